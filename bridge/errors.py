@@ -1,0 +1,33 @@
+"""Whose fault it is: the tree that every error of the bridge hangs in.
+
+The branch says who has to act, and so which exit code the command line ends with; the message says what
+happened, where, and what to do. Protocol errors (A2A's codes) are values of `bridge.a2a.errors`, raised
+through `bridge.a2a.errors.A2AError`, and are not part of this tree: they go to a peer, these go to a person.
+"""
+
+
+class BridgeError(Exception):
+    """Something went wrong that a person has to hear about.
+
+    `str()` of it is one message fit for a terminal: no traceback, no secret.
+    """
+
+
+class UsageError(BridgeError):
+    """The command, the configuration or this machine is at fault (exit code 2)."""
+
+
+class PeerError(BridgeError):
+    """A server or agent on the other side is at fault (exit code 1)."""
+
+
+class StoreError(BridgeError):
+    """The store could not keep what it was given; nothing of it was kept."""
+
+
+class StoreLockedError(StoreError, UsageError):
+    """Another process owns the store's file."""
+
+
+class StoreConflictError(StoreError):
+    """A change does not follow what is stored: the task has ended, or its sequence number is taken."""

@@ -1,0 +1,182 @@
+"""What a store keeps: rows of bytes, and the promises that hold for them.
+
+It knows no protocol model: a task is an identity, a few columns to find it by, and bytes that only the
+writer understands. It must never import a model.
+
+A task is a *snapshot* plus the events after it. An event gets the next sequence number of its task, from 1,
+without gaps. A change may carry a new snapshot, which replaces the old one and every event up to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What is fixed when a task is made."""
+
+    context_id: str
+    owner: str
+    """The principal that the task and its context belong to."""
+    created_ms: int
+    """Milliseconds since the epoch, UTC; so are all other `_ms` values here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The columns that tasks are found and ordered by."""
+
+    state: str
+    ended: bool
+    """True for a state that nothing follows."""
+    status_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class MessageKey:
+    """A message that was taken in, so that the same one sent again is known."""
+
+    message_id: str
+    digest: bytes
+    """A hash of the message's content."""
+    accepted_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One step in the life of a task, kept whole or not at all.
+
+    With `origin` it makes the task, and then `seq` is 1 and `head` and `snapshot` are given.
+    """
+
+    task_id: str
+    seq: int
+    event: bytes
+    head: Head | None = None
+    """None leaves the stored head as it is."""
+    snapshot: bytes | None = None
+    """The task as of `seq`; the events up to it are no longer kept one by one."""
+    private: bytes | None = None
+    """Replaces what is kept beside the task for its worker; None leaves it, b"" clears it."""
+    message: MessageKey | None = None
+    origin: Origin | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTask:
+    """A task as it is read back."""
+
+    task_id: str
+    origin: Origin
+    head: Head
+    seq: int
+    """The sequence number of its last event."""
+    snapshot: bytes
+    events: tuple[bytes, ...]
+    """The events after the snapshot, in order."""
+    private: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """Which task a message went to."""
+
+    task_id: str
+    key: MessageKey
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A place in a listing: the last row that was seen."""
+
+    status_ms: int
+    task_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which tasks to list: newest status first, ties by task id descending."""
+
+    owner: str
+    limit: int
+    context_id: str | None = None
+    state: str | None = None
+    status_from_ms: int | None = None
+    """Only tasks whose status is at least this new."""
+    after: Cursor | None = None
+    """Only rows that come after this place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One page of a listing."""
+
+    tasks: tuple[StoredTask, ...]
+    total: int
+    """How many tasks match, on all pages."""
+    more: bool
+    """Whether rows follow the last one of this page."""
+
+
+Done = Callable[[Exception | None], None]
+"""Called on the event loop once a change is durable (None) or was refused (StoreError), in the order in
+which changes were submitted."""
+
+
+class Store(AbstractAsyncContextManager["Store"], Protocol):
+    """Where tasks are kept. Entered once; on exit every submitted change has been answered.
+
+    Promises, for every implementation: (task, seq) is unique and has no gaps; the first ended head wins, in
+    the same transaction as the event that carries it; a context has one owner for as long as it has a task;
+    (owner, message id) is unique, the newest wins.
+    """
+
+    async def __aenter__(self) -> Self: ...
+
+    def submit(self, change: Change, done: Done) -> None:
+        """Queue a change. Never blocks; `done` says how it ended.
+
+        `done` gets StoreConflictError when the change does not follow what is stored, and StoreError when
+        the store cannot write at all.
+        """
+        ...
+
+    async def load(self, task_id: str) -> StoredTask | None:
+        """The task with this id, whoever owns it, or None."""
+        ...
+
+    async def list(self, query: Query) -> Listing:
+        """One page of the owner's tasks."""
+        ...
+
+    async def context_owner(self, context_id: str) -> str | None:
+        """Who owns a context, or None when no task is in it."""
+        ...
+
+    async def find_message(self, owner: str, message_id: str) -> StoredMessage | None:
+        """Which task a message of this owner went to, or None."""
+        ...
+
+    def unfinished(self) -> AsyncIterator[StoredTask]:
+        """Every task that has not ended, oldest first: what a new process has to look after."""
+        ...
+
+    async def evict(self, ended_before_ms: int, keep_ended: int) -> int:
+        """Delete ended tasks older than a time, and the oldest beyond a count; say how many.
+
+        Tasks that have not ended are never touched. A context goes with its last task.
+        """
+        ...
+
+    @property
+    def failure(self) -> str | None:
+        """Why the store cannot write, in words, or None while it can."""
+        ...
+
+    async def probe(self) -> bool:
+        """Try whether the store can write again; clears `failure` when it can."""
+        ...
