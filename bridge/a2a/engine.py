@@ -1,0 +1,535 @@
+"""Running tasks: takes messages in, starts the agent's work, and answers what clients ask of a task.
+
+It owns every task that runs, in one task group; it knows nothing of wires. All state that outlives it is in
+the store. While it runs it is the only writer of its store.
+
+Spec: A2A 1.0 sections 3.1 (operations), 3.3.1 (the same message again), 3.4 (contexts and tasks), 13.1 (scope).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Awaitable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import Final, Self
+
+import anyio
+from pydantic_core import from_json
+
+from bridge.a2a.errors import (
+    TASK_NOT_CANCELABLE,
+    UNAVAILABLE,
+    UNSUPPORTED_OPERATION,
+    A2AError,
+    Violation,
+    invalid_params,
+    task_not_found,
+)
+from bridge.a2a.job import Agent, Ids, Job, Turn, Work
+from bridge.a2a.life import ENDED, INTERRUPTED, IllegalTransitionError, after, with_history
+from bridge.a2a.listing import query_from, response_from
+from bridge.a2a.live import DEFAULT_WATCH_EVENTS, Commit, Live, Running, Watcher
+from bridge.a2a.models import (
+    ListTasksRequest,
+    ListTasksResponse,
+    Message,
+    Part,
+    Role,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    StreamResponse,
+    Task,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+    timestamp,
+)
+from bridge.errors import StoreError
+from bridge.store.records import MessageKey, Origin, Store, StoredTask
+from bridge.store.retention import Retention, retain
+from bridge.web import Principal
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLimits:
+    """What the engine waits for and how much it holds."""
+
+    cancel_grace_seconds: float = 5
+    """How long work may take to wind up once it is cancelled."""
+    drain_seconds: float = 10
+    """How long running tasks may go on once the engine stops."""
+    repeat_seconds: float = 600
+    """How long the same message sent again finds its task."""
+    watch_events: int = DEFAULT_WATCH_EVENTS
+    retry_seconds: float = 5
+    """How long to wait before a store that failed is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sends, and which extensions the client activated."""
+
+    principal: Principal
+    extensions: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Accepted:
+    live: Live
+    seq: int
+    """The event that the message became."""
+    watcher: Watcher | None
+
+
+_RESTARTED: Final = "The bridge restarted while this task was running, so its outcome is not known"
+_STOPPED: Final = "The bridge was stopped while this task was running"
+_UNSTORED: Final = "The bridge could not store what happened to this task"
+_BROKE: Final = "The bridge failed while it worked on this task; its log says why"
+_SILENT: Final = "The work on this task ended without a result"
+_CANCELED: Final = "Canceled on request"
+
+
+class Engine:
+    """The tasks of one agent. Enter it to run; on exit the running tasks are drained, then stopped."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        store: Store,
+        ids: Ids,
+        limits: EngineLimits | None = None,
+        retention: Retention | None = None,
+    ) -> None:
+        self._agent = agent
+        self._store = store
+        self._ids = ids
+        self._limits = limits or EngineLimits()
+        self._retention = retention
+        self._live: dict[str, Live] = {}
+        self._loading: dict[str, anyio.Event] = {}
+        self._unstored_messages: dict[tuple[str, str], tuple[str, MessageKey]] = {}
+        self._unstored_contexts: dict[str, str] = {}
+        self._closing = False
+        self._idle = anyio.Event()
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        await self._recover()
+        self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
+        if self._retention is not None:
+            self._tasks.start_soon(retain, self._store, self._retention, self._ids.now_ms)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with anyio.CancelScope(shield=True):
+            await self.drain(self._limits.drain_seconds if exc is None else 0)
+        self._tasks.cancel_scope.cancel()
+        await self._stack.aclose()
+
+    @property
+    def ready(self) -> bool:
+        """Whether new work is taken in."""
+        return not self._closing and self._store.failure is None
+
+    # What clients ask
+
+    async def send(self, request: SendMessageRequest, caller: Caller) -> Task:
+        """Take a message in and answer with its task, by default once it has ended or waits (section 3.2.2).
+
+        Raises:
+            A2AError: the message is refused.
+        """
+        configuration = request.configuration or SendMessageConfiguration()
+        accepted = await self._take(request, caller, watch=False)
+        settled = not configuration.return_immediately
+        task = await self._reached(accepted.live, accepted.seq, settled=settled)
+        return with_history(task, configuration.history_length)
+
+    async def stream(self, request: SendMessageRequest, caller: Caller) -> Watcher:
+        """Take a message in and watch its task. The caller closes the watcher.
+
+        Raises:
+            A2AError: the message is refused.
+        """
+        accepted = await self._take(request, caller, watch=True)
+        assert accepted.watcher is not None
+        return accepted.watcher
+
+    async def get(self, task_id: str, history_length: int | None, caller: Caller) -> Task:
+        """A task as it is visible now.
+
+        Raises:
+            A2AError: TASK_NOT_FOUND, also for another principal's task.
+        """
+        live = await self._own(task_id, caller.principal)
+        return with_history(await self._shown(live), history_length)
+
+    async def list(self, request: ListTasksRequest, caller: Caller) -> ListTasksResponse:
+        """One page of the caller's tasks, the newest status first.
+
+        Raises:
+            A2AError: INVALID_PARAMS for a page token that is not ours, or a missing contextId.
+        """
+        query = query_from(request, caller.principal)
+        listing = await self._store.list(query)
+        return response_from(listing, [task_from(row) for row in listing.tasks], request)
+
+    async def cancel(self, task_id: str, caller: Caller) -> Task:
+        """End a task before its time. The first terminal state wins.
+
+        Raises:
+            A2AError: TASK_NOT_FOUND, or TASK_NOT_CANCELABLE when it ended otherwise.
+        """
+        live = await self._own(task_id, caller.principal)
+        if live.task.status.state in ENDED:
+            raise _not_cancelable(live.task)
+        running = live.running
+        if running is not None:
+            running.canceled = True
+            running.scope.cancel()
+            with anyio.move_on_after(self._limits.cancel_grace_seconds):
+                await running.finished.wait()
+        if live.task.status.state not in ENDED:
+            self._conclude(live, TaskState.CANCELED, _CANCELED)
+        task = await self._reached(live, live.next_seq - 1, settled=True)
+        if task.status.state is not TaskState.CANCELED:
+            raise _not_cancelable(task)
+        return task
+
+    async def subscribe(self, task_id: str, caller: Caller) -> Watcher:
+        """Watch a task from where it is. The caller closes the watcher.
+
+        Raises:
+            A2AError: TASK_NOT_FOUND, or UNSUPPORTED_OPERATION when it has ended.
+        """
+        live = await self._own(task_id, caller.principal)
+        task = await self._shown(live)
+        if task.status.state in ENDED:
+            raise A2AError(
+                UNSUPPORTED_OPERATION,
+                f"The task has ended ({task.status.state}); get it with GetTask",
+                metadata={"taskId": task_id},
+            )
+        return live.watch(self._limits.watch_events)
+
+    # Taking a message in
+
+    async def _take(self, request: SendMessageRequest, caller: Caller, *, watch: bool) -> _Accepted:
+        message, owner = request.message, caller.principal.name
+        if message.role is not Role.USER:
+            raise invalid_params(Violation("message.role", "a client's message has the role ROLE_USER"))
+        key = MessageKey(message.message_id, _digest(message), self._ids.now_ms())
+        repeated = await self._repeated(owner, key)
+        if repeated is not None:
+            return await self._join(repeated, caller.principal, request, watch=watch)
+        self._require_running()
+        live = await self._addressed(message, caller.principal)
+        turn = Turn(
+            principal=caller.principal,
+            message=message,
+            configuration=request.configuration or SendMessageConfiguration(),
+            extensions=caller.extensions & self._agent.extensions,
+            task=live.task if live else None,
+            kept=live.kept if live else b"",
+        )
+        # Nothing waits from here on: what the plan found free is taken before anyone else can.
+        work = self._agent.plan(turn)
+        accepted = self._accept(live or self._new(owner, message.context_id), turn, key, watch=watch)
+        self._start(accepted.live, turn, work)
+        return accepted
+
+    async def _addressed(self, message: Message, principal: Principal) -> Live | None:
+        """The task that a message goes to, or None when it makes one; its context is this principal's."""
+        if message.task_id is not None:
+            live = await self._at_rest(message.task_id, principal)
+            if message.context_id not in (None, live.origin.context_id):
+                raise invalid_params(Violation("message.contextId", "is not the context of message.taskId"))
+            _require_answerable(live.task)
+            return live
+        if message.context_id is not None:
+            owner = self._unstored_contexts.get(message.context_id)
+            owner = owner or await self._store.context_owner(message.context_id)
+            if owner not in (None, principal.name):
+                raise invalid_params(
+                    Violation("message.contextId", "cannot be used; leave it out to start a new context")
+                )
+        return None
+
+    async def _at_rest(self, task_id: str, principal: Principal) -> Live:
+        """The principal's task, once work that has already asked its question is out of the way."""
+        while True:
+            live = await self._own(task_id, principal)
+            if live.running is None or live.task.status.state not in INTERRUPTED:
+                return live
+            await live.running.finished.wait()
+
+    async def _repeated(self, owner: str, key: MessageKey) -> str | None:
+        """The task of this very message, when it was sent before."""
+        known = self._unstored_messages.get((owner, key.message_id))
+        if known is None:
+            stored = await self._store.find_message(owner, key.message_id)
+            # What was accepted while the store was asked is not in its answer.
+            known = self._unstored_messages.get((owner, key.message_id))
+            if known is None and stored is not None:
+                known = (stored.task_id, stored.key)
+        if known is None or key.accepted_ms - known[1].accepted_ms > self._limits.repeat_seconds * 1000:
+            return None
+        if known[1].digest != key.digest:
+            raise invalid_params(
+                Violation("message.messageId", "was used for another message; every message has its own")
+            )
+        return known[0]
+
+    async def _join(
+        self, task_id: str, principal: Principal, request: SendMessageRequest, *, watch: bool
+    ) -> _Accepted:
+        """Take part in what the same message started earlier."""
+        live = await self._own(task_id, principal)
+        await self._shown(live)
+        length = request.configuration.history_length if request.configuration else None
+        watcher = live.watch(self._limits.watch_events, length) if watch else None
+        return _Accepted(live, live.next_seq - 1, watcher)
+
+    def _new(self, owner: str, context_id: str | None) -> Live:
+        task_id = self._ids.new()
+        origin = Origin(context_id or self._ids.new(), owner, self._ids.now_ms())
+        live = Live(task_id, origin, self._store, self._changed)
+        self._live[task_id] = live
+        return live
+
+    def _accept(self, live: Live, turn: Turn, key: MessageKey, *, watch: bool) -> _Accepted:
+        """The message becomes part of its task: its first event, or an answer that sets it to work again."""
+        context_id, place = live.origin.context_id, (live.origin.owner, key.message_id)
+        message = turn.message.model_copy(update={"task_id": live.id, "context_id": context_id})
+        self._unstored_messages[place] = (live.id, key)
+        length = turn.configuration.history_length
+        watcher: Watcher | None = None
+        if turn.task is None:
+            self._unstored_contexts[context_id] = live.origin.owner
+            status = TaskStatus(state=TaskState.SUBMITTED, timestamp=timestamp(key.accepted_ms))
+            task = Task(id=live.id, context_id=context_id, status=status, history=(message,))
+            if watch:
+                watcher = live.watch(self._limits.watch_events, length, from_next=True)
+            live.accept(
+                StreamResponse(task=task), message=key, stored=partial(self._known, context_id, place)
+            )
+        else:
+            answered = StreamResponse(message=message)
+            live.accept(answered, message=key, stored=partial(self._known, context_id, place))
+            if watch:
+                watcher = live.watch(self._limits.watch_events, length, from_next=True)
+            live.accept(self._status(live, TaskState.WORKING))
+        return _Accepted(live, live.next_seq - 1, watcher)
+
+    def _known(self, context_id: str, place: tuple[str, str]) -> None:
+        """From here on the store answers for a message and its context."""
+        self._unstored_messages.pop(place, None)
+        self._unstored_contexts.pop(context_id, None)
+
+    # Doing the work
+
+    def _start(self, live: Live, turn: Turn, work: Work) -> None:
+        running = Running(anyio.CancelScope(), anyio.Event())
+        live.running = running
+        job = Job(turn, self._ids, partial(self._emit, live), live.id, live.origin.context_id)
+        self._tasks.start_soon(self._run, live, running, job, work)
+
+    async def _run(self, live: Live, running: Running, job: Job, work: Work) -> None:
+        broke = False
+        with running.scope:
+            try:
+                await work(job)
+            except StoreError:
+                logger.warning("task %s is given up: the store cannot write", live.id)
+            except Exception:
+                logger.exception("the work on task %s failed", live.id)
+                broke = True
+        live.running = None
+        state = live.task.status.state
+        if state not in ENDED and state not in INTERRUPTED and live.failure is None:
+            if running.canceled:
+                self._conclude(live, TaskState.CANCELED, _CANCELED)
+            elif self._closing:
+                self._conclude(live, TaskState.FAILED, _STOPPED)
+            else:
+                self._conclude(live, TaskState.FAILED, _BROKE if broke else _SILENT)
+        running.finished.set()
+        self._changed(live)
+
+    def _emit(self, live: Live, event: StreamResponse, keep: bytes | None) -> Awaitable[None]:
+        try:
+            return live.accept(event, keep=keep)
+        except IllegalTransitionError as exc:
+            logger.info("a late event was dropped: %s", exc)
+            return Commit(done=True)
+
+    def _conclude(self, live: Live, state: TaskState, words: str) -> None:
+        """End a task from here, with a message that says why."""
+        live.accept(self._status(live, state, words), keep=b"")
+
+    def _status(self, live: Live, state: TaskState, words: str | None = None) -> StreamResponse:
+        context_id = live.origin.context_id
+        message = None
+        if words is not None:
+            message = Message(
+                message_id=self._ids.new(),
+                context_id=context_id,
+                task_id=live.id,
+                role=Role.AGENT,
+                parts=(Part(text=words),),
+            )
+        status = TaskStatus(state=state, message=message, timestamp=timestamp(self._ids.now_ms()))
+        update = TaskStatusUpdateEvent(task_id=live.id, context_id=context_id, status=status)
+        return StreamResponse(status_update=update)
+
+    # Memory and the store
+
+    async def _own(self, task_id: str, principal: Principal) -> Live:
+        """The principal's task, from memory or the store."""
+        live = self._live.get(task_id) or await self._load(task_id)
+        if live is None or live.origin.owner != principal.name:
+            raise task_not_found(task_id)
+        return live
+
+    async def _load(self, task_id: str) -> Live | None:
+        while (loading := self._loading.get(task_id)) is not None:
+            await loading.wait()
+        if task_id in self._live:
+            return self._live[task_id]
+        self._loading[task_id] = done = anyio.Event()
+        try:
+            stored = await self._store.load(task_id)
+        finally:
+            del self._loading[task_id]
+            done.set()
+        return None if stored is None else self._hold(stored)
+
+    def _hold(self, stored: StoredTask) -> Live:
+        live = Live(stored.task_id, stored.origin, self._store, self._changed)
+        live.restore(task_from(stored), stored.seq, stored.private)
+        if live.task.status.state not in ENDED:
+            self._live[live.id] = live
+        return live
+
+    async def _shown(self, live: Live) -> Task:
+        return live.visible or await self._reached(live, 1, settled=False)
+
+    async def _reached(self, live: Live, seq: int, *, settled: bool) -> Task:
+        try:
+            return await live.reached(seq, settled=settled)
+        except StoreError as exc:
+            raise _unavailable() from exc
+
+    def _changed(self, live: Live) -> None:
+        if live.failure is not None:
+            self._mend(live)
+        elif live.idle:
+            self._live.pop(live.id, None)
+        if self._closing and all(other.running is None for other in self._live.values()):
+            self._idle.set()
+
+    def _mend(self, live: Live) -> None:
+        """A task whose events could not be stored is stopped, and ended as soon as the store can write again."""
+        if live.running is not None:
+            live.running.scope.cancel()
+        elif not live.mending:
+            live.mending = True
+            self._tasks.start_soon(self._end_unstored, live)
+
+    async def _end_unstored(self, live: Live) -> None:
+        while not await self._store.probe():
+            await anyio.sleep(self._limits.retry_seconds)
+        live.fall_back()
+        if live.visible is None:
+            self._live.pop(live.id, None)
+        elif live.visible.status.state not in ENDED:
+            self._conclude(live, TaskState.FAILED, _UNSTORED)
+
+    async def _recover(self) -> None:
+        """End what ran when the last process died; what waits for its client goes on (sections 3.4.3, 7.6)."""
+        async for stored in self._store.unfinished():
+            if TaskState(stored.head.state) not in INTERRUPTED:
+                live = self._hold(stored)
+                self._conclude(live, TaskState.FAILED, _RESTARTED)
+
+    # Starting and stopping
+
+    async def drain(self, seconds: float) -> None:
+        """Take no new work, let what runs go on for so long, then stop it. Streams end with their tasks."""
+        self._closing = True
+        self._end_waiting_streams()
+        if any(live.running for live in self._live.values()):
+            with anyio.move_on_after(seconds):
+                await self._idle.wait()
+        await self.stop()
+
+    async def stop(self) -> None:
+        """Stop every running task now."""
+        for live in tuple(self._live.values()):
+            if live.running is not None:
+                live.running.scope.cancel()
+        with anyio.move_on_after(self._limits.cancel_grace_seconds):
+            for live in tuple(self._live.values()):
+                if live.running is not None:
+                    await live.running.finished.wait()
+        self._end_waiting_streams()
+
+    def _end_waiting_streams(self) -> None:
+        """A task that waits for its client will say nothing more: its streams need not hold the bridge up."""
+        for live in tuple(self._live.values()):
+            if live.running is None:
+                live.end_streams()
+
+    def _require_running(self) -> None:
+        if self._closing:
+            raise A2AError(UNAVAILABLE, "The bridge is stopping", headers={"Retry-After": "5"})
+        if self._store.failure is not None:
+            raise _unavailable()
+
+
+def task_from(stored: StoredTask) -> Task:
+    """A task as the fold of what is stored."""
+    task = Task.model_validate(from_json(stored.snapshot))
+    for event in stored.events:
+        task = after(task, StreamResponse.model_validate(from_json(event)))
+    return task
+
+
+def _digest(message: Message) -> bytes:
+    return hashlib.sha256(message.to_json()).digest()
+
+
+def _require_answerable(task: Task) -> None:
+    state = task.status.state
+    if state in ENDED:
+        raise A2AError(
+            UNSUPPORTED_OPERATION,
+            f"The task has ended ({state}) and takes no more messages; leave out taskId to start another",
+            metadata={"taskId": task.id},
+        )
+    if state not in INTERRUPTED:
+        raise A2AError(
+            UNSUPPORTED_OPERATION,
+            "The task is at work and takes messages only when it asks for input",
+            metadata={"taskId": task.id},
+        )
+
+
+def _not_cancelable(task: Task) -> A2AError:
+    return A2AError(
+        TASK_NOT_CANCELABLE,
+        f"The task has already ended ({task.status.state})",
+        metadata={"taskId": task.id},
+    )
+
+
+def _unavailable() -> A2AError:
+    return A2AError(UNAVAILABLE, "The bridge cannot store tasks at the moment", headers={"Retry-After": "5"})

@@ -1,0 +1,128 @@
+"""The errors of A2A as values: one table, from which every binding takes its codes.
+
+Spec: A2A 1.0 sections 3.3.2 (kinds), 5.4 (codes), 9.5 (JSON-RPC), 11.6 (HTTP+JSON).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+    from bridge.a2a.models import JsonObject
+
+A2A_DOMAIN: Final = "a2a-protocol.org"
+_INFO_TYPE: Final = "type.googleapis.com/google.rpc.ErrorInfo"
+_BAD_REQUEST_TYPE: Final = "type.googleapis.com/google.rpc.BadRequest"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorKind:
+    """One kind of error, as each binding says it."""
+
+    reason: str
+    jsonrpc_code: int
+    http_status: int
+    rpc_status: str
+    at_http_level: bool = False
+    """True when JSON-RPC, too, answers with `http_status` instead of 200: the transport refuses, not the method."""
+
+
+TASK_NOT_FOUND: Final = ErrorKind("TASK_NOT_FOUND", -32001, 404, "NOT_FOUND")
+TASK_NOT_CANCELABLE: Final = ErrorKind("TASK_NOT_CANCELABLE", -32002, 400, "FAILED_PRECONDITION")
+PUSH_NOTIFICATION_NOT_SUPPORTED: Final = ErrorKind(
+    "PUSH_NOTIFICATION_NOT_SUPPORTED", -32003, 400, "FAILED_PRECONDITION"
+)
+UNSUPPORTED_OPERATION: Final = ErrorKind("UNSUPPORTED_OPERATION", -32004, 400, "FAILED_PRECONDITION")
+CONTENT_TYPE_NOT_SUPPORTED: Final = ErrorKind("CONTENT_TYPE_NOT_SUPPORTED", -32005, 400, "INVALID_ARGUMENT")
+VERSION_NOT_SUPPORTED: Final = ErrorKind("VERSION_NOT_SUPPORTED", -32009, 400, "FAILED_PRECONDITION")
+PARSE_ERROR: Final = ErrorKind("PARSE_ERROR", -32700, 400, "INVALID_ARGUMENT")
+INVALID_REQUEST: Final = ErrorKind("INVALID_REQUEST", -32600, 400, "INVALID_ARGUMENT")
+METHOD_NOT_FOUND: Final = ErrorKind("METHOD_NOT_FOUND", -32601, 404, "NOT_FOUND")
+METHOD_NOT_ALLOWED: Final = ErrorKind(
+    "METHOD_NOT_ALLOWED", -32600, 405, "INVALID_ARGUMENT", at_http_level=True
+)
+INVALID_PARAMS: Final = ErrorKind("INVALID_PARAMS", -32602, 400, "INVALID_ARGUMENT")
+INTERNAL: Final = ErrorKind("INTERNAL", -32603, 500, "INTERNAL")
+UNAUTHENTICATED: Final = ErrorKind("UNAUTHENTICATED", -32600, 401, "UNAUTHENTICATED", at_http_level=True)
+FORBIDDEN: Final = ErrorKind("FORBIDDEN", -32600, 403, "PERMISSION_DENIED", at_http_level=True)
+MISDIRECTED: Final = ErrorKind("MISDIRECTED", -32600, 421, "FAILED_PRECONDITION", at_http_level=True)
+TOO_LARGE: Final = ErrorKind("PAYLOAD_TOO_LARGE", -32600, 413, "OUT_OF_RANGE", at_http_level=True)
+MEDIA_TYPE: Final = ErrorKind("UNSUPPORTED_MEDIA_TYPE", -32600, 415, "INVALID_ARGUMENT", at_http_level=True)
+OVERLOADED: Final = ErrorKind("OVERLOADED", -32603, 503, "UNAVAILABLE", at_http_level=True)
+UNAVAILABLE: Final = ErrorKind("UNAVAILABLE", -32603, 503, "UNAVAILABLE", at_http_level=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One field of a request that is not as it should be."""
+
+    field: str
+    description: str
+
+
+class A2AError(Exception):
+    """A request that is answered with an error.
+
+    `str()` of it is the message that the peer reads: it names no internals.
+    """
+
+    def __init__(
+        self,
+        kind: ErrorKind,
+        message: str,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        violations: Sequence[Violation] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.metadata = dict(metadata or {})
+        self.violations = tuple(violations)
+        self.headers = dict(headers or {})
+        """HTTP headers that belong to this answer, such as Retry-After."""
+
+    def details(self) -> list[JsonObject]:
+        """The error's details as JSON: an ErrorInfo, and a BadRequest where fields are at fault."""
+        info: JsonObject = {"@type": _INFO_TYPE, "reason": self.kind.reason, "domain": A2A_DOMAIN}
+        if self.metadata:
+            info["metadata"] = dict(self.metadata)
+        if not self.violations:
+            return [info]
+        fields: JsonObject = {
+            "@type": _BAD_REQUEST_TYPE,
+            "fieldViolations": [{"field": v.field, "description": v.description} for v in self.violations],
+        }
+        return [info, fields]
+
+
+def invalid_params(*violations: Violation) -> A2AError:
+    """The request's fields are at fault; the message repeats the first so that a person sees it."""
+    first = violations[0]
+    rest = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""
+    message = f"Invalid parameters: {first.field or 'params'}: {first.description}{rest}"
+    return A2AError(INVALID_PARAMS, message, violations=violations)
+
+
+def violations_from(error: ValidationError) -> tuple[Violation, ...]:
+    """What a model found wrong, field by field, without repeating the values."""
+    return tuple(
+        Violation(
+            ".".join(str(step) for step in found["loc"]),
+            found["msg"].removeprefix("Value error, "),
+        )
+        for found in error.errors(include_url=False, include_context=False, include_input=False)
+    )
+
+
+def task_not_found(task_id: str) -> A2AError:
+    """No such task, or not this caller's: the same words for both (section 13.1)."""
+    return A2AError(
+        TASK_NOT_FOUND,
+        "The task does not exist or is not accessible",
+        metadata={"taskId": task_id},
+    )

@@ -1,0 +1,48 @@
+"""JSON as it arrives from the network: parsed once, with bounds.
+
+Pure. Python's own parsers accept NaN and any depth; a peer's text gets neither.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import JsonValue
+from pydantic_core import from_json
+
+from bridge.a2a.errors import INVALID_REQUEST, PARSE_ERROR, A2AError
+
+DEFAULT_MAX_DEPTH: Final = 64
+"""Levels of arrays and objects. Enough for any schema that people write; a tree of this depth cannot exhaust
+the stack of what walks it. (protobuf's JSON parser stops at 100.)"""
+
+
+def parse(text: bytes, max_depth: int = DEFAULT_MAX_DEPTH) -> JsonValue:
+    """A JSON text as plain values.
+
+    Raises:
+        A2AError: PARSE_ERROR when it is no JSON, INVALID_REQUEST when it is nested too deeply.
+    """
+    try:
+        value: JsonValue = from_json(text, allow_inf_nan=False)
+    except ValueError as exc:
+        raise A2AError(PARSE_ERROR, f"Invalid JSON payload: {exc}") from exc
+    if is_deeper(value, max_depth):
+        raise A2AError(INVALID_REQUEST, f"The JSON is nested deeper than {max_depth} levels")
+    return value
+
+
+def is_deeper(value: JsonValue, levels: int) -> bool:
+    """Whether arrays and objects are nested more than so many levels deep."""
+    layer: list[JsonValue] = [value]
+    for _ in range(levels + 1):
+        layer = [
+            inner
+            for outer in layer
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+        if not layer:
+            return False
+    return True

@@ -1,0 +1,297 @@
+"""One task in memory: what was accepted, what is stored and so may be seen, and who watches.
+
+An event is *accepted* at once and in order, which fixes its sequence number; it becomes *visible* when the
+store says that it is kept. Watchers get a snapshot of the task first and then each visible event once, in
+order: nobody sees what a crash could take back. A watcher that does not keep up is cut off; the task goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Self
+
+import anyio
+
+from bridge.a2a.life import CLOSES_STREAM, ENDED, SETTLED, after, with_history
+from bridge.a2a.models import StreamResponse, Task, milliseconds
+from bridge.errors import StoreError
+from bridge.store.records import Change, Head, MessageKey, Origin, Store
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_WATCH_EVENTS: Final = 256
+"""Events that wait for one reader before it is cut off."""
+
+
+class Commit:
+    """Says when an event is stored. Awaiting it raises the StoreError when it was not."""
+
+    __slots__ = ("_done", "_error", "_wake")
+
+    def __init__(self, *, done: bool = False) -> None:
+        self._done = done
+        self._error: Exception | None = None
+        self._wake: anyio.Event | None = None
+
+    def settle(self, error: Exception | None) -> None:
+        """It is stored, or never will be."""
+        self._done, self._error = True, error
+        if self._wake is not None:
+            self._wake.set()
+
+    async def _wait(self) -> None:
+        if not self._done:
+            self._wake = self._wake or anyio.Event()
+            await self._wake.wait()
+        if self._error is not None:
+            raise self._error
+
+    def __await__(self) -> Generator[object, None, None]:
+        return self._wait().__await__()
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An accepted event on its way to the store."""
+
+    seq: int
+    task: Task
+    """The task after it."""
+    event: StreamResponse
+    text: bytes
+    commit: Commit
+    stored: Callable[[], object] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a watcher is given: one StreamResponse as JSON."""
+
+    text: bytes
+    last: bool
+    """Nothing follows on this stream."""
+
+
+class Watcher:
+    """One reader of a task's stream. Iterate it; close it when the reader is gone."""
+
+    def __init__(self, live: Live, from_seq: int, history_length: int | None, queue_events: int) -> None:
+        self._live = live
+        self._from_seq = from_seq
+        self._history_length = history_length
+        self._send, self._receive = anyio.create_memory_object_stream[Seen](queue_events)
+        self._started = False
+        self.cut_off = False
+        """True when the reader was too slow."""
+
+    def start(self, task: Task) -> None:
+        """Give the snapshot that a stream begins with (sections 3.1.2 and 3.1.6)."""
+        self._started = True
+        snapshot = StreamResponse(task=with_history(task, self._history_length))
+        self._put(Seen(snapshot.to_json(), last=task.status.state in ENDED))
+
+    def see(self, entry: _Entry) -> None:
+        """An event became visible."""
+        if entry.seq < self._from_seq:
+            return
+        if not self._started:
+            self.start(entry.task)
+        elif entry.event.message is None:
+            update = entry.event.status_update
+            self._put(Seen(entry.text, last=update is not None and update.status.state in CLOSES_STREAM))
+
+    def _put(self, seen: Seen) -> None:
+        try:
+            self._send.send_nowait(seen)
+        except anyio.WouldBlock:
+            self.cut_off = True
+            logger.warning("a reader of task %s is too slow and was cut off; the task goes on", self._live.id)
+            self.end()
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            self.end()
+        else:
+            if seen.last:
+                self.end()
+
+    def end(self) -> None:
+        """Nothing more will come; what is queued can still be read."""
+        self._send.close()
+        self._live.forget(self)
+
+    def close(self) -> None:
+        """The reader is gone."""
+        self.end()
+        self._receive.close()
+
+    async def next(self) -> Seen | None:
+        """The next event, or None once the stream is over."""
+        try:
+            return await self._receive.receive()
+        except anyio.EndOfStream:
+            return None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@dataclass(eq=False)
+class Running:
+    """The work that goes on for a task."""
+
+    scope: anyio.CancelScope
+    finished: anyio.Event
+    canceled: bool = False
+    """The client asked for it."""
+
+
+class Live:
+    """One task in memory."""
+
+    def __init__(self, task_id: str, origin: Origin, store: Store, on_change: Callable[[Live], None]) -> None:
+        self.id = task_id
+        self.origin = origin
+        self.kept = b""
+        self.running: Running | None = None
+        self.mending = False
+        """Whether someone already waits for the store, to end this task."""
+        self.failure: Exception | None = None
+        """Why an accepted event could not be stored; what is visible is then behind what happened."""
+        self._store = store
+        self._on_change = on_change
+        self._watchers: set[Watcher] = set()
+        self._task: Task | None = None
+        self._visible: Task | None = None
+        self._visible_seq = 0
+        self._seq = 0
+        self._moved = anyio.Event()
+
+    def restore(self, task: Task, seq: int, kept: bytes) -> None:
+        """Take over what the store holds."""
+        self._task = self._visible = task
+        self._seq = self._visible_seq = seq
+        self.kept = kept
+
+    @property
+    def task(self) -> Task:
+        """The task with every accepted event."""
+        assert self._task is not None
+        return self._task
+
+    @property
+    def visible(self) -> Task | None:
+        """The task with every stored event; None until its first is stored."""
+        return self._visible
+
+    @property
+    def next_seq(self) -> int:
+        """The number that the next event will get."""
+        return self._seq + 1
+
+    @property
+    def idle(self) -> bool:
+        """Whether it may leave memory: all is stored, nobody works on it and nobody watches."""
+        return self._seq == self._visible_seq and self.running is None and not self._watchers
+
+    def accept(
+        self,
+        event: StreamResponse,
+        *,
+        keep: bytes | None = None,
+        message: MessageKey | None = None,
+        stored: Callable[[], object] | None = None,
+    ) -> Commit:
+        """Take the next event in. `stored` is called once the store has answered for it.
+
+        Raises:
+            IllegalTransitionError: it cannot follow.
+        """
+        first = self._task is None
+        task = event.task if self._task is None else after(self._task, event)
+        assert task is not None
+        self._task = task
+        self._seq += 1
+        self.kept = self.kept if keep is None else keep
+        moved = event.status_update is not None
+        settled = moved and task.status.state in SETTLED
+        entry = _Entry(self._seq, task, event, event.to_json(), Commit(), stored)
+        change = Change(
+            task_id=self.id,
+            seq=self._seq,
+            event=entry.text,
+            head=_head(task) if first or moved else None,
+            snapshot=task.to_json() if first or settled else None,
+            private=keep,
+            message=message,
+            origin=self.origin if first else None,
+        )
+        self._store.submit(change, partial(self._stored, entry))
+        return entry.commit
+
+    def _stored(self, entry: _Entry, error: Exception | None) -> None:
+        if error is not None:
+            self.failure = self.failure or error
+            self.end_streams()
+        else:
+            self._visible, self._visible_seq = entry.task, entry.seq
+            for watcher in tuple(self._watchers):
+                watcher.see(entry)
+        entry.commit.settle(error)
+        if entry.stored is not None:
+            entry.stored()
+        self._moved.set()
+        self._moved = anyio.Event()
+        self._on_change(self)
+
+    def fall_back(self) -> None:
+        """Forget what could not be stored, so that the task can go on from what is."""
+        self._task, self._seq = self._visible, self._visible_seq
+        self.failure, self.mending = None, False
+
+    def watch(
+        self, queue_events: int, history_length: int | None = None, *, from_next: bool = False
+    ) -> Watcher:
+        """A reader of this task: from its visible state, or `from_next`, from the next event that is accepted."""
+        from_seq = self.next_seq if from_next else self._visible_seq + 1
+        watcher = Watcher(self, from_seq, history_length, queue_events)
+        self._watchers.add(watcher)
+        if not from_next and self._visible is not None:
+            watcher.start(self._visible)
+        return watcher
+
+    def forget(self, watcher: Watcher) -> None:
+        """A reader is gone or done."""
+        if watcher in self._watchers:
+            self._watchers.discard(watcher)
+            self._on_change(self)
+
+    def end_streams(self) -> None:
+        """Close the streams of this task; what is queued can still be read."""
+        for watcher in tuple(self._watchers):
+            watcher.end()
+
+    async def reached(self, seq: int, *, settled: bool) -> Task:
+        """The visible task once the event `seq` is stored and, if asked, the task waits or has ended.
+
+        Raises:
+            StoreError: the store could not keep an event.
+        """
+        while True:
+            if self.failure is not None:
+                raise StoreError(f"the store could not keep task {self.id}") from self.failure
+            task = self._visible
+            if task is not None and self._visible_seq >= seq:
+                if not settled or task.status.state in SETTLED:
+                    return task
+            await self._moved.wait()
+
+
+def _head(task: Task) -> Head:
+    status = task.status
+    assert status.timestamp is not None
+    return Head(status.state.value, status.state in ENDED, milliseconds(status.timestamp))

@@ -1,0 +1,411 @@
+"""The A2A 1.0 data model, which is also the inner model of the bridge.
+
+Every class is one message of the specification's `a2a.proto`, frozen, with its JSON names. What the protocol
+fixes is checked when an object is made, so an illegal one cannot exist; fields that the model does not know
+are kept and written out again. Other wire versions are turned into this model at the rim and never seen here.
+
+Absent and null: an optional field that is None is absent on the wire. The exception is `Part.data`, where
+null is a value; `Part.content` says which of the four a part holds.
+
+Spec: A2A 1.0 section 4 (objects), 5.5 to 5.7 (names, types, presence).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+
+JsonObject = dict[str, JsonValue]
+
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}|[A-Za-z0-9_-]*={0,2}")
+_TIMESTAMP: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
+
+
+def timestamp(milliseconds: int) -> str:
+    """Milliseconds since the epoch as the wire says it: UTC, three decimals, `Z` (section 5.6.1)."""
+    whole = datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{whole}.{milliseconds % 1000:03d}Z"
+
+
+def milliseconds(text: str) -> int:
+    """The reverse of `timestamp`, for any RFC 3339 time.
+
+    Raises:
+        ValueError: the text is no RFC 3339 time with a zone.
+    """
+    if not _TIMESTAMP.fullmatch(text):
+        raise ValueError("not an RFC 3339 time such as 2026-01-31T12:00:00.000Z")
+    whole, _, rest = text.partition(".")
+    if rest:
+        digits = re.match(r"\d+", rest)
+        assert digits is not None
+        text = f"{whole}.{digits[0][:6].ljust(6, '0')}{rest[digits.end() :]}"
+    return round(datetime.fromisoformat(text.upper()).timestamp() * 1000)
+
+
+def _checked_base64(text: str) -> str:
+    if not _BASE64.fullmatch(text) or len(text.rstrip("=")) % 4 == 1:
+        raise ValueError("not base64")
+    return text
+
+
+def _checked_timestamp(text: str) -> str:
+    milliseconds(text)
+    return text
+
+
+Base64 = Annotated[str, AfterValidator(_checked_base64)]
+Timestamp = Annotated[str, AfterValidator(_checked_timestamp)]
+Id = Annotated[str, Field(min_length=1, max_length=512)]
+"""An identifier that one side made and the other repeats; bounded, as it becomes a key in the store."""
+MaybeId = Annotated[Id | None, BeforeValidator(lambda value: None if value == "" else value)]
+"""An optional identifier. "" is how protocol buffers say that it is absent."""
+
+
+class Model(BaseModel):
+    """What all messages of the protocol share: frozen, camelCase on the wire, unknown fields kept."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", alias_generator=to_camel, validate_by_name=True)
+
+    def to_json(self) -> bytes:
+        """This object as the wire carries it."""
+        return self.__pydantic_serializer__.to_json(self, by_alias=True, exclude_none=True)
+
+    def to_object(self) -> JsonObject:
+        """This object as plain JSON values."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+class TaskState(StrEnum):
+    """Section 4.1.3. UNSPECIFIED is left out: no valid task is in it."""
+
+    SUBMITTED = "TASK_STATE_SUBMITTED"
+    WORKING = "TASK_STATE_WORKING"
+    COMPLETED = "TASK_STATE_COMPLETED"
+    FAILED = "TASK_STATE_FAILED"
+    CANCELED = "TASK_STATE_CANCELED"
+    INPUT_REQUIRED = "TASK_STATE_INPUT_REQUIRED"
+    REJECTED = "TASK_STATE_REJECTED"
+    AUTH_REQUIRED = "TASK_STATE_AUTH_REQUIRED"
+
+
+class Role(StrEnum):
+    """Section 4.1.5."""
+
+    USER = "ROLE_USER"
+    AGENT = "ROLE_AGENT"
+
+
+PartKind = Literal["text", "raw", "url", "data"]
+_KINDS: Final[tuple[PartKind, ...]] = ("text", "raw", "url")
+
+
+class Part(Model):
+    """Exactly one of text, raw (base64), url and data, with its media type. Section 4.1.6."""
+
+    text: str | None = None
+    raw: Base64 | None = None
+    url: str | None = None
+    data: JsonValue = None
+    metadata: JsonObject | None = None
+    filename: str | None = None
+    media_type: str | None = None
+
+    @property
+    def kind(self) -> PartKind:
+        """Which of the four this part holds."""
+        for kind in _KINDS:
+            if getattr(self, kind) is not None:
+                return kind
+        return "data"
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        held = [kind for kind in _KINDS if getattr(self, kind) is not None]
+        if "data" in self.model_fields_set:
+            held.append("data")
+        if len(held) != 1:
+            found = " and ".join(held) or "none of them"
+            raise ValueError(f"a part holds exactly one of text, raw, url and data; found {found}")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _keep_null_data(self, write: SerializerFunctionWrapHandler) -> Any:
+        written = write(self)
+        if self.data is None and "data" in self.model_fields_set:
+            written["data"] = None
+        return written
+
+
+class Message(Model):
+    """One unit of communication between client and agent. Section 4.1.4."""
+
+    message_id: Id
+    context_id: MaybeId = None
+    task_id: MaybeId = None
+    role: Role
+    parts: Annotated[tuple[Part, ...], Field(min_length=1)]
+    metadata: JsonObject | None = None
+    extensions: tuple[str, ...] | None = None
+    reference_task_ids: tuple[str, ...] | None = None
+
+
+class TaskStatus(Model):
+    """Section 4.1.2."""
+
+    state: TaskState
+    message: Message | None = None
+    timestamp: Timestamp | None = None
+
+
+class Artifact(Model):
+    """An output of a task. Section 4.1.7."""
+
+    artifact_id: Id
+    name: str | None = None
+    description: str | None = None
+    parts: Annotated[tuple[Part, ...], Field(min_length=1)]
+    metadata: JsonObject | None = None
+    extensions: tuple[str, ...] | None = None
+
+
+class Task(Model):
+    """The unit of work. Section 4.1.1."""
+
+    id: Id
+    context_id: MaybeId = None
+    status: TaskStatus
+    artifacts: tuple[Artifact, ...] | None = None
+    history: tuple[Message, ...] | None = None
+    metadata: JsonObject | None = None
+
+
+class TaskStatusUpdateEvent(Model):
+    """Section 4.2.1."""
+
+    task_id: Id
+    context_id: Id
+    status: TaskStatus
+    metadata: JsonObject | None = None
+
+
+class TaskArtifactUpdateEvent(Model):
+    """Section 4.2.2. `append` adds the parts to the artifact of the same id, instead of replacing it."""
+
+    task_id: Id
+    context_id: Id
+    artifact: Artifact
+    append: bool | None = None
+    last_chunk: bool | None = None
+    metadata: JsonObject | None = None
+
+
+class StreamResponse(Model):
+    """One event of a stream: exactly one of the four. Section 3.2.3."""
+
+    task: Task | None = None
+    message: Message | None = None
+    status_update: TaskStatusUpdateEvent | None = None
+    artifact_update: TaskArtifactUpdateEvent | None = None
+
+    @property
+    def payload(self) -> Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent:
+        """The one that is there."""
+        payload = self.task or self.message or self.status_update or self.artifact_update
+        assert payload is not None
+        return payload
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        if [self.task, self.message, self.status_update, self.artifact_update].count(None) != 3:
+            raise ValueError("a stream event is exactly one of task, message, statusUpdate, artifactUpdate")
+        return self
+
+
+class AuthenticationInfo(Model):
+    """Section 4.3.2."""
+
+    scheme: str
+    credentials: str | None = None
+
+
+class TaskPushNotificationConfig(Model):
+    """Section 4.3.1."""
+
+    tenant: str | None = None
+    id: str | None = None
+    task_id: str | None = None
+    url: str
+    token: str | None = None
+    authentication: AuthenticationInfo | None = None
+
+
+class SendMessageConfiguration(Model):
+    """Section 3.2.2."""
+
+    accepted_output_modes: tuple[str, ...] | None = None
+    task_push_notification_config: TaskPushNotificationConfig | None = None
+    history_length: Annotated[int, Field(ge=0)] | None = None
+    return_immediately: bool | None = None
+
+
+class SendMessageRequest(Model):
+    """Section 3.2.1."""
+
+    tenant: str | None = None
+    message: Message
+    configuration: SendMessageConfiguration | None = None
+    metadata: JsonObject | None = None
+
+
+class SendMessageResponse(Model):
+    """Exactly one of task and message. Section 3.1.1."""
+
+    task: Task | None = None
+    message: Message | None = None
+
+
+class GetTaskRequest(Model):
+    """Section 3.1.3."""
+
+    tenant: str | None = None
+    id: Id
+    history_length: Annotated[int, Field(ge=0)] | None = None
+
+
+class ListTasksRequest(Model):
+    """Section 3.1.4."""
+
+    tenant: str | None = None
+    context_id: MaybeId = None
+    status: TaskState | None = None
+    page_size: Annotated[int, Field(ge=1, le=100)] | None = None
+    page_token: str | None = None
+    history_length: Annotated[int, Field(ge=0)] | None = None
+    status_timestamp_after: Timestamp | None = None
+    include_artifacts: bool | None = None
+
+
+class ListTasksResponse(Model):
+    """Section 3.1.4. `next_page_token` is "" on the last page."""
+
+    tasks: tuple[Task, ...]
+    next_page_token: str
+    page_size: int
+    total_size: int
+
+
+class CancelTaskRequest(Model):
+    """Section 3.1.5."""
+
+    tenant: str | None = None
+    id: Id
+    metadata: JsonObject | None = None
+
+
+class SubscribeToTaskRequest(Model):
+    """Section 3.1.6."""
+
+    tenant: str | None = None
+    id: Id
+
+
+class AgentInterface(Model):
+    """Section 4.4.6."""
+
+    url: str
+    protocol_binding: str
+    tenant: str | None = None
+    protocol_version: str
+
+
+class AgentProvider(Model):
+    """Section 4.4.2."""
+
+    url: str
+    organization: str
+
+
+class AgentExtension(Model):
+    """Section 4.4.4."""
+
+    uri: str
+    description: str | None = None
+    required: bool | None = None
+    params: JsonObject | None = None
+
+
+class AgentCapabilities(Model):
+    """Section 4.4.3."""
+
+    streaming: bool | None = None
+    push_notifications: bool | None = None
+    extensions: tuple[AgentExtension, ...] | None = None
+    extended_agent_card: bool | None = None
+
+
+class SecurityRequirement(Model):
+    """Schemes that together are needed, each with its scopes as `{"list": [...]}`. Section 4.5."""
+
+    schemes: Mapping[str, JsonObject]
+
+
+class AgentSkill(Model):
+    """Section 4.4.5."""
+
+    id: str
+    name: str
+    description: str
+    tags: Annotated[tuple[str, ...], Field(min_length=1)]
+    examples: tuple[str, ...] | None = None
+    input_modes: tuple[str, ...] | None = None
+    output_modes: tuple[str, ...] | None = None
+    security_requirements: tuple[SecurityRequirement, ...] | None = None
+
+
+class AgentCardSignature(Model):
+    """Section 4.4.7."""
+
+    protected: str
+    signature: str
+    header: JsonObject | None = None
+
+
+class AgentCard(Model):
+    """What an agent says of itself. Section 4.4.1."""
+
+    name: str
+    description: str
+    supported_interfaces: Annotated[tuple[AgentInterface, ...], Field(min_length=1)]
+    provider: AgentProvider | None = None
+    version: str
+    documentation_url: str | None = None
+    capabilities: AgentCapabilities
+    security_schemes: Mapping[str, JsonObject] | None = None
+    security_requirements: tuple[SecurityRequirement, ...] | None = None
+    default_input_modes: Annotated[tuple[str, ...], Field(min_length=1)]
+    default_output_modes: Annotated[tuple[str, ...], Field(min_length=1)]
+    skills: Annotated[tuple[AgentSkill, ...], Field(min_length=1)]
+    signatures: tuple[AgentCardSignature, ...] | None = None
+    icon_url: str | None = None
+
+
+def text_of(parts: Sequence[Part]) -> str:
+    """The text parts, joined by line breaks: what a person would read."""
+    return "\n".join(part.text for part in parts if part.text is not None)

@@ -1,0 +1,272 @@
+"""The A2A server of one agent as an ASGI application: the card, JSON-RPC, and HTTP+JSON, under one base.
+
+It turns HTTP into operations and back; what they do is the service's. Each binding's own words are pure and
+stand in `jsonrpc.py` and `rest.py`.
+
+Spec: A2A 1.0 sections 8 (card), 9 (JSON-RPC), 11 (HTTP+JSON), 3.2.6 (service parameters), 3.6 (versions).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import JsonValue
+from starlette.datastructures import Headers, QueryParams
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from bridge import trace
+from bridge.a2a import jsonrpc, rest
+from bridge.a2a.engine import Caller
+from bridge.a2a.errors import (
+    FORBIDDEN,
+    INTERNAL,
+    INVALID_REQUEST,
+    MEDIA_TYPE,
+    METHOD_NOT_ALLOWED,
+    METHOD_NOT_FOUND,
+    MISDIRECTED,
+    TOO_LARGE,
+    UNAUTHENTICATED,
+    UNAVAILABLE,
+    A2AError,
+    ErrorKind,
+)
+from bridge.a2a.job import Agent
+from bridge.a2a.jsontext import DEFAULT_MAX_DEPTH, parse
+from bridge.a2a.operations import Operation
+from bridge.a2a.service import Service, Stream
+from bridge.a2a.streams import EventStream, StreamPace
+from bridge.a2a.versions import HEADER as VERSION_HEADER
+from bridge.a2a.versions import require_served
+from bridge.web import DEFAULT_BODY_LIMIT_BYTES, Access, Place, RefusedError, body_of, require_json
+
+logger = logging.getLogger(__name__)
+
+CARD_PATH: Final = "/.well-known/agent-card.json"
+EXTENSIONS_HEADER: Final = "A2A-Extensions"
+_JSON: Final = "application/json"
+_ACCEPTED: Final = frozenset({_JSON, rest.MEDIA_TYPE})
+
+_REFUSALS: Final[Mapping[int, ErrorKind]] = {
+    400: INVALID_REQUEST,
+    401: UNAUTHENTICATED,
+    403: FORBIDDEN,
+    413: TOO_LARGE,
+    415: MEDIA_TYPE,
+    421: MISDIRECTED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """What one client may send, and how many may listen."""
+
+    body_bytes: int = DEFAULT_BODY_LIMIT_BYTES
+    json_depth: int = DEFAULT_MAX_DEPTH
+    streams: int = 10_000
+    """Open streams, of all clients together."""
+    card_max_age_seconds: int = 60
+    """How long a client may keep the card without asking again."""
+
+
+class AgentServer:
+    """One agent, served. Mounted anywhere: it takes its base from where it is asked for."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        service: Service,
+        access: Access,
+        place: Place,
+        limits: ServerLimits | None = None,
+        pace: StreamPace | None = None,
+    ) -> None:
+        self._agent = agent
+        self._service = service
+        self._access = access
+        self._place = place
+        self._limits = limits or ServerLimits()
+        self._pace = pace or StreamPace()
+        self._open_streams = 0
+
+    def at(self, base_path: str) -> ASGIApp:
+        """The application; `base_path` is what the card says its path is, wherever it is mounted."""
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] == "http":
+                await self._serve(_Request(scope, receive), base_path, send)
+
+        return app
+
+    async def _serve(self, request: _Request, base_path: str, send: Send) -> None:
+        trace.begin(request.headers.get("traceparent"))
+        if request.path == CARD_PATH:
+            answer: Response | EventStream = self._card(request, base_path)
+        elif request.path in ("", "/"):
+            answer = await self._jsonrpc(request)
+        else:
+            answer = await self._rest(request)
+        if isinstance(answer, EventStream):
+            self._open_streams += 1
+            try:
+                await answer(request.scope, request.receive, send)
+            finally:
+                self._open_streams -= 1
+        else:
+            await answer(request.scope, request.receive, send)
+
+    # The card
+
+    def _card(self, request: _Request, base_path: str) -> Response:
+        try:
+            self._place.require_own(request.headers)
+            if request.verb not in ("GET", "HEAD"):
+                raise A2AError(
+                    METHOD_NOT_ALLOWED, "The card is read with GET", headers={"Allow": "GET, HEAD"}
+                )
+        except (A2AError, RefusedError) as exc:
+            return _rest_error(_as_a2a(exc))
+        base_url = self._place.base_url(request.scope, request.headers) + base_path
+        text = self._agent.card(base_url).to_json()
+        etag = f'"{hashlib.sha256(text).hexdigest()[:32]}"'
+        headers = {
+            "ETag": etag,
+            "Cache-Control": f"public, max-age={self._limits.card_max_age_seconds}",
+            "Vary": "Host, X-Forwarded-Host, X-Forwarded-Proto, X-Forwarded-Prefix",
+        }
+        if etag in _etags(request.headers.get("if-none-match", "")):
+            return Response(status_code=304, headers=headers)
+        return Response(text, media_type=_JSON, headers=headers)
+
+    # JSON-RPC
+
+    async def _jsonrpc(self, request: _Request) -> Response | EventStream:
+        request_id: jsonrpc.RequestId = None
+        try:
+            if request.verb != "POST":
+                raise A2AError(
+                    METHOD_NOT_ALLOWED,
+                    f"JSON-RPC is sent with POST; the agent's card is at {CARD_PATH}",
+                    headers={"Allow": "POST"},
+                )
+            caller = self._admit(request)
+            payload = parse(await self._body(request), self._limits.json_depth)
+            request_id = jsonrpc.id_of(payload)
+            call = jsonrpc.call_from(payload)
+            require_served(request.asked_version)
+            operation = _operation(call.method)
+            result = await self._perform(operation, call.params, caller)
+        except (A2AError, RefusedError) as exc:
+            return _jsonrpc_error(request_id, _as_a2a(exc))
+        except Exception:
+            logger.exception("a request failed")
+            return _jsonrpc_error(request_id, _internal())
+        headers = _activated(caller)
+        if isinstance(result, Stream):
+            answered = request_id
+            return EventStream(result, lambda text: jsonrpc.result_bytes(answered, text), self._pace, headers)
+        return Response(jsonrpc.result_bytes(request_id, result), media_type=_JSON, headers=headers)
+
+    # HTTP+JSON
+
+    async def _rest(self, request: _Request) -> Response | EventStream:
+        try:
+            caller = self._admit(request)
+            operation, path_params = rest.match(request.verb, request.path)
+            require_served(request.asked_version)
+            body = parse(await self._body(request), self._limits.json_depth) if request.verb == "POST" else {}
+            params = rest.params_from(operation, path_params, request.query.multi_items(), body)
+            result = await self._perform(operation, params, caller)
+        except (A2AError, RefusedError) as exc:
+            return _rest_error(_as_a2a(exc))
+        except Exception:
+            logger.exception("a request failed")
+            return _rest_error(_internal())
+        headers = _activated(caller)
+        if isinstance(result, Stream):
+            return EventStream(result, lambda text: text, self._pace, headers)
+        return Response(result, media_type=rest.MEDIA_TYPE, headers=headers)
+
+    # What both share
+
+    def _admit(self, request: _Request) -> Caller:
+        self._place.require_own(request.headers)
+        principal = self._access.principal_of(request.headers.get("authorization"))
+        asked = {
+            uri.strip() for line in request.headers.getlist(EXTENSIONS_HEADER) for uri in line.split(",")
+        }
+        return Caller(principal, frozenset(asked) & self._agent.extensions)
+
+    async def _body(self, request: _Request) -> bytes:
+        body = await body_of(request.receive, request.headers, self._limits.body_bytes)
+        if not body and request.path not in ("", "/"):
+            return b"{}"  # POST /tasks/{id}:cancel says all in its path
+        require_json(request.headers, _ACCEPTED)
+        return body
+
+    async def _perform(self, operation: Operation, params: JsonValue, caller: Caller) -> bytes | Stream:
+        streaming = operation in (Operation.SEND_STREAMING_MESSAGE, Operation.SUBSCRIBE_TO_TASK)
+        if streaming and self._open_streams >= self._limits.streams:
+            raise A2AError(UNAVAILABLE, "Too many open streams", headers={"Retry-After": "5"})
+        return await self._service.perform(operation, params, caller)
+
+
+class _Request:
+    """What is asked, taken apart as far as any binding needs it."""
+
+    __slots__ = ("headers", "path", "query", "receive", "scope", "verb")
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.headers = Headers(scope=scope)
+        self.query = QueryParams(scope["query_string"])
+        self.verb: str = scope["method"]
+        self.path: str = scope["path"].removeprefix(scope.get("root_path", ""))
+
+    @property
+    def asked_version(self) -> str | None:
+        """Section 3.6.1: the header, or the query parameter of the same name."""
+        return self.headers.get(VERSION_HEADER) or self.query.get(VERSION_HEADER)
+
+
+def _operation(method: str) -> Operation:
+    try:
+        return Operation(method)
+    except ValueError:
+        raise A2AError(METHOD_NOT_FOUND, f"There is no method {method!r}") from None
+
+
+def _activated(caller: Caller) -> dict[str, str]:
+    """The extensions that are active, repeated to the client (section 4.6)."""
+    return {EXTENSIONS_HEADER: ", ".join(sorted(caller.extensions))} if caller.extensions else {}
+
+
+def _etags(header: str) -> set[str]:
+    return {tag.strip().removeprefix("W/") for tag in header.split(",")}
+
+
+def _as_a2a(exc: A2AError | RefusedError) -> A2AError:
+    if isinstance(exc, A2AError):
+        return exc
+    return A2AError(_REFUSALS[exc.status], str(exc), headers=exc.headers)
+
+
+def _internal() -> A2AError:
+    return A2AError(INTERNAL, "The bridge failed to answer; its log says why")
+
+
+def _jsonrpc_error(request_id: jsonrpc.RequestId, error: A2AError) -> Response:
+    status = error.kind.http_status if error.kind.at_http_level else 200
+    body = jsonrpc.error_bytes(request_id, error)
+    return Response(body, status, media_type=_JSON, headers=error.headers)
+
+
+def _rest_error(error: A2AError) -> Response:
+    body = rest.error_bytes(error)
+    return Response(body, error.kind.http_status, media_type=rest.MEDIA_TYPE, headers=error.headers)

@@ -1,0 +1,91 @@
+"""The operations as they are served: parameters in, JSON or a stream out, whatever the binding.
+
+Spec: A2A 1.0 sections 3.1 and 3.3.4.
+"""
+
+from __future__ import annotations
+
+from pydantic import JsonValue
+
+from bridge.a2a.engine import Caller, Engine
+from bridge.a2a.errors import PUSH_NOTIFICATION_NOT_SUPPORTED, UNSUPPORTED_OPERATION, A2AError
+from bridge.a2a.gating import Gate
+from bridge.a2a.live import Seen, Watcher
+from bridge.a2a.models import (
+    CancelTaskRequest,
+    GetTaskRequest,
+    ListTasksRequest,
+    Model,
+    SendMessageRequest,
+    SendMessageResponse,
+    SubscribeToTaskRequest,
+)
+from bridge.a2a.operations import PUSH, Operation, parse_request
+
+
+class Stream:
+    """A task's events for one client, as JSON. Close it when the client is gone."""
+
+    def __init__(self, watcher: Watcher, gate: Gate, caller: Caller) -> None:
+        self._watcher = watcher
+        self._gate = gate
+        self._extensions = caller.extensions
+
+    async def next(self) -> Seen | None:
+        """The next event, or None once the stream is over."""
+        seen = await self._watcher.next()
+        if seen is None:
+            return None
+        shown = self._gate.shown(seen.text, self._extensions)
+        return seen if shown is seen.text else Seen(shown, seen.last)
+
+    def close(self) -> None:
+        """Stop watching; the task goes on."""
+        self._watcher.close()
+
+
+class Service:
+    """One agent's operations."""
+
+    def __init__(self, engine: Engine, gate: Gate) -> None:
+        self._engine = engine
+        self._gate = gate
+
+    async def perform(self, operation: Operation, params: JsonValue, caller: Caller) -> bytes | Stream:
+        """Serve one operation: its result as JSON, or a stream of StreamResponses.
+
+        Raises:
+            A2AError: the operation is refused, or not supported.
+        """
+        if operation in PUSH:
+            raise A2AError(PUSH_NOTIFICATION_NOT_SUPPORTED, "This agent does not send push notifications")
+        if operation is Operation.GET_EXTENDED_AGENT_CARD:
+            raise A2AError(UNSUPPORTED_OPERATION, "This agent has no extended card")
+        request = parse_request(operation, params)
+        match request:
+            case SendMessageRequest():
+                _require_no_push(request)
+                if operation is Operation.SEND_STREAMING_MESSAGE:
+                    return Stream(await self._engine.stream(request, caller), self._gate, caller)
+                response = SendMessageResponse(task=await self._engine.send(request, caller))
+                return self._shown(response, caller)
+            case GetTaskRequest():
+                return self._shown(await self._engine.get(request.id, request.history_length, caller), caller)
+            case ListTasksRequest():
+                return self._shown(await self._engine.list(request, caller), caller)
+            case CancelTaskRequest():
+                return self._shown(await self._engine.cancel(request.id, caller), caller)
+            case SubscribeToTaskRequest():
+                return Stream(await self._engine.subscribe(request.id, caller), self._gate, caller)
+        raise AssertionError(f"{operation} has a request but is not served")
+
+    def _shown(self, result: Model, caller: Caller) -> bytes:
+        return self._gate.shown(result.to_json(), caller.extensions)
+
+
+def _require_no_push(request: SendMessageRequest) -> None:
+    if request.configuration and request.configuration.task_push_notification_config:
+        raise A2AError(
+            PUSH_NOTIFICATION_NOT_SUPPORTED,
+            "This agent does not send push notifications: leave out configuration.taskPushNotificationConfig",
+        )

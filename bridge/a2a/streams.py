@@ -1,0 +1,88 @@
+"""A stream of events as an HTTP response: heartbeats, bounded patience, and no task of its own.
+
+Plain ASGI, since one such response is open for every idle stream: no task group, no second task that waits
+for the client to go. That it went is seen at the next heartbeat; until then, writes to it go nowhere.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import anyio
+from starlette.types import Receive, Scope, Send
+
+from bridge.a2a.service import Stream
+from bridge.a2a.sse import HEARTBEAT, frame
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_HEARTBEAT_SECONDS: Final = 2.5
+"""Under 3 s: a2a-sdk's client gives a silent stream up after 5 s."""
+
+DEFAULT_STALL_SECONDS: Final = 30.0
+"""How long one write may wait for a reader that takes nothing in."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPace:
+    """How long a stream may be silent, and how long its reader may stall."""
+
+    heartbeat_seconds: float = DEFAULT_HEARTBEAT_SECONDS
+    stall_seconds: float = DEFAULT_STALL_SECONDS
+
+
+class EventStream:
+    """The response to a streaming operation. Closes its stream however it ends."""
+
+    def __init__(
+        self, stream: Stream, wrap: Callable[[bytes], bytes], pace: StreamPace, headers: Mapping[str, str]
+    ) -> None:
+        """`wrap` puts one StreamResponse into the binding's envelope."""
+        self._stream = stream
+        self._wrap = wrap
+        self._pace = pace
+        self._headers = {
+            "content-type": "text/event-stream",
+            "cache-control": "no-cache, no-store",
+            "x-accel-buffering": "no",
+            **headers,
+        }
+
+    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
+        try:
+            raw = [(name.lower().encode(), value.encode()) for name, value in self._headers.items()]
+            await send({"type": "http.response.start", "status": 200, "headers": raw})
+            await self._events(receive, send)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            self._stream.close()
+
+    async def _events(self, receive: Receive, send: Send) -> None:
+        last = False
+        while not last:
+            body = HEARTBEAT
+            with anyio.move_on_after(self._pace.heartbeat_seconds):
+                seen = await self._stream.next()
+                if seen is None:
+                    return
+                body, last = frame(self._wrap(seen.text)), seen.last
+            if body is HEARTBEAT and await _is_gone(receive):
+                return
+            with anyio.move_on_after(self._pace.stall_seconds) as patience:
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+            if patience.cancelled_caught:
+                logger.warning(
+                    "a reader took nothing in for %g s; its stream is closed", self._pace.stall_seconds
+                )
+                return
+
+
+async def _is_gone(receive: Receive) -> bool:
+    """Whether the client has closed the connection, without waiting for it to."""
+    with anyio.move_on_after(0):
+        message = await receive()
+        return bool(message["type"] == "http.disconnect")
+    return False

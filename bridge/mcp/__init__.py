@@ -1,0 +1,1 @@
+"""Speaks MCP: a thin layer over the official SDK. Has never heard of A2A."""

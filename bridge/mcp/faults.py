@@ -1,0 +1,52 @@
+"""What can go wrong between the bridge and a tool server, told apart by what a caller can do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from mcp import MCPError
+from mcp_types import CONNECTION_CLOSED
+from pydantic import JsonValue
+
+from bridge.errors import PeerError
+
+FAULT_KEY: Final = "mcp-a2a/fault"
+"""Marks, in the data of a JSON-RPC error, one that our transport made: the server never said it."""
+
+UNREACHABLE: Final = "unreachable"
+SESSION_LOST: Final = "session-lost"
+HTTP_STATUS: Final = "http-status"
+BROKEN_OFF: Final = "broken-off"
+
+
+class ServerDownError(PeerError):
+    """The server cannot be reached; nothing was sent to it."""
+
+
+class ServerLostError(PeerError):
+    """The connection ended while the server had the request; whether it acted on it is not known."""
+
+
+class ServerRefusedError(PeerError):
+    """The server answered with a JSON-RPC error."""
+
+    def __init__(self, code: int, message: str, data: JsonValue = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = data
+
+
+def fault_of(error: MCPError) -> str | None:
+    """Which fault of the transport an error stands for, or None when the server itself said it."""
+    data = error.data
+    if isinstance(data, Mapping) and isinstance(fault := data.get(FAULT_KEY), str):
+        return fault
+    return BROKEN_OFF if error.code == CONNECTION_CLOSED else None
+
+
+def leaf_of(exc: BaseException) -> BaseException:
+    """The first cause inside groups of exceptions: the SDK's task groups wrap what went wrong."""
+    while isinstance(exc, BaseExceptionGroup):
+        exc = exc.exceptions[0]
+    return exc

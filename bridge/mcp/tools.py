@@ -1,0 +1,138 @@
+"""The tools of a server as it lists them, and which of them can be served. Pure.
+
+What a server lists is kept verbatim. A tool that cannot be served (no name, a schema that is none) is left
+out and reported; the others stay.
+
+Spec: MCP 2026-07-28 and 2025-11-25, server/tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+from jsonschema.protocols import Validator
+from jsonschema.validators import validator_for
+from mcp.shared.inbound import find_invalid_x_mcp_header
+from pydantic import JsonValue
+from referencing import Registry
+
+JsonObject = dict[str, JsonValue]
+
+MAX_SCHEMA_DEPTH: Final = 64
+"""Levels in a tool's schema. Deeper ones exist only to exhaust who reads them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tool:
+    """One tool: its name, the object that the server listed, and the compiled schema of its arguments."""
+
+    name: str
+    listed: JsonObject
+    input_schema: JsonObject
+    validator: Validator
+
+    def text(self, key: str) -> str | None:
+        """A text that the server gave it, such as `title` or `description`; None when absent or empty."""
+        value = self.listed.get(key)
+        return value if isinstance(value, str) and value else None
+
+    @property
+    def output_schema(self) -> JsonObject | None:
+        """The schema of its structured result, if it has one."""
+        value = self.listed.get("outputSchema")
+        return value if isinstance(value, dict) else None
+
+    @property
+    def annotations(self) -> JsonObject:
+        """What the server explicitly says of it (hints)."""
+        value = self.listed.get("annotations")
+        return value if isinstance(value, dict) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A listed tool that cannot be served."""
+
+    name: str
+    reason: str
+
+
+def tools_from(listed: Iterable[JsonValue]) -> tuple[tuple[Tool, ...], tuple[LeftOut, ...]]:
+    """The tools that can be served, in the server's order, and those that cannot."""
+    tools: dict[str, Tool] = {}
+    left_out: list[LeftOut] = []
+    for number, item in enumerate(listed, 1):
+        name = _name_of(item) or f"number {number}"
+        try:
+            tool = _tool_from(item)
+            if tool.name in tools:
+                raise ValueError("an earlier tool has this name")
+        except ValueError as exc:
+            left_out.append(LeftOut(name, str(exc)))
+        else:
+            tools[tool.name] = tool
+    return tuple(tools.values()), tuple(left_out)
+
+
+def _name_of(item: JsonValue) -> str | None:
+    name = item.get("name") if isinstance(item, dict) else None
+    return name if isinstance(name, str) and name else None
+
+
+def _tool_from(item: JsonValue) -> Tool:
+    if not isinstance(item, dict):
+        raise ValueError("it is no object")  # noqa: TRY004 - one kind of error for one kind of reader
+    name = _name_of(item)
+    if name is None:
+        raise ValueError("it has no name")
+    schema = item.get("inputSchema")
+    if not isinstance(schema, dict):
+        raise ValueError("its inputSchema is no object")  # noqa: TRY004
+    if schema.get("type", "object") != "object":
+        raise ValueError(f"its inputSchema has the type {schema['type']!r}, not 'object'")
+    if (reason := find_invalid_x_mcp_header(schema)) is not None:
+        raise ValueError(f"its inputSchema has an invalid x-mcp-header: {reason}")
+    return Tool(name, item, schema, validator_of(schema))
+
+
+def validator_of(schema: JsonObject) -> Validator:
+    """A schema, compiled by the dialect that its `$schema` names, by default 2020-12. Nothing is ever fetched.
+
+    Raises:
+        ValueError: it is no valid schema, is too deep, or refers to a schema elsewhere.
+    """
+    if _is_deeper(schema, MAX_SCHEMA_DEPTH):
+        raise ValueError(f"its schema is nested deeper than {MAX_SCHEMA_DEPTH} levels")
+    kind = validator_for(schema, default=Draft202012Validator)
+    try:
+        kind.check_schema(schema)
+    except SchemaError as exc:
+        where = "/".join(str(step) for step in exc.absolute_path)
+        raise ValueError(f"its schema is not valid at {where or 'the top'}: {exc.message[:200]}") from exc
+    for reference in _references(schema):
+        if not reference.startswith("#"):
+            raise ValueError(f"its schema refers to {reference}, which is not fetched")
+    return kind(schema, registry=Registry())
+
+
+def _references(value: JsonValue) -> Iterable[str]:
+    if isinstance(value, dict):
+        for key in ("$ref", "$dynamicRef"):
+            if isinstance(reference := value.get(key), str):
+                yield reference
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for item in items:
+        yield from _references(item)
+
+
+def _is_deeper(value: JsonValue, levels: int) -> bool:
+    if not isinstance(value, dict | list):
+        return False
+    if levels == 0:
+        return True
+    items = value.values() if isinstance(value, dict) else value
+    return any(_is_deeper(item, levels - 1) for item in items)

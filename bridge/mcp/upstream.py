@@ -1,0 +1,249 @@
+"""A tool server that the bridge depends on: kept connected, its tools known, its calls bounded.
+
+One task owns the server. It connects, lists the tools, and waits until the connection is lost; then it
+connects again, with growing pauses. A call waits for a connection for as long as connecting may take. A call
+that was under way when the connection was lost fails, and is never sent again by itself: only its caller
+knows whether that is safe.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import anyio
+import anyio.abc
+from pydantic import JsonValue
+
+from bridge import trace
+from bridge.errors import PeerError
+from bridge.mcp.eras import Era, EraMemory
+from bridge.mcp.faults import ServerDownError, leaf_of
+from bridge.mcp.link import Greeting, Link, Listing, open_link
+from bridge.mcp.tools import JsonObject
+from bridge.mcp.transport import Target
+from bridge.mcp.wire import OnProgress
+
+logger = logging.getLogger(__name__)
+
+FIRST_PAUSE_SECONDS: Final = 0.2
+"""Before the second attempt to connect. It doubles with each one, up to the pace's longest pause."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamPace:
+    """How patient the bridge is with a server, and how much it asks of it at once."""
+
+    connect_seconds: float = 30
+    """From the start of a connection until the tools are listed; also how long a call waits for that."""
+    longest_pause_seconds: float = 30
+    """Between two attempts to connect."""
+    retire_seconds: float = 60
+    """How long calls of a connection that is being replaced may go on."""
+    settle_seconds: float = 0.3
+    """How long the server has to be quiet about its tools before they are listed again."""
+    concurrency: int = 16
+    """Calls at the same time."""
+    queue: int = 256
+    """Calls that wait for their turn; one more is refused."""
+
+
+class QueueFullError(PeerError):
+    """As many calls wait for this server as may."""
+
+
+class Upstream:
+    """A tool server, connected as long as it is entered."""
+
+    def __init__(
+        self,
+        name: str,
+        target: Target,
+        *,
+        era: Era = Era.AUTO,
+        memory: EraMemory | None = None,
+        pace: UpstreamPace | None = None,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_change` is called when the tools, or whether the server is up, have changed."""
+        self.name = name
+        self.target = target
+        self.listing = Listing()
+        self.greeting: Greeting | None = None
+        """What the server said of itself when it was last connected."""
+        self.down: str | None = "not connected yet"
+        """Why the server cannot be called, in words; None while it can."""
+        self._era = era
+        self._memory = memory or EraMemory(None)
+        self._pace = pace or UpstreamPace()
+        self._on_change = on_change
+        self._link: Link | None = None
+        self._up = anyio.Event()
+        self._tried = anyio.Event()
+        self._wanted = anyio.Event()
+        self._slots = anyio.CapacityLimiter(self._pace.concurrency)
+        self._reserved = 0
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[Upstream]:
+        """Own the server: connect now and whenever it is needed, end it on exit."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._own, tasks)
+            try:
+                yield self
+            finally:
+                tasks.cancel_scope.cancel()
+
+    async def ready(self) -> None:
+        """Wait for the first connection.
+
+        Raises:
+            PeerError: it could not be made; the owner goes on trying.
+        """
+        with anyio.move_on_after(self._pace.connect_seconds + 1):
+            await self._tried.wait()
+        if self.down is not None:
+            raise PeerError(self.down)
+
+    # Calling
+
+    def reserve(self) -> None:
+        """Take a place among the calls that run or wait; `call` gives it back.
+
+        Raises:
+            QueueFullError: there is none.
+        """
+        if self._reserved >= self._pace.concurrency + self._pace.queue:
+            raise QueueFullError(
+                f"{self.name} is busy: {self._pace.concurrency} calls run and {self._pace.queue} wait"
+            )
+        self._reserved += 1
+
+    def release(self) -> None:
+        """Give a reserved place back."""
+        self._reserved -= 1
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait until the server may be called."""
+        async with self._slots:
+            yield
+
+    async def call(
+        self, name: str, arguments: JsonObject, on_progress: OnProgress | None = None
+    ) -> JsonObject:
+        """Call a tool: its result as the server sent it. Cancelling this cancels it on the server.
+
+        Raises:
+            ServerRefusedError: the server answered with an error.
+            ServerDownError: it cannot be reached; nothing was sent.
+            ServerLostError: the connection ended before the answer.
+        """
+        link = await self._connected()
+        tool = next((known for known in self.listing.tools if known.name == name), None)
+        if tool is None:
+            raise ServerDownError(f"{self.name} no longer lists the tool {name}")
+        parent = trace.traceparent.get()
+        meta: Mapping[str, JsonValue] = {"traceparent": parent} if parent else {}
+        return await link.call(tool, arguments, on_progress, meta)
+
+    async def _connected(self) -> Link:
+        if self._link is None or self._link.is_lost:
+            self._clear_up()
+            self._wanted.set()
+            with anyio.move_on_after(self._pace.connect_seconds):
+                await self._up.wait()
+        if self._link is None or self._link.is_lost:
+            raise ServerDownError(f"{self.name} is down: {self.down}")
+        return self._link
+
+    def _clear_up(self) -> None:
+        if self._up.is_set():
+            self._up = anyio.Event()
+
+    # Owning
+
+    async def _own(self, tasks: anyio.abc.TaskGroup) -> None:
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                link: Link = await tasks.start(self._hold)
+            except Exception as exc:  # noqa: BLE001 - whatever stops a connection is why the server is down
+                self._went_down(_words(leaf_of(exc)))
+            else:
+                pause = FIRST_PAUSE_SECONDS
+                await link.lost.wait()
+                self._went_down("the connection was lost; connecting again")
+            self._wanted = anyio.Event()
+            with anyio.move_on_after(pause * random.uniform(0.8, 1.2)):  # noqa: S311 - jitter, no secret
+                await self._wanted.wait()
+                await anyio.sleep(FIRST_PAUSE_SECONDS / 4)
+            pause = min(pause * 2, self._pace.longest_pause_seconds)
+
+    async def _hold(self, *, task_status: anyio.abc.TaskStatus[Link]) -> None:
+        """One connection, from start to end."""
+        era = self._era if self._era is not Era.AUTO else self._memory.recall(str(self.target))
+        try:
+            async with open_link(self.name, self.target, era, self._pace.connect_seconds) as link:
+                with anyio.fail_after(self._pace.connect_seconds):
+                    listing = await link.list_tools()
+                self._memory.remember(str(self.target), link.era)
+                self._came_up(link, listing)
+                task_status.started(link)
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(link.watch)
+                    tasks.start_soon(self._follow, link)
+                    await link.lost.wait()
+                    await link.retire(self._pace.retire_seconds)
+                    tasks.cancel_scope.cancel()
+        except Exception as exc:
+            if self._link is None or not self._link.is_lost:
+                if era is Era.LEGACY:
+                    self._memory.forget(str(self.target))
+                raise
+            logger.debug("%s: the connection ended with %r", self.name, leaf_of(exc))
+
+    async def _follow(self, link: Link) -> None:
+        """List the tools again when the server says that they changed, once it is quiet."""
+        while True:
+            await link.tools_changed.wait()
+            while link.tools_changed.is_set():
+                link.tools_changed = anyio.Event()
+                with anyio.move_on_after(self._pace.settle_seconds):
+                    await link.tools_changed.wait()
+            try:
+                with anyio.fail_after(self._pace.connect_seconds):
+                    self._listed(await link.list_tools())
+            except (PeerError, TimeoutError) as exc:
+                logger.warning("%s: its tools changed, but cannot be listed: %s", self.name, _words(exc))
+
+    def _came_up(self, link: Link, listing: Listing) -> None:
+        self._link, self.greeting, self.down = link, link.greeting, None
+        self._listed(listing)
+        self._up.set()
+        self._tried.set()
+
+    def _went_down(self, why: str) -> None:
+        if self.down != why:
+            logger.warning("%s is down: %s", self.name, why)
+        self.down = why
+        self._clear_up()
+        self._tried.set()
+        self._on_change()
+
+    def _listed(self, listing: Listing) -> None:
+        before, self.listing = self.listing, listing
+        for left_out in listing.left_out:
+            if left_out not in before.left_out:
+                logger.warning("%s: the tool %s is left out: %s", self.name, left_out.name, left_out.reason)
+        self._on_change()
+
+
+def _words(exc: BaseException) -> str:
+    if isinstance(exc, TimeoutError):
+        return "it did not answer in time"
+    return str(exc) or type(exc).__name__

@@ -1,0 +1,162 @@
+"""One JSON-RPC connection to a tool server, below the SDK's session.
+
+The SDK's session validates every result against its own models and drops what it does not know; a bridge has
+to hand on what the server said. So the session does the handshake, and tools are listed and called here, raw,
+on the same connection and stamped in the same way.
+
+Notifications are seen here in the order of the wire. (The SDK runs progress call-backs side by side, so that
+the last may come first.)
+
+Spec: MCP 2026-07-28 basic (per-request `_meta`), transports (headers), utilities/progress.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import anyio
+import anyio.abc
+from mcp import ClientSession
+from mcp.client._transport import TransportStreams
+from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest
+from mcp.shared.inbound import (
+    MCP_METHOD_HEADER,
+    MCP_NAME_HEADER,
+    MCP_PROTOCOL_VERSION_HEADER,
+    encode_header_value,
+    mcp_param_headers,
+    x_mcp_header_map,
+)
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    PROTOCOL_VERSION_META_KEY,
+    Implementation,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import JsonValue
+
+JsonObject = dict[str, JsonValue]
+
+TOOLS_CHANGED: Final = "notifications/tools/list_changed"
+_PROGRESS: Final = "notifications/progress"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One progress notification, its numbers as they were sent."""
+
+    progress: int | float
+    total: int | float | None = None
+    message: str | None = None
+
+
+OnProgress = Callable[[Progress], None]
+
+
+class Wire(JSONRPCDispatcher):
+    """The SDK's dispatcher, which also tells when it ends and what arrives, in order."""
+
+    def __init__(self, streams: TransportStreams, on_tools_changed: Callable[[], None]) -> None:
+        super().__init__(*streams)
+        self.closed = anyio.Event()
+        """Set once the connection has ended, however it did."""
+        self._on_tools_changed = on_tools_changed
+        self._progress: dict[str, OnProgress] = {}
+        self._tokens = itertools.count(1)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can be sent any more. It is so a moment before `closed` is set."""
+        return self._closed
+
+    async def run(
+        self,
+        on_request: OnRequest,
+        on_notify: OnNotify,
+        on_notify_intercept: OnNotifyIntercept | None = None,
+        *,
+        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Receive until the connection ends."""
+
+        def see(method: str, params: Mapping[str, Any] | None) -> bool:
+            self._see(method, params or {})
+            return on_notify_intercept(method, params) if on_notify_intercept else False
+
+        try:
+            await super().run(on_request, on_notify, see, task_status=task_status)
+        finally:
+            self.closed.set()
+
+    def _see(self, method: str, params: Mapping[str, Any]) -> None:
+        if method == TOOLS_CHANGED:
+            self._on_tools_changed()
+        elif method == _PROGRESS:
+            listener = self._progress.get(str(params.get("progressToken")))
+            if listener is not None and (progress := _progress_from(params)) is not None:
+                listener(progress)
+
+    @contextmanager
+    def progress_to(self, listener: OnProgress | None) -> Iterator[JsonObject]:
+        """The `_meta` that asks for progress, which goes to `listener` while this is open."""
+        if listener is None:
+            yield {}
+            return
+        token = f"p{next(self._tokens)}"
+        self._progress[token] = listener
+        try:
+            yield {"progressToken": token}
+        finally:
+            del self._progress[token]
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What every request of a connection carries, by the version that was negotiated."""
+
+    version: str
+    meta: JsonObject = field(default_factory=dict)
+    modern: bool = False
+
+    @classmethod
+    def of(cls, session: ClientSession, client: Implementation) -> Stamp:
+        """The stamp for a session whose handshake is done. We declare no capabilities as yet."""
+        version = session.protocol_version
+        assert version is not None
+        if version not in MODERN_PROTOCOL_VERSIONS:
+            return cls(version)
+        meta: JsonObject = {
+            PROTOCOL_VERSION_META_KEY: version,
+            CLIENT_INFO_META_KEY: client.model_dump(by_alias=True, mode="json", exclude_none=True),
+            CLIENT_CAPABILITIES_META_KEY: {},
+        }
+        return cls(version, meta, modern=True)
+
+    def options(
+        self, method: str, name: str | None, schema: JsonObject, arguments: JsonObject
+    ) -> CallOptions:
+        """The HTTP headers of a request; other transports pass them over."""
+        headers = {MCP_PROTOCOL_VERSION_HEADER: self.version}
+        if self.modern:
+            headers[MCP_METHOD_HEADER] = method
+            if name is not None:
+                headers[MCP_NAME_HEADER] = encode_header_value(name)
+            headers.update(mcp_param_headers(x_mcp_header_map(schema), arguments))
+        return {"headers": headers}
+
+
+def _progress_from(params: Mapping[str, Any]) -> Progress | None:
+    progress, total, message = params.get("progress"), params.get("total"), params.get("message")
+    if not isinstance(progress, int | float) or isinstance(progress, bool):
+        return None
+    return Progress(
+        progress,
+        total if isinstance(total, int | float) and not isinstance(total, bool) else None,
+        message if isinstance(message, str) else None,
+    )

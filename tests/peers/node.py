@@ -1,0 +1,82 @@
+"""The commands that start the peers that run on Node.js, and the check that they are installed.
+
+Knows how an npm package names its program. What is installed, and how, is `install`'s business.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.peers import Transport
+from tests.peers.install import PEERS, NotInstalled, check_installed, node
+
+JS_CLIENT: Final = Path(__file__).with_name("js_client.mjs")
+
+
+def require_peers() -> None:
+    """Skip the calling test if the peers are not installed; fail it instead where CI=true."""
+    reason = missing_peers()
+    if reason and os.environ.get("CI") == "true":
+        pytest.fail(reason, pytrace=False)
+    if reason:
+        pytest.skip(reason)
+
+
+def missing_peers() -> str | None:
+    """Return what is missing and how to install it, or None."""
+    try:
+        check_installed()
+    except NotInstalled as exc:
+        return f"{exc}; run `make peers`"
+    return None
+
+
+def everything_command() -> list[str]:
+    """Return the command of the MCP reference server, on stdio: every feature of the protocol."""
+    return package_command("@modelcontextprotocol/server-everything", "stdio")
+
+
+def filesystem_command(root: Path) -> list[str]:
+    """Return the command of the MCP file server, on stdio, which sees nothing outside `root`."""
+    return package_command("@modelcontextprotocol/server-filesystem", str(root))
+
+
+def memory_command() -> list[str]:
+    """Return the command of the MCP knowledge graph server, on stdio; start it with `memory_environment`."""
+    return package_command("@modelcontextprotocol/server-memory")
+
+
+def memory_environment(file: Path) -> dict[str, str]:
+    """Return the variables that make the memory server keep its graph in `file`.
+
+    Without them it writes into its own package, and one test finds what another one left.
+    """
+    return {"MEMORY_FILE_PATH": str(file.absolute())}
+
+
+def js_client_command(
+    base_url: str, transport: Transport, headers: Mapping[str, str] | None = None
+) -> list[str]:
+    """Return the command of the driver of the JavaScript SDK's client; its protocol is in `js_client.mjs`."""
+    sdk = str(package_manifest("@a2a-js/sdk"))
+    return [str(node()), str(JS_CLIENT), sdk, base_url, transport, json.dumps(dict(headers or {}))]
+
+
+def package_command(package: str, *args: str) -> list[str]:
+    """Return the command of the one program of an installed npm package; raise NotInstalled without it."""
+    manifest = package_manifest(package)
+    programs = json.loads(manifest.read_text(encoding="utf-8"))["bin"]
+    (program,) = [programs] if isinstance(programs, str) else programs.values()
+    return [str(node()), str(manifest.parent / program), *args]
+
+
+def package_manifest(package: str) -> Path:
+    """Return the package.json of an installed npm package; raise NotInstalled without it."""
+    manifest = PEERS / "node_modules" / package / "package.json"
+    if not manifest.is_file():
+        raise NotInstalled(f"the peer {package} is not installed; run `make peers`")
+    return manifest
