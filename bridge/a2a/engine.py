@@ -3,14 +3,13 @@
 It owns every task that runs, in one task group; it knows nothing of wires. All state that outlives it is in
 the store. While it runs it is the only writer of its store.
 
-Spec: A2A 1.0 sections 3.1 (operations), 3.3.1 (the same message again), 3.4 (contexts and tasks), 13.1 (scope).
+Spec: A2A 1.0 sections 3.1 (operations), 3.3.1 (idempotency), 3.4 (contexts and tasks), 13.1 (scope).
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Awaitable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +19,7 @@ from typing import Final, Self
 import anyio
 from pydantic_core import from_json
 
+from bridge.a2a.commit import Commit
 from bridge.a2a.errors import (
     TASK_NOT_CANCELABLE,
     UNAVAILABLE,
@@ -32,7 +32,7 @@ from bridge.a2a.errors import (
 from bridge.a2a.job import Agent, Ids, Job, Turn, Work
 from bridge.a2a.life import ENDED, INTERRUPTED, IllegalTransitionError, after, with_history
 from bridge.a2a.listing import query_from, response_from
-from bridge.a2a.live import DEFAULT_WATCH_EVENTS, Commit, Live, Running, Watcher
+from bridge.a2a.live import DEFAULT_WATCH_EVENTS, Live, Running, Watcher
 from bridge.a2a.models import (
     ListTasksRequest,
     ListTasksResponse,
@@ -236,6 +236,7 @@ class Engine:
             principal=caller.principal,
             message=message,
             configuration=request.configuration or SendMessageConfiguration(),
+            metadata=request.metadata or {},
             extensions=caller.extensions & self._agent.extensions,
             task=live.task if live else None,
             kept=live.kept if live else b"",
@@ -318,15 +319,14 @@ class Engine:
             task = Task(id=live.id, context_id=context_id, status=status, history=(message,))
             if watch:
                 watcher = live.watch(self._limits.watch_events, length, from_next=True)
-            live.accept(
-                StreamResponse(task=task), message=key, stored=partial(self._known, context_id, place)
-            )
+            commit = live.accept(StreamResponse(task=task), message=key)
         else:
             answered = StreamResponse(message=message)
-            live.accept(answered, message=key, stored=partial(self._known, context_id, place))
+            commit = live.accept(answered, message=key)
             if watch:
                 watcher = live.watch(self._limits.watch_events, length, from_next=True)
             live.accept(self._status(live, TaskState.WORKING))
+        commit.when_settled(partial(self._known, context_id, place))
         return _Accepted(live, live.next_seq - 1, watcher)
 
     def _known(self, context_id: str, place: tuple[str, str]) -> None:
@@ -364,7 +364,7 @@ class Engine:
         running.finished.set()
         self._changed(live)
 
-    def _emit(self, live: Live, event: StreamResponse, keep: bytes | None) -> Awaitable[None]:
+    def _emit(self, live: Live, event: StreamResponse, keep: bytes | None) -> Commit:
         try:
             return live.accept(event, keep=keep)
         except IllegalTransitionError as exc:
@@ -445,7 +445,7 @@ class Engine:
             self._tasks.start_soon(self._end_unstored, live)
 
     async def _end_unstored(self, live: Live) -> None:
-        while not await self._store.probe():
+        while not await self._store.probe():  # noqa: ASYNC110 - a disk tells nobody that it has room again
             await anyio.sleep(self._limits.retry_seconds)
         live.fall_back()
         if live.visible is None:

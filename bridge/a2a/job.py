@@ -6,10 +6,11 @@ behind; then it runs, writes events to its job, and returns once the task has en
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+from bridge.a2a.commit import Commit
 from bridge.a2a.models import (
     AgentCard,
     Artifact,
@@ -36,6 +37,8 @@ class Turn:
     principal: Principal
     message: Message
     configuration: SendMessageConfiguration
+    metadata: JsonObject
+    """The request's, beside the message's own."""
     extensions: frozenset[str]
     """The extensions that the client activated and the agent has."""
     task: Task | None = None
@@ -56,16 +59,15 @@ class Ids:
 class Job:
     """A task as its worker holds it: each method is one event, accepted in the order of the calls.
 
-    An event is visible to others once it is stored. `commit` waits for that; ending a job does so too.
+    An event is visible to others once it is stored; awaiting what a method gives back waits for that.
     """
 
     turn: Turn
     ids: Ids
-    emit: Callable[[StreamResponse, bytes | None], Awaitable[None]]
-    """Accepts an event and what the worker keeps with it; the awaitable says when it is stored."""
+    emit: Callable[[StreamResponse, bytes | None], Commit]
+    """Accepts an event and what the worker keeps with it; the commit says when it is stored."""
     task_id: str
     context_id: str
-    _last: Awaitable[None] | None = field(default=None, init=False)
 
     def message(self, parts: Sequence[Part], metadata: JsonObject | None = None) -> Message:
         """A message of the agent on this task."""
@@ -85,7 +87,7 @@ class Job:
         *,
         metadata: JsonObject | None = None,
         keep: bytes | None = None,
-    ) -> Awaitable[None]:
+    ) -> Commit:
         """The task is now in this state. `keep` replaces what is kept with it; None leaves that."""
         status = TaskStatus(state=state, message=message, timestamp=timestamp(self.ids.now_ms()))
         update = TaskStatusUpdateEvent(
@@ -93,9 +95,7 @@ class Job:
         )
         return self.emit(StreamResponse(status_update=update), keep)
 
-    def artifact(
-        self, artifact: Artifact, *, append: bool = False, last_chunk: bool = True
-    ) -> Awaitable[None]:
+    def artifact(self, artifact: Artifact, *, append: bool = False, last_chunk: bool = True) -> Commit:
         """An output of the task, or more of one."""
         update = TaskArtifactUpdateEvent(
             task_id=self.task_id,

@@ -8,13 +8,14 @@ order: nobody sees what a crash could take back. A watcher that does not keep up
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Self
 
 import anyio
 
+from bridge.a2a.commit import Commit
 from bridge.a2a.life import CLOSES_STREAM, ENDED, SETTLED, after, with_history
 from bridge.a2a.models import StreamResponse, Task, milliseconds
 from bridge.errors import StoreError
@@ -24,33 +25,6 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_WATCH_EVENTS: Final = 256
 """Events that wait for one reader before it is cut off."""
-
-
-class Commit:
-    """Says when an event is stored. Awaiting it raises the StoreError when it was not."""
-
-    __slots__ = ("_done", "_error", "_wake")
-
-    def __init__(self, *, done: bool = False) -> None:
-        self._done = done
-        self._error: Exception | None = None
-        self._wake: anyio.Event | None = None
-
-    def settle(self, error: Exception | None) -> None:
-        """It is stored, or never will be."""
-        self._done, self._error = True, error
-        if self._wake is not None:
-            self._wake.set()
-
-    async def _wait(self) -> None:
-        if not self._done:
-            self._wake = self._wake or anyio.Event()
-            await self._wake.wait()
-        if self._error is not None:
-            raise self._error
-
-    def __await__(self) -> Generator[object, None, None]:
-        return self._wait().__await__()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +37,6 @@ class _Entry:
     event: StreamResponse
     text: bytes
     commit: Commit
-    stored: Callable[[], object] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,9 +177,8 @@ class Live:
         *,
         keep: bytes | None = None,
         message: MessageKey | None = None,
-        stored: Callable[[], object] | None = None,
     ) -> Commit:
-        """Take the next event in. `stored` is called once the store has answered for it.
+        """Take the next event in.
 
         Raises:
             IllegalTransitionError: it cannot follow.
@@ -219,7 +191,7 @@ class Live:
         self.kept = self.kept if keep is None else keep
         moved = event.status_update is not None
         settled = moved and task.status.state in SETTLED
-        entry = _Entry(self._seq, task, event, event.to_json(), Commit(), stored)
+        entry = _Entry(self._seq, task, event, event.to_json(), Commit())
         change = Change(
             task_id=self.id,
             seq=self._seq,
@@ -242,8 +214,6 @@ class Live:
             for watcher in tuple(self._watchers):
                 watcher.see(entry)
         entry.commit.settle(error)
-        if entry.stored is not None:
-            entry.stored()
         self._moved.set()
         self._moved = anyio.Event()
         self._on_change(self)
@@ -256,7 +226,7 @@ class Live:
     def watch(
         self, queue_events: int, history_length: int | None = None, *, from_next: bool = False
     ) -> Watcher:
-        """A reader of this task: from its visible state, or `from_next`, from the next event that is accepted."""
+        """A reader of this task: from its visible state, or from the next event that is accepted."""
         from_seq = self.next_seq if from_next else self._visible_seq + 1
         watcher = Watcher(self, from_seq, history_length, queue_events)
         self._watchers.add(watcher)
@@ -285,9 +255,9 @@ class Live:
             if self.failure is not None:
                 raise StoreError(f"the store could not keep task {self.id}") from self.failure
             task = self._visible
-            if task is not None and self._visible_seq >= seq:
-                if not settled or task.status.state in SETTLED:
-                    return task
+            stored = task is not None and self._visible_seq >= seq
+            if task is not None and stored and (not settled or task.status.state in SETTLED):
+                return task
             await self._moved.wait()
 
 

@@ -5,10 +5,18 @@ Spec: A2A 1.0 sections 3.1 and 3.3.4.
 
 from __future__ import annotations
 
+from typing import Final
+
 from pydantic import JsonValue
 
 from bridge.a2a.engine import Caller, Engine
-from bridge.a2a.errors import PUSH_NOTIFICATION_NOT_SUPPORTED, UNSUPPORTED_OPERATION, A2AError
+from bridge.a2a.errors import (
+    PUSH_NOTIFICATION_NOT_SUPPORTED,
+    UNSUPPORTED_OPERATION,
+    A2AError,
+    Violation,
+    invalid_params,
+)
 from bridge.a2a.gating import Gate
 from bridge.a2a.live import Seen, Watcher
 from bridge.a2a.models import (
@@ -21,6 +29,9 @@ from bridge.a2a.models import (
     SubscribeToTaskRequest,
 )
 from bridge.a2a.operations import PUSH, Operation, parse_request
+
+DEFAULT_MAX_PARTS: Final = 256
+"""Parts in one message. People send a few; each one costs an object."""
 
 
 class Stream:
@@ -47,9 +58,10 @@ class Stream:
 class Service:
     """One agent's operations."""
 
-    def __init__(self, engine: Engine, gate: Gate) -> None:
+    def __init__(self, engine: Engine, gate: Gate, max_parts: int = DEFAULT_MAX_PARTS) -> None:
         self._engine = engine
         self._gate = gate
+        self._max_parts = max_parts
 
     async def perform(self, operation: Operation, params: JsonValue, caller: Caller) -> bytes | Stream:
         """Serve one operation: its result as JSON, or a stream of StreamResponses.
@@ -65,6 +77,7 @@ class Service:
         match request:
             case SendMessageRequest():
                 _require_no_push(request)
+                self._require_few_parts(request)
                 if operation is Operation.SEND_STREAMING_MESSAGE:
                     return Stream(await self._engine.stream(request, caller), self._gate, caller)
                 response = SendMessageResponse(task=await self._engine.send(request, caller))
@@ -78,6 +91,10 @@ class Service:
             case SubscribeToTaskRequest():
                 return Stream(await self._engine.subscribe(request.id, caller), self._gate, caller)
         raise AssertionError(f"{operation} has a request but is not served")
+
+    def _require_few_parts(self, request: SendMessageRequest) -> None:
+        if len(request.message.parts) > self._max_parts:
+            raise invalid_params(Violation("message.parts", f"more than {self._max_parts} parts"))
 
     def _shown(self, result: Model, caller: Caller) -> bytes:
         return self._gate.shown(result.to_json(), caller.extensions)

@@ -16,6 +16,7 @@ import anyio
 from mcp import ClientSession, MCPError
 from mcp.client._transport import TransportStreams
 from mcp.client.subscriptions import SubscriptionLost, listen
+from mcp.shared.inbound import mcp_param_headers, x_mcp_header_map
 from mcp_types import Implementation
 from pydantic import JsonValue
 
@@ -138,28 +139,27 @@ class Link:
         """
         with self.wire.progress_to(on_progress) as asked:
             params: JsonObject = {"name": tool.name, "arguments": arguments}
-            return await self.request("tools/call", params, tool, {**asked, **meta})
+            headers = mcp_param_headers(x_mcp_header_map(tool.input_schema), arguments)
+            return await self.request(
+                "tools/call", params, name=tool.name, headers=headers, meta={**asked, **meta}
+            )
 
     async def request(
         self,
         method: str,
         params: JsonObject,
-        tool: Tool | None = None,
+        *,
+        name: str | None = None,
+        headers: Mapping[str, str] | None = None,
         meta: Mapping[str, JsonValue] | None = None,
     ) -> JsonObject:
-        """Send one request and give back its result, raw.
+        """Send one request and give back its result, raw. `name` is what it names, as HTTP headers repeat it.
 
         Raises:
             ServerRefusedError, ServerDownError, ServerLostError: as `call` does.
         """
         stamped = {**(meta or {}), **self.stamp.meta}
-        arguments = params.get("arguments")
-        options = self.stamp.options(
-            method,
-            tool.name if tool else None,
-            tool.input_schema if tool else {},
-            arguments if isinstance(arguments, dict) else {},
-        )
+        options = self.stamp.options(method, name, headers or {})
         self.calls += 1
         try:
             sent = {**params, "_meta": stamped} if stamped else params

@@ -151,6 +151,17 @@ class Upstream:
         meta: Mapping[str, JsonValue] = {"traceparent": parent} if parent else {}
         return await link.call(tool, arguments, on_progress, meta)
 
+    async def read(self, uri: str) -> list[JsonValue]:
+        """Read a resource of the server: the `contents` of resources/read.
+
+        Raises:
+            PeerError: it cannot be read.
+        """
+        link = await self._connected()
+        result = await link.request("resources/read", {"uri": uri}, name=uri)
+        contents = result.get("contents")
+        return contents if isinstance(contents, list) else []
+
     async def _connected(self) -> Link:
         if self._link is None or self._link.is_lost:
             self._clear_up()

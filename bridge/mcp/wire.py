@@ -28,8 +28,6 @@ from mcp.shared.inbound import (
     MCP_NAME_HEADER,
     MCP_PROTOCOL_VERSION_HEADER,
     encode_header_value,
-    mcp_param_headers,
-    x_mcp_header_map,
 )
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types import (
@@ -138,17 +136,15 @@ class Stamp:
         }
         return cls(version, meta, modern=True)
 
-    def options(
-        self, method: str, name: str | None, schema: JsonObject, arguments: JsonObject
-    ) -> CallOptions:
+    def options(self, method: str, name: str | None, headers: Mapping[str, str]) -> CallOptions:
         """The HTTP headers of a request; other transports pass them over."""
-        headers = {MCP_PROTOCOL_VERSION_HEADER: self.version}
+        stamped = {MCP_PROTOCOL_VERSION_HEADER: self.version}
         if self.modern:
-            headers[MCP_METHOD_HEADER] = method
+            stamped[MCP_METHOD_HEADER] = method
             if name is not None:
-                headers[MCP_NAME_HEADER] = encode_header_value(name)
-            headers.update(mcp_param_headers(x_mcp_header_map(schema), arguments))
-        return {"headers": headers}
+                stamped[MCP_NAME_HEADER] = encode_header_value(name)
+            stamped.update(headers)
+        return {"headers": stamped}
 
 
 def _progress_from(params: Mapping[str, Any]) -> Progress | None:

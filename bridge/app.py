@@ -1,0 +1,263 @@
+"""Puts the parts together: a tool server, the agent made of it, its engine and store, and the faces.
+
+The only place where a configuration meets the parts: each gets just the values that it needs.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from platformdirs import user_state_path
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from bridge.a2a.engine import Engine, EngineLimits
+from bridge.a2a.gating import Gate
+from bridge.a2a.job import Ids
+from bridge.a2a.server import AgentServer, ServerLimits
+from bridge.a2a.service import Service
+from bridge.a2a.streams import StreamPace
+from bridge.config.profile import Profile
+from bridge.errors import PeerError, UsageError
+from bridge.mcp.eras import Era, EraMemory
+from bridge.mcp.transport import Command, Target
+from bridge.mcp.upstream import Upstream, UpstreamPace
+from bridge.store.memory import MemoryStore
+from bridge.store.records import Store
+from bridge.store.retention import Retention
+from bridge.store.sqlite import SQLiteStore
+from bridge.tools_as_agent.agent import ToolsAgent
+from bridge.tools_as_agent.options import AgentOptions
+from bridge.translate.extension import GATED
+from bridge.translate.message_to_call import RouteRules
+from bridge.web import ANONYMOUS, LOCAL, Access, Credential, Place, is_loopback
+
+MEMORY_STORE: Final = "memory:"
+_SQLITE_SCHEME: Final = "sqlite:///"
+_NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9]+")
+
+
+@dataclass(frozen=True)
+class WrapConfig:
+    """One tool server, published as one agent."""
+
+    target: Target
+    profile: Profile
+    host: str
+    port: int
+    name: str | None = None
+    description: str | None = None
+    public_url: str | None = None
+    store: str | None = None
+    """`memory:`, `sqlite:///PATH` or a path; None is a file in the user's state folder."""
+    credentials: Sequence[Credential] = ()
+    allow_unauthenticated: bool = False
+    hosts: frozenset[str] = frozenset()
+    era: Era = Era.AUTO
+
+    def require_safe(self) -> None:
+        """Refuse to be open to others without credentials, unless told to.
+
+        Raises:
+            UsageError: it would be.
+        """
+        if is_loopback(self.host) or self.credentials or self.allow_unauthenticated:
+            return
+        raise UsageError(
+            f"listening on {self.host} lets other machines call the tools: "
+            "give --auth bearer:env:NAME, or --allow-unauthenticated to let everyone"
+        )
+
+
+@dataclass(frozen=True)
+class Bridge:
+    """A bridge that runs."""
+
+    app: ASGIApp
+    agent: ToolsAgent
+    engine: Engine
+    upstream: Upstream
+    face: str
+    """The agent's name in its path."""
+    store: str
+    """Where its tasks are kept, in words."""
+
+    @property
+    def path(self) -> str:
+        """The path of the agent's base."""
+        return f"/agents/{self.face}"
+
+
+class Faces:
+    """The agents under their paths; the root is an alias of the only one."""
+
+    def __init__(self, apps: dict[str, ASGIApp]) -> None:
+        self._apps = apps
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand a request to the face whose path it begins with."""
+        path: str = scope["path"]
+        for base, app in self._apps.items():
+            if path == base or path.startswith(f"{base}/"):
+                inner = {**scope, "root_path": scope.get("root_path", "") + base}
+                return await app(inner, receive, send)
+        return await next(iter(self._apps.values()))(scope, receive, send)
+
+
+@asynccontextmanager
+async def wrapped(config: WrapConfig) -> AsyncIterator[Bridge]:
+    """Run a bridge as long as this is entered: connected, recovered, ready to be served.
+
+    Raises:
+        PeerError: the server is down and the profile says `fail = "closed"`, or there is no name for it yet.
+        UsageError: the store is in use, or too new.
+    """
+    config.require_safe()
+    profile, changed = config.profile, _Changes()
+    pace = UpstreamPace(
+        connect_seconds=profile.server.connect_seconds,
+        longest_pause_seconds=profile.server.longest_pause_seconds,
+        retire_seconds=profile.server.retire_seconds,
+        settle_seconds=profile.server.settle_seconds,
+        concurrency=profile.run.concurrency,
+        queue=profile.run.queue,
+    )
+    memory = EraMemory(user_state_path("mcp-a2a") / "servers.json")
+    upstream = Upstream(
+        config.name or _name_of(config.target),
+        config.target,
+        era=config.era,
+        memory=memory,
+        pace=pace,
+        on_change=changed,
+    )
+    async with upstream.run():
+        await _first_connection(upstream, config)
+        if config.name is None and upstream.greeting is not None:
+            upstream.name = upstream.greeting.name
+        face = slug(upstream.name)
+        store, where = _store_for(config, face)
+        agent = ToolsAgent(upstream, face, _agent_options(config), needs_token=bool(config.credentials))
+        changed.tell(agent)
+        async with store, _engine_for(agent, store, profile) as engine:
+            server = _server_for(agent, engine, config)
+            base = f"/agents/{face}"
+            faces = Faces({base: server.at(base)})
+            yield Bridge(faces, agent, engine, upstream, face, where)
+
+
+def slug(name: str) -> str:
+    """A name as it stands in paths and file names."""
+    return _NOT_IN_NAMES.sub("-", name.lower()).strip("-")[:40].strip("-") or "tools"
+
+
+def new_id() -> str:
+    """A new UUID version 7: ordered by time, which keeps the store quick, with 74 random bits."""
+    moment = time.time_ns() // 1_000_000
+    value = (moment << 80) | (0x7 << 76) | (secrets.randbits(12) << 64) | (0b10 << 62) | secrets.randbits(62)
+    return str(UUID(int=value))
+
+
+def now_ms() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class _Changes:
+    """Tells the agent that its server changed, once there is an agent."""
+
+    def __init__(self) -> None:
+        self._agent: ToolsAgent | None = None
+
+    def tell(self, agent: ToolsAgent) -> None:
+        self._agent = agent
+        agent.refresh()
+
+    def __call__(self) -> None:
+        if self._agent is not None:
+            self._agent.refresh()
+
+
+async def _first_connection(upstream: Upstream, config: WrapConfig) -> None:
+    try:
+        await upstream.ready()
+    except PeerError:
+        if config.profile.server.fail == "closed":
+            raise
+
+
+def _name_of(target: Target) -> str:
+    """A name for a server that has not said its own: the host of a URL, the last word that looks like one."""
+    if not isinstance(target, Command):
+        return urlsplit(target.url).hostname or "tools"
+    words = [word for word in target.argv if not word.startswith("-")]
+    packages = [word for word in words[1:] if not word.startswith((".", "/"))]
+    return Path(packages[0] if packages else words[-1]).stem
+
+
+def _store_for(config: WrapConfig, face: str) -> tuple[Store, str]:
+    said = config.store
+    if said == MEMORY_STORE:
+        return MemoryStore(), "memory only: tasks are lost when the bridge stops"
+    if said is None:
+        path = user_state_path("mcp-a2a") / f"{face}-{config.port}.db"
+    elif "://" in said and not said.startswith(_SQLITE_SCHEME):
+        raise UsageError(f"--store takes memory:, sqlite:///PATH or a path, not {said!r}")
+    else:
+        path = Path(said.removeprefix(_SQLITE_SCHEME)).expanduser()
+    return SQLiteStore(path, synchronous=config.profile.store.synchronous), str(path)
+
+
+def _engine_for(agent: ToolsAgent, store: Store, profile: Profile) -> Engine:
+    limits = EngineLimits(
+        cancel_grace_seconds=profile.run.cancel_grace_seconds,
+        drain_seconds=profile.run.drain_seconds,
+        repeat_seconds=profile.requests.repeat_seconds,
+        watch_events=profile.streams.queue_events,
+    )
+    retention = Retention(
+        profile.store.keep_ended_seconds, profile.store.keep_ended_tasks, profile.store.clean_every_seconds
+    )
+    return Engine(agent, store, Ids(new_id, now_ms), limits, retention)
+
+
+def _server_for(agent: ToolsAgent, engine: Engine, config: WrapConfig) -> AgentServer:
+    profile = config.profile
+    return AgentServer(
+        agent,
+        Service(engine, Gate(GATED), profile.requests.parts),
+        Access(config.credentials, LOCAL if is_loopback(config.host) else ANONYMOUS),
+        Place(config.public_url, config.hosts | {config.host}),
+        ServerLimits(
+            body_bytes=profile.requests.body_limit_bytes,
+            json_depth=profile.requests.json_depth,
+            streams=profile.streams.open,
+            card_max_age_seconds=profile.card.max_age_seconds,
+        ),
+        StreamPace(profile.streams.heartbeat_seconds, profile.streams.stall_seconds),
+    )
+
+
+def _agent_options(config: WrapConfig) -> AgentOptions:
+    profile = config.profile
+    route = RouteRules(
+        tuple(profile.route.metadata_keys), profile.route.default_skill or None, profile.route.text_into
+    )
+    return AgentOptions(
+        route=route,
+        incomplete=profile.arguments.incomplete,
+        call_timeout_seconds=profile.run.call_timeout_seconds,
+        inline_limit_bytes=profile.content.inline_limit_bytes,
+        allow_file_links=profile.content.allow_file_links,
+        progress_in_flight=profile.run.progress_in_flight,
+        name=config.name,
+        description=config.description,
+    )

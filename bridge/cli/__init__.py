@@ -1,0 +1,1 @@
+"""The command line: options to values, values to words. No logic of its own."""

@@ -1,0 +1,64 @@
+"""The command `mcp-a2a`: its groups, its exit codes, and how errors become one message.
+
+A command imports its modules inside its function, since importing the MCP SDK takes about a second, which
+`--help` should not.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Final, NoReturn
+
+import click
+
+from bridge import __version__
+from bridge.cli.call import call
+from bridge.cli.card import card
+from bridge.cli.wrap import wrap
+from bridge.errors import BridgeError, UsageError
+
+PEER_AT_FAULT: Final = 1
+USAGE_AT_FAULT: Final = 2
+INTERRUPTED: Final = 130
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "MCP_A2A"})
+@click.version_option(__version__, package_name="mcp-a2a")
+def cli() -> None:
+    """A bridge between MCP and A2A.
+
+    \b
+    Wrap an MCP server as an A2A agent:   mcp-a2a wrap -- npx -y @modelcontextprotocol/server-everything
+    See what an agent says of itself:     mcp-a2a card http://127.0.0.1:8080
+    Call one of its skills:               mcp-a2a call http://127.0.0.1:8080 echo message=hello
+
+    Every option can also be set as an environment variable: --port of wrap is MCP_A2A_WRAP_PORT.
+
+    Exit codes: 0 done, 1 the other side is at fault, 2 the command or this machine is, 130 interrupted.
+    """
+
+
+cli.add_command(wrap)
+cli.add_command(card)
+cli.add_command(call)
+
+
+def main() -> NoReturn:
+    """Run the command and exit with its code. A failure is one message, never a traceback."""
+    try:
+        code = cli.main(standalone_mode=False)
+    except click.ClickException as exc:
+        exc.show()
+        sys.exit(exc.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(INTERRUPTED)
+    except BridgeError as exc:
+        click.echo(f"mcp-a2a: {exc}", err=True)
+        sys.exit(USAGE_AT_FAULT if isinstance(exc, UsageError) else PEER_AT_FAULT)
+    except BrokenPipeError:
+        sys.exit(PEER_AT_FAULT)
+    except Exception:
+        logging.getLogger(__name__).exception("this is a bug in mcp-a2a; please report it with these lines")
+        sys.exit(PEER_AT_FAULT)
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,135 @@
+"""`mcp-a2a wrap`: an MCP server as an A2A agent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bridge.errors import UsageError
+
+if TYPE_CHECKING:
+    from bridge.app import Bridge, WrapConfig
+
+
+@click.command(context_settings={"ignore_unknown_options": False})
+@click.argument("target", nargs=-1, required=True, metavar="URL | -- COMMAND ARGS...")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one."
+)
+@click.option("--public-url", metavar="URL", help="The address that the card tells others, behind a proxy.")
+@click.option(
+    "--allow-host", multiple=True, metavar="NAME", help="Also answer under this host name. Repeatable."
+)
+@click.option("--name", help="The agent's name. Default: what the server calls itself.")
+@click.option("--description", help="The agent's description. Default: the server's instructions.")
+@click.option(
+    "--store",
+    metavar="PLACE",
+    help="Where tasks are kept: a file, or memory:. Default: the user's state folder.",
+)
+@click.option("--mapping", default="default", show_default=True, metavar="NAME|FILE", help="Mapping profile.")
+@click.option(
+    "--header",
+    multiple=True,
+    metavar="NAME=env:VAR|file:PATH|VALUE",
+    help="HTTP header for the server. Repeatable.",
+)
+@click.option(
+    "--env", "variables", multiple=True, metavar="NAME[=VALUE]", help="Variable for the command. Repeatable."
+)
+@click.option(
+    "--era",
+    type=click.Choice(["auto", "legacy", "modern"]),
+    default="auto",
+    show_default=True,
+    help="The server's generation of MCP: legacy is 2025-11-25 and older, modern 2026-07-28.",
+)
+@click.option(
+    "--auth",
+    multiple=True,
+    metavar="[PRINCIPAL=]bearer:env:NAME|file:PATH",
+    help="Let in who has this token. Repeatable.",
+)
+@click.option("--allow-unauthenticated", is_flag=True, help="Listen beyond this machine without --auth.")
+@click.option(
+    "--call-timeout-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    help="How long a tool may take. Default: the profile's.",
+)
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
+)
+def wrap(**options: Any) -> int:
+    """Serve an MCP server as an A2A agent.
+
+    The server is a URL (Streamable HTTP), or after -- a command that speaks MCP over stdin and stdout. Each
+    of its tools becomes a skill of the agent, and each call of a skill a task.
+
+    \b
+    mcp-a2a wrap -- npx -y @modelcontextprotocol/server-everything
+    mcp-a2a wrap --port 9000 --header Authorization=env:TOKEN https://tools.example.com/mcp
+
+    Ctrl+C once lets running tasks end, twice stops them.
+    """
+    import anyio
+
+    from bridge.cli import logs, render
+    from bridge.run import serve
+
+    logs.set_up(options["log_format"], options["log_level"])
+    config = _config_from(options)
+
+    def announce(bridge: Bridge) -> None:
+        render.serving(
+            bridge, config.host, options["port"], config.public_url, needs_token=bool(options["auth"])
+        )
+
+    return anyio.run(serve, config, announce, render.draining)
+
+
+def _config_from(options: dict[str, Any]) -> WrapConfig:
+    from bridge.app import WrapConfig
+    from bridge.config.profile import load_profile
+    from bridge.config.secrets import credential_from
+    from bridge.mcp.eras import Era
+
+    profile = load_profile(options["mapping"])
+    if options["call_timeout_seconds"]:
+        run = profile.run.model_copy(update={"call_timeout_seconds": options["call_timeout_seconds"]})
+        profile = profile.model_copy(update={"run": run})
+    public_url = options["public_url"]
+    if public_url is not None and not public_url.startswith(("http://", "https://")):
+        raise UsageError(f"--public-url takes an http(s) URL, not {public_url!r}")
+    return WrapConfig(
+        target=_target_from(options, profile.server.connect_seconds, profile.server.result_limit_bytes),
+        profile=profile,
+        host=options["host"],
+        port=options["port"],
+        name=options["name"],
+        description=options["description"],
+        public_url=public_url.rstrip("/") if public_url else None,
+        store=options["store"],
+        credentials=[credential_from(text) for text in options["auth"]],
+        allow_unauthenticated=options["allow_unauthenticated"],
+        hosts=frozenset(name.lower() for name in options["allow_host"]),
+        era=Era(options["era"]),
+    )
+
+
+def _target_from(options: dict[str, Any], connect_seconds: float, limit_bytes: int) -> Any:
+    from bridge.config.secrets import child_variable_from, header_from
+    from bridge.mcp.transport import Command, Url
+
+    words: tuple[str, ...] = options["target"]
+    if len(words) == 1 and words[0].startswith(("http://", "https://")):
+        if options["variables"]:
+            raise UsageError("--env is for a command; a URL takes --header")
+        headers = dict(header_from(text) for text in options["header"])
+        return Url(words[0], headers, connect_seconds, limit_bytes)
+    if options["header"]:
+        raise UsageError("--header is for a URL; a command takes --env")
+    return Command(words, dict(child_variable_from(text) for text in options["variables"]), str(Path.cwd()))

@@ -1,0 +1,1 @@
+"""What a user chooses, read and checked before anything starts."""

@@ -1,0 +1,161 @@
+"""Serves a bridge over HTTP until it is told to stop, and stops it in two stages.
+
+The first signal (Ctrl+C, SIGTERM, or SIGHUP when the terminal closes) drains: no new work, running tasks go on
+for a while. The second stops them. Either way every child process is ended and every task is left in a state
+that its client can read.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+import uvicorn
+
+from bridge.app import Bridge, WrapConfig, wrapped
+from bridge.errors import UsageError
+
+logger = logging.getLogger(__name__)
+
+_SIGNALS: Final = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
+_KEEP_ALIVE_SECONDS: Final = 75
+"""Longer than clients keep idle connections, so that they close first: a server that does can lose a request."""
+
+_GOODBYE_SECONDS: Final = 3
+"""For answers that are still being written once all tasks have ended."""
+
+_DEAD_PEER_MS: Final = 60_000
+"""After which the kernel drops a connection whose peer takes nothing in."""
+
+
+@dataclass
+class Stopping:
+    """How far stopping has come."""
+
+    asked: anyio.Event = field(default_factory=anyio.Event)
+    at_once: anyio.Event = field(default_factory=anyio.Event)
+    signal: int | None = None
+    """The first signal that came."""
+    starting: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    """What a signal ends at once while nothing is served yet."""
+    serving: bool = False
+
+
+async def serve(config: WrapConfig, announce: Callable[[Bridge], None], on_drain: Callable[[], None]) -> int:
+    """Serve until a signal comes. `announce` is called once the bridge can be called; gives the exit code.
+
+    Raises:
+        UsageError: the port is taken, or the configuration cannot be served.
+        PeerError: the tool server cannot be reached and has to be.
+    """
+    config.require_safe()
+    stopping = Stopping()
+    async with _listening(config.host, config.port) as listener, anyio.create_task_group() as tasks:
+        with stopping.starting:
+            await tasks.start(_watch_signals, stopping)
+            async with wrapped(config) as bridge:
+                server = _server_for(bridge)
+                tasks.start_soon(
+                    _stop_server, server, bridge, stopping, config.profile.run.drain_seconds, on_drain
+                )
+                tasks.start_soon(_announce_once_up, server, announce, bridge)
+                stopping.serving = True
+                await server.serve(sockets=[listener])
+        tasks.cancel_scope.cancel()
+    return 130 if stopping.signal == signal.SIGINT else 0
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its own signal handlers: one first signal ends its streams before ours could end."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _server_for(bridge: Bridge) -> _Server:
+    return _Server(
+        uvicorn.Config(
+            bridge.app,
+            lifespan="off",
+            ws="none",
+            http="httptools",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=_GOODBYE_SECONDS,
+        )
+    )
+
+
+async def _announce_once_up(server: _Server, announce: Callable[[Bridge], None], bridge: Bridge) -> None:
+    while not server.started:  # noqa: ASYNC110 - uvicorn sets a flag, not an event
+        await anyio.sleep(0.005)
+    announce(bridge)
+
+
+async def _stop_server(
+    server: _Server, bridge: Bridge, stopping: Stopping, drain_seconds: float, on_drain: Callable[[], None]
+) -> None:
+    await stopping.asked.wait()
+    on_drain()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_hurry, bridge, stopping)
+        await bridge.engine.drain(drain_seconds)
+        tasks.cancel_scope.cancel()
+    server.should_exit = True
+
+
+async def _hurry(bridge: Bridge, stopping: Stopping) -> None:
+    await stopping.at_once.wait()
+    await bridge.engine.stop()
+
+
+async def _watch_signals(stopping: Stopping, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+    with anyio.open_signal_receiver(*_SIGNALS) as signals:
+        task_status.started()
+        async for number in signals:
+            logger.info("received %s", signal.Signals(number).name)
+            if stopping.signal is None:
+                stopping.signal = number
+                stopping.asked.set()
+                if not stopping.serving:
+                    stopping.starting.cancel()
+            else:
+                stopping.at_once.set()
+
+
+@asynccontextmanager
+async def _listening(host: str, port: int) -> AsyncIterator[socket.socket]:
+    """A socket that listens; bound before anything else starts, so that a taken port costs nothing.
+
+    Raises:
+        UsageError: it cannot be bound.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _DEAD_PEER_MS)
+        try:
+            listener.bind((host, port))
+        except (OSError, OverflowError) as exc:
+            reason = exc.strerror if isinstance(exc, OSError) else str(exc)
+            raise UsageError(
+                f"cannot listen on {host} port {port}: {reason}; choose another with --port"
+            ) from exc
+        listener.set_inheritable(False)
+        yield listener
+    finally:
+        listener.close()

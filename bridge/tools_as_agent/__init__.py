@@ -1,0 +1,1 @@
+"""The first direction: MCP tool servers, served as an A2A agent."""

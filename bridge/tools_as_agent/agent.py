@@ -1,0 +1,88 @@
+"""An agent whose skills are the tools of a server."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from bridge.a2a.errors import OVERLOADED, A2AError
+from bridge.a2a.job import Turn, Work
+from bridge.a2a.models import AgentCard, AgentSkill
+from bridge.mcp.tools import Tool
+from bridge.mcp.upstream import QueueFullError, Upstream
+from bridge.tools_as_agent.card import make_card
+from bridge.tools_as_agent.options import AgentOptions
+from bridge.tools_as_agent.route import Ask, RunTool, decide
+from bridge.tools_as_agent.run import Conclusion, Question, ToolRun
+from bridge.translate.extension import URI
+from bridge.translate.skills import skill_from
+
+_CARDS_KEPT = 16
+"""Cards kept ready, one for each base under which the agent is asked for."""
+
+
+class ToolsAgent:
+    """Implements `bridge.a2a.job.Agent` over one tool server."""
+
+    def __init__(
+        self, upstream: Upstream, server_key: str, options: AgentOptions, *, needs_token: bool
+    ) -> None:
+        """`server_key` is what the server is called in tags."""
+        self._upstream = upstream
+        self._server_key = server_key
+        self._options = options
+        self._needs_token = needs_token
+        self._card_at = lru_cache(_CARDS_KEPT)(self._make_card)
+        self._tools: dict[str, Tool] = {}
+        self._skills: list[tuple[AgentSkill, Tool]] = []
+        self.refresh()
+
+    @property
+    def extensions(self) -> frozenset[str]:
+        """The URIs of the extensions that a client may activate."""
+        return frozenset({URI})
+
+    @property
+    def skills(self) -> tuple[AgentSkill, ...]:
+        """The skills as the card shows them."""
+        return tuple(skill for skill, _ in self._skills)
+
+    def refresh(self) -> None:
+        """Take over what the server now lists, and whether it is up."""
+        tools = self._upstream.listing.tools
+        self._tools = {tool.name: tool for tool in tools}
+        self._skills = [(skill_from(tool, tool.name, self._server_key), tool) for tool in tools]
+        self._card_at.cache_clear()
+
+    def card(self, base_url: str) -> AgentCard:
+        """What the agent says of itself, reachable at this base."""
+        return self._card_at(base_url)
+
+    def plan(self, turn: Turn) -> Work:
+        """Decide what a turn means, and take a place on the server when it means a call.
+
+        Raises:
+            A2AError: CONTENT_TYPE_NOT_SUPPORTED (see `decide`), or OVERLOADED when too many calls wait.
+        """
+        decision = decide(turn, self._tools, self._options)
+        match decision:
+            case RunTool():
+                try:
+                    self._upstream.reserve()
+                except QueueFullError as exc:
+                    raise A2AError(OVERLOADED, str(exc), headers={"Retry-After": "1"}) from exc
+                return ToolRun(decision, self._upstream, self._options)
+            case Ask():
+                return Question(decision)
+            case _:
+                return Conclusion(decision)
+
+    def _make_card(self, base_url: str) -> AgentCard:
+        return make_card(
+            base_url,
+            self._upstream.greeting,
+            self._upstream.down,
+            self._skills,
+            self._options,
+            server_name=self._server_key,
+            needs_token=self._needs_token,
+        )

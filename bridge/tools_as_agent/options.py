@@ -1,0 +1,26 @@
+"""What can be chosen about an agent made of tools. Values only; where they come from is no matter here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bridge.translate.message_to_call import RouteRules
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOptions:
+    """The choices of one published agent."""
+
+    route: RouteRules
+    incomplete: Literal["ask", "reject"]
+    """What happens when arguments are missing or wrong: the client is asked, or the task is rejected."""
+    call_timeout_seconds: float
+    inline_limit_bytes: int
+    """How large a linked resource may be to be read and passed on in place of its link."""
+    allow_file_links: bool
+    progress_in_flight: int
+    """Progress events on their way to the store at once; beyond them, only the newest waits."""
+    name: str | None = None
+    description: str | None = None
+    """None takes both from what the server says of itself."""

@@ -1,0 +1,153 @@
+"""What one turn asks for: a tool to run, a question to ask back, or an end. Decides; does nothing.
+
+Spec: A2A 1.0 section 3.4.3.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bridge.a2a.errors import CONTENT_TYPE_NOT_SUPPORTED, A2AError
+from bridge.a2a.job import Turn
+from bridge.a2a.models import JsonObject, Part, TaskState
+from bridge.mcp.tools import Tool
+from bridge.tools_as_agent.options import AgentOptions
+from bridge.translate import questions
+from bridge.translate.arguments import Problem, coerced_fields, describe, problems_of
+from bridge.translate.extension import URI
+from bridge.translate.files import place_files
+from bridge.translate.message_to_call import Call, Unclear, arguments_in, call_from_message
+from bridge.translate.skills import accepts_any, output_modes_of
+
+
+@dataclass(frozen=True, slots=True)
+class RunTool:
+    """Call this tool."""
+
+    skill_id: str
+    tool: Tool
+    arguments: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask the client; `kept` is what the answer will be understood by."""
+
+    key: str
+    parts: tuple[Part, ...]
+    kept: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """End the task, saying why."""
+
+    state: TaskState
+    words: str
+
+
+Decision = RunTool | Ask | End
+
+
+def decide(turn: Turn, skills: Mapping[str, Tool], options: AgentOptions) -> Decision:
+    """What to do with a turn.
+
+    Raises:
+        A2AError: CONTENT_TYPE_NOT_SUPPORTED, when a file fits no property of the skill, or the client takes
+            none of the media types that the skill gives.
+    """
+    asked = _Asked.from_bytes(turn.kept)
+    if asked is not None:
+        answer = questions.answer_of(turn.message, frozenset(asked.fields))
+        if answer is questions.Answer.DECLINE:
+            return End(TaskState.REJECTED, "The question was declined, so the skill was not run")
+        if answer is questions.Answer.CANCEL:
+            return End(TaskState.CANCELED, "Canceled in answer to the question")
+    if asked is not None and (tool := skills.get(asked.skill_id)):
+        call = _merged(asked, tool, turn)
+    else:
+        metadata = turn.metadata
+        found = call_from_message(turn.message, metadata, skills, options.route)
+        if isinstance(found, Unclear):
+            kept = _Asked("", {}, ()).to_bytes()
+            return Ask(questions.WHICH_SKILL, questions.which_skill(found, skills), kept)
+        call, tool = found, skills[found.skill_id]
+    return _checked(call, tool, turn, options)
+
+
+def _checked(call: Call, tool: Tool, turn: Turn, options: AgentOptions) -> Decision:
+    if call.unplaced:
+        raise _file_fits_nothing(call)
+    _require_output_accepted(turn, call.skill_id, tool)
+    if URI in turn.extensions:
+        # The client knows the schema, and wants the server's own word on its arguments.
+        return RunTool(call.skill_id, tool, call.arguments)
+    problems = problems_of(tool, call.arguments)
+    if not problems:
+        return RunTool(call.skill_id, tool, call.arguments)
+    if options.incomplete == "reject":
+        faults = "; ".join(describe(tool, problem) for problem in problems)
+        return End(
+            TaskState.REJECTED, f"The arguments of {call.skill_id} are not as its schema asks: {faults}"
+        )
+    parts = questions.arguments(call.skill_id, tool, call.arguments, problems)
+    return Ask(questions.ARGUMENTS, parts, _asked_for(call, problems).to_bytes())
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A question of ours, as it is kept with its task."""
+
+    skill_id: str
+    """Empty when the question is which skill is meant."""
+    arguments: JsonObject
+    fields: tuple[str, ...]
+
+    def to_bytes(self) -> bytes:
+        kept = {"skill": self.skill_id, "arguments": self.arguments, "fields": self.fields}
+        return json.dumps(kept, ensure_ascii=False).encode()
+
+    @classmethod
+    def from_bytes(cls, kept: bytes) -> _Asked | None:
+        if not kept:
+            return None
+        value = json.loads(kept)
+        return cls(value["skill"], value["arguments"], tuple(value["fields"]))
+
+
+def _asked_for(call: Call, problems: tuple[Problem, ...]) -> _Asked:
+    return _Asked(call.skill_id, call.arguments, tuple(problem.name for problem in problems if problem.name))
+
+
+def _merged(asked: _Asked, tool: Tool, turn: Turn) -> Call:
+    """The arguments so far, with what the answer adds or mends."""
+    only_field = asked.fields[0] if len(asked.fields) == 1 else None
+    given = coerced_fields(arguments_in(turn.message.parts, tool, only_field), tool)
+    arguments = {**asked.arguments, **given}
+    files = [part for part in turn.message.parts if part.kind in ("raw", "url")]
+    replaced = {name: value for name, value in arguments.items() if name in given or name not in asked.fields}
+    if files:
+        arguments = replaced  # a property that was wrong makes room for the file
+    arguments, unplaced = place_files(tool, arguments, files)
+    return Call(asked.skill_id, arguments, unplaced)
+
+
+def _file_fits_nothing(call: Call) -> A2AError:
+    types = ", ".join(sorted({part.media_type or "a file without media type" for part in call.unplaced}))
+    return A2AError(
+        CONTENT_TYPE_NOT_SUPPORTED,
+        f"The skill {call.skill_id} takes no file of this kind: {types}",
+        metadata={"skill": call.skill_id},
+    )
+
+
+def _require_output_accepted(turn: Turn, skill_id: str, tool: Tool) -> None:
+    accepted, offered = turn.configuration.accepted_output_modes or (), output_modes_of(tool)
+    if not accepts_any(accepted, offered):
+        raise A2AError(
+            CONTENT_TYPE_NOT_SUPPORTED,
+            f"The skill {skill_id} answers with {', '.join(offered)}, and none of it is accepted",
+            metadata={"skill": skill_id},
+        )

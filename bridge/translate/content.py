@@ -1,0 +1,200 @@
+"""Content of a tool's result as parts of an artifact. Pure.
+
+A part says what A2A has words for; the rest of a block (its annotations, its `_meta`, fields that nobody
+knows yet) stands in the part's metadata under `.../block`, so that the way back is exact. A block that fits
+no row of the table is handed on whole, as data: nothing is dropped.
+
+Spec: MCP 2026-07-28 server/tools (content), A2A 1.0 section 4.1.6 (Part).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from pydantic import JsonValue, ValidationError
+
+from bridge.a2a.models import JsonObject, Part
+from bridge.translate.extension import BLOCK
+
+STRUCTURED: Final = "structuredContent"
+"""The `type` under `.../block` of the data part that holds a result's structured content."""
+TWIN: Final = "twin"
+"""True under `.../block` of a text that repeats the structured content for those who cannot read it."""
+WITHHELD: Final = "withheld"
+"""True under `.../block` of a link that was not passed on."""
+_JSON: Final = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRules:
+    """What happens to links that only the server can open."""
+
+    extension_active: bool
+    allow_file: bool = False
+    """Whether `file:` links, which tell about the server's disk, are passed on."""
+    read: Mapping[str, Sequence[JsonValue]] = field(default_factory=dict)
+    """What was read for a link, as the `contents` of resources/read, by URI."""
+
+
+def links_to_read(content: Sequence[JsonValue]) -> tuple[str, ...]:
+    """The links of a result that a client without the extension could not open: all but http(s)."""
+    blocks = (block for block in content if isinstance(block, dict) and block.get("type") == "resource_link")
+    uris = (block.get("uri") for block in blocks)
+    return tuple(dict.fromkeys(uri for uri in uris if isinstance(uri, str) and not _is_web(uri)))
+
+
+def parts_from_result(result: JsonObject, links: LinkRules) -> tuple[Part, ...]:
+    """The parts of a result: its content in order, then its structured content as data."""
+    content = result.get("content")
+    structured = result.get(STRUCTURED)
+    has_structured = STRUCTURED in result
+    parts: list[Part] = []
+    for block in content if isinstance(content, list) else []:
+        twin = has_structured and _repeats(block, structured)
+        parts += _parts_from_block(block, links, twin=twin)
+    if has_structured:
+        parts.append(Part(data=structured, media_type=_JSON, metadata={BLOCK: {"type": STRUCTURED}}))
+    return tuple(parts)
+
+
+def peer_metadata(result: JsonObject) -> JsonObject:
+    """What a result says beside its content: its `_meta` and fields that we do not know."""
+    known = ("content", STRUCTURED, "isError", "resultType")
+    return {key: value for key, value in result.items() if key not in known}
+
+
+def _parts_from_block(block: JsonValue, links: LinkRules, *, twin: bool) -> Sequence[Part]:
+    if not isinstance(block, dict):
+        return [_whole(block)]
+    if block.get("type") == "resource_link" and not links.extension_active:
+        read = links.read.get(str(block.get("uri")))
+        if read:
+            return [_part_from_read(contents, block) for contents in read]
+    convert = _CONVERTERS.get(str(block.get("type")))
+    try:
+        part = convert(block, links) if convert else None
+    except ValidationError:
+        part = None
+    if part is None:
+        return [_whole(block)]
+    return [_marked(part, TWIN)] if twin else [part]
+
+
+def _text(block: JsonObject, _: LinkRules) -> Part | None:
+    text = block.get("text")
+    if not isinstance(text, str):
+        return None
+    return Part(text=text, metadata=_rest(block, {"text"}, implied="text"))
+
+
+def _media(block: JsonObject, _: LinkRules) -> Part | None:
+    data, media_type = block.get("data"), block.get("mimeType")
+    if not isinstance(data, str) or not isinstance(media_type, str):
+        return None
+    implied = media_type.partition("/")[0]
+    return Part(raw=data, media_type=media_type, metadata=_rest(block, {"data", "mimeType"}, implied=implied))
+
+
+def _resource(block: JsonObject, _: LinkRules) -> Part | None:
+    resource = block.get("resource")
+    if not isinstance(resource, dict):
+        return None
+    part = _part_from_contents(resource)
+    if part is None:
+        return None
+    inner = {key: value for key, value in resource.items() if key not in ("text", "blob", "mimeType")}
+    return part.model_copy(update={"metadata": {BLOCK: {**block, "resource": inner}}})
+
+
+def _resource_link(block: JsonObject, links: LinkRules) -> Part | None:
+    uri, media_type = block.get("uri"), block.get("mimeType")
+    if not isinstance(uri, str):
+        return None
+    name = block.get("name")
+    said_name = name if isinstance(name, str) else None
+    if urlsplit(uri).scheme == "file" and not links.allow_file:
+        label = said_name or "a file"
+        rest = {key: value for key, value in block.items() if key != "uri"}
+        return Part(
+            text=f"[{label}: a link to a file of the server, not passed on]",
+            metadata={BLOCK: {**rest, WITHHELD: True}},
+        )
+    rest = {key: value for key, value in block.items() if key not in ("uri", "mimeType")}
+    return Part(
+        url=uri,
+        media_type=media_type if isinstance(media_type, str) else None,
+        filename=said_name,
+        metadata={BLOCK: rest},
+    )
+
+
+_CONVERTERS: Final[Mapping[str, Callable[[JsonObject, LinkRules], Part | None]]] = {
+    "text": _text,
+    "image": _media,
+    "audio": _media,
+    "resource": _resource,
+    "resource_link": _resource_link,
+}
+"""Content block type to part. Each gives None for a block that lacks what its type needs."""
+
+
+def _part_from_read(contents: JsonValue, link: JsonObject) -> Part:
+    """What was read for a link, in its place."""
+    part = _part_from_contents(contents) if isinstance(contents, dict) else None
+    if part is None:
+        return _whole(contents)
+    return part.model_copy(update={"metadata": {BLOCK: link}})
+
+
+def _part_from_contents(contents: JsonObject) -> Part | None:
+    """Text or blob contents of a resource as a part; None when they are neither."""
+    text, blob, media_type = contents.get("text"), contents.get("blob"), contents.get("mimeType")
+    said_type = media_type if isinstance(media_type, str) else None
+    filename = _filename(contents.get("uri"))
+    if isinstance(text, str):
+        return Part(text=text, media_type=said_type, filename=filename)
+    if isinstance(blob, str):
+        return Part(raw=blob, media_type=said_type or "application/octet-stream", filename=filename)
+    return None
+
+
+def _whole(block: JsonValue) -> Part:
+    """A block that we have no words for, as it is."""
+    return Part(data=block, media_type=_JSON, metadata={BLOCK: {"type": "block"}})
+
+
+def _rest(block: JsonObject, said: set[str], *, implied: str) -> JsonObject | None:
+    """What a block holds beyond what its part says; None when its type is all and goes without saying."""
+    rest = {key: value for key, value in block.items() if key not in said}
+    return None if rest == {"type": implied} else {BLOCK: rest}
+
+
+def _marked(part: Part, mark: str) -> Part:
+    block = (part.metadata or {}).get(BLOCK)
+    rest = block if isinstance(block, dict) else {"type": "text"}
+    return part.model_copy(update={"metadata": {BLOCK: {**rest, mark: True}}})
+
+
+def _repeats(block: JsonValue, structured: JsonValue) -> bool:
+    """Whether a text block is the JSON of the structured content."""
+    if not isinstance(block, dict) or block.get("type") != "text" or not isinstance(block.get("text"), str):
+        return False
+    try:
+        return bool(json.loads(str(block["text"])) == structured)
+    except ValueError:
+        return False
+
+
+def _filename(uri: JsonValue) -> str | None:
+    """The last step of a URI's path."""
+    if not isinstance(uri, str):
+        return None
+    return unquote(urlsplit(uri).path.rstrip("/").rpartition("/")[2]) or None
+
+
+def _is_web(uri: str) -> bool:
+    return urlsplit(uri).scheme in ("http", "https")

@@ -1,0 +1,24 @@
+"""Progress as metadata, and what is noted where a result is not quite what was asked for. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bridge.a2a.models import JsonObject, Part
+from bridge.mcp.wire import Progress
+from bridge.translate.extension import PROGRESS
+from bridge.translate.skills import JSON, TEXT, accepts_any
+
+
+def progress_metadata(progress: Progress) -> JsonObject:
+    """The numbers of a progress notification, as they were sent."""
+    numbers: JsonObject = {"progress": progress.progress}
+    if progress.total is not None:
+        numbers["total"] = progress.total
+    return {PROGRESS: numbers}
+
+
+def unaccepted_types(parts: Sequence[Part], accepted: tuple[str, ...]) -> tuple[str, ...]:
+    """The media types of a result that the client did not name as acceptable; they are delivered all the same."""
+    types = {part.media_type or (JSON if part.kind == "data" else TEXT) for part in parts}
+    return tuple(sorted(one for one in types if not accepts_any(accepted, (one,))))

@@ -1,0 +1,90 @@
+"""What the bridge itself asks a client, in words and as data, and what the answers mean. Pure.
+
+Spec: A2A 1.0 section 3.4.3 (input required).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Final
+
+from bridge.a2a.models import JsonObject, Message, Part
+from bridge.mcp.tools import Tool
+from bridge.translate.arguments import Problem, describe, form_for
+from bridge.translate.extension import ANSWER
+from bridge.translate.message_to_call import Unclear
+
+WHICH_SKILL: Final = "which-skill"
+"""The key of the question which skill is meant."""
+ARGUMENTS: Final = "arguments"
+"""The key of the question for missing or wrong arguments."""
+
+_MAX_SKILLS: Final = 50
+"""How many skills are named in words; the data part names all."""
+
+
+class Answer(StrEnum):
+    """How a client takes a question."""
+
+    ACCEPT = "accept"
+    DECLINE = "decline"
+    CANCEL = "cancel"
+
+
+def which_skill(unclear: Unclear, skills: Mapping[str, Tool]) -> tuple[Part, ...]:
+    """Ask which skill is meant: in words, and as data with every skill and its schema."""
+    lead = "Which skill do you mean?" if unclear.named is None else f"There is no skill {unclear.named!r}."
+    lines = [f"- {skill_id}: {_first_line(tool)}" for skill_id, tool in list(skills.items())[:_MAX_SKILLS]]
+    if len(skills) > _MAX_SKILLS:
+        lines.append(f"- and {len(skills) - _MAX_SKILLS} more, in the agent card")
+    how = (
+        'Answer with a data part {"skill": "...", "arguments": {...}}, or in text: '
+        "skill name, then key=value pairs or a JSON object."
+    )
+    if not skills:
+        lines, how = ["This agent has no skills at the moment."], ""
+    data: JsonObject = {
+        "key": WHICH_SKILL,
+        "skills": [
+            {"id": skill_id, "description": _first_line(tool), "inputSchema": tool.input_schema}
+            for skill_id, tool in skills.items()
+        ],
+        "example": {"skill": next(iter(skills), ""), "arguments": {}},
+    }
+    text = "\n".join(filter(None, [lead, *lines, how]))
+    return Part(text=text), Part(data=data, media_type="application/json")
+
+
+def arguments(skill_id: str, tool: Tool, given: JsonObject, problems: Sequence[Problem]) -> tuple[Part, ...]:
+    """Ask for what is missing or wrong: in words, and as data with a form."""
+    text = "\n".join(
+        [f"To run {skill_id} I need:", *(f"- {describe(tool, problem)}" for problem in problems)]
+    )
+    data: JsonObject = {
+        "key": ARGUMENTS,
+        "skill": skill_id,
+        "schema": form_for(tool, problems),
+        "errors": [{"property": problem.name, "message": problem.message} for problem in problems],
+        "arguments": given,
+    }
+    return Part(text=text), Part(data=data, media_type="application/json")
+
+
+def answer_of(message: Message, fields: frozenset[str]) -> Answer:
+    """Whether a message accepts, declines or cancels. `fields` are the names that the question asked for.
+
+    Refusing is never guessed from words: it is said in metadata, or by the exact shape `{"action": ...}` when
+    no field has that name.
+    """
+    said = (message.metadata or {}).get(ANSWER)
+    if said is None and "action" not in fields:
+        for part in message.parts:
+            if part.kind == "data" and isinstance(part.data, dict) and set(part.data) == {"action"}:
+                said = part.data["action"]
+    return Answer(said) if isinstance(said, str) and said in set(Answer) else Answer.ACCEPT
+
+
+def _first_line(tool: Tool) -> str:
+    text = tool.text("description") or tool.text("title") or tool.name
+    return text.strip().partition("\n")[0][:200]

@@ -1,0 +1,113 @@
+"""A tool as a skill of an agent. Pure.
+
+Spec: A2A 1.0 section 4.4.5 (AgentSkill), MCP server/tools (annotations are hints).
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Final
+
+from pydantic import JsonValue
+
+from bridge.a2a.models import AgentSkill, JsonObject
+from bridge.mcp.tools import Tool
+from bridge.translate.arguments import example_of, properties_of, required_of
+from bridge.translate.files import takes_file
+
+TEXT: Final = "text/plain"
+JSON: Final = "application/json"
+ANYTHING: Final = "*/*"
+
+_HINTS: Final[Mapping[str, tuple[str, str | None]]] = {
+    "readOnlyHint": ("read-only", None),
+    "destructiveHint": ("destructive", "non-destructive"),
+    "idempotentHint": ("idempotent", None),
+    "openWorldHint": ("open-world", "closed-world"),
+}
+"""Annotation to the tag when it is true, and when it is false. Only what a server says itself becomes a tag."""
+
+
+def skill_from(tool: Tool, skill_id: str, server_key: str) -> AgentSkill:
+    """The skill that stands for a tool."""
+    name = tool.text("title") or _annotated_title(tool) or tool.name
+    return AgentSkill(
+        id=skill_id,
+        name=name,
+        description=tool.text("description") or name,
+        tags=(server_key, *_tags_from(tool.annotations)),
+        examples=_examples(tool, skill_id),
+        input_modes=_input_modes(tool.input_schema),
+        output_modes=output_modes_of(tool),
+    )
+
+
+def output_modes_of(tool: Tool) -> tuple[str, ...]:
+    """The media types that a tool's result may have. Without an output schema, nobody can tell."""
+    return (JSON, TEXT) if tool.output_schema is not None else (TEXT, ANYTHING)
+
+
+def accepts_any(accepted: tuple[str, ...], offered: tuple[str, ...]) -> bool:
+    """Whether a client that accepts these modes can take one of the offered; none named accepts all.
+
+    `*/*`, `type/*` and the bare `type` match as wide as they look.
+    """
+    return not accepted or any(_matches(mine, theirs) for mine in offered for theirs in accepted)
+
+
+def _matches(one: str, other: str) -> bool:
+    one_type, _, one_subtype = one.partition(";")[0].strip().lower().partition("/")
+    other_type, _, other_subtype = other.partition(";")[0].strip().lower().partition("/")
+    wide = ("*", "")
+    return (one_type == other_type or "*" in (one_type, other_type)) and (
+        one_subtype == other_subtype or one_subtype in wide or other_subtype in wide
+    )
+
+
+def _annotated_title(tool: Tool) -> str | None:
+    title = tool.annotations.get("title")
+    return title if isinstance(title, str) and title else None
+
+
+def _tags_from(annotations: JsonObject) -> tuple[str, ...]:
+    tags = []
+    for hint, (when_true, when_false) in _HINTS.items():
+        said = annotations.get(hint)
+        tag = when_true if said is True else when_false if said is False else None
+        if tag is not None:
+            tags.append(tag)
+    return tuple(tags)
+
+
+def _input_modes(schema: JsonObject) -> tuple[str, ...]:
+    modes = [JSON, TEXT]
+    for prop in properties_of(schema).values():
+        media_type = prop.get("contentMediaType")
+        if isinstance(media_type, str):
+            modes.append(media_type)
+        elif takes_file(prop):
+            modes.append(ANYTHING)
+    return tuple(dict.fromkeys(modes))
+
+
+def _examples(tool: Tool, skill_id: str) -> tuple[str, ...]:
+    example = example_of({**tool.input_schema, "type": "object"})
+    arguments = example if isinstance(example, dict) else {}
+    call = json.dumps({"skill": skill_id, "arguments": arguments}, ensure_ascii=False)
+    flat = all(_is_flat(arguments.get(name)) for name in required_of(tool.input_schema))
+    return (call, _as_text(skill_id, arguments)) if flat else (call,)
+
+
+def _as_text(skill_id: str, arguments: JsonObject) -> str:
+    pairs = (f"{name}={shlex.quote(_plain(value))}" for name, value in arguments.items())
+    return " ".join([skill_id, *pairs])
+
+
+def _plain(value: JsonValue) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _is_flat(value: JsonValue) -> bool:
+    return not isinstance(value, dict | list)
