@@ -31,3 +31,10 @@ class StoreLockedError(StoreError, UsageError):
 
 class StoreConflictError(StoreError):
     """A change does not follow what is stored: the task has ended, or its sequence number is taken."""
+
+
+def leaf_of(exc: BaseException) -> BaseException:
+    """What went wrong first, out of the groups that task groups wrap it in."""
+    while isinstance(exc, BaseExceptionGroup):
+        exc = exc.exceptions[0]
+    return exc

@@ -16,7 +16,7 @@ from bridge import __version__
 from bridge.cli.call import call
 from bridge.cli.card import card
 from bridge.cli.wrap import wrap
-from bridge.errors import BridgeError, UsageError
+from bridge.errors import BridgeError, UsageError, leaf_of
 
 PEER_AT_FAULT: Final = 1
 USAGE_AT_FAULT: Final = 2
@@ -47,7 +47,7 @@ cli.add_command(call)
 def main() -> NoReturn:
     """Run the command and exit with its code. A failure is one message, never a traceback."""
     try:
-        code = cli.main(standalone_mode=False)
+        sys.exit(_run())
     except click.ClickException as exc:
         exc.show()
         sys.exit(exc.exit_code)
@@ -61,4 +61,11 @@ def main() -> NoReturn:
     except Exception:
         logging.getLogger(__name__).exception("this is a bug in mcp-a2a; please report it with these lines")
         sys.exit(PEER_AT_FAULT)
-    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _run() -> int:
+    try:
+        code = cli.main(standalone_mode=False)
+    except BaseExceptionGroup as group:
+        raise leaf_of(group) from group
+    return code if isinstance(code, int) else 0

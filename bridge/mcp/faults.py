@@ -43,10 +43,3 @@ def fault_of(error: MCPError) -> str | None:
     if isinstance(data, Mapping) and isinstance(fault := data.get(FAULT_KEY), str):
         return fault
     return BROKEN_OFF if error.code == CONNECTION_CLOSED else None
-
-
-def leaf_of(exc: BaseException) -> BaseException:
-    """The first cause inside groups of exceptions: the SDK's task groups wrap what went wrong."""
-    while isinstance(exc, BaseExceptionGroup):
-        exc = exc.exceptions[0]
-    return exc

@@ -20,9 +20,9 @@ import anyio.abc
 from pydantic import JsonValue
 
 from bridge import trace
-from bridge.errors import PeerError
+from bridge.errors import PeerError, leaf_of
 from bridge.mcp.eras import Era, EraMemory
-from bridge.mcp.faults import ServerDownError, leaf_of
+from bridge.mcp.faults import ServerDownError
 from bridge.mcp.link import Greeting, Link, Listing, open_link
 from bridge.mcp.tools import JsonObject
 from bridge.mcp.transport import Target

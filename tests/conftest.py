@@ -1,0 +1,36 @@
+"""What every test shares: one event loop kind, and the two-way check of requirements."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.requirements import REQUIREMENTS
+
+_proved: set[str] = set()
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """The bridge runs on asyncio, as uvicorn does."""
+    return "asyncio"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test may only name requirements that exist."""
+    for item in items:
+        for mark in item.iter_markers("proves"):
+            unknown = set(mark.args) - set(REQUIREMENTS)
+            if unknown:
+                raise pytest.UsageError(
+                    f"{item.nodeid} proves {', '.join(sorted(unknown))}: no such requirement"
+                )
+            _proved.update(mark.args)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """A requirement may not stand there without a test; only a run of the whole suite can tell."""
+    whole = not session.config.option.keyword and not session.config.option.markexpr
+    collected_all = [str(arg).rstrip("/") for arg in session.config.args] == ["tests"]
+    unproved = sorted(set(REQUIREMENTS) - _proved)
+    if whole and collected_all and unproved:
+        raise pytest.UsageError(f"requirements that no test proves: {', '.join(unproved)}")

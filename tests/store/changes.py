@@ -1,0 +1,57 @@
+"""Making changes and keeping them, for the tests of every store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import anyio
+
+from bridge.store.records import Change, Head, MessageKey, Origin
+
+if TYPE_CHECKING:
+    from bridge.store.records import Store
+
+
+def first(
+    task_id: str,
+    *,
+    owner: str = "ann",
+    context_id: str = "talk",
+    created_ms: int = 10,
+    head: Head | None = None,
+    message: MessageKey | None = None,
+) -> Change:
+    """The change that makes a task."""
+    return Change(
+        task_id,
+        seq=1,
+        event=b"made",
+        head=head or Head("submitted", ended=False, status_ms=created_ms),
+        snapshot=b"task as made",
+        origin=Origin(context_id, owner, created_ms),
+        message=message,
+    )
+
+
+async def keep_all(store: Store, *changes: Change) -> list[Exception | None]:
+    """Submit changes in one go, and wait for all answers, in the order in which they came."""
+    answers: list[Exception | None] = []
+    answered = anyio.Event()
+
+    def done(error: Exception | None) -> None:
+        answers.append(error)
+        if len(answers) == len(changes):
+            answered.set()
+
+    for change in changes:
+        store.submit(change, done)
+    with anyio.fail_after(10):
+        await answered.wait()
+    return answers
+
+
+async def keep(store: Store, *changes: Change) -> None:
+    """Keep changes that must be accepted."""
+    for error in await keep_all(store, *changes):
+        if error is not None:
+            raise error

@@ -1,0 +1,142 @@
+"""A bridge that runs in the test's own process, on a free port of loopback."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import uvicorn
+
+from bridge.app import Bridge, WrapConfig, wrapped
+from bridge.config.profile import Profile, load_profile
+from bridge.mcp.eras import Era
+from bridge.mcp.transport import Command, Target
+
+RAW_SERVER = Path(__file__).with_name("raw_server.py")
+VERSION = {"A2A-Version": "1.0"}
+EXTENSION = "urn:mcp-a2a:tool:v1"
+
+
+def raw_command(*options: str) -> Command:
+    """The raw MCP server of these tests, as a child process."""
+    return Command((sys.executable, str(RAW_SERVER), *options))
+
+
+def profile_with(**tables: dict[str, Any]) -> Profile:
+    """The default profile with some keys changed: `profile_with(run={"queue": 1})`."""
+    profile = load_profile()
+    changed = {name: getattr(profile, name).model_copy(update=keys) for name, keys in tables.items()}
+    return profile.model_copy(update=changed)
+
+
+def config_for(target: Target, **changes: Any) -> WrapConfig:
+    """A configuration for tests: memory store, a free port, the era known (which saves a probe)."""
+    base = WrapConfig(target, load_profile(), "127.0.0.1", 0, store="memory:", era=Era.LEGACY)
+    return replace(base, **changes)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A bridge and how to reach it."""
+
+    bridge: Bridge
+    root_url: str
+
+    @property
+    def base_url(self) -> str:
+        """The agent's base."""
+        return f"{self.root_url}{self.bridge.path}"
+
+
+@asynccontextmanager
+async def listening(app: Any) -> AsyncIterator[str]:
+    """Serve an ASGI application on a free port; its root URL."""
+    config = uvicorn.Config(
+        app, port=0, lifespan="off", log_config=None, proxy_headers=False, timeout_graceful_shutdown=2
+    )
+    server = _Server(config)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(server.serve)
+        while not server.started:  # noqa: ASYNC110 - uvicorn sets a flag, not an event
+            await anyio.sleep(0.001)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        try:
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.should_exit = True
+
+
+class _Server(uvicorn.Server):
+    """uvicorn that leaves the signals of the test run alone."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@asynccontextmanager
+async def running(config: WrapConfig) -> AsyncIterator[Running]:
+    """Run and serve a bridge."""
+    async with wrapped(config) as bridge:
+        async with listening(bridge.app) as root_url:
+            try:
+                yield Running(bridge, root_url)
+            finally:
+                await bridge.engine.drain(0)
+
+
+class Rpc:
+    """A JSON-RPC client with nothing between the test and the wire."""
+
+    def __init__(self, client: httpx2.AsyncClient, url: str, headers: dict[str, str] | None = None) -> None:
+        self.client = client
+        self.url = url
+        self.headers = {**VERSION, **(headers or {})}
+
+    async def post(self, method: str, params: Any) -> httpx2.Response:
+        """The whole HTTP response to one call."""
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        return await self.client.post(self.url, json=body, headers=self.headers)
+
+    async def call(self, method: str, params: Any) -> Any:
+        """The result of a call; an error is an AssertionError that shows it."""
+        answer = (await self.post(method, params)).json()
+        assert "result" in answer, answer
+        return answer["result"]
+
+    async def error(self, method: str, params: Any) -> Any:
+        """The error of a call that has to fail."""
+        answer = (await self.post(method, params)).json()
+        assert "error" in answer, answer
+        return answer["error"]
+
+    async def send(self, *parts: dict[str, Any], **fields: Any) -> Any:
+        """SendMessage with these parts; the task."""
+        return (await self.call("SendMessage", message(*parts, **fields)))["task"]
+
+
+_numbers = iter(range(1, 1_000_000_000))
+
+
+def message(
+    *parts: dict[str, Any], configuration: dict[str, Any] | None = None, **fields: Any
+) -> dict[str, Any]:
+    """The parameters of SendMessage with a fresh message id."""
+    said = {"messageId": f"m-{next(_numbers)}", "role": "ROLE_USER", "parts": list(parts), **fields}
+    return {"message": said, **({"configuration": configuration} if configuration else {})}
+
+
+def call_part(skill: str, **arguments: Any) -> dict[str, Any]:
+    """The part that calls a skill."""
+    return {"data": {"skill": skill, "arguments": arguments}}
+
+
+def texts(parts: Sequence[dict[str, Any]]) -> list[str]:
+    """The texts of some parts."""
+    return [part["text"] for part in parts if "text" in part]
