@@ -1,0 +1,45 @@
+# Everything that the project needs is set up by these targets: Python 3.11 or later and make are enough.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+PORT ?= 8080
+BIN := .venv/bin
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: help run test check format peers clean
+
+help: ## Say what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: .venv/installed ## Serve the demo MCP server as an A2A agent on 127.0.0.1 (PORT=8080)
+	@mkdir -p .run
+	@$(BIN)/mcp-a2a wrap --port $(PORT) --store .run/demo.db -- $(BIN)/python examples/demo_server.py
+
+test: .venv/developing peers ## Run the whole test suite
+	$(BIN)/python -m pytest tests
+
+check: .venv/developing ## Check format, lint, types and layers
+	$(BIN)/ruff format --check bridge tests examples
+	$(BIN)/ruff check bridge tests examples
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: .venv/developing ## Format the code and mend what can be mended
+	$(BIN)/ruff format bridge tests examples
+	$(BIN)/ruff check --fix bridge tests examples
+
+peers: .venv/developing ## Install the MCP servers and SDKs that the tests talk to (npm, into .peers)
+	@$(BIN)/python tests/peers/install.py
+
+clean: ## Remove what the other targets made
+	rm -rf .venv .run .peers .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+
+.venv/bin/python:
+	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or later is needed; name one: make PYTHON=/path/to/python3.12")'
+	$(PYTHON) -m venv .venv
+
+.venv/installed: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+.venv/developing: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@ .venv/installed

@@ -1,0 +1,187 @@
+"""A store in memory: the same promises as the one in a file, for as long as the process lives.
+
+It is bounded only by retention. A change is applied, and answered, before `submit` returns.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+from bridge.errors import StoreConflictError
+from bridge.store.follow import Standing, standing_after
+from bridge.store.records import Change, Done, Head, Listing, Origin, Query, StoredMessage, StoredTask
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from types import TracebackType
+
+
+@dataclass(slots=True)
+class _Task:
+    task_id: str
+    origin: Origin
+    head: Head
+    standing: Standing
+    snapshot: bytes
+    events: list[bytes] = field(default_factory=list)
+    private: bytes = b""
+    message_ids: set[str] = field(default_factory=set)
+
+    @property
+    def place(self) -> tuple[int, str]:
+        """Its place in a listing, and in the queue to be evicted."""
+        return self.head.status_ms, self.task_id
+
+    def stored(self) -> StoredTask:
+        return StoredTask(
+            task_id=self.task_id,
+            origin=self.origin,
+            head=self.head,
+            seq=self.standing.seq,
+            snapshot=self.snapshot,
+            events=tuple(self.events),
+            private=self.private,
+        )
+
+
+class MemoryStore:
+    """Tasks in memory; gone with the process. See `Store` for the promises."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, _Task] = {}
+        self._contexts: defaultdict[str, dict[str, _Task]] = defaultdict(dict)
+        self._owners: defaultdict[str, dict[str, _Task]] = defaultdict(dict)
+        self._messages: dict[tuple[str, str], StoredMessage] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        return None
+
+    def submit(self, change: Change, done: Done) -> None:
+        """Apply a change at once, and call `done` before returning."""
+        try:
+            self._apply(change)
+        except StoreConflictError as conflict:
+            done(conflict)
+        else:
+            done(None)
+
+    def _apply(self, change: Change) -> None:
+        task = self._tasks.get(change.task_id)
+        owner = None if change.origin is None else self._context_owner(change.origin.context_id)
+        standing = standing_after(change, None if task is None else task.standing, owner)
+        if task is None:
+            task = self._make(change, standing)
+        task.standing = standing
+        task.head = change.head or task.head
+        if change.snapshot is None:
+            task.events.append(change.event)
+        else:
+            task.snapshot = change.snapshot
+            task.events.clear()
+        if change.private is not None:
+            task.private = change.private
+        if change.message is not None:
+            self._accept(change, task)
+
+    def _make(self, change: Change, standing: Standing) -> _Task:
+        origin, head, snapshot = change.origin, change.head, change.snapshot
+        if origin is None or head is None or snapshot is None:
+            raise ValueError("a task is made of an origin, a head and a snapshot")
+        task = _Task(change.task_id, origin, head, standing, snapshot)
+        self._tasks[task.task_id] = task
+        self._contexts[origin.context_id][task.task_id] = task
+        self._owners[origin.owner][task.task_id] = task
+        return task
+
+    def _accept(self, change: Change, task: _Task) -> None:
+        if change.message is None:
+            return
+        message_id = change.message.message_id
+        earlier = self._messages.get((task.origin.owner, message_id))
+        if earlier is not None:
+            self._tasks[earlier.task_id].message_ids.discard(message_id)
+        self._messages[task.origin.owner, message_id] = StoredMessage(task.task_id, change.message)
+        task.message_ids.add(message_id)
+
+    async def load(self, task_id: str) -> StoredTask | None:
+        """The task with this id, whoever owns it, or None."""
+        task = self._tasks.get(task_id)
+        return None if task is None else task.stored()
+
+    async def list(self, query: Query) -> Listing:
+        """One page of the owner's tasks."""
+        found = sorted(
+            (task for task in self._owners.get(query.owner, {}).values() if _matches(query, task)),
+            key=lambda task: task.place,
+            reverse=True,
+        )
+        after = query.after
+        rest = [task for task in found if after is None or task.place < (after.status_ms, after.task_id)]
+        page = tuple(task.stored() for task in rest[: query.limit])
+        return Listing(tasks=page, total=len(found), more=len(rest) > len(page))
+
+    async def context_owner(self, context_id: str) -> str | None:
+        """Who owns a context, or None when no task is in it."""
+        return self._context_owner(context_id)
+
+    def _context_owner(self, context_id: str) -> str | None:
+        task = next(iter(self._contexts.get(context_id, {}).values()), None)
+        return None if task is None else task.origin.owner
+
+    async def find_message(self, owner: str, message_id: str) -> StoredMessage | None:
+        """Which task a message of this owner went to, or None."""
+        return self._messages.get((owner, message_id))
+
+    async def unfinished(self) -> AsyncIterator[StoredTask]:
+        """Every task that has not ended, oldest first."""
+        found = [task for task in self._tasks.values() if not task.head.ended]
+        for task in sorted(found, key=lambda task: (task.origin.created_ms, task.task_id)):
+            if not task.head.ended:
+                yield task.stored()
+
+    async def evict(self, ended_before_ms: int, keep_ended: int) -> int:
+        """Delete ended tasks older than a time, and the oldest beyond a count; say how many."""
+        ended = sorted(
+            (task for task in self._tasks.values() if task.head.ended), key=lambda task: task.place
+        )
+        aged = sum(task.head.status_ms < ended_before_ms for task in ended)
+        victims = ended[: max(aged, len(ended) - keep_ended)]
+        for task in victims:
+            self._delete(task)
+        return len(victims)
+
+    def _delete(self, task: _Task) -> None:
+        del self._tasks[task.task_id]
+        for index, key in ((self._contexts, task.origin.context_id), (self._owners, task.origin.owner)):
+            del index[key][task.task_id]
+            if not index[key]:
+                del index[key]
+        for message_id in task.message_ids:
+            del self._messages[task.origin.owner, message_id]
+
+    @property
+    def failure(self) -> str | None:
+        """None: memory can always be written."""
+        return None
+
+    async def probe(self) -> bool:
+        """True: memory can always be written."""
+        return True
+
+
+def _matches(query: Query, task: _Task) -> bool:
+    return (
+        query.context_id in (None, task.origin.context_id)
+        and query.state in (None, task.head.state)
+        and (query.status_from_ms is None or task.head.status_ms >= query.status_from_ms)
+    )

@@ -1,0 +1,166 @@
+"""Reading a SQLite store: rows back into records, on a connection that cannot write.
+
+It knows the queries. Each read is one transaction, so that a task and its events are of one moment, and no
+cursor stays open after it: a reader that lingers would keep the write-ahead log from being reused.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from bridge.errors import StoreError
+from bridge.store.records import (
+    Cursor,
+    Head,
+    Listing,
+    MessageKey,
+    Origin,
+    Query,
+    StoredMessage,
+    StoredTask,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+_TASKS: Final = (
+    "SELECT task_id, context_id, owner, created_ms, state, ended, status_ms, seq, snapshot, private"
+    " FROM tasks JOIN snapshots USING (task_id) LEFT JOIN privates USING (task_id)"
+)
+_UNFINISHED: Final = (
+    f"{_TASKS} WHERE ended = 0 AND (created_ms, task_id) > (?, ?) ORDER BY created_ms, task_id LIMIT ?"
+)
+_EVENTS: Final = "SELECT event FROM events WHERE task_id = ? ORDER BY seq"
+
+_WEIGHT: Final = (
+    "SELECT length(snapshot) + coalesce((SELECT sum(length(event)) FROM events WHERE task_id = ?1), 0)"
+    " FROM snapshots WHERE task_id = ?1"
+)
+_AGED: Final = "SELECT count(*) FROM tasks WHERE ended = 1 AND status_ms < ?"
+_ENDED: Final = "SELECT count(*) FROM tasks WHERE ended = 1"
+_OLDEST_ENDED: Final = "SELECT task_id FROM tasks WHERE ended = 1 ORDER BY status_ms, task_id LIMIT ?"
+
+
+class Reader:
+    """One read-only connection. Its methods block; a lock lets one thread in at a time."""
+
+    def __init__(self, path: Path) -> None:
+        """Open it. Raises sqlite3.Error when the file is not there or cannot be read."""
+        uri = f"{path.absolute().as_uri()}?mode=ro"
+        self._path = path
+        self._lock = threading.Lock()
+        self._connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._connection.close()
+
+    @contextmanager
+    def _moment(self) -> Iterator[sqlite3.Connection]:
+        """The connection, inside one read transaction. Raises StoreError for whatever goes wrong."""
+        with self._lock:
+            try:
+                self._connection.execute("BEGIN")
+                try:
+                    yield self._connection
+                finally:
+                    self._connection.execute("ROLLBACK")
+            except sqlite3.Error as exc:
+                raise StoreError(f"{self._path} cannot be read: {exc}") from exc
+
+    def weigh(self, task_id: str) -> int | None:
+        """How many bytes a task's snapshot and events have, or None without such a task."""
+        with self._moment() as connection:
+            row = connection.execute(_WEIGHT, (task_id,)).fetchone()
+        return None if row is None else int(row[0])
+
+    def task(self, task_id: str) -> StoredTask | None:
+        """The task with this id, or None."""
+        with self._moment() as connection:
+            row = connection.execute(f"{_TASKS} WHERE task_id = ?", (task_id,)).fetchone()
+            return None if row is None else _stored(connection, row)
+
+    def listing(self, query: Query) -> Listing:
+        """One page of the owner's tasks."""
+        matches, cells = _conditions(query)
+        page, page_cells = matches, [*cells]
+        if query.after is not None:
+            page += " AND (status_ms, task_id) < (?, ?)"
+            page_cells += [query.after.status_ms, query.after.task_id]
+        page += " ORDER BY status_ms DESC, task_id DESC LIMIT ?"
+        with self._moment() as connection:
+            count = f"SELECT count(*) FROM tasks WHERE {matches}"  # noqa: S608 - no value is in it
+            (total,) = connection.execute(count, cells).fetchone()
+            rows = connection.execute(f"{_TASKS} WHERE {page}", [*page_cells, query.limit + 1]).fetchall()
+            tasks = tuple(_stored(connection, row) for row in rows[: query.limit])
+        return Listing(tasks=tasks, total=total, more=len(rows) > query.limit)
+
+    def context_owner(self, context_id: str) -> str | None:
+        """Who owns a context, or None when no task is in it."""
+        with self._moment() as connection:
+            sql = "SELECT owner FROM tasks WHERE context_id = ? LIMIT 1"
+            row = connection.execute(sql, (context_id,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def message(self, owner: str, message_id: str) -> StoredMessage | None:
+        """Which task a message of this owner went to, or None."""
+        with self._moment() as connection:
+            sql = "SELECT task_id, digest, accepted_ms FROM messages WHERE owner = ? AND message_id = ?"
+            row = connection.execute(sql, (owner, message_id)).fetchone()
+        return None if row is None else StoredMessage(row[0], MessageKey(message_id, row[1], row[2]))
+
+    def unfinished(self, after: Cursor | None, limit: int) -> Sequence[StoredTask]:
+        """Up to `limit` tasks that have not ended, oldest first, made after a place in that order.
+
+        Here `after.status_ms` is the time at which the task was made.
+        """
+        place = (-1, "") if after is None else (after.status_ms, after.task_id)
+        with self._moment() as connection:
+            rows = connection.execute(_UNFINISHED, (*place, limit)).fetchall()
+            return [_stored(connection, row) for row in rows]
+
+    def count_evictable(self, ended_before_ms: int, keep_ended: int) -> int:
+        """How many of the oldest ended tasks are too old or too many."""
+        with self._moment() as connection:
+            (aged,) = connection.execute(_AGED, (ended_before_ms,)).fetchone()
+            (ended,) = connection.execute(_ENDED).fetchone()
+        return max(int(aged), int(ended) - keep_ended)
+
+    def oldest_ended(self, limit: int) -> Sequence[str]:
+        """The ids of the ended tasks whose end is longest ago."""
+        with self._moment() as connection:
+            return [row[0] for row in connection.execute(_OLDEST_ENDED, (limit,)).fetchall()]
+
+
+def _conditions(query: Query) -> tuple[str, list[str | int]]:
+    # The plus keeps the planner from reading all tasks of the owner to find those of one context.
+    owner = "owner = ?" if query.context_id is None else "+owner = ?"
+    conditions: list[tuple[str, str | int | None]] = [
+        (owner, query.owner),
+        ("context_id = ?", query.context_id),
+        ("state = ?", query.state),
+        ("status_ms >= ?", query.status_from_ms),
+    ]
+    given = [(sql, cell) for sql, cell in conditions if cell is not None]
+    return " AND ".join(sql for sql, _ in given), [cell for _, cell in given]
+
+
+def _stored(connection: sqlite3.Connection, row: tuple[Any, ...]) -> StoredTask:
+    task_id, context_id, owner, created_ms, state, ended, status_ms, seq, snapshot, private = row
+    events = tuple(event for (event,) in connection.execute(_EVENTS, (task_id,)).fetchall())
+    return StoredTask(
+        task_id=task_id,
+        origin=Origin(context_id, owner, created_ms),
+        head=Head(state, bool(ended), status_ms),
+        seq=seq + len(events),
+        snapshot=snapshot,
+        events=events,
+        private=private or b"",
+    )

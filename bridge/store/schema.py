@@ -1,0 +1,90 @@
+"""The tables of a SQLite store, and which versions of them a file may have.
+
+The file carries the number of steps that made it in `user_version`. A later release adds a step at the end
+of `STEPS`; a step that was released never changes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bridge.errors import UsageError
+
+if TYPE_CHECKING:
+    import sqlite3
+    from pathlib import Path
+
+APPLICATION_ID: Final = 0x6D326132
+"""What the file says that it is, beside being SQLite: "m2a2"."""
+
+_FIRST: Final = """
+-- Small rows that change in place; what is large stands apart, so that a new state does not rewrite it.
+-- Task ids ascend with time, so new rows go to the end of every table but messages.
+CREATE TABLE tasks (
+    task_id TEXT NOT NULL PRIMARY KEY,
+    context_id TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    created_ms INTEGER NOT NULL,
+    state TEXT NOT NULL,
+    ended INTEGER NOT NULL,
+    status_ms INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX tasks_listed ON tasks (owner, status_ms, task_id, state);
+CREATE INDEX tasks_of_context ON tasks (context_id, owner);
+CREATE INDEX tasks_unfinished ON tasks (created_ms, task_id) WHERE ended = 0;
+CREATE INDEX tasks_ended ON tasks (status_ms, task_id) WHERE ended = 1;
+
+-- A task's last sequence number is not stored: it is its snapshot's plus one for each event after it.
+CREATE TABLE snapshots (
+    task_id TEXT NOT NULL PRIMARY KEY,
+    seq INTEGER NOT NULL,
+    snapshot BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE events (
+    task_id TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    event BLOB NOT NULL,
+    PRIMARY KEY (task_id, seq)
+) WITHOUT ROWID;
+CREATE TABLE privates (
+    task_id TEXT NOT NULL PRIMARY KEY,
+    private BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE messages (
+    owner TEXT NOT NULL,
+    message_id TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    digest BLOB NOT NULL,
+    accepted_ms INTEGER NOT NULL,
+    PRIMARY KEY (owner, message_id)
+) WITHOUT ROWID;
+CREATE INDEX messages_of_task ON messages (task_id);
+"""
+
+STEPS: Final = (_FIRST,)
+
+
+def prepare(connection: sqlite3.Connection, path: Path) -> None:
+    """Bring a file's tables to this release's version, in one transaction.
+
+    Raises UsageError when the file is of a newer release or is not a store, and sqlite3.Error.
+    """
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if tables and application != APPLICATION_ID:
+        raise UsageError(f"{path} is a SQLite file but not a store of this bridge: name another file")
+    if version > len(STEPS):
+        raise UsageError(
+            f"{path} was written by a newer release (schema {version}, this one reads up to {len(STEPS)}):"
+            " install that release again, or name another file"
+        )
+    if version < len(STEPS):
+        marks = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {len(STEPS)};"
+        connection.executescript(f"BEGIN IMMEDIATE; {''.join(STEPS[version:])} {marks} COMMIT;")
+
+
+def touch(connection: sqlite3.Connection) -> int:
+    """Write to the file what it says already: the smallest write there is. Returns 0."""
+    connection.execute(f"PRAGMA user_version = {len(STEPS)}")
+    return 0

@@ -1,0 +1,196 @@
+"""A store in one SQLite file: what it promises survives the death of the process, and of the machine.
+
+It knows how the file is opened, owned and closed. Writing is `writer.py`, reading is `reader.py`. The file
+is in write-ahead mode, so that readers and the writer never wait for each other.
+
+The log is copied back into the file by SQLite's own automatic checkpoint, every 1000 pages, inside a commit
+and so on the writer's thread; the event loop never waits for it. Every read is short, so the log is always
+free to start over, and it stays near 4 MB. After a burst it is cut back to `LOG_LIMIT_BYTES`.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from bridge.errors import StoreError, UsageError
+from bridge.store.batch import delete_tasks
+from bridge.store.lock import owned
+from bridge.store.reader import Reader
+from bridge.store.records import Change, Cursor, Done, Listing, Query, StoredMessage, StoredTask
+from bridge.store.schema import prepare, touch
+from bridge.store.writer import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from types import TracebackType
+
+T = TypeVar("T")
+
+Synchronous: TypeAlias = Literal["full", "normal"]
+"""When a commit waits for the disk: each time, or only when the log is copied back. Either survives the
+death of the process; only "full" survives that of the machine without losing the last commits."""
+
+OLDEST_SQLITE: Final = (3, 33, 0)
+"""The release of 2020 that brought UPDATE FROM."""
+
+INLINE_LIMIT_BYTES: Final = 64 * 1024
+"""The largest task that is read on the event loop: in 40 us. A hop to a thread and back takes 200 us,
+which is less than the 400 us and more that tasks of a megabyte take. A listing has many tasks and counts
+the others, so it never runs there."""
+
+PAGE_TASKS: Final = 64
+"""How many unfinished tasks are read at a time."""
+
+EVICTED_AT_ONCE: Final = 256
+"""How many tasks one transaction deletes, so that changes get their turn in between."""
+
+LOG_LIMIT_BYTES: Final = 16 * 1024 * 1024
+"""What the write-ahead log may keep on the disk after a burst."""
+
+CLOSE_SECONDS: Final = 30.0
+"""How long closing waits for the last changes to reach the disk."""
+
+
+class SQLiteStore:
+    """Tasks in a SQLite file, of which one process is the owner. See `Store` for the promises."""
+
+    def __init__(self, path: str | Path, *, synchronous: Synchronous = "full") -> None:
+        """Name the file; it is made when the store is entered. Raises UsageError for ":memory:"."""
+        if str(path) == ":memory:":
+            raise UsageError("a SQLite store needs a file; a store in memory is MemoryStore")
+        # One file, one lock, whatever name it is reached by.
+        self._path = Path(path).resolve()
+        self._synchronous = synchronous
+        self._resources = ExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Own and open the file, making it and its folder where they are missing.
+
+        Raises StoreLockedError when another process has it, UsageError when it cannot be opened, is not a
+        store, or was written by a newer release.
+        """
+        # On the loop's thread, unlike a scan: nothing is served before this is done, and a cancellation
+        # cannot come between the lock and its owner.
+        connection = self._open()
+        # The loop's own look-ups never wait for a scan: each has its connection.
+        self._scans_at_once = anyio.CapacityLimiter(1)
+        self._writer = Writer(connection, str(self._path), self._resources.close)
+        return self
+
+    def _open(self) -> sqlite3.Connection:
+        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+            raise UsageError(f"SQLite {sqlite3.sqlite_version} is too old: {OLDEST_SQLITE} is needed")
+        try:
+            with ExitStack() as stack:
+                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                stack.enter_context(owned(self._path))
+                # Made here, as SQLite would make it readable by everyone; its log inherits the mode.
+                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+                connection = sqlite3.connect(
+                    self._path, isolation_level=None, check_same_thread=False, cached_statements=256
+                )
+                stack.callback(connection.close)
+                self._configure(connection)
+                prepare(connection, self._path)
+                self._look_ups = stack.enter_context(Reader(self._path))
+                self._scans = stack.enter_context(Reader(self._path))
+                self._resources = stack.pop_all()
+        except (OSError, sqlite3.Error) as exc:
+            raise UsageError(f"the store {self._path} cannot be opened: {exc}") from exc
+        return connection
+
+    def _configure(self, connection: sqlite3.Connection) -> None:
+        (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":
+            raise UsageError(f"{self._path} is on a file system without shared memory: use a local disk")
+        connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+        # Only macOS needs to be told that flushing means flushing.
+        connection.execute(f"PRAGMA fullfsync = {self._synchronous == 'full'}")
+        connection.execute("PRAGMA temp_store = MEMORY")
+        connection.execute(f"PRAGMA journal_size_limit = {LOG_LIMIT_BYTES}")
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Write and answer what was submitted, then let go of the file, at most `CLOSE_SECONDS` later.
+
+        Cancellation does not cut it short.
+        """
+        # The writer's thread closes the connections and the lock behind it: not before its last write, and
+        # the connection that writes last, which copies the log back into the file and removes it.
+        await self._writer.close(CLOSE_SECONDS)
+
+    def submit(self, change: Change, done: Done) -> None:
+        """Queue a change; see `Store.submit`."""
+        self._writer.submit(change, done)
+
+    async def load(self, task_id: str) -> StoredTask | None:
+        """The task with this id, whoever owns it, or None. Raises StoreError, as all reads do."""
+        weight_bytes = self._look_ups.weigh(task_id)
+        if weight_bytes is None:
+            return None
+        if weight_bytes <= INLINE_LIMIT_BYTES:
+            return self._look_ups.task(task_id)
+        return await self._scan(partial(self._scans.task, task_id))
+
+    async def list(self, query: Query) -> Listing:
+        """One page of the owner's tasks."""
+        return await self._scan(partial(self._scans.listing, query))
+
+    async def context_owner(self, context_id: str) -> str | None:
+        """Who owns a context, or None when no task is in it."""
+        return self._look_ups.context_owner(context_id)
+
+    async def find_message(self, owner: str, message_id: str) -> StoredMessage | None:
+        """Which task a message of this owner went to, or None."""
+        return self._look_ups.message(owner, message_id)
+
+    async def unfinished(self) -> AsyncIterator[StoredTask]:
+        """Every task that has not ended, oldest first, as each is when its page is read."""
+        after: Cursor | None = None
+        while page := await self._scan(partial(self._scans.unfinished, after, PAGE_TASKS)):
+            for task in page:
+                yield task
+            after = Cursor(page[-1].origin.created_ms, page[-1].task_id)
+
+    async def evict(self, ended_before_ms: int, keep_ended: int) -> int:
+        """Delete ended tasks older than a time, and the oldest beyond a count; say how many.
+
+        Raises StoreError when the store cannot write; what was deleted before that stays deleted.
+        """
+        left = await self._scan(partial(self._scans.count_evictable, ended_before_ms, keep_ended))
+        evicted = 0
+        while left > 0:
+            task_ids = await self._scan(partial(self._scans.oldest_ended, min(left, EVICTED_AT_ONCE)))
+            if not task_ids:
+                break
+            evicted += await self._writer.run(partial(delete_tasks, task_ids=task_ids))
+            left -= len(task_ids)
+        return evicted
+
+    @property
+    def failure(self) -> str | None:
+        """Why the store cannot write, in words, or None while it can."""
+        return self._writer.failure
+
+    async def probe(self) -> bool:
+        """Try whether the store can write again; clears `failure` when it can."""
+        try:
+            await self._writer.run(touch)
+        except StoreError:
+            return False
+        return True
+
+    async def _scan(self, read: Callable[[], T]) -> T:
+        return await anyio.to_thread.run_sync(read, limiter=self._scans_at_once)
