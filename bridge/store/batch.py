@@ -2,8 +2,8 @@
 
 It knows the tables and what a change does to them. It must not know threads, nor begin or end a transaction.
 
-Every statement gives the interpreter lock away and has to win it back from the event loop, which takes far
-longer than the statement when the loop is busy. So a batch is folded in Python first, and then each table
+Every statement gives the interpreter lock away and has to win it back from the event loop, which can take far
+longer than the statement when the loop never pauses. So a batch is folded in Python, and then each table
 gets one statement for up to 64 rows. An executemany does not help: it gives the lock away once a row.
 What a task's later snapshot in the batch makes superfluous is never written.
 """

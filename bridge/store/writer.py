@@ -84,11 +84,7 @@ class Writer:
     def submit(self, change: Change, done: Done) -> None:
         """Queue a change; see `Store.submit`. After `close` it is refused at once."""
         if self._closing:
-            done(
-                StoreError(
-                    f"{self._name} is closed; change {change.seq} of task {change.task_id} is not kept"
-                )
-            )
+            done(StoreError(f"{self._name} is closed; task {change.task_id} is not changed"))
             return
         self._queue_item(_Submitted(change, done))
 
@@ -133,9 +129,7 @@ class Writer:
         if self._stopped.done():
             self._thread.join()
         else:
-            logger.error(
-                "%s was not closed within %s s; its last changes may be lost", self._name, wait_seconds
-            )
+            logger.error("%s is not closed after %s s; changes may be lost", self._name, wait_seconds)
         if cancelled is not None:
             raise cancelled
 
