@@ -117,8 +117,8 @@ async def wrapped(config: WrapConfig) -> AsyncIterator[Bridge]:
     """Run a bridge as long as this is entered: connected, recovered, ready to be served.
 
     Raises:
-        PeerError: the server is down and the profile says `fail = "closed"`, or there is no name for it yet.
-        UsageError: the store is in use, or too new.
+        PeerError: the server is down, and the profile says `fail = "closed"`.
+        UsageError: its command cannot be started, likewise; or the store is in use, or too new.
     """
     config.require_safe()
     profile, changed = config.profile, _Changes()
@@ -189,7 +189,7 @@ class _Changes:
 async def _first_connection(upstream: Upstream, config: WrapConfig) -> None:
     try:
         await upstream.ready()
-    except PeerError:
+    except (PeerError, UsageError):
         if config.profile.server.fail == "closed":
             raise
 

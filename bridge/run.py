@@ -154,7 +154,7 @@ async def _listening(host: str, port: int) -> AsyncIterator[socket.socket]:
         except (OSError, OverflowError) as exc:
             reason = exc.strerror if isinstance(exc, OSError) else str(exc)
             raise UsageError(
-                f"cannot listen on {host} port {port}: {reason}; choose another with --port"
+                f"cannot listen on {host} port {port}: {reason}; choose another with --port (make run: PORT=...)"
             ) from exc
         listener.set_inheritable(False)
         yield listener

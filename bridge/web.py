@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -22,6 +23,9 @@ DEFAULT_BODY_LIMIT_BYTES: Final = 16 * 1024 * 1024
 
 REALM: Final = 'Bearer realm="mcp-a2a"'
 
+_HOST: Final = re.compile(r"(?:\[(?P<address>[0-9a-f:.%a-z]+)\]|(?P<name>[^\s:@/?#\[\]]+))(?::\d*)?")
+_PATH: Final = re.compile(r"(/[^/\s?#\\][^\s?#\\]*)?")
+
 
 class RefusedError(Exception):
     """A request that is not let in; `str()` of it is for the peer."""
@@ -29,7 +33,7 @@ class RefusedError(Exception):
     def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
         self.status = status
-        """The HTTP status: 401, 403, 413, 415 or 421."""
+        """The HTTP status: 400, 401, 403, 413, 415 or 421."""
         self.headers = dict(headers or {})
 
 
@@ -122,10 +126,11 @@ class Place:
             return self.public_url
         scheme, host, prefix = str(scope.get("scheme", "http")), headers.get("host", "localhost"), ""
         if is_loopback(_client_of(scope)):
-            scheme = _first(headers.get("x-forwarded-proto")) or scheme
+            proto = _first(headers.get("x-forwarded-proto")).lower()
+            scheme = proto if proto in ("http", "https") else scheme
             forwarded = _first(headers.get("x-forwarded-host"))
             host = forwarded if forwarded and self._is_own_host(forwarded) else host
-            prefix = (_first(headers.get("x-forwarded-prefix")) or "").rstrip("/")
+            prefix = _forwarded_path(_first(headers.get("x-forwarded-prefix")))
         return f"{scheme}://{host}{prefix}"
 
     def _is_own_host(self, host: str) -> bool:
@@ -181,11 +186,9 @@ def require_json(headers: Mapping[str, str], accepted: frozenset[str]) -> None:
 
 
 def host_name(host: str) -> str:
-    """The name in a Host header, without its port, in lower case."""
-    host = host.strip().lower()
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0].rstrip(".")
+    """The name in a Host header, without its port, in lower case; "" when it is no name with a port."""
+    found = _HOST.fullmatch(host.strip().lower())
+    return (found["address"] or found["name"].rstrip(".")) if found else ""
 
 
 def is_ip_address(name: str) -> bool:
@@ -205,6 +208,12 @@ def is_loopback(host: str) -> bool:
 def _client_of(scope: Scope) -> str:
     client = scope.get("client")
     return str(client[0]) if client else ""
+
+
+def _forwarded_path(prefix: str) -> str:
+    """A forwarded prefix as it goes between host and path; "" for what is no path, and could change the host."""
+    prefix = prefix.rstrip("/")
+    return prefix if _PATH.fullmatch(prefix) else ""
 
 
 def _first(value: str | None) -> str:

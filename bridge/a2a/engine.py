@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Hashable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 import anyio
 from pydantic_core import from_json
@@ -30,7 +31,7 @@ from bridge.a2a.errors import (
     task_not_found,
 )
 from bridge.a2a.job import Agent, Ids, Job, Turn, Work
-from bridge.a2a.life import ENDED, INTERRUPTED, IllegalTransitionError, after, with_history
+from bridge.a2a.life import CLOSES_STREAM, ENDED, INTERRUPTED, IllegalTransitionError, after, with_history
 from bridge.a2a.listing import query_from, response_from
 from bridge.a2a.live import DEFAULT_WATCH_EVENTS, Live, Running, Watcher
 from bridge.a2a.models import (
@@ -48,12 +49,14 @@ from bridge.a2a.models import (
     TaskStatusUpdateEvent,
     timestamp,
 )
-from bridge.errors import StoreError
+from bridge.errors import StoreConflictError, StoreError
 from bridge.store.records import MessageKey, Origin, Store, StoredTask
 from bridge.store.retention import Retention, retain
 from bridge.web import Principal
 
 logger = logging.getLogger(__name__)
+
+K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,7 @@ class Engine:
         self._retention = retention
         self._live: dict[str, Live] = {}
         self._loading: dict[str, anyio.Event] = {}
+        self._taking: dict[tuple[str, str], anyio.Event] = {}
         self._unstored_messages: dict[tuple[str, str], tuple[str, MessageKey]] = {}
         self._unstored_contexts: dict[str, str] = {}
         self._closing = False
@@ -120,8 +124,8 @@ class Engine:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        await self._recover()
         self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
+        await self._recover()
         if self._retention is not None:
             self._tasks.start_soon(retain, self._store, self._retention, self._ids.now_ms)
         return self
@@ -190,7 +194,7 @@ class Engine:
         """
         live = await self._own(task_id, caller.principal)
         if live.task.status.state in ENDED:
-            raise _not_cancelable(live.task)
+            raise _not_cancelable(await self._reached(live, live.next_seq - 1, settled=True))
         running = live.running
         if running is not None:
             running.canceled = True
@@ -223,9 +227,13 @@ class Engine:
     # Taking a message in
 
     async def _take(self, request: SendMessageRequest, caller: Caller, *, watch: bool) -> _Accepted:
-        message, owner = request.message, caller.principal.name
-        if message.role is not Role.USER:
+        if request.message.role is not Role.USER:
             raise invalid_params(Violation("message.role", "a client's message has the role ROLE_USER"))
+        async with _one_at_a_time(self._taking, (caller.principal.name, request.message.message_id)):
+            return await self._take_once(request, caller, watch=watch)
+
+    async def _take_once(self, request: SendMessageRequest, caller: Caller, *, watch: bool) -> _Accepted:
+        message, owner = request.message, caller.principal.name
         key = MessageKey(message.message_id, _digest(message), self._ids.now_ms())
         repeated = await self._repeated(owner, key)
         if repeated is not None:
@@ -243,8 +251,10 @@ class Engine:
         )
         # Nothing waits from here on: what the plan found free is taken before anyone else can.
         work = self._agent.plan(turn)
-        accepted = self._accept(live or self._new(owner, message.context_id), turn, key, watch=watch)
-        self._start(accepted.live, turn, work)
+        live = live or self._new(owner, message.context_id)
+        live.running = Running(anyio.CancelScope(), anyio.Event())
+        accepted = self._accept(live, turn, key, watch=watch)
+        self._tasks.start_soon(self._run, live, live.running, turn, work)
         return accepted
 
     async def _addressed(self, message: Message, principal: Principal) -> Live | None:
@@ -253,6 +263,8 @@ class Engine:
             live = await self._at_rest(message.task_id, principal)
             if message.context_id not in (None, live.origin.context_id):
                 raise invalid_params(Violation("message.contextId", "is not the context of message.taskId"))
+            if live.task.status.state in ENDED:
+                await self._reached(live, live.next_seq - 1, settled=True)
             _require_answerable(live.task)
             return live
         if message.context_id is not None:
@@ -277,10 +289,7 @@ class Engine:
         known = self._unstored_messages.get((owner, key.message_id))
         if known is None:
             stored = await self._store.find_message(owner, key.message_id)
-            # What was accepted while the store was asked is not in its answer.
-            known = self._unstored_messages.get((owner, key.message_id))
-            if known is None and stored is not None:
-                known = (stored.task_id, stored.key)
+            known = None if stored is None else (stored.task_id, stored.key)
         if known is None or key.accepted_ms - known[1].accepted_ms > self._limits.repeat_seconds * 1000:
             return None
         if known[1].digest != key.digest:
@@ -294,9 +303,10 @@ class Engine:
     ) -> _Accepted:
         """Take part in what the same message started earlier."""
         live = await self._own(task_id, principal)
-        await self._shown(live)
+        await self._reached(live, live.next_seq - 1, settled=False)
         length = request.configuration.history_length if request.configuration else None
-        watcher = live.watch(self._limits.watch_events, length) if watch else None
+        # It closes where the stream that it repeats did, or would wait for what nobody is asked for again.
+        watcher = live.watch(self._limits.watch_events, length, closed_by=CLOSES_STREAM) if watch else None
         return _Accepted(live, live.next_seq - 1, watcher)
 
     def _new(self, owner: str, context_id: str | None) -> Live:
@@ -336,13 +346,8 @@ class Engine:
 
     # Doing the work
 
-    def _start(self, live: Live, turn: Turn, work: Work) -> None:
-        running = Running(anyio.CancelScope(), anyio.Event())
-        live.running = running
+    async def _run(self, live: Live, running: Running, turn: Turn, work: Work) -> None:
         job = Job(turn, self._ids, partial(self._emit, live), live.id, live.origin.context_id)
-        self._tasks.start_soon(self._run, live, running, job, work)
-
-    async def _run(self, live: Live, running: Running, job: Job, work: Work) -> None:
         broke = False
         with running.scope:
             try:
@@ -400,24 +405,23 @@ class Engine:
         return live
 
     async def _load(self, task_id: str) -> Live | None:
-        while (loading := self._loading.get(task_id)) is not None:
-            await loading.wait()
-        if task_id in self._live:
-            return self._live[task_id]
-        self._loading[task_id] = done = anyio.Event()
-        try:
+        async with _one_at_a_time(self._loading, task_id):
+            if task_id in self._live:
+                return self._live[task_id]
             stored = await self._store.load(task_id)
-        finally:
-            del self._loading[task_id]
-            done.set()
-        return None if stored is None else self._hold(stored)
+            return None if stored is None else self._hold(stored)
 
     def _hold(self, stored: StoredTask) -> Live:
         live = Live(stored.task_id, stored.origin, self._store, self._changed)
         live.restore(task_from(stored), stored.seq, stored.private)
         if live.task.status.state not in ENDED:
             self._live[live.id] = live
+            # Whoever asked for it makes use of it before another gets a turn; if it only looked, it leaves again.
+            self._tasks.start_soon(self._leave_if_idle, live)
         return live
+
+    async def _leave_if_idle(self, live: Live) -> None:
+        self._changed(live)
 
     async def _shown(self, live: Live) -> Task:
         return live.visible or await self._reached(live, 1, settled=False)
@@ -445,10 +449,12 @@ class Engine:
             self._tasks.start_soon(self._end_unstored, live)
 
     async def _end_unstored(self, live: Live) -> None:
+        overtaken = isinstance(live.failure, StoreConflictError)
         while not await self._store.probe():  # noqa: ASYNC110 - a disk tells nobody that it has room again
             await anyio.sleep(self._limits.retry_seconds)
         live.fall_back()
-        if live.visible is None:
+        if overtaken or live.visible is None:
+            # What the store holds counts: there is nothing to add to it, now or ever.
             self._live.pop(live.id, None)
         elif live.visible.status.state not in ENDED:
             self._conclude(live, TaskState.FAILED, _UNSTORED)
@@ -485,7 +491,7 @@ class Engine:
     def _end_waiting_streams(self) -> None:
         """A task that waits for its client will say nothing more: its streams need not hold the bridge up."""
         for live in tuple(self._live.values()):
-            if live.running is None:
+            if live.running is None and live.task.status.state in INTERRUPTED:
                 live.end_streams()
 
     def _require_running(self) -> None:
@@ -493,6 +499,19 @@ class Engine:
             raise A2AError(UNAVAILABLE, "The bridge is stopping", headers={"Retry-After": "5"})
         if self._store.failure is not None:
             raise _unavailable()
+
+
+@asynccontextmanager
+async def _one_at_a_time(busy: dict[K, anyio.Event], key: K) -> AsyncIterator[None]:
+    """Wait while another does the same."""
+    while (other := busy.get(key)) is not None:
+        await other.wait()
+    busy[key] = done = anyio.Event()
+    try:
+        yield
+    finally:
+        del busy[key]
+        done.set()
 
 
 def task_from(stored: StoredTask) -> Task:

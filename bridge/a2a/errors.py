@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from bridge.a2a.models import JsonObject
 
 A2A_DOMAIN: Final = "a2a-protocol.org"
+MAX_VIOLATIONS: Final = 50
+"""How many fields at fault one answer names: an answer is not larger than what was asked."""
 _INFO_TYPE: Final = "type.googleapis.com/google.rpc.ErrorInfo"
 _BAD_REQUEST_TYPE: Final = "type.googleapis.com/google.rpc.BadRequest"
 
@@ -95,7 +97,9 @@ class A2AError(Exception):
             return [info]
         fields: JsonObject = {
             "@type": _BAD_REQUEST_TYPE,
-            "fieldViolations": [{"field": v.field, "description": v.description} for v in self.violations],
+            "fieldViolations": [
+                {"field": v.field, "description": v.description} for v in self.violations[:MAX_VIOLATIONS]
+            ],
         }
         return [info, fields]
 
@@ -110,12 +114,16 @@ def invalid_params(*violations: Violation) -> A2AError:
 
 def violations_from(error: ValidationError) -> tuple[Violation, ...]:
     """What a model found wrong, field by field, without repeating the values."""
+    errors = error.errors(include_url=False, include_context=False, include_input=False)
+    inner = {found["loc"][:depth] for found in errors for depth in range(len(found["loc"]))}
     return tuple(
         Violation(
             ".".join(str(step) for step in found["loc"]),
             found["msg"].removeprefix("Value error, "),
         )
-        for found in error.errors(include_url=False, include_context=False, include_input=False)
+        for found in errors
+        # Items at fault are not counted, so an array of nothing else is found too short as well.
+        if not (found["type"] == "too_short" and found["loc"] in inner)
     )
 
 

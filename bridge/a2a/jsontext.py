@@ -5,6 +5,7 @@ Pure. Python's own parsers accept NaN and any depth; a peer's text gets neither.
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from pydantic import JsonValue
@@ -21,7 +22,8 @@ def parse(text: bytes, max_depth: int = DEFAULT_MAX_DEPTH) -> JsonValue:
     """A JSON text as plain values.
 
     Raises:
-        A2AError: PARSE_ERROR when it is no JSON, INVALID_REQUEST when it is nested too deeply.
+        A2AError: PARSE_ERROR when it is no JSON or a number is out of range, INVALID_REQUEST when it is nested
+            too deeply.
     """
     try:
         value: JsonValue = from_json(text, allow_inf_nan=False)
@@ -29,20 +31,28 @@ def parse(text: bytes, max_depth: int = DEFAULT_MAX_DEPTH) -> JsonValue:
         raise A2AError(PARSE_ERROR, f"Invalid JSON payload: {exc}") from exc
     if is_deeper(value, max_depth):
         raise A2AError(INVALID_REQUEST, f"The JSON is nested deeper than {max_depth} levels")
+    if _holds_infinity(value):
+        raise A2AError(PARSE_ERROR, "Invalid JSON payload: a number is out of range")
     return value
 
 
 def is_deeper(value: JsonValue, levels: int) -> bool:
     """Whether arrays and objects are nested more than so many levels deep."""
-    layer: list[JsonValue] = [value]
-    for _ in range(levels + 1):
+    layer = [value] if isinstance(value, dict | list) else []
+    for _ in range(levels):
+        if not layer:
+            return False
         layer = [
             inner
             for outer in layer
-            if isinstance(outer, dict | list)
             for inner in (outer.values() if isinstance(outer, dict) else outer)
             if isinstance(inner, dict | list)
         ]
-        if not layer:
-            return False
-    return True
+    return bool(layer)
+
+
+def _holds_infinity(value: JsonValue) -> bool:
+    """Whether a number was too large for a float (1e999), and so could not be written as JSON again."""
+    if isinstance(value, dict | list):
+        return any(_holds_infinity(inner) for inner in (value.values() if isinstance(value, dict) else value))
+    return isinstance(value, float) and math.isinf(value)

@@ -70,6 +70,9 @@ def after(task: Task, event: StreamResponse) -> Task:
     payload = event.payload
     if task.status.state in ENDED:
         raise IllegalTransitionError(f"task {task.id} is {task.status.state} and takes no more events")
+    owner = payload.id if isinstance(payload, Task) else payload.task_id
+    if owner not in (task.id, None):
+        raise IllegalTransitionError(f"an event of task {owner} is none of task {task.id}")
     match payload:
         case TaskStatusUpdateEvent():
             return _with_status(task, payload)

@@ -18,6 +18,9 @@ from bridge.web import Principal
 DEFAULT_PAGE_SIZE: Final = 50
 """Section 3.1.4: what an absent pageSize means."""
 
+_BEYOND_ANY_TIME: Final = 2**53
+"""Milliseconds. A token that a client made up holds no number that a store cannot compare."""
+
 
 def query_from(request: ListTasksRequest, principal: Principal) -> Query:
     """Which rows a request asks for, of this principal only.
@@ -62,6 +65,9 @@ def _cursor_from(token: str) -> Cursor:
         milliseconds_text, colon, task_id = text.partition(":")
         if not colon:
             raise ValueError("no colon")
-        return Cursor(int(milliseconds_text), task_id)
+        status_ms = int(milliseconds_text)
+        if not 0 <= status_ms < _BEYOND_ANY_TIME:
+            raise ValueError("no time")
+        return Cursor(status_ms, task_id)
     except ValueError as exc:
         raise invalid_params(Violation("pageToken", "is not a token that ListTasks gave out")) from exc

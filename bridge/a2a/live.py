@@ -17,7 +17,7 @@ import anyio
 
 from bridge.a2a.commit import Commit
 from bridge.a2a.life import CLOSES_STREAM, ENDED, SETTLED, after, with_history
-from bridge.a2a.models import StreamResponse, Task, milliseconds
+from bridge.a2a.models import StreamResponse, Task, TaskState, milliseconds
 from bridge.errors import StoreError
 from bridge.store.records import Change, Head, MessageKey, Origin, Store
 
@@ -51,10 +51,18 @@ class Seen:
 class Watcher:
     """One reader of a task's stream. Iterate it; close it when the reader is gone."""
 
-    def __init__(self, live: Live, from_seq: int, history_length: int | None, queue_events: int) -> None:
+    def __init__(
+        self,
+        live: Live,
+        from_seq: int,
+        history_length: int | None,
+        queue_events: int,
+        closed_by: frozenset[TaskState],
+    ) -> None:
         self._live = live
         self._from_seq = from_seq
         self._history_length = history_length
+        self._closed_by = closed_by
         self._send, self._receive = anyio.create_memory_object_stream[Seen](queue_events)
         self._started = False
         self.cut_off = False
@@ -64,7 +72,7 @@ class Watcher:
         """Give the snapshot that a stream begins with (sections 3.1.2 and 3.1.6)."""
         self._started = True
         snapshot = StreamResponse(task=with_history(task, self._history_length))
-        self._put(Seen(snapshot.to_json(), last=task.status.state in ENDED))
+        self._put(Seen(snapshot.to_json(), last=task.status.state in self._closed_by))
 
     def see(self, entry: _Entry) -> None:
         """An event became visible."""
@@ -224,11 +232,19 @@ class Live:
         self.failure, self.mending = None, False
 
     def watch(
-        self, queue_events: int, history_length: int | None = None, *, from_next: bool = False
+        self,
+        queue_events: int,
+        history_length: int | None = None,
+        *,
+        from_next: bool = False,
+        closed_by: frozenset[TaskState] = ENDED,
     ) -> Watcher:
-        """A reader of this task: from its visible state, or from the next event that is accepted."""
+        """A reader of this task: from its visible state, or from the next event that is accepted.
+
+        A snapshot in a state of `closed_by` is all that it gets.
+        """
         from_seq = self.next_seq if from_next else self._visible_seq + 1
-        watcher = Watcher(self, from_seq, history_length, queue_events)
+        watcher = Watcher(self, from_seq, history_length, queue_events, closed_by)
         self._watchers.add(watcher)
         if not from_next and self._visible is not None:
             watcher.start(self._visible)

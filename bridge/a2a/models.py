@@ -280,6 +280,12 @@ class SendMessageResponse(Model):
     task: Task | None = None
     message: Message | None = None
 
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        if (self.task is None) == (self.message is None):
+            raise ValueError("the answer to a message is exactly one of task and message")
+        return self
+
 
 class GetTaskRequest(Model):
     """Section 3.1.3."""

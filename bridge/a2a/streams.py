@@ -55,29 +55,32 @@ class EventStream:
         try:
             raw = [(name.lower().encode(), value.encode()) for name, value in self._headers.items()]
             await send({"type": "http.response.start", "status": 200, "headers": raw})
-            await self._events(receive, send)
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            if await self._events(receive, send):
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+            # Else nobody takes in an end either; the server closes what is left incomplete.
         finally:
             self._stream.close()
 
-    async def _events(self, receive: Receive, send: Send) -> None:
+    async def _events(self, receive: Receive, send: Send) -> bool:
+        """Send what the stream gives; whether the reader was there until the end."""
         last = False
         while not last:
             body = HEARTBEAT
             with anyio.move_on_after(self._pace.heartbeat_seconds):
                 seen = await self._stream.next()
                 if seen is None:
-                    return
+                    return True
                 body, last = frame(self._wrap(seen.text)), seen.last
             if body is HEARTBEAT and await _is_gone(receive):
-                return
+                return False
             with anyio.move_on_after(self._pace.stall_seconds) as patience:
                 await send({"type": "http.response.body", "body": body, "more_body": True})
             if patience.cancelled_caught:
                 logger.warning(
                     "a reader took nothing in for %g s; its stream is closed", self._pace.stall_seconds
                 )
-                return
+                return False
+        return True
 
 
 async def _is_gone(receive: Receive) -> bool:

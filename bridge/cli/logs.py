@@ -40,10 +40,14 @@ class JsonFormat(logging.Formatter):
 
 
 def set_up(log_format: str, level: str) -> None:
-    """Log from here on, to stderr. Libraries below us speak from WARNING up, unless asked for DEBUG."""
+    """Log from here on, to stderr. Libraries below us speak from WARNING up, unless asked for DEBUG.
+
+    The MCP SDK logs a traceback for each line that it cannot read; what matters of it we say ourselves.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormat() if log_format == "json" else TextFormat())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel("DEBUG" if level == "debug" else "WARNING")
+    logging.getLogger("mcp").setLevel("DEBUG" if level == "debug" else "CRITICAL")
     logging.getLogger("bridge").setLevel(level.upper())

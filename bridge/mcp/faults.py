@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from mcp import MCPError
-from mcp_types import CONNECTION_CLOSED
+from mcp_types import CONNECTION_CLOSED, PARSE_ERROR
 from pydantic import JsonValue
 
 from bridge.errors import PeerError
@@ -18,10 +18,24 @@ UNREACHABLE: Final = "unreachable"
 SESSION_LOST: Final = "session-lost"
 HTTP_STATUS: Final = "http-status"
 BROKEN_OFF: Final = "broken-off"
+TOO_LARGE: Final = "too-large"
+NO_MCP: Final = "no-mcp"
+
+_SDK_SAYS: Final[Mapping[tuple[int, str], str]] = {
+    (CONNECTION_CLOSED, "Connection closed"): BROKEN_OFF,
+    (CONNECTION_CLOSED, "SSE stream "): BROKEN_OFF,
+    (PARSE_ERROR, "Failed to parse JSON response"): NO_MCP,
+    (PARSE_ERROR, "Failed to parse SSE message"): NO_MCP,
+}
+"""Code and beginning of the errors that the SDK makes itself. The codes alone say nothing: servers use them too."""
 
 
 class ServerDownError(PeerError):
     """The server cannot be reached; nothing was sent to it."""
+
+
+class NotTakenError(ServerDownError):
+    """A connection that was thought good is not: the server has not taken the request, so it may be sent again."""
 
 
 class ServerLostError(PeerError):
@@ -42,4 +56,11 @@ def fault_of(error: MCPError) -> str | None:
     data = error.data
     if isinstance(data, Mapping) and isinstance(fault := data.get(FAULT_KEY), str):
         return fault
-    return BROKEN_OFF if error.code == CONNECTION_CLOSED else None
+    return next(
+        (
+            kind
+            for (code, words), kind in _SDK_SAYS.items()
+            if code == error.code and error.message.startswith(words)
+        ),
+        None,
+    )

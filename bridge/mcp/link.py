@@ -25,9 +25,10 @@ from bridge.errors import PeerError
 from bridge.mcp.eras import Era, negotiate
 from bridge.mcp.faults import (
     BROKEN_OFF,
+    NO_MCP,
     SESSION_LOST,
     UNREACHABLE,
-    ServerDownError,
+    NotTakenError,
     ServerLostError,
     ServerRefusedError,
     fault_of,
@@ -74,6 +75,8 @@ class Link:
     stamp: Stamp
     last_words: LastWords
     is_child: bool
+    listening: anyio.Event = field(default_factory=anyio.Event)
+    """What the server says of its tools is heard from here on, as far as it says anything."""
     tools_changed: anyio.Event = field(default_factory=anyio.Event)
     lost: anyio.Event = field(default_factory=anyio.Event)
     """No new calls: the connection is gone, or its session is."""
@@ -134,7 +137,7 @@ class Link:
 
         Raises:
             ServerRefusedError: the server answered with an error.
-            ServerDownError: the request was not sent.
+            NotTakenError: the server has not taken the request.
             ServerLostError: the connection ended before the answer.
         """
         with self.wire.progress_to(on_progress) as asked:
@@ -156,7 +159,7 @@ class Link:
         """Send one request and give back its result, raw. `name` is what it names, as HTTP headers repeat it.
 
         Raises:
-            ServerRefusedError, ServerDownError, ServerLostError: as `call` does.
+            ServerRefusedError, NotTakenError, ServerLostError: as `call` does.
         """
         stamped = {**(meta or {}), **self.stamp.meta}
         options = self.stamp.options(method, name, headers or {})
@@ -175,12 +178,16 @@ class Link:
         match fault_of(exc):
             case None:
                 return ServerRefusedError(exc.code, exc.message, exc.data)
-            case fault if fault == UNREACHABLE:
-                return ServerDownError(exc.message)
-            case fault if fault == SESSION_LOST:
-                return ServerLostError(f"{exc.message}; it is connected to anew")
+            case fault if fault in (UNREACHABLE, SESSION_LOST):
+                return NotTakenError(exc.message)
             case fault if fault == BROKEN_OFF and self.is_child:
                 return ServerLostError(f"The server process of {self.name} ended{self.last_words}")
+            case fault if fault == BROKEN_OFF:
+                return ServerLostError(
+                    f"The connection to {self.name} ended before its answer ({exc.message})"
+                )
+            case fault if fault == NO_MCP:
+                return ServerLostError(_no_mcp(self.name))
             case _:
                 return ServerLostError(f"{self.name}: {exc.message}")
 
@@ -189,6 +196,8 @@ class Link:
         async with anyio.create_task_group() as tasks:
             if self.era is Era.MODERN and self.announces_changes:
                 tasks.start_soon(self._listen)
+            else:
+                self.listening.set()
             await self.wire.closed.wait()
             self.lost.set()
             tasks.cancel_scope.cancel()
@@ -200,13 +209,16 @@ class Link:
             try:
                 async with listen(self.session, tools_list_changed=True) as changes:
                     pause = 1.0
+                    if self.listening.is_set():
+                        self.tools_changed.set()  # nothing was heard of changes for a while
+                    self.listening.set()
                     async for _ in changes:
                         pass
             except (MCPError, SubscriptionLost) as exc:
                 logger.debug("%s: its list of changes broke off: %s", self.name, exc)
+            self.listening.set()
             await anyio.sleep(pause)
             pause = min(pause * 2, 60.0)
-            self.tools_changed.set()
 
     async def retire(self, patience_seconds: float) -> None:
         """Wait for the calls that are under way, but not for ever."""
@@ -221,11 +233,12 @@ async def open_link(name: str, target: Target, era: Era, connect_seconds: float)
     """Connect to a server and greet it.
 
     Raises:
-        PeerError: it cannot be started or reached, or does not speak MCP.
+        UsageError: its command cannot be started (in a group of exceptions).
+        PeerError: it cannot be reached, or does not speak MCP.
     """
     last_words, holder = LastWords(), _Holder()
     async with _streams(name, target, last_words, holder.fault) as streams:
-        wire = Wire(streams, holder.tools_changed)
+        wire = Wire(name, streams, holder.tools_changed)
         async with ClientSession(client_info=CLIENT, dispatcher=wire) as session:
             with anyio.move_on_after(connect_seconds) as deadline:
                 spoken = await _greet(session, era, name, last_words)
@@ -245,9 +258,15 @@ async def _greet(session: ClientSession, era: Era, name: str, last_words: LastWo
         fault = fault_of(exc)
         if fault == BROKEN_OFF:
             raise PeerError(f"{name} ended before it said anything of MCP{last_words}") from exc
+        if fault == NO_MCP:
+            raise PeerError(_no_mcp(name)) from exc
         raise PeerError(exc.message if fault else f"{name} refused the MCP handshake: {exc.message}") from exc
     except (RuntimeError, ValueError) as exc:
         raise PeerError(f"{name} does not speak MCP as we know it: {exc}") from exc
+
+
+def _no_mcp(name: str) -> str:
+    return f"{name} answers with what is no MCP; is it the address of an MCP server?"
 
 
 class _Holder:
@@ -270,15 +289,8 @@ async def _streams(
     name: str, target: Target, last_words: LastWords, on_fault: Callable[[str], None]
 ) -> AsyncIterator[TransportStreams]:
     if isinstance(target, Command):
-        try:
-            transport = child(target, name, last_words)
-            streams = await transport.__aenter__()
-        except OSError as exc:
-            raise PeerError(f"cannot start {target.argv[0]!r}: {exc.strerror or exc}") from exc
+        async with child(target, name, last_words) as streams:
+            yield streams
     else:
-        transport = streamable_http(target, on_fault)
-        streams = await transport.__aenter__()
-    try:
-        yield streams
-    finally:
-        await transport.__aexit__(None, None, None)
+        async with streamable_http(target, on_fault) as streams:
+            yield streams

@@ -18,7 +18,10 @@ from jsonschema.protocols import Validator
 from jsonschema.validators import validator_for
 from mcp.shared.inbound import find_invalid_x_mcp_header
 from pydantic import JsonValue
-from referencing import Registry
+from referencing import Registry, Resource, Specification
+from referencing._core import Resolver
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT202012, specification_with
 
 JsonObject = dict[str, JsonValue]
 
@@ -107,26 +110,47 @@ def validator_of(schema: JsonObject) -> Validator:
     """
     if _is_deeper(schema, MAX_SCHEMA_DEPTH):
         raise ValueError(f"its schema is nested deeper than {MAX_SCHEMA_DEPTH} levels")
+    if not isinstance(schema.get("$schema", ""), str):
+        raise ValueError("its $schema is no text")  # noqa: TRY004
     kind = validator_for(schema, default=Draft202012Validator)
     try:
         kind.check_schema(schema)
     except SchemaError as exc:
         where = "/".join(str(step) for step in exc.absolute_path)
         raise ValueError(f"its schema is not valid at {where or 'the top'}: {exc.message[:200]}") from exc
-    for reference in _references(schema):
-        if not reference.startswith("#"):
-            raise ValueError(f"its schema refers to {reference}, which is not fetched")
+    meta = kind.META_SCHEMA
+    dialect = specification_with(str(meta.get("$id") or meta.get("id")), default=DRAFT202012)
+    root: Resource[JsonValue] = dialect.create_resource(schema)
+    _require_own_references(root, Registry().resolver_with_root(root), dialect, set())
     return kind(schema, registry=Registry())
 
 
-def _references(value: JsonValue) -> Iterable[str]:
-    if isinstance(value, dict):
-        for key in ("$ref", "$dynamicRef"):
-            if isinstance(reference := value.get(key), str):
-                yield reference
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    for item in items:
-        yield from _references(item)
+def _require_own_references(
+    schema: Resource[JsonValue],
+    resolver: Resolver[JsonValue],
+    dialect: Specification[JsonValue],
+    seen: set[int],
+) -> None:
+    """Every reference that a check could follow leads to a place in the schema itself."""
+    contents = schema.contents
+    if id(contents) in seen:
+        return
+    seen.add(id(contents))
+    for key in ("$ref", "$dynamicRef"):
+        reference = contents.get(key) if isinstance(contents, dict) else None
+        if not isinstance(reference, str):
+            continue
+        try:
+            found = resolver.lookup(reference)
+        except Unresolvable as exc:
+            raise ValueError(
+                f"its schema refers to {reference}, which it does not hold; nothing is fetched"
+            ) from exc
+        if not isinstance(found.contents, dict | bool):
+            raise ValueError(f"its schema refers to {reference}, which is no schema")  # noqa: TRY004
+        _require_own_references(dialect.create_resource(found.contents), found.resolver, dialect, seen)
+    for inner in schema.subresources():
+        _require_own_references(inner, resolver.in_subresource(inner), dialect, seen)
 
 
 def _is_deeper(value: JsonValue, levels: int) -> bool:

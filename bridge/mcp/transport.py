@@ -25,7 +25,8 @@ from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import INTERNAL_ERROR
 
-from bridge.mcp.faults import FAULT_KEY, HTTP_STATUS, SESSION_LOST, UNREACHABLE
+from bridge.errors import UsageError
+from bridge.mcp.faults import BROKEN_OFF, FAULT_KEY, HTTP_STATUS, SESSION_LOST, TOO_LARGE, UNREACHABLE
 
 logger = logging.getLogger(__name__)
 stderr_logger = logging.getLogger("bridge.mcp.stderr")
@@ -35,6 +36,9 @@ DEFAULT_RESULT_LIMIT_BYTES: Final = 64 * 1024 * 1024
 
 _ERROR_BODY_BYTES: Final = 64 * 1024
 """How much of an error page is read: it only has to be told from a JSON-RPC error."""
+
+_NOT_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
+"""The errors that come before a request has left. After any other, the server may have acted on it."""
 
 _KEEPALIVE_SECONDS: Final = 2.0
 """Idle connections are dropped before a server (uvicorn: 5 s) does it, while a request is on its way."""
@@ -90,7 +94,7 @@ async def child(command: Command, name: str, last_words: LastWords) -> AsyncIter
     """Start a server as a child process, and end it, with its process group, on exit.
 
     Raises:
-        OSError: it cannot be started.
+        UsageError: it cannot be started (in a group of exceptions).
     """
     parameters = StdioServerParameters(
         command=command.argv[0],
@@ -104,7 +108,10 @@ async def child(command: Command, name: str, last_words: LastWords) -> AsyncIter
         async with anyio.create_task_group() as tasks:
             with os.fdopen(writing, "wb") as errlog:
                 transport = stdio_client(parameters, errlog=cast(TextIO, errlog))
-                streams = await transport.__aenter__()
+                try:
+                    streams = await transport.__aenter__()
+                except OSError as exc:
+                    raise UsageError(f"cannot start {command.argv[0]!r}: {exc.strerror or exc}") from exc
             tasks.start_soon(_log_stderr, reading, name, last_words)
             try:
                 yield streams
@@ -169,17 +176,37 @@ class FaultMappingTransport(httpx2.AsyncHTTPTransport):
         """Send a request; a transport error or an error page becomes a JSON-RPC error."""
         try:
             response = await super().handle_async_request(request)
-        except httpx2.TransportError as exc:
+        except _NOT_SENT as exc:
             return self._fault(request, 502, UNREACHABLE, f"{self._name} cannot be reached: {_words(exc)}")
-        if response.status_code < 400:
-            assert isinstance(response.stream, httpx2.AsyncByteStream)
-            response.stream = _BoundedStream(response.stream, self._limit_bytes)
-            return response
-        return await self._error_page(request, response)
+        except httpx2.TransportError as exc:
+            return self._fault(request, 502, BROKEN_OFF, f"{self._name} broke off: {_words(exc)}")
+        if response.status_code >= 400:
+            return await self._error_page(request, response)
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        response.stream = _BoundedStream(response.stream, self._limit_bytes)
+        if response.headers.get("content-type", "").lower().startswith("application/json"):
+            return await self._whole(request, response)
+        return response
+
+    async def _whole(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+        """A body that is one JSON text, read here, where what goes wrong with it can still be said."""
+        try:
+            await response.aread()
+        except _TooLargeError as exc:
+            return self._fault(request, 502, TOO_LARGE, str(exc))
+        except httpx2.StreamError as exc:
+            return self._fault(request, 502, BROKEN_OFF, str(exc))
+        finally:
+            await response.aclose()
+        return response
 
     async def _error_page(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         body = await _beginning(response)
-        if _is_jsonrpc_error(body):
+        if _means_session_lost(request, response.status_code, body):
+            return self._fault(
+                request, response.status_code, SESSION_LOST, f"{self._name} no longer knows the session"
+            )
+        if _jsonrpc_error(body) is not None:
             return httpx2.Response(
                 response.status_code,
                 headers={"content-type": "application/json"},
@@ -187,8 +214,6 @@ class FaultMappingTransport(httpx2.AsyncHTTPTransport):
                 request=request,
             )
         status = response.status_code
-        if status == 404 and "mcp-session-id" in request.headers:
-            return self._fault(request, status, SESSION_LOST, f"{self._name} no longer knows the session")
         said = f"{self._name} answered HTTP {status} {response.reason_phrase}".rstrip()
         return self._fault(request, status, HTTP_STATUS, said)
 
@@ -201,8 +226,12 @@ class FaultMappingTransport(httpx2.AsyncHTTPTransport):
         )
 
 
+class _TooLargeError(httpx2.SSEError):
+    """A response above the limit. The SDK tells the words of an SSEError, and does not ask for the rest."""
+
+
 class _BoundedStream(httpx2.AsyncByteStream):
-    """A response body that ends with a StreamError, which the SDK expects, when it breaks or grows too large."""
+    """A response body that ends with an error that the SDK expects when it breaks or grows too large."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, limit_bytes: int) -> None:
         self._stream = stream
@@ -214,8 +243,10 @@ class _BoundedStream(httpx2.AsyncByteStream):
             async for chunk in self._stream:
                 size += len(chunk)
                 if size > self._limit_bytes:
-                    raise httpx2.StreamError(f"the response is larger than {self._limit_bytes} bytes")
+                    raise _TooLargeError(f"the response is larger than {self._limit_bytes} bytes")
                 yield chunk
+        except _TooLargeError:
+            raise
         except httpx2.TransportError as exc:
             raise httpx2.StreamError(f"the response broke off: {_words(exc)}") from exc
 
@@ -240,12 +271,26 @@ async def _beginning(response: httpx2.Response) -> bytes:
     return b"".join(chunks)
 
 
-def _is_jsonrpc_error(body: bytes) -> bool:
+def _means_session_lost(request: httpx2.Request, status: int, body: bytes) -> bool:
+    """Whether the server does not know the session of a message: 404 by the specification, 400 from many.
+
+    Only of messages: a server that has no stream of its own may answer the GET for one with 404, too.
+    """
+    if request.method != "POST" or "mcp-session-id" not in request.headers:
+        return False
+    return status == 404 or (status == 400 and "session" in (_jsonrpc_error(body) or "").lower())
+
+
+def _jsonrpc_error(body: bytes) -> str | None:
+    """The message of a JSON-RPC error; None when a body is none."""
     try:
         parsed = json.loads(body)
     except ValueError:
-        return False
-    return isinstance(parsed, dict) and parsed.get("jsonrpc") == "2.0" and "error" in parsed
+        return None
+    if not isinstance(parsed, dict) or parsed.get("jsonrpc") != "2.0" or "error" not in parsed:
+        return None
+    error = parsed["error"]
+    return str(error.get("message", "")) if isinstance(error, dict) else ""
 
 
 def _words(exc: Exception) -> str:

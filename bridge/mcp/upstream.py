@@ -3,14 +3,15 @@
 One task owns the server. It connects, lists the tools, and waits until the connection is lost; then it
 connects again, with growing pauses. A call waits for a connection for as long as connecting may take. A call
 that was under way when the connection was lost fails, and is never sent again by itself: only its caller
-knows whether that is safe.
+knows whether that is safe. A call that the server certainly has not taken (it could not be reached, or no
+longer knew the session) is sent once more.
 """
 
 from __future__ import annotations
 
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -20,9 +21,9 @@ import anyio.abc
 from pydantic import JsonValue
 
 from bridge import trace
-from bridge.errors import PeerError, leaf_of
+from bridge.errors import PeerError, UsageError, leaf_of
 from bridge.mcp.eras import Era, EraMemory
-from bridge.mcp.faults import ServerDownError
+from bridge.mcp.faults import NotTakenError, ServerDownError
 from bridge.mcp.link import Greeting, Link, Listing, open_link
 from bridge.mcp.tools import JsonObject
 from bridge.mcp.transport import Target
@@ -32,6 +33,13 @@ logger = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS: Final = 0.2
 """Before the second attempt to connect. It doubles with each one, up to the pace's longest pause."""
+
+STEADY_SECONDS: Final = 10.0
+"""A connection that lasted this long was a good one. After a shorter one the pauses go on growing, so that a
+server that dies as soon as it is up is not started five times a second."""
+
+_LISTEN_SECONDS: Final = 5.0
+"""How long the first listing waits for the server to say that its changes are listened to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +78,7 @@ class Upstream:
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         """`on_change` is called when the tools, or whether the server is up, have changed."""
-        self.name = name
+        self._name = name
         self.target = target
         self.listing = Listing()
         self.greeting: Greeting | None = None
@@ -87,6 +95,18 @@ class Upstream:
         self._wanted = anyio.Event()
         self._slots = anyio.CapacityLimiter(self._pace.concurrency)
         self._reserved = 0
+        self._at_fault: type[PeerError | UsageError] = PeerError
+
+    @property
+    def name(self) -> str:
+        """What the server is called in messages and logs."""
+        return self._name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._name = name
+        if self._link is not None:
+            self._link.name = name
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[Upstream]:
@@ -102,12 +122,13 @@ class Upstream:
         """Wait for the first connection.
 
         Raises:
-            PeerError: it could not be made; the owner goes on trying.
+            UsageError: the command cannot be started.
+            PeerError: the connection could not be made. In either case the owner goes on trying.
         """
         with anyio.move_on_after(self._pace.connect_seconds + 1):
             await self._tried.wait()
         if self.down is not None:
-            raise PeerError(self.down)
+            raise self._at_fault(self.down)
 
     # Calling
 
@@ -143,13 +164,16 @@ class Upstream:
             ServerDownError: it cannot be reached; nothing was sent.
             ServerLostError: the connection ended before the answer.
         """
-        link = await self._connected()
-        tool = next((known for known in self.listing.tools if known.name == name), None)
-        if tool is None:
-            raise ServerDownError(f"{self.name} no longer lists the tool {name}")
-        parent = trace.traceparent.get()
-        meta: Mapping[str, JsonValue] = {"traceparent": parent} if parent else {}
-        return await link.call(tool, arguments, on_progress, meta)
+
+        async def call_on(link: Link) -> JsonObject:
+            tool = next((known for known in self.listing.tools if known.name == name), None)
+            if tool is None:
+                raise ServerDownError(f"{self.name} no longer lists the tool {name}")
+            parent = trace.traceparent.get()
+            meta: Mapping[str, JsonValue] = {"traceparent": parent} if parent else {}
+            return await link.call(tool, arguments, on_progress, meta)
+
+        return await self._on_link(call_on)
 
     async def read(self, uri: str) -> list[JsonValue]:
         """Read a resource of the server: the `contents` of resources/read.
@@ -157,10 +181,17 @@ class Upstream:
         Raises:
             PeerError: it cannot be read.
         """
-        link = await self._connected()
-        result = await link.request("resources/read", {"uri": uri}, name=uri)
+        result = await self._on_link(lambda link: link.request("resources/read", {"uri": uri}, name=uri))
         contents = result.get("contents")
         return contents if isinstance(contents, list) else []
+
+    async def _on_link(self, request: Callable[[Link], Awaitable[JsonObject]]) -> JsonObject:
+        """Send a request; once more, on a new connection, when the server has not taken it."""
+        try:
+            return await request(await self._connected())
+        except NotTakenError as exc:
+            logger.debug("%s: %s; sending again", self.name, exc)
+        return await request(await self._connected())
 
     async def _connected(self) -> Link:
         if self._link is None or self._link.is_lost:
@@ -184,12 +215,16 @@ class Upstream:
             try:
                 link: Link = await tasks.start(self._hold)
             except Exception as exc:  # noqa: BLE001 - whatever stops a connection is why the server is down
-                self._went_down(_words(leaf_of(exc)))
+                fault = leaf_of(exc)
+                self._at_fault = UsageError if isinstance(fault, UsageError) else PeerError
+                self._went_down(_words(fault))
+                self._wanted = anyio.Event()
             else:
-                pause = FIRST_PAUSE_SECONDS
+                since = anyio.current_time()
                 await link.lost.wait()
+                if anyio.current_time() - since >= STEADY_SECONDS:
+                    pause = FIRST_PAUSE_SECONDS
                 self._went_down("the connection was lost; connecting again")
-            self._wanted = anyio.Event()
             with anyio.move_on_after(pause * random.uniform(0.8, 1.2)):  # noqa: S311 - jitter, no secret
                 await self._wanted.wait()
                 await anyio.sleep(FIRST_PAUSE_SECONDS / 4)
@@ -197,26 +232,39 @@ class Upstream:
 
     async def _hold(self, *, task_status: anyio.abc.TaskStatus[Link]) -> None:
         """One connection, from start to end."""
-        era = self._era if self._era is not Era.AUTO else self._memory.recall(str(self.target))
+        server = str(self.target)
+        era = self._era if self._era is not Era.AUTO else self._memory.recall(server)
+        held: Link | None = None
         try:
-            async with open_link(self.name, self.target, era, self._pace.connect_seconds) as link:
-                with anyio.fail_after(self._pace.connect_seconds):
-                    listing = await link.list_tools()
-                self._memory.remember(str(self.target), link.era)
+            async with (
+                open_link(self.name, self.target, era, self._pace.connect_seconds) as link,
+                anyio.create_task_group() as tasks,
+            ):
+                tasks.start_soon(link.watch)
+                listing = await self._first_listing(link)
+                if self._era is Era.AUTO:
+                    self._memory.remember(server, link.era)
+                held = link
                 self._came_up(link, listing)
                 task_status.started(link)
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(link.watch)
-                    tasks.start_soon(self._follow, link)
-                    await link.lost.wait()
-                    await link.retire(self._pace.retire_seconds)
-                    tasks.cancel_scope.cancel()
+                tasks.start_soon(self._follow, link)
+                await link.lost.wait()
+                await link.retire(self._pace.retire_seconds)
+                tasks.cancel_scope.cancel()
         except Exception as exc:
-            if self._link is None or not self._link.is_lost:
-                if era is Era.LEGACY:
-                    self._memory.forget(str(self.target))
+            if held is None:
+                if self._era is Era.AUTO and era is Era.LEGACY:
+                    self._memory.forget(server)
                 raise
             logger.debug("%s: the connection ended with %r", self.name, leaf_of(exc))
+            held.lost.set()
+
+    async def _first_listing(self, link: Link) -> Listing:
+        """The tools, listed once their changes are listened to, so that none goes unheard."""
+        with anyio.fail_after(self._pace.connect_seconds):
+            with anyio.move_on_after(_LISTEN_SECONDS):
+                await link.listening.wait()
+            return await link.list_tools()
 
     async def _follow(self, link: Link) -> None:
         """List the tools again when the server says that they changed, once it is quiet."""
@@ -234,12 +282,13 @@ class Upstream:
 
     def _came_up(self, link: Link, listing: Listing) -> None:
         self._link, self.greeting, self.down = link, link.greeting, None
+        self._wanted = anyio.Event()
         self._listed(listing)
         self._up.set()
         self._tried.set()
 
     def _went_down(self, why: str) -> None:
-        if self.down != why:
+        if self.down != why and self._tried.is_set():
             logger.warning("%s is down: %s", self.name, why)
         self.down = why
         self._clear_up()

@@ -13,6 +13,7 @@ Spec: MCP 2026-07-28 basic (per-request `_meta`), transports (headers), utilitie
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -39,6 +40,8 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import JsonValue
 
+logger = logging.getLogger(__name__)
+
 JsonObject = dict[str, JsonValue]
 
 TOOLS_CHANGED: Final = "notifications/tools/list_changed"
@@ -60,8 +63,10 @@ OnProgress = Callable[[Progress], None]
 class Wire(JSONRPCDispatcher):
     """The SDK's dispatcher, which also tells when it ends and what arrives, in order."""
 
-    def __init__(self, streams: TransportStreams, on_tools_changed: Callable[[], None]) -> None:
-        super().__init__(*streams)
+    def __init__(self, name: str, streams: TransportStreams, on_tools_changed: Callable[[], None]) -> None:
+        super().__init__(*streams, on_stream_exception=self._unreadable)
+        self._name = name
+        self._warned = False
         self.closed = anyio.Event()
         """Set once the connection has ended, however it did."""
         self._on_tools_changed = on_tools_changed
@@ -91,6 +96,16 @@ class Wire(JSONRPCDispatcher):
             await super().run(on_request, on_notify, see, task_status=task_status)
         finally:
             self.closed.set()
+
+    async def _unreadable(self, exc: Exception) -> None:
+        """The server sent what is no message: said once, since a server that logs to stdout does it often."""
+        logger.log(
+            logging.DEBUG if self._warned else logging.WARNING,
+            "%s sends something beside MCP messages, which is passed over: %s",
+            self._name,
+            str(exc).partition("\n")[0],
+        )
+        self._warned = True
 
     def _see(self, method: str, params: Mapping[str, Any]) -> None:
         if method == TOOLS_CHANGED:

@@ -15,10 +15,10 @@ from bridge.a2a.models import JsonObject, Part, TaskState
 from bridge.mcp.tools import Tool
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.translate import questions
-from bridge.translate.arguments import Problem, coerced_fields, describe, problems_of
+from bridge.translate.arguments import Problem, coerced_fields, describe, problems_of, properties_of
 from bridge.translate.extension import URI
 from bridge.translate.files import place_files
-from bridge.translate.message_to_call import Call, Unclear, arguments_in, call_from_message
+from bridge.translate.message_to_call import Call, Unclear, answer_in, call_from_message
 from bridge.translate.skills import accepts_any, output_modes_of
 
 
@@ -93,7 +93,7 @@ def _checked(call: Call, tool: Tool, turn: Turn, options: AgentOptions) -> Decis
             TaskState.REJECTED, f"The arguments of {call.skill_id} are not as its schema asks: {faults}"
         )
     parts = questions.arguments(call.skill_id, tool, call.arguments, problems)
-    return Ask(questions.ARGUMENTS, parts, _asked_for(call, problems).to_bytes())
+    return Ask(questions.ARGUMENTS, parts, _asked_for(call, tool, problems).to_bytes())
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +117,17 @@ class _Asked:
         return cls(value["skill"], value["arguments"], tuple(value["fields"]))
 
 
-def _asked_for(call: Call, problems: tuple[Problem, ...]) -> _Asked:
-    return _Asked(call.skill_id, call.arguments, tuple(problem.name for problem in problems if problem.name))
+def _asked_for(call: Call, tool: Tool, problems: tuple[Problem, ...]) -> _Asked:
+    """What is kept: the arguments without those that the schema does not let in, which no answer could mend."""
+    known = properties_of(tool.input_schema)
+    at_fault = [problem.name for problem in problems if problem.name]
+    kept = {name: value for name, value in call.arguments.items() if name in known or name not in at_fault}
+    return _Asked(call.skill_id, kept, tuple(name for name in at_fault if name in known))
 
 
 def _merged(asked: _Asked, tool: Tool, turn: Turn) -> Call:
     """The arguments so far, with what the answer adds or mends."""
-    only_field = asked.fields[0] if len(asked.fields) == 1 else None
-    given = coerced_fields(arguments_in(turn.message.parts, tool, only_field), tool)
+    given = coerced_fields(answer_in(turn.message.parts, tool, asked.fields), tool)
     arguments = {**asked.arguments, **given}
     files = [part for part in turn.message.parts if part.kind in ("raw", "url")]
     replaced = {name: value for name, value in arguments.items() if name in given or name not in asked.fields}

@@ -30,6 +30,9 @@ from bridge.translate.notes import progress_metadata, unaccepted_types
 
 logger = logging.getLogger(__name__)
 
+_EXACT: Final = 2**53
+"""Up to here a float holds every whole number exactly."""
+
 _ASKS: Final = "The tool asked for something that this bridge cannot pass on yet, so the call was given up"
 
 
@@ -55,9 +58,8 @@ class ToolRun:
         progress = _ProgressRelay(job, self._options.progress_in_flight)
         with anyio.move_on_after(self._options.call_timeout_seconds) as deadline:
             try:
-                result = await self._upstream.call(
-                    self._decision.tool.name, self._decision.arguments, progress
-                )
+                arguments = {name: _whole(value) for name, value in self._decision.arguments.items()}
+                result = await self._upstream.call(self._decision.tool.name, arguments, progress)
                 read = await self._linked(result, job)
             except ServerRefusedError as exc:
                 progress.flush()
@@ -166,6 +168,23 @@ class _ProgressRelay:
     def _stored(self) -> None:
         self._in_flight -= 1
         self.flush()
+
+
+def _whole(value: JsonValue) -> JsonValue:
+    """A value with its whole numbers written as such.
+
+    JSON has one kind of number. A2A clients on protocol buffers write 3 as 3.0, which servers that take an
+    integer may refuse.
+    """
+    match value:
+        case float() if value.is_integer() and abs(value) <= _EXACT:
+            return int(value)
+        case dict():
+            return {name: _whole(inner) for name, inner in value.items()}
+        case list():
+            return [_whole(inner) for inner in value]
+        case _:
+            return value
 
 
 def _note_on(parts: Sequence[Part], job: Job) -> tuple[Part, ...]:

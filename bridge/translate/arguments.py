@@ -6,18 +6,26 @@ Spec: MCP server/tools (inputSchema); MCP client/elicitation (the flat schemas o
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from jsonschema import ValidationError
 from pydantic import JsonValue
 
+from bridge.a2a.errors import A2AError
+from bridge.a2a.jsontext import parse
 from bridge.a2a.models import JsonObject
 from bridge.mcp.tools import Tool
 
 MAX_PROBLEMS: Final = 20
 """How many faults one question names: a person mends these first."""
+_MAX_ERRORS: Final = 1000
+"""How many errors of the schema are looked at: a million wrong items are one fault."""
+
+UNKNOWN_ARGUMENT: Final = "it is no argument of this skill, and is left out when you go on"
 
 _FLAT: Final = ("string", "number", "integer", "boolean")
 _WORDS_FOR_BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "yes": True, "false": False, "no": False}
@@ -33,11 +41,18 @@ class Problem:
 
 
 def problems_of(tool: Tool, arguments: JsonObject) -> tuple[Problem, ...]:
-    """What the tool's schema finds wrong, in the order of its properties."""
+    """What the tool's schema finds wrong, in the order of its properties.
+
+    Nothing, when the schema and the arguments cannot be checked here (recursion without end): the server then
+    has the only word on them.
+    """
     found: dict[str, Problem] = {}
-    for error in tool.validator.iter_errors(arguments):
-        for problem in _problems_from(error):
-            found.setdefault(problem.name, problem)
+    try:
+        for error in islice(tool.validator.iter_errors(arguments), _MAX_ERRORS):
+            for problem in _problems_from(error):
+                found.setdefault(problem.name, problem)
+    except RecursionError:
+        return ()
     order = {name: place for place, name in enumerate(properties_of(tool.input_schema))}
     ordered = sorted(found.values(), key=lambda problem: order.get(problem.name, len(order)))
     return tuple(ordered[:MAX_PROBLEMS])
@@ -73,7 +88,9 @@ def describe(tool: Tool, problem: Problem) -> str:
     """One line for a person: the property, its type, what it is for, and what is wrong."""
     if not problem.name:
         return problem.message
-    prop = properties_of(tool.input_schema).get(problem.name, {})
+    prop = properties_of(tool.input_schema).get(problem.name)
+    if prop is None:
+        return f"{problem.name}: {problem.message}"
     title, description = prop.get("title"), prop.get("description")
     words = [type_words(prop)]
     if problem.name in required_of(tool.input_schema):
@@ -95,34 +112,61 @@ def type_words(schema: JsonObject) -> str:
     kind = schema.get("type")
     if isinstance(kind, list):
         return " or ".join(str(one) for one in kind)
+    for key in ("anyOf", "oneOf"):
+        if isinstance(choices := schema.get(key), list):
+            return " or ".join(type_words(one) for one in choices if isinstance(one, dict)) or "any value"
     if kind == "array":
         items = schema.get("items")
         return f"array of {type_words(items)}" if isinstance(items, dict) and items else "array"
     return kind if isinstance(kind, str) else "any value"
 
 
-def coerced(text: str, schema: JsonObject) -> JsonValue:
-    """A value that a person typed, as the schema's type wants it; the text itself when it does not fit."""
-    kinds = schema.get("type")
-    wanted = [str(kind) for kind in kinds] if isinstance(kinds, list) else [str(kinds)] if kinds else []
-    if "string" in wanted or (not wanted and "enum" not in schema):
-        return text
-    if "boolean" in wanted and text.strip().lower() in _WORDS_FOR_BOOLEANS:
-        return _WORDS_FOR_BOOLEANS[text.strip().lower()]
-    try:
-        value: JsonValue = json.loads(text)
-    except ValueError:
-        return text
-    return value
+def coerced(text: str, name: str, tool: Tool, *, json_first: bool = False) -> JsonValue:
+    """A value that a person typed for a property: the first reading of the text that the property's schema takes.
+
+    It is read as itself, as JSON, and as a word for a boolean. When the schema takes none of them, it is what
+    comes closest to the type, so that the fault is told in the schema's words.
+    """
+    schema = properties_of(tool.input_schema).get(name, {})
+    as_json = json_in(text)
+    word = _WORDS_FOR_BOOLEANS.get(text.strip().lower())
+    readings: list[JsonValue] = [*as_json, text] if json_first else [text, *as_json]
+    readings += [] if word is None else [word]
+    for reading in readings:
+        if _takes(tool, schema, reading):
+            return reading
+    return text if "string" in _types_of(schema) or not as_json else as_json[0]
 
 
 def coerced_fields(answer: JsonObject, tool: Tool) -> JsonObject:
     """The answer to a form: nested properties, for which it asked as JSON text, are parsed."""
     properties = properties_of(tool.input_schema)
     return {
-        name: coerced(value, properties.get(name, {})) if isinstance(value, str) else value
+        name: coerced(value, name, tool, json_first=not _is_flat(properties.get(name, {})))
+        if isinstance(value, str)
+        else value
         for name, value in answer.items()
     }
+
+
+def json_in(text: str) -> tuple[JsonValue, ...]:
+    """The one value that a text spells as JSON, within the bounds of the wire; nothing when it is no JSON."""
+    try:
+        return (parse(text.encode()),)
+    except A2AError:
+        return ()
+
+
+def _takes(tool: Tool, schema: JsonObject, value: JsonValue) -> bool:
+    try:
+        return bool(tool.validator.evolve(schema=schema).is_valid(value))
+    except RecursionError:
+        return False
+
+
+def _types_of(schema: JsonObject) -> tuple[JsonValue, ...]:
+    kinds = schema.get("type")
+    return tuple(kinds) if isinstance(kinds, list) else (kinds,)
 
 
 def example_of(schema: JsonValue, depth: int = 0) -> JsonValue:
@@ -162,12 +206,17 @@ def _plainest(kind: str, schema: JsonObject) -> JsonValue:
             )
 
 
-def _field_for(prop: JsonObject) -> JsonObject:
+def _is_flat(prop: JsonObject) -> bool:
+    """Whether a form can ask for a property as it is."""
     items = prop.get("items")
     is_choice = (
         prop.get("type") == "array" and isinstance(items, dict) and ("enum" in items or "anyOf" in items)
     )
-    if prop.get("type") in _FLAT or is_choice or ("enum" in prop and "type" not in prop):
+    return prop.get("type") in _FLAT or is_choice or ("enum" in prop and "type" not in prop)
+
+
+def _field_for(prop: JsonObject) -> JsonObject:
+    if _is_flat(prop):
         return prop
     field: JsonObject = {key: prop[key] for key in ("title",) if key in prop}
     said = prop.get("description")
@@ -188,8 +237,21 @@ def _problems_from(error: ValidationError) -> Iterable[Problem]:
         for name in required if isinstance(required, list) else ():
             if name not in error.instance:
                 yield Problem(str(name), "missing")
+    elif error.validator == "additionalProperties" and (extra := _unexpected(error)):
+        for name in extra:
+            yield Problem(name, UNKNOWN_ARGUMENT)
     else:
         yield Problem("", _short(error.message))
+
+
+def _unexpected(error: ValidationError) -> list[str]:
+    """The properties that a schema without additional ones does not know."""
+    schema, instance = error.schema, error.instance
+    if error.validator_value is not False or not isinstance(schema, dict) or not isinstance(instance, dict):
+        return []
+    patterns = [re.compile(pattern) for pattern in schema.get("patternProperties", {})]
+    known = schema.get("properties", {})
+    return [name for name in instance if name not in known and not any(p.search(name) for p in patterns)]
 
 
 def _short(message: str) -> str:

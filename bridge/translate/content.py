@@ -16,7 +16,9 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from pydantic import JsonValue, ValidationError
+from pydantic_core import from_json
 
+from bridge.a2a.jsontext import is_deeper
 from bridge.a2a.models import JsonObject, Part
 from bridge.translate.extension import BLOCK
 
@@ -26,6 +28,13 @@ TWIN: Final = "twin"
 """True under `.../block` of a text that repeats the structured content for those who cannot read it."""
 WITHHELD: Final = "withheld"
 """True under `.../block` of a link that was not passed on."""
+SPELLED: Final = "spelled"
+"""True under `.../block` of a text that is the JSON of a value too deep to be data."""
+MAX_DATA_DEPTH: Final = 64
+"""Levels of arrays and objects in a data part. Deeper ones are passed on as JSON text: many readers stop at 100
+levels (protobuf), and a value stands some levels deep in a task already."""
+
+_MARKS: Final = frozenset({TWIN, WITHHELD, SPELLED})
 _JSON: Final = "application/json"
 
 
@@ -52,28 +61,30 @@ def parts_from_result(result: JsonObject, links: LinkRules) -> tuple[Part, ...]:
     content = result.get("content")
     structured = result.get(STRUCTURED)
     has_structured = STRUCTURED in result
+    blocks = content if isinstance(content, list) else [] if content is None else [content]
     parts: list[Part] = []
-    for block in content if isinstance(content, list) else []:
+    for block in blocks:
         twin = has_structured and _repeats(block, structured)
         parts += _parts_from_block(block, links, twin=twin)
     if has_structured:
-        parts.append(Part(data=structured, media_type=_JSON, metadata={BLOCK: {"type": STRUCTURED}}))
+        parts.append(_data(structured, STRUCTURED))
     return tuple(parts)
 
 
 def peer_metadata(result: JsonObject) -> JsonObject:
     """What a result says beside its content: its `_meta` and fields that we do not know."""
     known = ("content", STRUCTURED, "isError", "resultType")
-    return {key: value for key, value in result.items() if key not in known}
+    return {key: _bounded(value) for key, value in result.items() if key not in known}
 
 
 def _parts_from_block(block: JsonValue, links: LinkRules, *, twin: bool) -> Sequence[Part]:
-    if not isinstance(block, dict):
+    if not isinstance(block, dict) or _MARKS & block.keys() or is_deeper(block, MAX_DATA_DEPTH):
         return [_whole(block)]
     if block.get("type") == "resource_link" and not links.extension_active:
         read = links.read.get(str(block.get("uri")))
         if read:
-            return [_part_from_read(contents, block) for contents in read]
+            shown = block if links.allow_file else _without_file(block)
+            return [_part_from_read(contents, shown) for contents in read]
     convert = _CONVERTERS.get(str(block.get("type")))
     try:
         part = convert(block, links) if convert else None
@@ -106,7 +117,10 @@ def _resource(block: JsonObject, _: LinkRules) -> Part | None:
     part = _part_from_contents(resource)
     if part is None:
         return None
-    inner = {key: value for key, value in resource.items() if key not in ("text", "blob", "mimeType")}
+    said = {"text" if part.kind == "text" else "blob"} | (
+        {"mimeType"} if part.media_type is not None else set()
+    )
+    inner = {key: value for key, value in resource.items() if key not in said}
     return part.model_copy(update={"metadata": {BLOCK: {**block, "resource": inner}}})
 
 
@@ -116,20 +130,15 @@ def _resource_link(block: JsonObject, links: LinkRules) -> Part | None:
         return None
     name = block.get("name")
     said_name = name if isinstance(name, str) else None
-    if urlsplit(uri).scheme == "file" and not links.allow_file:
-        label = said_name or "a file"
-        rest = {key: value for key, value in block.items() if key != "uri"}
+    if _scheme(uri) == "file" and not links.allow_file:
         return Part(
-            text=f"[{label}: a link to a file of the server, not passed on]",
-            metadata={BLOCK: {**rest, WITHHELD: True}},
+            text=f"[{said_name or 'a file'}: a link to a file of the server, not passed on]",
+            metadata={BLOCK: _without_file(block)},
         )
-    rest = {key: value for key, value in block.items() if key not in ("uri", "mimeType")}
-    return Part(
-        url=uri,
-        media_type=media_type if isinstance(media_type, str) else None,
-        filename=said_name,
-        metadata={BLOCK: rest},
-    )
+    said_type = media_type if isinstance(media_type, str) else None
+    said = {"uri"} if said_type is None else {"uri", "mimeType"}
+    rest = {key: value for key, value in block.items() if key not in said}
+    return Part(url=uri, media_type=said_type, filename=said_name, metadata={BLOCK: rest})
 
 
 _CONVERTERS: Final[Mapping[str, Callable[[JsonObject, LinkRules], Part | None]]] = {
@@ -158,13 +167,34 @@ def _part_from_contents(contents: JsonObject) -> Part | None:
     if isinstance(text, str):
         return Part(text=text, media_type=said_type, filename=filename)
     if isinstance(blob, str):
-        return Part(raw=blob, media_type=said_type or "application/octet-stream", filename=filename)
+        return Part(raw=blob, media_type=said_type, filename=filename)
     return None
 
 
 def _whole(block: JsonValue) -> Part:
     """A block that we have no words for, as it is."""
-    return Part(data=block, media_type=_JSON, metadata={BLOCK: {"type": "block"}})
+    return _data(block, "block")
+
+
+def _data(value: JsonValue, kind: str) -> Part:
+    if is_deeper(value, MAX_DATA_DEPTH):
+        return Part(text=_spelled(value), media_type=_JSON, metadata={BLOCK: {"type": kind, SPELLED: True}})
+    return Part(data=value, media_type=_JSON, metadata={BLOCK: {"type": kind}})
+
+
+def _bounded(value: JsonValue) -> JsonValue:
+    return _spelled(value) if is_deeper(value, MAX_DATA_DEPTH) else value
+
+
+def _spelled(value: JsonValue) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _without_file(link: JsonObject) -> JsonObject:
+    """A link without its URI, when that tells about the server's disk."""
+    if _scheme(str(link.get("uri"))) != "file":
+        return link
+    return {**{key: value for key, value in link.items() if key != "uri"}, WITHHELD: True}
 
 
 def _rest(block: JsonObject, said: set[str], *, implied: str) -> JsonObject | None:
@@ -184,17 +214,26 @@ def _repeats(block: JsonValue, structured: JsonValue) -> bool:
     if not isinstance(block, dict) or block.get("type") != "text" or not isinstance(block.get("text"), str):
         return False
     try:
-        return bool(json.loads(str(block["text"])) == structured)
+        return bool(from_json(str(block["text"])) == structured)
     except ValueError:
         return False
 
 
 def _filename(uri: JsonValue) -> str | None:
     """The last step of a URI's path."""
-    if not isinstance(uri, str):
+    try:
+        path = urlsplit(uri).path if isinstance(uri, str) else ""
+    except ValueError:
         return None
-    return unquote(urlsplit(uri).path.rstrip("/").rpartition("/")[2]) or None
+    return unquote(path.rstrip("/").rpartition("/")[2]) or None
 
 
 def _is_web(uri: str) -> bool:
-    return urlsplit(uri).scheme in ("http", "https")
+    return _scheme(uri) in ("http", "https")
+
+
+def _scheme(uri: str) -> str:
+    try:
+        return urlsplit(uri).scheme
+    except ValueError:  # a scheme is there all the same: http://[
+        return uri.partition(":")[0].strip().lower()

@@ -10,7 +10,6 @@ otherwise the client is asked.
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -21,12 +20,15 @@ from pydantic import JsonValue
 
 from bridge.a2a.models import JsonObject, Message, Part, text_of
 from bridge.mcp.tools import Tool
-from bridge.translate.arguments import coerced, properties_of, required_of
+from bridge.translate.arguments import coerced, json_in, properties_of, required_of
 from bridge.translate.extension import ARGUMENTS, SKILL
 from bridge.translate.files import place_files
 
 _FORM_KEYS: Final = frozenset({"skill", "tool", "arguments"})
 _PAIR: Final = re.compile(r"([^\s=]+)=(.*)", re.DOTALL)
+_FIRST_KEY: Final = re.compile(r"\s*([^\s=]+)=")
+_MAX_PAIRS_CHARACTERS: Final = 65_536
+"""How long `key=value` pairs may be. Splitting them takes time, and a longer text is none that a person typed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +96,36 @@ def arguments_in(parts: Sequence[Part], tool: Tool, text_into: str | None) -> Js
     objects = [value for value in content.data if isinstance(value, dict)]
     arguments: JsonObject = {}
     for found in objects:
-        inner = found.get("arguments") if set(found) <= _FORM_KEYS else None
-        arguments |= inner if isinstance(inner, dict) else found
+        arguments |= _given(found, tool)
     if not objects:
         arguments = _arguments_in_text(content.text, tool) or {}
     takes_text = text_into or _text_property(tool.input_schema)
     if content.text and not arguments and takes_text is not None:
         arguments = {takes_text: content.text}
     return arguments
+
+
+def answer_in(parts: Sequence[Part], tool: Tool, fields: Sequence[str]) -> JsonObject:
+    """What an answer to a form gives for a tool's arguments; `fields` are the names that the form asked for.
+
+    Text counts as data parts do when it is JSON or pairs of known arguments; any other text is the value of the
+    only field, and nothing when there are several.
+    """
+    content = _content_of(parts)
+    objects = [value for value in content.data if isinstance(value, dict)]
+    if objects:
+        return {name: value for found in objects for name, value in _given(found, tool).items()}
+    found = _arguments_in_text(content.text, tool)
+    if found is not None and found.keys() <= properties_of(tool.input_schema).keys():
+        return found
+    return {fields[0]: content.text} if len(fields) == 1 else found or {}
+
+
+def _given(found: JsonObject, tool: Tool) -> JsonObject:
+    """The arguments in an object: its own fields, or what it holds as `arguments` beside a skill's name."""
+    inner = found.get("arguments")
+    alone = len(found) == 1 and "arguments" in properties_of(tool.input_schema)
+    return inner if isinstance(inner, dict) and set(found) <= _FORM_KEYS and not alone else found
 
 
 def _content_of(parts: Sequence[Part]) -> _Content:
@@ -160,7 +184,7 @@ def _named_in_text(text: str, skills: Mapping[str, Tool]) -> tuple[str, JsonObje
     """Rule 3."""
     if (form := _form(_json(text))) is not None:
         return form
-    name, _, rest = text.partition(" ")
+    name, rest = [*text.split(maxsplit=1), "", ""][:2]
     tool = skills.get(name)
     if tool is None:
         return None
@@ -174,23 +198,24 @@ def _arguments_in_text(text: str, tool: Tool) -> JsonObject | None:
         return {}
     value = _json(text)
     if isinstance(value, dict):
-        inner = value.get("arguments") if set(value) <= _FORM_KEYS else None
-        return inner if isinstance(inner, dict) else value
+        return _given(value, tool)
     return _pairs(text, tool)
 
 
 def _pairs(text: str, tool: Tool) -> JsonObject | None:
+    properties, first = properties_of(tool.input_schema), _FIRST_KEY.match(text)
+    if first is None or first[1] not in properties or len(text) > _MAX_PAIRS_CHARACTERS:
+        return None
     try:
         words = shlex.split(text)
     except ValueError:
         return None
-    properties = properties_of(tool.input_schema)
     arguments: JsonObject = {}
     for word in words:
         pair = _PAIR.fullmatch(word)
         if pair is None or pair[1] not in properties:
             return None
-        arguments[pair[1]] = coerced(pair[2], properties[pair[1]])
+        arguments[pair[1]] = coerced(pair[2], pair[1], tool)
     return arguments
 
 
@@ -202,10 +227,5 @@ def _text_property(schema: JsonObject) -> str | None:
 
 
 def _json(text: str) -> JsonValue:
-    if not text.startswith("{"):
-        return None
-    try:
-        value: JsonValue = json.loads(text)
-    except ValueError:
-        return None
-    return value
+    """A JSON object; None for any other text."""
+    return next(iter(json_in(text)), None) if text.startswith("{") else None

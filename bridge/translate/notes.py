@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
-from bridge.a2a.models import JsonObject, Part
+from bridge.a2a.models import JsonObject, Part, PartKind
 from bridge.mcp.wire import Progress
 from bridge.translate.extension import PROGRESS
-from bridge.translate.skills import JSON, TEXT, accepts_any
+from bridge.translate.skills import ANYTHING, BYTES, JSON, TEXT, accepts_any
+
+_TYPE_OF: Final[Mapping[PartKind, str]] = {"text": TEXT, "raw": BYTES, "url": ANYTHING, "data": JSON}
+"""What a part is whose media type nobody gave; what stands behind a link may be anything."""
 
 
 def progress_metadata(progress: Progress) -> JsonObject:
@@ -20,5 +24,5 @@ def progress_metadata(progress: Progress) -> JsonObject:
 
 def unaccepted_types(parts: Sequence[Part], accepted: tuple[str, ...]) -> tuple[str, ...]:
     """The media types of a result that the client did not name as acceptable; they are delivered all the same."""
-    types = {part.media_type or (JSON if part.kind == "data" else TEXT) for part in parts}
+    types = {part.media_type or _TYPE_OF[part.kind] for part in parts}
     return tuple(sorted(one for one in types if not accepts_any(accepted, (one,))))

@@ -19,6 +19,7 @@ from bridge.translate.files import takes_file
 
 TEXT: Final = "text/plain"
 JSON: Final = "application/json"
+BYTES: Final = "application/octet-stream"
 ANYTHING: Final = "*/*"
 
 _HINTS: Final[Mapping[str, tuple[str, str | None]]] = {

@@ -163,6 +163,7 @@ async def test_a_link_to_the_file_is_the_same_file(tmp_path: Path) -> None:
             await SQLiteStore(tmp_path / "link.db").__aenter__()
 
 
+@pytest.mark.proves("store-owner")
 @posix_only
 async def test_another_process_owns_the_file_until_it_is_killed(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
@@ -176,6 +177,7 @@ async def test_another_process_owns_the_file_until_it_is_killed(tmp_path: Path) 
             await keep(store, first("t1"))
 
 
+@pytest.mark.proves("store-kill")
 @posix_only
 @pytest.mark.parametrize("lines_before_death", [1, 40, 600])
 async def test_every_acknowledged_change_outlives_a_killed_process(

@@ -69,6 +69,7 @@ async def test_a_task_that_was_never_made_is_not_found(store: Store) -> None:
     assert await store.load("t1") is None
 
 
+@pytest.mark.proves("store-contract")
 @pytest.mark.parametrize("together", [True, False])
 async def test_events_follow_the_snapshot_in_order(store: Store, together: bool) -> None:
     changes = [
@@ -108,6 +109,7 @@ async def test_a_snapshot_replaces_the_events_up_to_it(store: Store, together: b
     assert (await loaded(store, "t1")).events == (b"six", b"seven")
 
 
+@pytest.mark.proves("store-contract")
 @pytest.mark.parametrize("seq", [0, 1, 2, 4, 99])
 async def test_a_change_that_leaves_a_gap_or_takes_a_taken_number_is_refused(store: Store, seq: int) -> None:
     await keep(store, first("t1"), Change("t1", 2, b"two"))
@@ -153,6 +155,7 @@ async def test_a_task_is_not_made_by_half_a_change(store: Store, change: Change)
     assert await store.context_owner("talk") is None
 
 
+@pytest.mark.proves("store-contract")
 @pytest.mark.parametrize("together", [True, False])
 async def test_the_first_terminal_state_wins(store: Store, together: bool) -> None:
     await keep(store, first("t1"))
@@ -185,6 +188,7 @@ async def test_private_bytes_are_replaced_left_or_cleared(store: Store) -> None:
     assert (await loaded(store, "t1")).private == b""
 
 
+@pytest.mark.proves("store-contract")
 async def test_a_message_is_known_by_its_owner_and_the_newest_wins(store: Store) -> None:
     early, late = MessageKey("m1", b"early", 10), MessageKey("m1", b"late", 11)
     await keep(store, first("t1", message=early), first("t2", owner="bob", context_id="b"))
@@ -212,6 +216,7 @@ async def test_a_message_that_went_to_a_newer_task_outlives_the_older(store: Sto
     assert await store.find_message("ann", "m1") == StoredMessage("t2", key)
 
 
+@pytest.mark.proves("store-contract")
 async def test_a_context_has_one_owner_for_as_long_as_it_has_a_task(store: Store) -> None:
     assert await store.context_owner("talk") is None
     taken, refused, second = await keep_all(
@@ -295,6 +300,7 @@ async def test_a_page_stays_in_place_while_newer_tasks_come_in(store: Store) -> 
     assert await listed(store, Query("ann", 2, after=after)) == ["t1", "t0"]
 
 
+@pytest.mark.proves("store-retention")
 async def test_eviction_goes_by_age_then_by_count_and_never_touches_what_has_not_ended(store: Store) -> None:
     await keep(
         store,

@@ -42,5 +42,5 @@ def is_running(pid: int) -> bool:
 async def gone(*pids: int, within_seconds: float = 10) -> None:
     """Wait until processes have ended that are not children of this one, so that nothing tells when."""
     with anyio.fail_after(within_seconds):
-        while any(is_running(pid) for pid in pids):  # noqa: ASYNC110
+        while any(is_running(pid) for pid in pids):
             await anyio.sleep(0.01)

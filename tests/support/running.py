@@ -55,15 +55,15 @@ class Running:
 
 
 @asynccontextmanager
-async def listening(app: Any) -> AsyncIterator[str]:
-    """Serve an ASGI application on a free port; its root URL."""
+async def listening(app: Any, port: int = 0) -> AsyncIterator[str]:
+    """Serve an ASGI application, by default on a free port; its root URL."""
     config = uvicorn.Config(
-        app, port=0, lifespan="off", log_config=None, proxy_headers=False, timeout_graceful_shutdown=2
+        app, port=port, lifespan="off", log_config=None, proxy_headers=False, timeout_graceful_shutdown=2
     )
     server = _Server(config)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.serve)
-        while not server.started:  # noqa: ASYNC110 - uvicorn sets a flag, not an event
+        while not server.started:
             await anyio.sleep(0.001)
         port = server.servers[0].sockets[0].getsockname()[1]
         try:
@@ -83,12 +83,11 @@ class _Server(uvicorn.Server):
 @asynccontextmanager
 async def running(config: WrapConfig) -> AsyncIterator[Running]:
     """Run and serve a bridge."""
-    async with wrapped(config) as bridge:
-        async with listening(bridge.app) as root_url:
-            try:
-                yield Running(bridge, root_url)
-            finally:
-                await bridge.engine.drain(0)
+    async with wrapped(config) as bridge, listening(bridge.app) as root_url:
+        try:
+            yield Running(bridge, root_url)
+        finally:
+            await bridge.engine.drain(0)
 
 
 class Rpc:

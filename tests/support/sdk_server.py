@@ -75,7 +75,8 @@ class Tools:
         self.listings += start == 0
         size = -(-len(self.names) // self.pages)
         tools = [
-            types.Tool(name=name, input_schema={"type": "object"}) for name in self.names[start : start + size]
+            types.Tool(name=name, input_schema={"type": "object"})
+            for name in self.names[start : start + size]
         ]
         more = self.endless or start + size < len(self.names)
         return types.ListToolsResult(tools=tools, next_cursor=str(start + size) if more else None)
@@ -149,6 +150,8 @@ class HttpServer:
     """What every request is answered with."""
     get_status: int | None = None
     """What a GET is answered with."""
+    lost_status: int = 404
+    """What a session that is not known is answered with."""
     json_response: bool = False
     posted: list[str] = field(default_factory=list)
     """The methods of the messages that were posted."""
@@ -165,7 +168,7 @@ class HttpServer:
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[None]:
-        """Serve with nothing known of earlier sessions; those are answered with 404."""
+        """Serve with nothing known of earlier sessions."""
         server, listen = self.tools.server()
         before = self._manager
         manager = StreamableHTTPSessionManager(server, json_response=self.json_response)
@@ -193,7 +196,17 @@ class HttpServer:
         if answer is not None:
             return await answer(scope, receive, send)
         assert self._manager is not None
-        return await self._manager.handle_request(scope, _again(body, receive), send)
+        return await self._manager.handle_request(scope, _again(body, receive), self._judged(send))
+
+    def _judged(self, send: Send) -> Send:
+        """Sends what is sent, but for the status that a lost session is given."""
+
+        async def send_judged(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] == 404:
+                message["status"] = self.lost_status
+            await send(message)
+
+        return send_judged
 
     def _refusal(self, scope: Scope, message: dict[str, Any]) -> Response | None:
         version = dict(scope["headers"]).get(b"mcp-protocol-version", b"").decode()

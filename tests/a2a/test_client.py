@@ -1,0 +1,542 @@
+"""Our client against real agents: a bridge, a stranger built on the official SDK, and servers that misbehave."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from bridge.a2a.client import (
+    CARD_LIMIT_BYTES,
+    CARD_PATH,
+    AgentClient,
+    AgentRefusedError,
+    EventReader,
+    card_from,
+    fetch_card,
+    interface_of,
+    origin_of,
+    shown,
+)
+from bridge.a2a.models import (
+    AgentCard,
+    Message,
+    Part,
+    Role,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    StreamResponse,
+    Task,
+    TaskState,
+    text_of,
+)
+from bridge.errors import PeerError
+from tests.support.agents import give, say, serving
+from tests.support.command import ROOT
+from tests.support.running import EXTENSION, Running, config_for, listening, raw_command, running
+
+CARD: dict[str, Any] = {
+    "name": "Least",
+    "description": "Says little",
+    "version": "1",
+    "supportedInterfaces": [
+        {"url": "https://x.test/", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    ],
+    "capabilities": {},
+    "defaultInputModes": ["text/plain"],
+    "defaultOutputModes": ["text/plain"],
+    "skills": [{"id": "act", "name": "Act", "description": "Acts", "tags": ["test"]}],
+}
+STATUS = {"taskId": "t", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}}
+
+
+@pytest.fixture(scope="module")
+async def bridge() -> AsyncIterator[Running]:
+    async with running(config_for(raw_command())) as bridge:
+        yield bridge
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[httpx2.AsyncClient]:
+    async with httpx2.AsyncClient(timeout=20, trust_env=False) as http:
+        yield http
+
+
+@pytest.fixture(scope="module")
+def stranger() -> Iterator[str]:
+    """The echo agent of the official SDK, in a process of its own; its URL."""
+    command = [sys.executable, "-m", "tests.peers.echo_agent"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        process.terminate()
+
+
+@asynccontextmanager
+async def answering(answer: Callable[[Request], Response | Awaitable[Response]]) -> AsyncIterator[str]:
+    """A server that answers every request as the test says; its root URL."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        response = answer(Request(scope, receive))
+        if isinstance(response, Awaitable):
+            response = await response
+        await response(scope, receive, send)
+
+    async with listening(app) as url:
+        yield url
+
+
+@dataclass
+class Desk:
+    """A server that answers whatever it is asked with the response that lies there."""
+
+    url: str = ""
+    response: Response = field(default_factory=Response)
+
+
+@pytest.fixture(scope="module")
+async def desk() -> AsyncIterator[Desk]:
+    desk = Desk()
+    async with answering(lambda _: desk.response) as desk.url:
+        yield desk
+
+
+def card_at(url: str, **more: Any) -> AgentCard:
+    interface = {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    return AgentCard.model_validate({**CARD, "supportedInterfaces": [interface], **more})
+
+
+def saying(words: str = "", *, skill: str = "", **arguments: Any) -> SendMessageRequest:
+    part = Part(data={"skill": skill, "arguments": arguments}) if skill else Part(text=words)
+    return SendMessageRequest(message=Message(message_id=f"m-{id(part)}", role=Role.USER, parts=(part,)))
+
+
+def events_of(*results: Any) -> bytes:
+    return b"".join(
+        b'data: {"jsonrpc":"2.0","id":1,"result":%b}\n\n' % json.dumps(r).encode() for r in results
+    )
+
+
+async def all_of(agent: AgentClient, request: SendMessageRequest) -> list[StreamResponse]:
+    async with aclosing(agent.stream(request)) as events:
+        return [event async for event in events]
+
+
+def read(chunks: Sequence[bytes], limit_bytes: int = 1000) -> list[bytes]:
+    reader = EventReader(limit_bytes)
+    return [event for chunk in chunks for event in reader.feed(chunk)]
+
+
+# Server-sent events
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("size", [1, 2, 3, 1000])
+def test_events_are_read_however_they_are_cut_and_whatever_ends_their_lines(end: bytes, size: int) -> None:
+    lines = [
+        b"\xef\xbb\xbfdata: one",
+        b"",
+        b": beat",
+        b"",
+        b"event: x",
+        b"data:two",
+        b"data: three",
+        b"",
+        b"data: rest",
+    ]
+    text = end.join(lines)
+    assert read([text[i : i + size] for i in range(0, len(text), size)]) == [b"one", b"two\nthree"]
+
+
+def test_line_separators_of_unicode_end_no_line() -> None:
+    said = "data: a\u0085b\u2028c\u2029d\n\n".encode()
+    assert read([said]) == ["a\u0085b\u2028c\u2029d".encode()]
+
+
+def test_an_event_that_is_too_large_is_not_collected() -> None:
+    with pytest.raises(ValueError, match="more than 1000 bytes"):
+        read([b"data: " + b"x" * 500, b"x" * 500])
+    with pytest.raises(ValueError, match="more than 1000 bytes"):
+        read([b"data: x\n"] * 1000)
+
+
+def test_heartbeats_and_finished_events_do_not_count_as_size() -> None:
+    assert len(read([b": \n\n"] * 1000 + [b"data: x\n\n"] * 1000)) == 1000
+    assert read([b":\n"] * 1000 + [b"data: x\n\n"]) == [b"x"]
+
+
+# The card
+
+
+async def test_a_card_is_found_below_the_base_and_at_its_own_url(
+    bridge: Running, http: httpx2.AsyncClient
+) -> None:
+    for url in (bridge.base_url, f"{bridge.base_url}/", f"{bridge.base_url}{CARD_PATH}"):
+        found = await fetch_card(http, url)
+        assert found.card.name == "Raw Server"
+        assert found.url == f"{bridge.base_url}{CARD_PATH}"
+        assert json.loads(found.text) == found.card.to_object()
+        assert found.deviations == ()
+
+
+async def test_a_card_is_found_at_a_url_that_does_not_look_like_one(http: httpx2.AsyncClient) -> None:
+    asked: list[tuple[str, str | None]] = []
+
+    def answer(request: Request) -> Response:
+        asked.append((request.url.path, request.headers.get("A2A-Version")))
+        return Response(json.dumps(CARD)) if request.url.path == "/a/card" else Response(status_code=404)
+
+    async with answering(answer) as url:
+        assert (await fetch_card(http, f"{url}/a/card?key=1")).card.name == "Least"
+    assert asked == [(f"/a/card{CARD_PATH}", "1.0"), ("/a/card", "1.0")]
+
+
+async def test_when_there_is_no_card_every_place_that_was_looked_at_is_named(
+    http: httpx2.AsyncClient,
+) -> None:
+    async with answering(lambda _: Response(status_code=404)) as url:
+        with pytest.raises(PeerError) as refused:
+            await fetch_card(http, f"{url}/x")
+    assert str(refused.value) == f"there is no agent card at {url}/x{CARD_PATH} or {url}/x"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"<html>", "is no JSON"),
+        (b"[]", "the whole: Input should be a valid dictionary or instance of .*; found \\[\\]"),
+        (json.dumps({**CARD, "name": 7}), "name: Input should be a valid string; found 7"),
+        (json.dumps({"name": "x"}), "is no agent card: supportedInterfaces is missing"),
+        (
+            json.dumps({**CARD, "supportedInterfaces": [{"url": "u"}]}),
+            "supportedInterfaces.0.protocolBinding is m",
+        ),
+        (
+            json.dumps({"name": "x", "url": "u", "protocolVersion": "0.3.0"}),
+            "is of A2A 0.3.0, and this client",
+        ),
+    ],
+)
+def test_what_is_no_card_is_refused_by_field(text: bytes | str, words: str) -> None:
+    with pytest.raises(PeerError, match=words):
+        card_from(text.encode() if isinstance(text, str) else text, "here")
+
+
+def test_a_card_that_lacks_what_can_be_done_without_is_read_and_says_so() -> None:
+    text = {key: value for key, value in CARD.items() if key != "defaultOutputModes"}
+    text["skills"] = [{"id": "act", "name": "Act", "tags": []}]
+    card, deviations = card_from(json.dumps(text).encode(), "here")
+    assert (card.skills[0].id, card.skills[0].description, card.default_output_modes) == ("act", "", ())
+    assert "defaultOutputModes is missing" in deviations
+    assert "skills.0.description is missing" in deviations
+
+
+async def test_a_redirect_within_the_origin_is_followed(http: httpx2.AsyncClient) -> None:
+    def answer(request: Request) -> Response:
+        if request.url.path == "/new/card":
+            return Response(json.dumps(CARD))
+        return RedirectResponse("../new/card" if request.url.path == "/old/card.json" else "/old/card.json")
+
+    async with answering(answer) as url:
+        assert (await fetch_card(http, url)).card.name == "Least"
+
+
+async def test_a_redirect_to_another_origin_is_not_followed(http: httpx2.AsyncClient) -> None:
+    asked: list[str] = []
+
+    def elsewhere(request: Request) -> Response:
+        asked.append(request.url.path)
+        return Response(json.dumps(CARD))
+
+    async with answering(elsewhere) as other, answering(lambda _: RedirectResponse(f"{other}/x")) as url:
+        http.headers["Authorization"] = "Bearer secret"
+        with pytest.raises(PeerError, match=f"redirects to another origin, {other}/x"):
+            await fetch_card(http, url)
+    assert asked == []
+
+
+async def test_redirects_without_end_and_cards_without_end_are_given_up(http: httpx2.AsyncClient) -> None:
+    async with answering(lambda request: RedirectResponse(request.url.path)) as url:
+        with pytest.raises(PeerError, match="redirects more than 5 times"):
+            await fetch_card(http, url)
+
+    async def endless() -> AsyncIterator[bytes]:
+        for _ in range(2 * CARD_LIMIT_BYTES // 1_000_000):
+            yield b" " * 1_000_000
+
+    async with answering(lambda _: StreamingResponse(endless())) as url:
+        with pytest.raises(PeerError, match=f"more than {CARD_LIMIT_BYTES} bytes"):
+            await fetch_card(http, url)
+
+
+async def test_an_agent_that_cannot_be_reached_is_named_with_the_reason(http: httpx2.AsyncClient) -> None:
+    with pytest.raises(PeerError) as refused:
+        await fetch_card(http, "http://user:secret@127.0.0.1:1/x?key=secret")
+    assert str(refused.value) == f"http://127.0.0.1:1/x{CARD_PATH} cannot be reached: Connection refused"
+    with pytest.raises(PeerError, match="is no URL"):
+        await fetch_card(http, "http://[::1")
+
+
+def test_urls_are_shown_without_secrets_and_compared_by_origin() -> None:
+    assert shown("https://user:secret@x.test/a?key=secret#b") == "https://x.test/a"
+    assert (
+        origin_of("https://x.test/a") == origin_of("https://user@X.test:443") != origin_of("http://x.test/a")
+    )
+
+
+# Which interface
+
+
+def interfaces(*offers: tuple[str, str]) -> AgentCard:
+    listed = [
+        {"url": f"https://x.test/{n}", "protocolBinding": b, "protocolVersion": v}
+        for n, (b, v) in enumerate(offers)
+    ]
+    return AgentCard.model_validate({**CARD, "supportedInterfaces": listed})
+
+
+def test_the_first_interface_that_is_spoken_is_taken() -> None:
+    card = interfaces(
+        ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3"), ("JSONRPC", "1.9"), ("JSONRPC", "1.0.2"), ("JSONRPC", "1.0")
+    )
+    assert interface_of(card).url == "https://x.test/3"
+
+
+def test_when_no_interface_is_spoken_it_says_what_is_offered() -> None:
+    with pytest.raises(
+        PeerError, match=r"Least offers GRPC 1.0, JSONRPC 0.3, and this client speaks JSONRPC 1.0"
+    ):
+        interface_of(interfaces(("GRPC", "1.0"), ("JSONRPC", "0.3")))
+
+
+# Operations
+
+
+async def test_a_message_is_sent_and_its_task_read_again(bridge: Running, http: httpx2.AsyncClient) -> None:
+    agent = AgentClient(http, (await fetch_card(http, bridge.base_url)).card)
+    task = await agent.send(saying(skill="echo", text="hello"))
+    assert isinstance(task, Task)
+    assert task.status.state is TaskState.COMPLETED
+    assert task.artifacts is not None
+    assert text_of(task.artifacts[0].parts) == "hello"
+    assert await agent.get(task.id) == task
+
+
+async def test_a_stream_gives_each_event_in_order(bridge: Running, http: httpx2.AsyncClient) -> None:
+    agent = AgentClient(http, (await fetch_card(http, bridge.base_url)).card)
+    first, *updates, last = await all_of(agent, saying(skill="progress", steps=3))
+    assert first.task is not None
+    assert last.status_update is not None
+    assert last.status_update.status.state is TaskState.COMPLETED
+    said = [event.status_update.status.message for event in updates if event.status_update]
+    assert [text_of(message.parts) for message in said if message] == ["step 1", "step 2", "step 3"]
+
+
+async def test_a_task_is_cancelled_and_its_other_stream_ends(
+    bridge: Running, http: httpx2.AsyncClient
+) -> None:
+    agent = AgentClient(http, (await fetch_card(http, bridge.base_url)).card)
+    request = saying(skill="wait")
+    begun = await agent.send(
+        request.model_copy(update={"configuration": SendMessageConfiguration(return_immediately=True)})
+    )
+    assert isinstance(begun, Task)
+    async with aclosing(agent.subscribe(begun.id)) as events:
+        assert (await anext(events)).task is not None
+        assert (await agent.cancel(begun.id)).status.state is TaskState.CANCELED
+        last = [event async for event in events][-1]
+    assert last.status_update is not None
+    assert last.status_update.status.state is TaskState.CANCELED
+
+
+async def test_an_error_of_the_agent_keeps_its_code_reason_and_fields(
+    bridge: Running, http: httpx2.AsyncClient
+) -> None:
+    agent = AgentClient(http, (await fetch_card(http, bridge.base_url)).card)
+    with pytest.raises(AgentRefusedError) as refused:
+        await agent.get("no-such-task")
+    assert (refused.value.code, refused.value.reason) == (-32001, "TASK_NOT_FOUND")
+    wrong = SendMessageConfiguration.model_construct(history_length=-1)
+    with pytest.raises(AgentRefusedError) as refused:
+        await agent.send(saying("x").model_copy(update={"configuration": wrong}))
+    assert refused.value.code == -32602
+    assert [violation.field for violation in refused.value.violations] == ["configuration.historyLength"]
+    assert "configuration.historyLength: Input should be greater" in str(refused.value)
+
+
+async def test_an_error_instead_of_a_stream_is_an_error(bridge: Running, http: httpx2.AsyncClient) -> None:
+    agent = AgentClient(http, (await fetch_card(http, bridge.base_url)).card)
+    with pytest.raises(AgentRefusedError, match="TASK_NOT_FOUND"):
+        await anext(agent.subscribe("no-such-task"))
+
+
+async def test_an_extension_is_asked_for_only_when_the_card_declares_it(
+    bridge: Running, http: httpx2.AsyncClient
+) -> None:
+    card = (await fetch_card(http, bridge.base_url)).card
+    for extensions, state in (([EXTENSION, "urn:x"], TaskState.FAILED), ([], TaskState.INPUT_REQUIRED)):
+        task = await AgentClient(http, card, extensions).send(saying(skill="add"))
+        assert isinstance(task, Task)
+        assert task.status.state is state  # with it active, the server itself is asked, and says no
+    sent: list[str | None] = []
+
+    def answer(request: Request) -> Response:
+        sent.append(request.headers.get("A2A-Extensions"))
+        return Response(status_code=500)
+
+    async with answering(answer) as url:
+        with pytest.raises(PeerError):
+            await AgentClient(http, card_at(url), [EXTENSION]).get("t")
+    assert sent == [None]
+
+
+async def test_a_foreign_agent_is_understood(stranger: str, http: httpx2.AsyncClient) -> None:
+    agent = AgentClient(http, (await fetch_card(http, stranger)).card)
+    events = await all_of(agent, saying("hello there"))
+    assert [text_of(e.artifact_update.artifact.parts) for e in events if e.artifact_update] == ["hello there"]
+    task = await agent.send(saying("ask me"))
+    assert isinstance(task, Task)
+    assert task.status.state is TaskState.INPUT_REQUIRED
+    assert isinstance(await agent.send(saying("say hi")), Message)
+    with pytest.raises(AgentRefusedError) as refused:
+        await agent.get("no-such-task")
+    assert (refused.value.code, refused.value.reason) == (-32001, "TASK_NOT_FOUND")
+
+
+async def test_the_tenant_of_an_interface_is_repeated_and_the_version_sent(http: httpx2.AsyncClient) -> None:
+    sent: list[Any] = []
+
+    async def answer(request: Request) -> Response:
+        sent.append((request.headers["A2A-Version"], (await request.json())["params"]))
+        return Response(
+            json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"id": "t", "status": STATUS["status"]}})
+        )
+
+    async with answering(answer) as url:
+        interface = {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0", "tenant": "blue"}
+        await AgentClient(http, card_at(url, supportedInterfaces=[interface])).get("t")
+        await AgentClient(http, card_at(url)).get("t")
+    assert sent == [("1.0", {"id": "t", "tenant": "blue"}), ("1.0", {"id": "t"})]
+
+
+# What goes wrong
+
+
+async def test_a_stream_in_single_bytes_with_heartbeats_is_read(http: httpx2.AsyncClient) -> None:
+    text = (
+        b": hello\n\n" + events_of({"statusUpdate": STATUS}) + b": \n\n" + events_of({"statusUpdate": STATUS})
+    )
+
+    async def dripping() -> AsyncIterator[bytes]:
+        for number in range(len(text)):
+            yield text[number : number + 1]
+
+    async with answering(lambda _: StreamingResponse(dripping(), media_type="text/event-stream")) as url:
+        events = await all_of(AgentClient(http, card_at(url)), saying("x"))
+    assert [event.to_object() for event in events] == [{"statusUpdate": STATUS}] * 2
+
+
+async def test_a_stream_may_be_answered_with_one_object(http: httpx2.AsyncClient) -> None:
+    message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "hi"}], "kind": "message"}
+    answer = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"message": message}})
+    async with answering(lambda _: Response(answer, media_type="application/json")) as url:
+        events = await all_of(AgentClient(http, card_at(url)), saying("x"))
+    assert [event.to_object() for event in events] == [{"message": message}]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "media_type", "words"),
+    [
+        (502, "Bad luck", "text/html", "answered HTTP 502 Bad Gateway"),
+        (401, "", "text/plain", "HTTP 401 Unauthorized \\(it asks for credentials: Bearer\\)"),
+        (302, "", "text/plain", "answered HTTP 302 Found"),
+        (
+            403,
+            '{"jsonrpc":"2.0","error":{"code":-32600,"message":"no"}}',
+            "application/json",
+            "refused: no \\(-32600\\)",
+        ),
+        (200, "hello", "application/json", "is no JSON"),
+        (200, '{"jsonrpc":"2.0","id":1}', "application/json", "is no JSON-RPC answer"),
+        (
+            200,
+            '{"jsonrpc":"2.0","id":1,"result":{}}',
+            "application/json",
+            "is no StreamResponse: the whole: a stream e",
+        ),
+        (200, "data: {}\n\n", "text/event-stream", "is no JSON-RPC answer"),
+        (
+            200,
+            events_of({"statusUpdate": {**STATUS, "status": {"state": "x"}}}),
+            "text/event-stream",
+            "status.state",
+        ),
+        (200, "data: " + "x" * 70_000, "text/event-stream", "sent an event of more than 65536 bytes"),
+        (200, '"' + "x" * 70_000 + '"', "application/json", "answered with more than 65536 bytes"),
+    ],
+)
+async def test_what_is_no_answer_is_told_in_words(
+    status: int, body: bytes | str, media_type: str, words: str, desk: Desk, http: httpx2.AsyncClient
+) -> None:
+    headers = {"WWW-Authenticate": 'Bearer realm="x"'} if status == 401 else {}
+    desk.response = Response(body, status, headers=headers, media_type=media_type)
+    with pytest.raises(PeerError, match=words) as refused:
+        await all_of(AgentClient(http, card_at(desk.url), limit_bytes=65_536), saying("x"))
+    assert desk.url in str(refused.value) or isinstance(refused.value, AgentRefusedError)
+
+
+async def test_a_stream_that_breaks_off_is_told(http: httpx2.AsyncClient) -> None:
+    async def broken(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"content-type", b"text/event-stream"), (b"content-length", b"9999")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send(
+            {"type": "http.response.body", "body": events_of({"statusUpdate": STATUS}), "more_body": True}
+        )
+
+    async with (
+        listening(broken) as url,
+        aclosing(AgentClient(http, card_at(url)).stream(saying("x"))) as events,
+    ):
+        assert (await anext(events)).status_update is not None
+        with pytest.raises(PeerError, match=f"{url}/? broke off its answer"):
+            await anext(events)
+
+
+async def test_an_update_in_answer_to_a_message_is_refused(http: httpx2.AsyncClient) -> None:
+    answer = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"statusUpdate": STATUS}})
+    async with answering(lambda _: PlainTextResponse(answer)) as url:
+        with pytest.raises(PeerError, match="with an update, not with a task or a message"):
+            await AgentClient(http, card_at(url)).send(saying("x"))
+
+
+async def test_closing_a_stream_leaves_the_task_alone(http: httpx2.AsyncClient) -> None:
+    go_on = anyio.Event()
+
+    async def script(job: Any) -> None:
+        await say(job, TaskState.WORKING)
+        await go_on.wait()
+        await give(job, "done")
+        await say(job, TaskState.COMPLETED)
+
+    async with serving(script) as (url, _):
+        agent = AgentClient(http, (await fetch_card(http, url)).card)
+        async with aclosing(agent.stream(saying("x"))) as events:
+            first = await anext(events)
+        assert first.task is not None
+        async with aclosing(agent.subscribe(first.task.id)) as events:
+            with anyio.fail_after(10):
+                assert (await anext(events)).task is not None
+                go_on.set()
+                rest = [event async for event in events]
+        assert rest[-1].payload.status.state is TaskState.COMPLETED  # type: ignore[union-attr]

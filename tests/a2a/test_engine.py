@@ -1,0 +1,706 @@
+"""The engine with small agents of its own: how tasks end, who sees what when, and what a store can do to it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from copy import deepcopy
+from typing import Any
+
+import anyio
+import pytest
+from pydantic_core import from_json
+
+from bridge.a2a.engine import Caller
+from bridge.a2a.errors import (
+    INVALID_PARAMS,
+    TASK_NOT_CANCELABLE,
+    TASK_NOT_FOUND,
+    UNAVAILABLE,
+    UNSUPPORTED_OPERATION,
+    A2AError,
+    ErrorKind,
+)
+from bridge.a2a.job import Job
+from bridge.a2a.live import Watcher
+from bridge.a2a.models import ListTasksRequest, Task, TaskState, text_of
+from bridge.errors import StoreError
+from bridge.store.memory import MemoryStore
+from bridge.web import Principal
+from tests.support.agents import ALICE, Clock, asked, engine_of, give, say
+from tests.support.drivers import PATIENCE_SECONDS, shape_of
+from tests.support.stores import FailingStore, GatedStore, SlowReadStore
+
+W, C, F, X = TaskState.WORKING, TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELED
+INPUT, AUTH = TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED
+BOB = Caller(Principal("bob"))
+
+
+@pytest.fixture(autouse=True)
+async def deadline() -> AsyncIterator[None]:
+    """No test waits for ever."""
+    with anyio.fail_after(PATIENCE_SECONDS):
+        yield
+
+
+@asynccontextmanager
+async def refused(kind: ErrorKind) -> AsyncIterator[None]:
+    with pytest.raises(A2AError) as caught:
+        yield
+    assert caught.value.kind is kind, caught.value
+
+
+def words(task: Task) -> str:
+    """What the task's status says."""
+    return text_of(task.status.message.parts) if task.status.message else ""
+
+
+async def shape(watcher: Watcher) -> list[str]:
+    """The rest of a stream in words."""
+    events = []
+    with watcher:
+        while (seen := await watcher.next()) is not None:
+            events.append(from_json(seen.text))
+    return shape_of(events)
+
+
+async def finish(job: Job) -> None:
+    say(job, W)
+    await say(job, C)
+
+
+async def never(job: Job) -> None:
+    say(job, W)
+    await anyio.sleep_forever()
+
+
+class Gate:
+    """Work that says WORKING, waits until it is told to go on, and completes."""
+
+    def __init__(self) -> None:
+        self.began, self.go = anyio.Event(), anyio.Event()
+
+    async def __call__(self, job: Job) -> None:
+        await say(job, W)
+        self.began.set()
+        await self.go.wait()
+        give(job, "done")
+        await say(job, C)
+
+
+# Ends
+
+
+@pytest.mark.proves("a2a-7.6.1-auth-open", "a2a-3.2.2-blocking")
+async def test_at_auth_required_a_send_answers_and_a_stream_stays_open() -> None:
+    granted = anyio.Event()
+
+    async def work(job: Job) -> None:
+        say(job, W)
+        await say(job, AUTH, "Approve this at https://example.com/approve")
+        await granted.wait()  # the credential comes out of band
+        say(job, W)
+        await say(job, C)
+
+    async with engine_of(work) as engine:
+        request = asked()
+        stream = await engine.stream(request, ALICE)
+        task = await engine.send(request, ALICE)
+        assert (task.status.state, words(task)[:7]) == (AUTH, "Approve")
+        late = await engine.subscribe(task.id, ALICE)
+        granted.set()
+        rest = ["statusUpdate WORKING", "statusUpdate COMPLETED"]
+        assert await shape(stream) == [
+            "task SUBMITTED",
+            "statusUpdate WORKING",
+            "statusUpdate AUTH_REQUIRED",
+            *rest,
+        ]
+        assert await shape(late) == ["task AUTH_REQUIRED", *rest]
+
+
+@pytest.mark.proves("a2a-7.6.1-auth-open")
+async def test_a_message_goes_on_with_a_task_at_auth_required_on_the_same_streams() -> None:
+    async def work(job: Job) -> None:
+        await (say(job, C) if job.turn.task else say(job, AUTH, "Approve?"))
+
+    async with engine_of(work) as engine:
+        stream = await engine.stream(asked(), ALICE)
+        first = from_json((await stream.next()).text)  # type: ignore[union-attr]
+        task = await engine.send(asked(taskId=first["task"]["id"]), ALICE)
+        assert task.status.state is C
+        assert await shape(stream) == [
+            "statusUpdate AUTH_REQUIRED",
+            "statusUpdate WORKING",
+            "statusUpdate COMPLETED",
+        ]
+
+
+@pytest.mark.proves("a2a-3.1.5-cancel")
+async def test_a_task_that_completes_while_it_is_being_cancelled_has_completed() -> None:
+    began = anyio.Event()
+
+    async def work(job: Job) -> None:
+        say(job, W)
+        began.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            give(job, "just in time")
+            say(job, C)
+
+    async with engine_of(work) as engine:
+        stream = await engine.stream(asked(), ALICE)
+        await began.wait()
+        task_id = from_json((await stream.next()).text)["task"]["id"]  # type: ignore[union-attr]
+        async with refused(TASK_NOT_CANCELABLE):
+            await engine.cancel(task_id, ALICE)
+        task = await engine.get(task_id, None, ALICE)
+        assert (task.status.state, len(task.artifacts or ())) == (C, 1)
+        assert await shape(stream) == ["statusUpdate WORKING", "artifactUpdate", "statusUpdate COMPLETED"]
+
+
+@pytest.mark.proves("a2a-3.1.5-cancel")
+async def test_work_that_ignores_cancellation_is_cancelled_after_the_grace_and_its_result_dropped() -> None:
+    began, release, over = anyio.Event(), anyio.Event(), anyio.Event()
+
+    async def stubborn(job: Job) -> None:
+        say(job, W)
+        began.set()
+        with anyio.CancelScope(shield=True):
+            await release.wait()
+            give(job, "too late")
+            await say(job, C)
+            over.set()
+
+    async with engine_of(stubborn, cancel_grace_seconds=0.01) as engine:
+        stream = await engine.stream(asked(), ALICE)
+        await began.wait()
+        task_id = from_json((await stream.next()).text)["task"]["id"]  # type: ignore[union-attr]
+        canceled = await engine.cancel(task_id, ALICE)
+        assert canceled.status.state is X
+        assert await shape(stream) == ["statusUpdate WORKING", "statusUpdate CANCELED"]
+        release.set()
+        await over.wait()
+        await anyio.wait_all_tasks_blocked()
+        assert await engine.get(task_id, None, ALICE) == canceled
+        assert engine._live == {}
+
+
+async def raise_something(job: Job) -> None:
+    say(job, W)
+    raise RuntimeError("secret detail")
+
+
+async def say_nothing(job: Job) -> None:
+    say(job, W)
+
+
+async def say_nothing_at_all(job: Job) -> None:
+    pass
+
+
+@pytest.mark.proves("a2a-3.2.2-blocking")
+@pytest.mark.parametrize(
+    ("work", "said"),
+    [
+        (raise_something, "its log says why"),
+        (say_nothing, "without a result"),
+        (say_nothing_at_all, "without"),
+    ],
+)
+async def test_work_that_does_not_end_its_task_ends_as_failed(
+    work: Callable[[Job], Awaitable[None]], said: str
+) -> None:
+    async with engine_of(work) as engine:
+        task = await engine.send(asked(), ALICE)
+        assert task.status.state is F
+        assert said in words(task)
+        assert "secret" not in words(task)
+        assert engine._live == {}
+
+
+@pytest.mark.proves("a2a-3.1.5-cancel")
+@pytest.mark.parametrize("state", [C, F, X, TaskState.REJECTED], ids=lambda state: state.name)
+async def test_nothing_follows_an_end(state: TaskState) -> None:
+    async def work(job: Job) -> None:
+        say(job, state)
+        for late in (W, C, F, INPUT):
+            await say(job, late)
+        await give(job, "late")
+        raise RuntimeError("late as well")
+
+    async with engine_of(work) as engine:
+        stream = await engine.stream(asked(), ALICE)
+        assert await shape(stream) == ["task SUBMITTED", f"statusUpdate {state.name}"]
+        (task,) = (await engine.list(ListTasksRequest(include_artifacts=True), ALICE)).tasks
+        assert (task.status.state, task.artifacts) == (state, None)
+
+
+# Stopping
+
+
+@pytest.mark.proves("cli-stop")
+async def test_while_it_drains_running_tasks_end_and_new_ones_are_refused() -> None:
+    gate, tasks = Gate(), []
+    async with engine_of(gate) as engine, anyio.create_task_group() as group:
+
+        async def send() -> None:
+            tasks.append(await engine.send(asked(), ALICE))
+
+        group.start_soon(send)
+        await gate.began.wait()
+        group.start_soon(engine.drain, PATIENCE_SECONDS)
+        await anyio.wait_all_tasks_blocked()
+        assert not engine.ready
+        for refuse in (engine.send, engine.stream):
+            async with refused(UNAVAILABLE):
+                await refuse(asked(), ALICE)
+        gate.go.set()
+    assert [task.status.state for task in tasks] == [C]
+
+
+@pytest.mark.proves("cli-stop")
+async def test_what_has_not_ended_when_the_drain_is_over_is_failed_and_says_so() -> None:
+    store, clock = MemoryStore(), Clock()
+    async with engine_of(never, store, clock) as engine:
+        stream = await engine.stream(asked(), ALICE)
+        await anyio.wait_all_tasks_blocked()
+        await engine.drain(0)
+        assert await shape(stream) == ["task SUBMITTED", "statusUpdate WORKING", "statusUpdate FAILED"]
+        assert engine._live == {}
+    async with engine_of(never, store, clock) as engine:
+        (task,) = (await engine.list(ListTasksRequest(), ALICE)).tasks
+        assert (task.status.state, "was stopped" in words(task)) == (F, True)
+
+
+@pytest.mark.proves("cli-stop")
+async def test_streams_of_tasks_that_wait_do_not_hold_up_the_end() -> None:
+    async def ask(job: Job) -> None:
+        await say(job, INPUT, "Which?")
+
+    store = MemoryStore()
+    async with engine_of(ask, store) as engine:
+        task = await engine.send(asked(), ALICE)
+        stream = await engine.subscribe(task.id, ALICE)
+        await engine.drain(PATIENCE_SECONDS)
+        assert await shape(stream) == ["task INPUT_REQUIRED"]
+    stored = await store.load(task.id)
+    assert stored
+    assert stored.head.state == INPUT
+
+
+@pytest.mark.proves("restart-fails-running", "restart-keeps-waiting")
+async def test_a_new_engine_fails_what_ran_and_keeps_what_waits() -> None:
+    """The new one has what was stored in the middle of the old one's work, as after a kill."""
+    store, clock, gate = MemoryStore(), Clock(), Gate()
+
+    async def work(job: Job) -> None:
+        if text_of(job.turn.message.parts) == "ask":
+            return await say(job, INPUT, "Which?")
+        return await gate(job)
+
+    async with engine_of(work, store, clock) as old:
+        waiting = await old.send(asked({"text": "ask"}), ALICE)
+        ran = await old.send(asked(configuration={"returnImmediately": True}), ALICE)
+        await gate.began.wait()
+        async with engine_of(finish, deepcopy(store), clock) as new:
+            task = await new.get(ran.id, None, ALICE)
+            assert (task.status.state, "restarted" in words(task)) == (F, True)
+            assert await new.get(waiting.id, None, ALICE) == waiting
+            assert (await new.send(asked(taskId=waiting.id), ALICE)).status.state is C
+
+
+# Memory
+
+
+@pytest.mark.proves("a2a-3.5.2-order")
+async def test_nothing_stays_in_memory_once_tasks_have_ended_and_readers_left() -> None:
+    async def work(job: Job) -> None:
+        say(job, W)
+        await say(job, C if job.turn.task else INPUT)
+
+    async with engine_of(work) as engine:
+        request = asked()
+        task = await engine.send(request, ALICE)
+        assert engine._live == {}
+        stream, again = await engine.subscribe(task.id, ALICE), await engine.subscribe(task.id, ALICE)
+        stream.close()
+        assert set(engine._live) == {task.id}
+        again.close()
+        assert engine._live == {}
+        (await engine.stream(request, ALICE)).close()
+        await engine.get(task.id, None, ALICE)
+        async with refused(TASK_NOT_FOUND):
+            await engine.get(task.id, None, BOB)
+        async with refused(INVALID_PARAMS):
+            await engine.send(asked(taskId=task.id, contextId="other"), ALICE)
+        await anyio.wait_all_tasks_blocked()
+        assert engine._live == {}
+        ended = await engine.send(asked(taskId=task.id), ALICE)
+        assert ended.status.state is C
+        async with refused(UNSUPPORTED_OPERATION):
+            await engine.subscribe(task.id, ALICE)
+        (await engine.stream(request, ALICE)).close()
+        assert engine._live == {}
+        assert (
+            engine._unstored_messages == engine._unstored_contexts == engine._loading == engine._taking == {}
+        )
+
+
+@pytest.mark.proves("a2a-3.1.5-cancel")
+async def test_a_cancelled_question_leaves_memory_too() -> None:
+    async def ask(job: Job) -> None:
+        await say(job, INPUT)
+
+    async with engine_of(ask) as engine:
+        task = await engine.send(asked(), ALICE)
+        assert (await engine.cancel(task.id, ALICE)).status.state is X
+        assert engine._live == {}
+
+
+@pytest.mark.proves("sse-slow")
+async def test_a_reader_that_does_not_keep_up_is_cut_off_alone() -> None:
+    async def work(job: Job) -> None:
+        for number in range(10):
+            say(job, W, str(number))
+        await say(job, C)
+
+    async with engine_of(work, watch_events=3) as engine:
+        request = asked()
+        slow = await engine.stream(request, ALICE)
+        task = await engine.send(request, ALICE)
+        assert (task.status.state, slow.cut_off) == (C, True)
+        assert engine._live == {}
+        assert await shape(slow) == ["task SUBMITTED", "statusUpdate WORKING", "statusUpdate WORKING"]
+
+
+# The same message again
+
+
+@pytest.mark.proves("a2a-3.3.1-idempotent")
+async def test_after_a_while_a_message_id_is_free_again() -> None:
+    clock = Clock()
+    async with engine_of(finish, clock=clock, repeat_seconds=600) as engine:
+        request = asked()
+        first = await engine.send(request, ALICE)
+        clock.now_ms += 600_000
+        assert (await engine.send(request, ALICE)).id == first.id
+        clock.now_ms += 1
+        second = await engine.send(request, ALICE)
+        assert second.id != first.id
+        assert (await engine.send(request, ALICE)).id == second.id
+
+
+@pytest.mark.proves("a2a-3.3.1-idempotent")
+@pytest.mark.parametrize("kind", [MemoryStore, SlowReadStore, GatedStore])
+@pytest.mark.parametrize("fields", [{}, {"contextId": "mine"}], ids=str)
+async def test_the_same_message_at_the_same_moment_is_taken_once(
+    kind: type[MemoryStore], fields: dict[str, Any]
+) -> None:
+    store, found = kind(), []
+    async with engine_of(finish, store) as engine, anyio.create_task_group() as group:
+        request = asked(**fields)
+
+        async def send() -> None:
+            found.append((await engine.send(request, ALICE)).id)
+
+        for _ in range(4):
+            group.start_soon(send)
+        await anyio.wait_all_tasks_blocked()
+        if isinstance(store, GatedStore):
+            assert found == []
+            store.open()
+    assert len(found) == 4
+    assert len(set(found)) == 1
+
+
+@pytest.mark.proves("a2a-3.3.1-idempotent")
+async def test_a_message_that_was_refused_can_be_sent_again() -> None:
+    async with engine_of(finish) as engine:
+        request = asked(taskId="id-unknown")
+        for _ in range(2):
+            async with refused(TASK_NOT_FOUND):
+                await engine.send(request, ALICE)
+
+
+@pytest.mark.proves("a2a-3.4.1-context", "a2a-13.1-scope")
+@pytest.mark.parametrize(("kind", "reason"), [(GatedStore, INVALID_PARAMS), (SlowReadStore, UNAVAILABLE)])
+async def test_of_two_principals_who_claim_a_context_at_once_one_gets_it(
+    kind: type[MemoryStore], reason: ErrorKind
+) -> None:
+    store = kind()
+    async with engine_of(finish, store) as engine, anyio.create_task_group() as group:
+        answers: list[object] = []
+
+        async def claim(caller: Caller) -> None:
+            try:
+                answers.append((await engine.send(asked(contextId="wanted"), caller)).status.state)
+            except A2AError as exc:
+                answers.append(exc.kind)
+
+        group.start_soon(claim, ALICE)
+        group.start_soon(claim, BOB)
+        await anyio.wait_all_tasks_blocked()
+        if isinstance(store, GatedStore):
+            store.open()
+    assert len(answers) == 2
+    assert set(answers) == {C, reason}
+
+
+# An event is stored before anyone sees it
+
+
+@pytest.mark.proves("store-visible")
+async def test_nobody_sees_an_event_before_it_is_stored() -> None:
+    store, seen, answers = GatedStore(), [], []
+    async with engine_of(finish, store) as engine, anyio.create_task_group() as group:
+        request = asked()
+        stream = await engine.stream(request, ALICE)
+
+        async def read() -> None:
+            with stream:
+                while (event := await stream.next()) is not None:
+                    seen.append(from_json(event.text))
+
+        async def send() -> None:
+            answers.append((await engine.send(request, ALICE)).status.state)
+
+        group.start_soon(read)
+        group.start_soon(send)
+        await anyio.wait_all_tasks_blocked()
+        task_id = store.waiting[0][0].task_id
+        assert (len(store.waiting), seen, answers) == (3, [], [])
+        assert (await engine.list(ListTasksRequest(), ALICE)).tasks == ()
+        for expected in ("task SUBMITTED", "statusUpdate WORKING", "statusUpdate COMPLETED"):
+            store.let_through(1)
+            await anyio.wait_all_tasks_blocked()
+            assert shape_of(seen)[-1] == expected
+            state = TaskState(f"TASK_STATE_{expected.split()[1]}")
+            assert (await engine.get(task_id, None, ALICE)).status.state is state
+            (listed,) = (await engine.list(ListTasksRequest(), ALICE)).tasks
+            assert listed.status.state is state
+            assert answers == ([C] if state is C else [])
+    assert len(seen) == 3
+
+
+@pytest.mark.proves("store-visible")
+async def test_a_task_whose_first_event_is_not_stored_is_neither_got_nor_cancelled_nor_subscribed_to() -> (
+    None
+):
+    store, done = GatedStore(), []
+    async with engine_of(never, store) as engine, anyio.create_task_group() as group:
+        group.start_soon(engine.send, asked(configuration={"returnImmediately": True}), ALICE)
+        await anyio.wait_all_tasks_blocked()
+        task_id = store.waiting[0][0].task_id
+
+        async def get() -> None:
+            done.append((await engine.get(task_id, None, ALICE)).status.state)
+
+        async def subscribe() -> None:
+            (await engine.subscribe(task_id, ALICE)).close()
+            done.append("subscribed")
+
+        group.start_soon(get)
+        group.start_soon(subscribe)
+        await anyio.wait_all_tasks_blocked()
+        assert done == []
+        store.open()
+        await anyio.wait_all_tasks_blocked()
+        assert len(done) == 2
+        await engine.cancel(task_id, ALICE)
+
+
+@pytest.mark.proves("store-visible", "a2a-3.1.5-cancel", "a2a-3.1.1-terminal")
+async def test_an_end_that_is_not_stored_is_not_even_told_in_an_error() -> None:
+    store, gate, kinds = GatedStore(), Gate(), []
+    store.open()
+    async with engine_of(gate, store) as engine, anyio.create_task_group() as group:
+        task = await engine.send(asked(configuration={"returnImmediately": True}), ALICE)
+        await gate.began.wait()
+        store.shut()
+        gate.go.set()
+        await anyio.wait_all_tasks_blocked()
+
+        async def ask(operation: Callable[..., Awaitable[object]], *arguments: object) -> None:
+            with pytest.raises(A2AError) as caught:
+                await operation(*arguments)
+            kinds.append(caught.value.kind)
+
+        group.start_soon(ask, engine.cancel, task.id, ALICE)
+        group.start_soon(ask, engine.send, asked(taskId=task.id), ALICE)
+        await anyio.wait_all_tasks_blocked()
+        assert kinds == []
+        store.open()
+    assert {kind.reason for kind in kinds} == {"TASK_NOT_CANCELABLE", "UNSUPPORTED_OPERATION"}
+
+
+@pytest.mark.proves("store-visible")
+async def test_a_task_that_ended_in_the_store_behind_the_engines_back_is_given_up() -> None:
+    store, gate = MemoryStore(), Gate()
+    async with engine_of(gate, store) as engine:
+        task = await engine.send(asked(configuration={"returnImmediately": True}), ALICE)
+        await gate.began.wait()
+        async with engine_of(finish, store):
+            pass  # recovers it, as FAILED
+        gate.go.set()
+        await until(lambda: engine._live == {})
+        assert (await engine.get(task.id, None, ALICE)).status.state is F
+
+
+@pytest.mark.proves("store-visible", "a2a-3.2.2-return-immediately")
+async def test_a_send_that_returns_at_once_still_waits_until_its_task_is_stored() -> None:
+    store, answers = GatedStore(), []
+    async with engine_of(never, store) as engine, anyio.create_task_group() as group:
+
+        async def send() -> None:
+            answers.append(await engine.send(asked(configuration={"returnImmediately": True}), ALICE))
+
+        group.start_soon(send)
+        await anyio.wait_all_tasks_blocked()
+        assert answers == []
+        store.let_through(1)
+        await anyio.wait_all_tasks_blocked()
+        assert [task.status.state for task in answers] == [TaskState.SUBMITTED]
+        store.open()
+
+
+@pytest.mark.proves("store-visible", "a2a-3.3.1-idempotent")
+async def test_an_answer_sent_again_waits_for_the_first_to_be_stored() -> None:
+    async def work(job: Job) -> None:
+        await (say(job, C) if job.turn.task else say(job, INPUT, "Which?"))
+
+    store = GatedStore()
+    store.open()
+    async with engine_of(work, store) as engine, anyio.create_task_group() as group:
+        task = await engine.send(asked(), ALICE)
+        store.shut()
+        answer, shapes = asked(taskId=task.id), []
+
+        async def stream() -> None:
+            shapes.append(await shape(await engine.stream(answer, ALICE)))
+
+        group.start_soon(stream)
+        await anyio.wait_all_tasks_blocked()
+        group.start_soon(stream)
+        await anyio.wait_all_tasks_blocked()
+        assert (await engine.get(task.id, None, ALICE)).status.state is INPUT
+        assert shapes == []
+        store.open()
+    assert sorted(shapes) == [["task COMPLETED"], ["task WORKING", "statusUpdate COMPLETED"]]
+
+
+@pytest.mark.proves("store-visible", "a2a-3.1.5-cancel")
+async def test_a_cancellation_answers_once_it_is_stored() -> None:
+    store, answers = GatedStore(), []
+    store.open()
+    async with engine_of(never, store) as engine, anyio.create_task_group() as group:
+        task = await engine.send(asked(configuration={"returnImmediately": True}), ALICE)
+        await anyio.wait_all_tasks_blocked()
+        store.shut()
+
+        async def cancel() -> None:
+            answers.append((await engine.cancel(task.id, ALICE)).status.state)
+
+        group.start_soon(cancel)
+        await anyio.wait_all_tasks_blocked()
+        assert answers == []
+        assert (await engine.get(task.id, None, ALICE)).status.state is W
+        store.open()
+    assert answers == [X]
+
+
+# A store that fails
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "late"])
+@pytest.mark.proves("store-visible")
+async def test_while_the_store_fails_nothing_new_is_taken_and_running_tasks_end_failed(late: bool) -> None:
+    store, gate = FailingStore(late=late), Gate()
+    async with engine_of(gate, store) as engine, anyio.create_task_group() as group:
+        request, kinds = asked(), []
+
+        async def send() -> None:
+            with pytest.raises(A2AError) as caught:
+                await engine.send(request, ALICE)
+            kinds.append(caught.value.kind)
+
+        stream = await engine.stream(request, ALICE)
+        task_id = from_json((await stream.next()).text)["task"]["id"]  # type: ignore[union-attr]
+        group.start_soon(send)
+        await gate.began.wait()
+        assert engine.ready
+        store.broken = True
+        gate.go.set()
+        await store.probed.wait()
+        assert await shape(stream) == ["statusUpdate WORKING"]
+        assert not engine.ready
+        for refuse in (engine.send, engine.stream):
+            async with refused(UNAVAILABLE):
+                await refuse(asked(), ALICE)
+        assert (await engine.get(task_id, None, ALICE)).status.state is W
+        store.broken = False
+        await until(lambda: engine.ready and engine._live == {})
+        task = await engine.get(task_id, None, ALICE)
+        assert (task.status.state, "could not store" in words(task)) == (F, True)
+        assert (await engine.send(asked(), ALICE)).status.state is C
+    assert kinds == [UNAVAILABLE]
+    assert engine._live == {}
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Give others their turn until something is true; the test's deadline bounds it."""
+    while not true():
+        await anyio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "late"])
+@pytest.mark.proves("store-visible", "a2a-3.3.1-idempotent")
+async def test_a_message_that_could_not_be_stored_was_never_taken(late: bool) -> None:
+    store, ended = FailingStore(late=late), []
+
+    async def work(job: Job) -> None:
+        try:
+            say(job, W)
+            await anyio.lowlevel.checkpoint()
+            await say(job, C)
+        finally:
+            ended.append(job.task_id)
+
+    async with engine_of(work, store) as engine:
+        store.broken = True
+        request = asked(contextId="mine")
+        async with refused(UNAVAILABLE):
+            await engine.send(request, ALICE)
+        async with refused(UNAVAILABLE):
+            await engine.send(request, ALICE)
+        store.broken = False
+        await until(lambda: engine.ready and engine._live == {})
+        assert (await engine.list(ListTasksRequest(), ALICE)).tasks == ()
+        assert (await engine.send(request, BOB)).context_id == "mine"
+        async with refused(INVALID_PARAMS):
+            await engine.send(request, ALICE)
+        assert len(ended) == 2
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "late"])
+@pytest.mark.proves("store-visible")
+async def test_a_commit_that_work_waits_for_raises_what_the_store_says(late: bool) -> None:
+    store, caught = FailingStore(late=late), []
+
+    async def work(job: Job) -> None:
+        store.broken = True
+        try:
+            await say(job, W)
+        except StoreError as exc:
+            caught.append(str(exc))
+            store.broken = False
+            raise
+
+    async with engine_of(work, store) as engine:
+        async with refused(UNAVAILABLE):
+            await engine.send(asked(), ALICE)
+        await until(lambda: engine._live == {})
+        (task,) = (await engine.list(ListTasksRequest(), ALICE)).tasks
+        assert task.status.state is F
+    assert caught in (["the disk is full"], [])

@@ -1,0 +1,523 @@
+"""`mcp-a2a call` as a user runs it: from a script, and at a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from anyio.abc import Process
+from anyio.streams.text import TextReceiveStream
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from bridge.a2a.client import AgentClient, fetch_card
+from bridge.a2a.job import Job
+from bridge.a2a.models import Artifact, Part, StreamResponse, TaskState
+from bridge.cli.main import main
+from tests.support.agents import give, say, serving
+from tests.support.command import ROOT, WAIT_SECONDS, environment
+from tests.support.running import Running, config_for, listening, raw_command, running
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that has ended."""
+
+    code: int | None
+    out: str
+    err: str
+
+    @property
+    def task_id(self) -> str:
+        """The id of the task, as it was said to the user."""
+        found = re.search(r"task ([\w-]+)", self.err)
+        assert found is not None, self.err
+        return found[1]
+
+
+Run = Callable[..., Awaitable[Done]]
+
+
+def command(name: str, patch: pytest.MonkeyPatch) -> Run:
+    """Runs one command of `mcp-a2a` to its end, in this process, which is quick, and without a terminal."""
+
+    def to_its_end() -> int | None:
+        try:
+            main()
+        except SystemExit as ended:
+            return ended.code if isinstance(ended.code, int) else None
+
+    async def run(*arguments: str, **more: str) -> Done:
+        with (
+            patch.context() as patched,
+            redirect_stdout(StringIO()) as out,
+            redirect_stderr(StringIO()) as err,
+        ):
+            patched.setattr(sys, "argv", ["mcp-a2a", name, *arguments])
+            for variable, value in more.items():
+                patched.setenv(variable, value)
+            with anyio.fail_after(WAIT_SECONDS):
+                code = await anyio.to_thread.run_sync(to_its_end)
+        return Done(code, out.getvalue(), err.getvalue())
+
+    return run
+
+
+async def child(*arguments: str, state: Path) -> Done:
+    """Runs `mcp-a2a` as a process of its own, without a terminal."""
+    with anyio.fail_after(WAIT_SECONDS):
+        done = await anyio.run_process(
+            [sys.executable, "-m", "bridge", *arguments],
+            stdin=subprocess.DEVNULL,
+            check=False,
+            env=environment(state),
+            cwd=ROOT,
+        )
+    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+class Terminal:
+    """A command at a terminal: what it shows there is read, and answered."""
+
+    def __init__(self, process: Process, screen: int) -> None:
+        self.process = process
+        self.shown = ""
+        self._screen = screen
+        self._place = 0
+
+    async def until(self, words: str) -> None:
+        """Wait until these words are shown, after those that were waited for before."""
+        while words not in self.shown[self._place :]:
+            assert await self._read(), f"it ended without showing {words!r}:\n{self.shown}"
+        self._place = self.shown.index(words, self._place) + len(words)
+
+    def type(self, text: str) -> None:
+        """What the person does: `\\x04` is Ctrl+D."""
+        os.write(self._screen, text.encode())
+
+    def interrupt(self) -> None:
+        """Ctrl+C."""
+        self.process.send_signal(signal.SIGINT)
+
+    async def end(self) -> Done:
+        """Wait until the command has ended."""
+        out = ""
+        if self.process.stdout is not None:
+            out = "".join([text async for text in TextReceiveStream(self.process.stdout)])
+        while await self._read():
+            pass
+        return Done(await self.process.wait(), out, self.shown)
+
+    async def _read(self) -> bool:
+        await anyio.wait_readable(self._screen)
+        try:
+            read = os.read(self._screen, 65536)
+        except OSError:  # how Linux tells that nobody holds the other end any more
+            return False
+        self.shown += read.decode().replace("\r\n", "\n")
+        return bool(read)
+
+
+@asynccontextmanager
+async def at_terminal(*arguments: str, state: Path, results: bool = False) -> AsyncIterator[Terminal]:
+    """Run `call` at a terminal; `results` shows its results there too, instead of in a pipe."""
+    screen, line = pty.openpty()
+    try:
+        with anyio.fail_after(WAIT_SECONDS):
+            async with await anyio.open_process(
+                [sys.executable, "-m", "bridge", "call", *arguments],
+                stdin=line,
+                stdout=line if results else subprocess.PIPE,
+                stderr=line,
+                env={**environment(state), "TERM": "xterm"},
+                cwd=ROOT,
+            ) as process:
+                os.close(line)
+                yield Terminal(process, screen)
+    finally:
+        os.close(screen)
+
+
+@pytest.fixture(scope="module")
+async def bridge() -> AsyncIterator[Running]:
+    async with running(config_for(raw_command())) as bridge:
+        yield bridge
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    return command("call", monkeypatch)
+
+
+async def state_of(url: str, task_id: str) -> TaskState:
+    async with httpx2.AsyncClient(trust_env=False) as http:
+        task = await AgentClient(http, (await fetch_card(http, url)).card).get(task_id)
+    return task.status.state
+
+
+# In a script
+
+
+@pytest.mark.proves("cli-call")
+async def test_results_go_to_stdout_and_what_becomes_of_the_task_to_stderr(
+    bridge: Running, tmp_path: Path
+) -> None:
+    done = await child("call", bridge.base_url, "progress", "steps=2", state=tmp_path)
+    assert (done.code, done.out) == (0, "2 steps\n")
+    assert done.err.splitlines() == [
+        f"task {done.task_id}",
+        "submitted",
+        "working",
+        "working 1/2: step 1",
+        "working 2/2: step 2",
+        "completed",
+    ]
+
+
+async def test_arguments_are_read_as_the_schema_says_and_data_is_shown_once(
+    run: Run, bridge: Running
+) -> None:
+    assert (await run(bridge.base_url, "add", "a=1", "b=2.5")).out == '{\n  "sum": 3.5\n}\n'
+    assert (await run(bridge.base_url, "echo", "text=5")).out == "5\n"
+
+
+async def test_arguments_may_be_one_object_and_text_may_go_without_a_skill(run: Run, bridge: Running) -> None:
+    assert (await run(bridge.base_url, "echo", "--json", '{"text": "é=1"}')).out == "é=1\n"
+    assert (await run(bridge.base_url, "--text", "echo text='a b'")).out == "a b\n"
+
+
+@pytest.mark.proves("cli-call")
+async def test_each_event_is_a_line_of_json(run: Run, bridge: Running) -> None:
+    done = await run(bridge.base_url, "echo", "text=hi", "--json-output")
+    events = [StreamResponse.model_validate_json(line) for line in done.out.splitlines()]
+    assert [type(event.payload).__name__ for event in events] == [
+        "Task",
+        "TaskStatusUpdateEvent",
+        "TaskArtifactUpdateEvent",
+        "TaskStatusUpdateEvent",
+    ]
+
+
+async def test_files_are_saved_once_each_under_their_own_names(
+    run: Run, bridge: Running, tmp_path: Path
+) -> None:
+    files = tmp_path / "new" / "files"
+    for number in ("", "-2"):
+        done = await run(bridge.base_url, "every-block", "--save", str(files))
+        saved = [f"{files}/artifact{number}.png", f"{files}/artifact{number}.wav", f"{files}/a{number}.bin"]
+        assert [line for line in done.out.splitlines() if str(files) in line] == saved
+        assert Path(saved[2]).read_bytes() == b"\x00\x01\x02"
+    done = await run(bridge.base_url, "every-block")
+    assert "[image/png, 70 bytes: --save DIR keeps it]" in done.out.splitlines()
+    assert "https://example.com/a.pdf" in done.out.splitlines()
+
+
+async def test_a_file_name_of_the_agent_leads_nowhere_else(run: Run, tmp_path: Path) -> None:
+    async def script(job: Job) -> None:
+        names = ("../../evil.txt", "/etc/passwd", "..\\..\\..", ".hidden", "a b\x1b.png")
+        parts = tuple(Part(raw="aGk=", filename=name, media_type="text/plain") for name in names)
+        await job.artifact(Artifact(artifact_id="a", parts=parts))
+        await say(job, TaskState.COMPLETED)
+
+    async with serving(script) as (url, _):
+        await run(url, "act", "--save", str(tmp_path / "files"))
+    saved = sorted(path.name for path in (tmp_path / "files").iterdir())
+    assert saved == ["a_b_.png", "artifact.txt", "evil.txt", "hidden", "passwd"]
+
+
+@pytest.mark.parametrize(
+    ("skill", "words"),
+    [
+        ("fail", "failed: it broke, and this is why"),
+        ("refuse", "failed: not today"),
+        (
+            "echo",
+            "- text (string, required): What to say [missing]\nThe agent waits for an answer, and there is no",
+        ),
+        ("nope", "input required: There is no skill 'nope'"),
+    ],
+)
+@pytest.mark.proves("cli-call")
+async def test_a_task_that_is_not_completed_ends_with_1(
+    skill: str, words: str, run: Run, bridge: Running
+) -> None:
+    done = await run(bridge.base_url, skill)
+    assert (done.code, done.out) == (1, "")
+    assert words in done.err
+
+
+@pytest.mark.proves("cli-call", "cli-usage")
+async def test_a_process_says_by_its_exit_code_how_it_went(bridge: Running, tmp_path: Path) -> None:
+    done: dict[str, Done] = {}
+
+    async def keep(*arguments: str) -> None:
+        done[arguments[1]] = await child("call", *arguments, state=tmp_path)
+
+    async with anyio.create_task_group() as tasks:
+        for arguments in ((bridge.base_url, "fail"), ("http://127.0.0.1:1", "usage", "text")):
+            tasks.start_soon(keep, *arguments)
+    assert {name: one.code for name, one in done.items()} == {"fail": 1, "usage": 2}
+    assert not any("Traceback" in one.err or one.out for one in done.values())
+
+
+async def test_without_waiting_the_id_of_the_task_is_the_result(run: Run, bridge: Running) -> None:
+    done = await run(bridge.base_url, "wait", "--no-wait")
+    assert (done.code, done.out) == (0, f"{done.task_id}\n")
+    assert await state_of(bridge.base_url, done.task_id) is TaskState.WORKING
+
+
+async def test_a_task_that_takes_too_long_goes_on_alone(run: Run, bridge: Running) -> None:
+    done = await run(bridge.base_url, "wait", "--timeout-seconds", "1")
+    assert done.code == 1
+    assert f"not done within 1 s; the task {done.task_id} goes on" in done.err
+    assert await state_of(bridge.base_url, done.task_id) is TaskState.WORKING
+
+
+@pytest.mark.proves("cli-usage")
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "which skill?"),
+        (["echo", "hello"], "arguments are given as KEY=VALUE, not 'hello'"),
+        (["echo", "text=x", "--json", "{}"], "KEY=VALUE, --json or --text: one of them"),
+        (["echo", "--json", "[1]"], "--json takes a JSON object, not '[1]'"),
+    ],
+)
+async def test_what_cannot_be_sent_is_one_message(arguments: list[str], words: str, run: Run) -> None:
+    done = await run("http://127.0.0.1:1", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert words in done.err
+    assert "Traceback" not in done.err
+
+
+# Other agents
+
+
+class Foreign:
+    """An agent that does not stream and knows nothing of ours: it answers every call with the same result."""
+
+    def __init__(self, result: dict[str, Any], interface_url: str = "") -> None:
+        self.result = result
+        self.interface_url = interface_url
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.tokens: list[str | None] = []
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        if request.method == "POST":
+            call = await request.json()
+            self.calls.append((call["method"], call["params"]))
+            self.tokens.append(request.headers.get("authorization"))
+            answer: Any = {"jsonrpc": "2.0", "id": call["id"], "result": self.result}
+        else:
+            url = self.interface_url or str(request.base_url)
+            interface = {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+            answer = {"name": "Foreign", "supportedInterfaces": [interface]}
+        await Response(json.dumps(answer), media_type="application/json")(scope, receive, send)
+
+
+HELLO = {"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "hello\x1b[0m\tyou"}]}}
+
+
+async def test_an_agent_that_does_not_stream_is_sent_a_message(run: Run) -> None:
+    foreign = Foreign(HELLO)
+    async with listening(foreign) as url:
+        done = await run(url, "greet", "n=3", "name=Ada", "flags=[true]", 'quoted="3"')
+    assert (done.code, done.out) == (0, "hello\x1b[0m\tyou\n")
+    [(method, params)] = foreign.calls
+    assert method == "SendMessage"
+    assert params["message"]["metadata"] == {"urn:mcp-a2a:tool:v1/skill": "greet"}
+    assert params["message"]["parts"] == [
+        {"data": {"n": 3, "name": "Ada", "flags": [True], "quoted": '"3"'}, "mediaType": "application/json"}
+    ]
+
+
+async def test_an_agent_that_answers_with_its_last_word_has_that_as_result(run: Run) -> None:
+    part = {"text": "the answer"}
+    message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [part]}
+    status = {"state": "TASK_STATE_COMPLETED", "message": message}
+    async with listening(Foreign({"task": {"id": "t", "contextId": "c", "status": status}})) as url:
+        done = await run(url, "act")
+    assert (done.code, done.out) == (0, "the answer\n")
+
+
+async def test_headers_stay_with_the_origin_that_they_were_given_for(run: Run) -> None:
+    other = Foreign(HELLO)
+    async with listening(other) as there, listening(Foreign(HELLO, there)) as url:
+        options = ("act", "--bearer", "env:TOKEN")
+        done = await run(url, *options, TOKEN="s3cret")
+        assert (done.code, other.calls) == (1, [])
+        assert f"add --trust {there}" in done.err
+        assert (await run(url, *options, "--trust", there, TOKEN="s3cret")).code == 0
+        assert (await run(url, "act")).code == 0
+    assert other.tokens == ["Bearer s3cret", None]
+
+
+async def test_a_stream_that_ends_before_its_task_is_a_fault(run: Run) -> None:
+    status = {"state": "TASK_STATE_WORKING"}
+    async with listening(Foreign({"task": {"id": "t", "contextId": "c", "status": status}})) as url:
+        done = await run(url, "act")
+    assert done.code == 1
+    assert "the agent ended its answer while the task was WORKING" in done.err
+
+
+async def test_text_in_chunks_is_put_together_again(run: Run) -> None:
+    async def script(job: Job) -> None:
+        for number, text in enumerate(("one ", "two", " three\n", "four")):
+            artifact = Artifact(artifact_id="a", parts=(Part(text=text),))
+            await job.artifact(artifact, append=number > 0, last_chunk=number == 3)
+        await give(job, "five")
+        await say(job, TaskState.COMPLETED)
+
+    async with serving(script) as (url, _):
+        assert (await run(url, "act")).out == "one two three\nfour\nfive\n"
+
+
+# At a terminal
+
+
+@pytest.mark.proves("cli-call")
+async def test_what_is_missing_is_asked_for_until_it_fits(bridge: Running, tmp_path: Path) -> None:
+    async with at_terminal(bridge.base_url, "add", "a=1", state=tmp_path) as terminal:
+        await terminal.until("b (number; required): The second:")
+        terminal.type("\n")
+        await terminal.until("b (number; required): The second:")
+        terminal.type("much\n")
+        await terminal.until("'much' is not of type 'number'")
+        terminal.type("2\n")
+        done = await terminal.end()
+    assert (done.code, done.out) == (0, '{\n  "sum": 3\n}\n')
+    assert len(set(re.findall(r"task [0-9a-f-]{36}", done.err))) == 1
+
+
+async def test_ctrl_d_declines(bridge: Running, tmp_path: Path) -> None:
+    async with at_terminal(bridge.base_url, "echo", state=tmp_path) as terminal:
+        await terminal.until("text (string; required): What to say:")
+        terminal.type("\x04")
+        done = await terminal.end()
+    assert (done.code, done.out) == (1, "")
+    assert "rejected: The question was declined" in done.err
+
+
+@pytest.mark.parametrize(
+    ("skill", "words"), [("wait", "working"), ("echo", "text (string; required): What to say:")]
+)
+@pytest.mark.proves("cli-call")
+async def test_ctrl_c_cancels_the_task(skill: str, words: str, bridge: Running, tmp_path: Path) -> None:
+    async with at_terminal(bridge.base_url, skill, state=tmp_path) as terminal:
+        await terminal.until(words)
+        terminal.interrupt()
+        done = await terminal.end()
+    assert done.code == 130
+    assert "canceled: Canceled on request" in done.err
+    assert await state_of(bridge.base_url, done.task_id) is TaskState.CANCELED
+
+
+async def test_progress_is_a_bar(bridge: Running, tmp_path: Path) -> None:
+    async with at_terminal(bridge.base_url, "progress", "steps=4", state=tmp_path) as terminal:
+        done = await terminal.end()
+    assert (done.code, done.out) == (0, "4 steps\n")
+    assert re.search(r"step 4 .*━━━━", done.err)
+
+
+async def test_a_form_is_filled_in_field_by_field(tmp_path: Path) -> None:
+    answers: list[Any] = []
+    schema = {
+        "type": "object",
+        "properties": {
+            "size": {"title": "Size", "enum": ["s", "m"], "enumNames": ["Small", "Middle"]},
+            "colours": {"type": "array", "items": {"anyOf": [{"const": 1, "title": "Red"}, {"const": 2}]}},
+            "loud": {"type": "boolean"},
+            "count": {"type": "integer", "default": 7},
+            "note": {"type": "string"},
+        },
+        "required": ["size"],
+    }
+
+    async def script(job: Job) -> None:
+        if job.turn.task is None:
+            return await job.status(TaskState.INPUT_REQUIRED, job.message((Part(data={"schema": schema}),)))
+        answers.extend(part.data for part in job.turn.message.parts)
+        return await say(job, TaskState.COMPLETED)
+
+    async with serving(script) as (url, _), at_terminal(url, "act", state=tmp_path) as terminal:
+        for asked, answer in (
+            ("Size (s (Small), m (Middle); required):", "big\n"),
+            ("'big' is not one of ['s', 'm']", "Middle\n"),
+            ("colours (", "Red, 2\n"),
+            ("loud (boolean):", "yes\n"),
+            ("count (integer) [7]:", "\n"),
+            ("note (string):", "\n"),
+        ):
+            await terminal.until(asked)
+            terminal.type(answer)
+        assert (await terminal.end()).code == 0
+    assert answers == [{"size": "m", "colours": [1, 2], "loud": True, "count": 7}]
+
+
+async def test_a_question_without_a_form_is_answered_in_words_or_ends_the_task(tmp_path: Path) -> None:
+    async def script(job: Job) -> None:
+        if job.turn.task is None:
+            return await say(job, TaskState.INPUT_REQUIRED, "What then?")
+        await give(job, f"\x1b[31m{job.turn.message.parts[0].text}")
+        return await say(job, TaskState.COMPLETED)
+
+    async with serving(script) as (url, _):
+        async with at_terminal(url, "act", state=tmp_path, results=True) as terminal:
+            await terminal.until("input required: What then?\nYour answer:")
+            terminal.type("this\n")
+            done = await terminal.end()
+        assert done.code == 0
+        assert "\\x1b[31mthis\n" in done.err  # shown, and not obeyed
+        async with at_terminal(url, "act", state=tmp_path) as terminal:
+            await terminal.until("Your answer:")
+            terminal.type("\x04")
+            done = await terminal.end()
+        assert done.code == 1
+        assert await state_of(url, done.task_id) is TaskState.CANCELED
+
+
+@pytest.mark.parametrize("by_itself", [True, False])
+async def test_an_authorization_is_waited_for(by_itself: bool, run: Run, tmp_path: Path) -> None:
+    authorized, turns = anyio.Event(), []
+
+    async def script(job: Job) -> None:
+        turns.append(job.turn)
+        if job.turn.task is None:
+            parts = (Part(text="Sign in first"), Part(url="https://x.test/sign-in"))
+            await job.status(TaskState.AUTH_REQUIRED, job.message(parts))
+            if not by_itself:
+                return
+            await authorized.wait()
+        await give(job, "done")
+        await say(job, TaskState.COMPLETED)
+
+    async with serving(script) as (url, _):
+        async with at_terminal(url, "act", state=tmp_path) as terminal:
+            await terminal.until("auth required: Sign in first\nhttps://x.test/sign-in\n")
+            await terminal.until("Press Enter once that is done")
+            if by_itself:
+                authorized.set()
+            terminal.type("\n")
+            done = await terminal.end()
+        assert (done.code, done.out) == (0, "done\n")
+        assert len(turns) == (1 if by_itself else 2)
+        if not by_itself:
+            done = await run(url, "act")
+            assert done.code == 1
+            assert "https://x.test/sign-in\nThe agent waits for an answer" in done.err

@@ -1,0 +1,170 @@
+"""`mcp-a2a card` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from tests.cli.test_call import Run, child, command
+from tests.support.running import Running, config_for, listening, raw_command, running
+
+CARD: dict[str, Any] = {
+    "name": "Strange \x1b[31m[bold]agent",
+    "description": "Says :smile:",
+    "version": "7",
+    "provider": {"organization": "Strangers", "url": "https://strangers.test"},
+    "supportedInterfaces": [{"url": "https://x.test/", "protocolBinding": "GRPC", "protocolVersion": "1.0"}],
+    "capabilities": {"pushNotifications": True, "extensions": [{"uri": "urn:x", "required": True}]},
+    "securitySchemes": {
+        "key": {"apiKeySecurityScheme": {"location": "header", "name": "X-Key"}},
+        "token": {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
+    },
+    "securityRequirements": [{"schemes": {"key": {"list": []}, "token": {"list": []}}}],
+    "defaultInputModes": ["text/plain"],
+    "defaultOutputModes": ["image/png"],
+    "skills": [
+        {
+            "id": "draw",
+            "name": "Draw",
+            "description": "Draws\nwell",
+            "tags": ["art", "fun"],
+            "examples": ["draw a [horse]"],
+            "outputModes": ["image/svg+xml"],
+        }
+    ],
+    "unknownField": {"kept": [1.0, None]},
+}
+
+SHOWN = """\
+Strange \\x1b[31m[bold]agent 7
+Says :smile:
+by Strangers https://strangers.test
+
+Interfaces
+  GRPC 1.0  https://x.test/
+
+Capabilities
+  streaming: no
+  push notifications: yes
+  extended card: no
+
+Extensions
+  urn:x (required)
+
+Security
+  key: apiKey header X-Key
+  token: httpAuth Bearer
+  needs key and token
+
+Input
+  text/plain
+
+Output
+  image/png
+
+Skills
+  draw Draw (art, fun)
+    Draws
+    well
+    as the agent -> image/svg+xml
+    e.g. draw a [horse]
+"""
+
+
+class Agent:
+    """Serves a card, and remembers who asked for it."""
+
+    def __init__(self) -> None:
+        self.text = json.dumps(CARD)
+        self.headers: dict[str, str] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.headers = dict(Request(scope, receive).headers)
+        await Response(self.text)(scope, receive, send)
+
+
+@pytest.fixture(scope="module")
+async def bridge() -> AsyncIterator[Running]:
+    async with running(config_for(raw_command())) as bridge:
+        yield bridge
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    return command("card", monkeypatch)
+
+
+async def test_all_that_a_card_says_is_shown_and_steers_no_terminal(run: Run) -> None:
+    async with listening(Agent()) as url:
+        done = await run(url)
+    assert (done.code, done.out, done.err) == (0, SHOWN, "")
+
+
+async def test_the_card_of_a_bridge_is_shown_with_its_skills(bridge: Running, tmp_path: Path) -> None:
+    done = await child("card", bridge.base_url, state=tmp_path)
+    assert done.code == 0
+    for line in ("Raw Server 1.2.3", f"  JSONRPC 1.0  {bridge.base_url}", "    e.g. echo text=text"):
+        assert line in done.out.splitlines()
+
+
+async def test_json_is_the_card_as_it_was_received(run: Run) -> None:
+    async with listening(Agent()) as url:
+        done = await run("--json", url)
+    assert (done.code, done.out) == (0, json.dumps(CARD, indent=2) + "\n")
+
+
+async def test_headers_and_the_token_go_along_and_come_from_elsewhere(run: Run, tmp_path: Path) -> None:
+    agent, token = Agent(), tmp_path / "token"
+    token.write_text("s3cret\n")
+    async with listening(agent) as url:
+        options = ("--bearer", f"file:{token}", "--header", "X-Api-Key=env:KEY", "--header", "X-Plain=yes")
+        assert (await run(url, *options, KEY="k")).code == 0
+    sent = {name: agent.headers[name] for name in ("authorization", "x-api-key", "x-plain", "a2a-version")}
+    assert sent == {
+        "authorization": "Bearer s3cret",
+        "x-api-key": "k",
+        "x-plain": "yes",
+        "a2a-version": "1.0",
+    }
+
+
+async def test_a_card_that_is_not_as_it_should_be_is_shown_and_ends_with_1(run: Run) -> None:
+    agent = Agent()
+    agent.text = json.dumps({**CARD, "skills": []})
+    async with listening(agent) as url:
+        done = await run(url)
+    assert done.code == 1
+    assert done.out == SHOWN.partition("  draw")[0]
+    assert done.err.startswith("not as A2A 1.0 asks: skills: Tuple should have at least 1 item")
+
+
+@pytest.mark.proves("cli-usage")
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (
+            ["http://127.0.0.1:1/x"],
+            1,
+            "http://127.0.0.1:1/x/.well-known/agent-card.json cannot be reached: Connection",
+        ),
+        (["somewhere"], 2, "an agent is reached by an http(s) URL, not 'somewhere'"),
+        (["http://x.test", "--bearer", "s3cret"], 2, "--bearer takes env:NAME or file:PATH"),
+        (["http://x.test", "--header", "Authorization=s3cret"], 2, "Authorization is a secret"),
+        ([], 2, "Missing argument 'URL'"),
+    ],
+)
+async def test_what_cannot_be_shown_is_one_message(
+    arguments: list[str], code: int, words: str, run: Run
+) -> None:
+    done = await run(*arguments)
+    assert (done.code, done.out) == (code, "")
+    assert words in done.err
+    assert "Traceback" not in done.err
+    assert "s3cret" not in done.err

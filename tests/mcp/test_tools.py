@@ -1,0 +1,163 @@
+"""Listed tools: which can be served, which cannot and why, and their schemas."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+
+from bridge.mcp.tools import MAX_SCHEMA_DEPTH, LeftOut, tools_from, validator_of
+from tests.support.tools import tool_of
+
+GOOD: dict[str, Any] = {"name": "good", "inputSchema": {"type": "object"}}
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+DRAFT_2020 = "https://json-schema.org/draft/2020-12/schema"
+
+
+def nested(levels: int) -> Any:
+    schema: Any = {"type": "string"}
+    while levels > 1:
+        schema, levels = ({"items": schema}), levels - 1
+    return schema
+
+
+def with_property(schema: Any) -> Any:
+    return {"name": "bad", "inputSchema": {"type": "object", "properties": {"a": schema}}}
+
+
+BAD: list[tuple[Any, str, str]] = [
+    ("no object", "number 2", "it is no object"),
+    (None, "number 2", "it is no object"),
+    ({"inputSchema": {"type": "object"}}, "number 2", "it has no name"),
+    ({"name": "", "inputSchema": {}}, "number 2", "it has no name"),
+    ({"name": 5, "inputSchema": {}}, "number 2", "it has no name"),
+    ({"name": "bad"}, "bad", "its inputSchema is no object"),
+    ({"name": "bad", "inputSchema": True}, "bad", "its inputSchema is no object"),
+    ({"name": "bad", "inputSchema": {"type": "array"}}, "bad", "its inputSchema has the type 'array'"),
+    ({"name": "bad", "inputSchema": {"type": ["object", "null"]}}, "bad", "its inputSchema has the type"),
+    ({"name": "bad", "inputSchema": {"$schema": 5}}, "bad", "its $schema is no text"),
+    ({"name": "bad", "inputSchema": {"$schema": {}}}, "bad", "its $schema is no text"),
+    (with_property({"type": "nonsense"}), "bad", "its schema is not valid at properties/a/type"),
+    (
+        with_property({"type": "string", "pattern": "["}),
+        "bad",
+        "its schema is not valid at properties/a/pattern",
+    ),
+    (with_property({"minLength": "3"}), "bad", "its schema is not valid at properties/a/minLength"),
+    (with_property({"$ref": "https://x.test/s"}), "bad", "its schema refers to https://x.test/s"),
+    (with_property({"$ref": "other.json"}), "bad", "its schema refers to other.json"),
+    (with_property({"$ref": "file:///etc/passwd"}), "bad", "its schema refers to file:///etc/passwd"),
+    (with_property({"$ref": "#/$defs/gone"}), "bad", "its schema refers to #/$defs/gone"),
+    (with_property({"$dynamicRef": "#gone"}), "bad", "its schema refers to #gone"),
+    (with_property({"items": {"allOf": [{"$ref": "#/nowhere"}]}}), "bad", "its schema refers to #/nowhere"),
+    (
+        {"name": "bad", "inputSchema": {"required": ["a"], "$ref": "#/required"}},
+        "bad",
+        "its schema refers to #/required",
+    ),
+    (with_property(nested(MAX_SCHEMA_DEPTH)), "bad", f"its schema is nested deeper than {MAX_SCHEMA_DEPTH}"),
+    ({**GOOD}, "good", "an earlier tool has this name"),
+]
+
+
+@pytest.mark.proves("mcp-bad-tool")
+@pytest.mark.parametrize(("bad", "name", "reason"), BAD)
+def test_a_bad_tool_is_left_out_and_named_and_the_others_stay(bad: Any, name: str, reason: str) -> None:
+    last = {"name": "last", "inputSchema": {}}
+    tools, (left_out,) = tools_from([GOOD, bad, last])
+    assert [tool.listed for tool in tools] == [GOOD, last]
+    assert left_out.name == name
+    assert left_out.reason.startswith(reason)
+
+
+def test_each_bad_tool_is_reported() -> None:
+    _, left_out = tools_from(["a", GOOD, GOOD, {"name": "b"}])
+    assert left_out == (
+        LeftOut("number 1", "it is no object"),
+        LeftOut("good", "an earlier tool has this name"),
+        LeftOut("b", "its inputSchema is no object"),
+    )
+
+
+def test_a_tool_is_kept_as_it_was_listed() -> None:
+    listed = {
+        **GOOD,
+        "title": "",
+        "description": 5,
+        "annotations": "none",
+        "outputSchema": {"type": "object"},
+        "tomorrow": None,
+    }
+    tool = tool_of(listed)
+    assert tool.listed is listed
+    assert (tool.text("title"), tool.text("description"), tool.annotations) == (None, None, {})
+    assert tool.output_schema == {"type": "object"}
+    assert tool_of(GOOD).output_schema is None
+
+
+def test_the_deepest_schema_that_is_allowed_is_served() -> None:
+    tool_of({"name": "deep", "inputSchema": nested(MAX_SCHEMA_DEPTH) | {"type": "object"}})
+
+
+TUPLE = {"type": "object", "properties": {"a": {"items": [{"type": "string"}]}}}
+PREFIX = {"type": "object", "properties": {"a": {"prefixItems": [{"type": "string"}]}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "arguments", "valid"),
+    [
+        (PREFIX, {"a": [1]}, False),
+        ({**PREFIX, "$schema": DRAFT_2020}, {"a": [1]}, False),
+        ({**PREFIX, "$schema": "https://example.com/unheard"}, {"a": [1]}, False),
+        ({**PREFIX, "$schema": DRAFT_7}, {"a": [1]}, True),
+        ({**TUPLE, "$schema": DRAFT_7}, {"a": [1]}, False),
+        ({**TUPLE, "$schema": DRAFT_7}, {"a": ["x"]}, True),
+    ],
+)
+def test_the_dialect_is_the_one_that_the_schema_names(schema: Any, arguments: Any, valid: bool) -> None:
+    assert validator_of(schema).is_valid(arguments) is valid
+
+
+def test_a_schema_of_one_dialect_is_no_schema_of_another() -> None:
+    with pytest.raises(ValueError, match="not valid at properties/a/items"):
+        validator_of(TUPLE)
+
+
+INTEGER = {"n": {"type": "integer"}}
+HOME = "https://x.test/tool"
+REFERENCES: list[tuple[Any, Any, bool]] = [
+    ({"$defs": INTEGER, "properties": {"a": {"$ref": "#/$defs/n"}}}, {"a": "x"}, False),
+    (
+        {"$schema": DRAFT_7, "definitions": INTEGER, "properties": {"a": {"$ref": "#/definitions/n"}}},
+        {"a": "x"},
+        False,
+    ),
+    (
+        {"$defs": {"n": {"$anchor": "n", "type": "null"}}, "properties": {"a": {"$ref": "#n"}}},
+        {"a": 1},
+        False,
+    ),
+    ({"$id": HOME, "$defs": INTEGER, "properties": {"a": {"$ref": f"{HOME}#/$defs/n"}}}, {"a": "x"}, False),
+    ({"properties": {"a": {"$ref": "#"}, "b": {"type": "integer"}}}, {"a": {"a": {"b": "x"}}}, False),
+    ({"properties": {"a": {"default": {"$ref": "https://x.test/s"}, "type": "object"}}}, {"a": {}}, True),
+    ({"properties": {"a": {"enum": [{"$ref": "https://x.test/s"}]}}}, {"a": 1}, False),
+    ({"properties": {"$ref": {"type": "integer"}}}, {"$ref": "x"}, False),
+]
+
+
+@pytest.mark.parametrize(("schema", "arguments", "valid"), REFERENCES)
+def test_a_reference_into_the_schema_itself_is_followed(schema: Any, arguments: Any, valid: bool) -> None:
+    assert tool_of({"name": "t", "inputSchema": schema}).validator.is_valid(arguments) is valid
+
+
+@pytest.mark.proves("mcp-bad-tool")
+def test_a_reference_elsewhere_is_never_fetched() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0)
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/schema.json"
+        tools, _ = tools_from([with_property({"$ref": url}), {"name": "t", "inputSchema": {"$schema": url}}])
+        assert [tool.name for tool in tools] == ["t"]
+        assert tools[0].validator.is_valid({"a": 1})
+        with pytest.raises(BlockingIOError):
+            server.accept()

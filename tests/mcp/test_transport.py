@@ -1,0 +1,120 @@
+"""What the HTTP transport makes of faults, below the SDK: which were met before a request left, and which after."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio
+import anyio.abc
+import httpx2
+import pytest
+
+from bridge.mcp.faults import BROKEN_OFF, FAULT_KEY, HTTP_STATUS, SESSION_LOST, TOO_LARGE, UNREACHABLE
+from bridge.mcp.transport import FaultMappingTransport
+from tests.support.command import free_port
+
+LIMIT_BYTES: Final = 1000
+RESULT: Final = b'{"jsonrpc":"2.0","id":1,"result":{}}'
+ERROR: Final = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"No valid session ID provided"}}'
+
+
+def _response(status: str, body: bytes, *headers: str, length: int | None = None) -> bytes:
+    head = [f"HTTP/1.1 {status}", f"content-length: {len(body) if length is None else length}", *headers]
+    return "\r\n".join([*head, "", ""]).encode() + body
+
+
+@asynccontextmanager
+async def _answering(answer: bytes) -> AsyncIterator[str]:
+    """A server that gives one answer to whatever it is sent, and hangs up."""
+
+    async def hang_up(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            await stream.receive()
+            if answer:
+                await stream.send(answer)
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(listener.serve, hang_up)
+            yield f"http://127.0.0.1:{port}/mcp"
+            tasks.cancel_scope.cancel()
+
+
+async def _post(url: str, on_fault: Callable[[str], None], **headers: str) -> httpx2.Response:
+    transport = FaultMappingTransport("tools", LIMIT_BYTES, on_fault, limits=httpx2.Limits())
+    async with httpx2.AsyncClient(transport=transport) as client:
+        with anyio.fail_after(10):
+            return await client.post(url, json={}, headers=headers)
+
+
+JSON: Final = "content-type: application/json"
+SESSION: Final = {"mcp-session-id": "s1"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "words"),
+    [
+        (b"", BROKEN_OFF, "tools broke off: Server disconnected without sending a response."),
+        (b"SSH-2.0-OpenSSH\r\n", BROKEN_OFF, "tools broke off: "),
+        (_response("200 OK", b"{", JSON, length=10), BROKEN_OFF, "the response broke off: "),
+        (_response("200 OK", b"x" * 1001, JSON), TOO_LARGE, "the response is larger than 1000 bytes"),
+        (_response("502 Bad Gateway", b"<html>"), HTTP_STATUS, "tools answered HTTP 502 Bad Gateway"),
+        (_response("500 ", b"", length=10), HTTP_STATUS, "tools answered HTTP 500"),
+        (_response("404 Not Found", b""), HTTP_STATUS, "tools answered HTTP 404 Not Found"),
+    ],
+)
+async def test_a_fault_becomes_the_answer_to_the_request_that_met_it(
+    answer: bytes, kind: str, words: str
+) -> None:
+    heard: list[str] = []
+    async with _answering(answer) as url:
+        said = (await _post(url, heard.append)).json()
+    assert heard == [kind]
+    assert said["error"]["data"] == {FAULT_KEY: kind}
+    assert said["error"]["message"].startswith(words)
+
+
+async def test_where_nothing_listens_nothing_was_sent() -> None:
+    heard: list[str] = []
+    said = (await _post(f"http://127.0.0.1:{free_port()}/mcp", heard.append)).json()
+    assert heard == [UNREACHABLE]
+    assert said["error"]["message"] == "tools cannot be reached: All connection attempts failed"
+
+
+@pytest.mark.parametrize(
+    ("answer", "lost"),
+    [
+        (_response("404 Not Found", b""), True),
+        (_response("404 Not Found", ERROR, JSON), True),
+        (_response("400 Bad Request", ERROR, JSON), True),
+        (_response("400 Bad Request", ERROR.replace(b"session", b"request"), JSON), False),
+        (_response("400 Bad Request", b"no session"), False),
+        (_response("500 Internal Server Error", ERROR, JSON), False),
+        (_response("200 OK", ERROR, JSON), False),
+    ],
+)
+async def test_a_session_is_lost_when_the_server_says_so(answer: bytes, lost: bool) -> None:
+    for headers, means_lost in ((SESSION, lost), ({}, False)):
+        heard: list[str] = []
+        async with _answering(answer) as url:
+            await _post(url, heard.append, **headers)
+        assert (SESSION_LOST in heard) is means_lost
+
+
+async def test_an_error_of_the_server_and_a_result_are_handed_on() -> None:
+    heard: list[str] = []
+    for status, body in (("200 OK", RESULT), ("400 Bad Request", ERROR), ("200 OK", ERROR)):
+        async with _answering(_response(status, body, JSON)) as url:
+            answer = await _post(url, heard.append)
+        assert f"{answer.status_code}" == status[:3]
+        assert answer.content == body
+    assert heard == []
+
+
+async def test_a_compressed_result_is_unpacked_once() -> None:
+    async with _answering(_response("200 OK", gzip.compress(RESULT), JSON, "content-encoding: gzip")) as url:
+        assert (await _post(url, lambda _: None)).content == RESULT

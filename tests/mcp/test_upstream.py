@@ -1,0 +1,748 @@
+"""The client of tool servers, against real ones: a raw server over stdio, and the official SDK's over both
+transports, in both eras.
+
+What a test says of "each place" it says of four: legacy and modern, over stdio and over HTTP.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import anyio.abc
+import pytest
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+
+from bridge.errors import BridgeError, PeerError
+from bridge.mcp.eras import Era, EraMemory
+from bridge.mcp.faults import ServerDownError, ServerLostError, ServerRefusedError
+from bridge.mcp.transport import Command, Target, Url
+from bridge.mcp.upstream import QueueFullError, Upstream, UpstreamPace
+from bridge.mcp.wire import Progress
+from tests.support.processes import PROC, children_with, gone
+from tests.support.running import RAW_SERVER, raw_command
+from tests.support.sdk_server import NAMES, HttpServer, Tools
+
+ROOT: Final = Path(__file__).parents[2]
+SDK_COMMAND: Final = Command((sys.executable, "-m", "tests.support.sdk_server"), cwd=str(ROOT))
+PACE: Final = UpstreamPace(
+    connect_seconds=10, longest_pause_seconds=0.3, retire_seconds=2, settle_seconds=0.05
+)
+MEGABYTE: Final = 1024 * 1024
+
+needs_proc = pytest.mark.skipif(not PROC.is_dir(), reason="processes are looked up in /proc")
+
+
+@dataclass
+class Changes:
+    """Lets a test wait for what an upstream tells."""
+
+    _changed: anyio.Event = field(default_factory=anyio.Event)
+
+    def __call__(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something is so; it may become so at a change only."""
+        with anyio.fail_after(15):
+            while not condition():
+                await self._changed.wait()
+
+
+@dataclass
+class Met:
+    """An upstream, entered."""
+
+    upstream: Upstream
+    changes: Changes
+
+    @property
+    def names(self) -> list[str]:
+        return [tool.name for tool in self.upstream.listing.tools]
+
+    async def text(self, name: str, **arguments: Any) -> str:
+        """The text that a tool gives."""
+        result = await self.upstream.call(name, arguments)
+        content: Any = result["content"]
+        return str(content[0]["text"])
+
+
+@asynccontextmanager
+async def met(
+    target: Target,
+    era: Era = Era.LEGACY,
+    *,
+    memory: EraMemory | None = None,
+    pace: UpstreamPace = PACE,
+    ready: bool = True,
+) -> AsyncIterator[Met]:
+    """An upstream that has connected, unless it is not waited for."""
+    changes = Changes()
+    upstream = Upstream("tools", target, era=era, memory=memory, pace=pace, on_change=changes)
+    with anyio.fail_after(60):
+        async with upstream.run():
+            if ready:
+                await upstream.ready()
+            yield Met(upstream, changes)
+
+
+PLACES: Final = {
+    "legacy stdio": (Era.LEGACY, "stdio"),
+    "modern stdio": (Era.MODERN, "stdio"),
+    "legacy HTTP": (Era.LEGACY, "http"),
+    "modern HTTP": (Era.MODERN, "http"),
+}
+each_place = pytest.mark.parametrize("place", PLACES)
+each_era = pytest.mark.parametrize("era", [Era.LEGACY, Era.MODERN])
+
+
+@asynccontextmanager
+async def at(place: str) -> AsyncIterator[Met]:
+    """A server at one of the places, connected to."""
+    era, transport = PLACES[place]
+    async with AsyncExitStack() as stack:
+        target: Target = raw_command() if era is Era.LEGACY else SDK_COMMAND
+        if transport == "http":
+            server = await stack.enter_async_context(HttpServer().run())
+            target = Url(server.url)
+        yield await stack.enter_async_context(met(target, era))
+
+
+@contextmanager
+def each_raises(kind: type[Exception]) -> Iterator[list[Exception]]:
+    """Collects what calls in a task group raise, all of which has to be of one kind."""
+    raised: list[Exception] = []
+    yield raised
+    assert raised
+    assert all(type(exc) is kind for exc in raised), raised
+
+
+async def failing(met: Met, raised: list[Exception], name: str = "wait") -> None:
+    """Make a call that has to fail."""
+    try:
+        await met.upstream.call(name, {})
+    except Exception as exc:  # noqa: BLE001 - what it is, the test says
+        raised.append(exc)
+    else:
+        raise AssertionError(f"{name} did not fail")
+
+
+# The list of tools
+
+
+@pytest.mark.proves("mcp-pages")
+@pytest.mark.parametrize("pages", [1, 3, 16])
+async def test_all_pages_of_the_list_are_read(pages: int) -> None:
+    async with met(raw_command()) as whole, met(raw_command("--pages", str(pages))) as paged:
+        assert paged.names == whole.names
+        assert len(whole.names) == 16
+
+
+@pytest.mark.proves("mcp-pages")
+@each_era
+async def test_all_pages_are_read_over_http(era: Era) -> None:
+    tools = Tools(pages=4)
+    async with HttpServer(tools).run() as server, met(Url(server.url), era) as there:
+        assert there.names == list(NAMES)
+        assert tools.listings == 1
+
+
+@pytest.mark.proves("mcp-pages")
+async def test_a_list_that_never_ends_is_given_up() -> None:
+    async with HttpServer(Tools(endless=True)).run() as server, met(Url(server.url), ready=False) as there:
+        with pytest.raises(PeerError, match="tools never ends its list of tools"):
+            await there.upstream.ready()
+
+
+@pytest.mark.proves("mcp-bad-tool")
+async def test_bad_tools_are_left_out_with_a_warning_that_names_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with met(raw_command()) as good, met(raw_command("--bad-tools")) as bad:
+        assert bad.names == good.names
+        await bad.text("grow")
+        await bad.changes.until(lambda: "grown-1" in bad.names)
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert [warning.partition(": ")[2] for warning in warnings] == [
+        "the tool no-schema is left out: its inputSchema is no object",
+        "the tool array-schema is left out: its inputSchema has the type 'array', not 'object'",
+        "the tool broken-schema is left out: its schema is not valid at properties/a/type: "
+        "'nonsense' is not valid under any of the given schemas",
+        "the tool far-schema is left out: its schema refers to https://x.test/s, which it does not hold; "
+        "nothing is fetched",
+        "the tool number 7 is left out: it has no name",
+        "the tool number 8 is left out: it is no object",
+    ]
+
+
+@pytest.mark.proves("mcp-changed")
+@each_place
+async def test_a_tool_that_appears_is_listed_and_can_be_called(place: str) -> None:
+    async with at(place) as there:
+        before = there.names
+        await there.text("grow")
+        await there.changes.until(lambda: there.names == [*before, "grown-1"])
+        assert await there.text("grown-1") == "I am grown-1"
+
+
+@pytest.mark.proves("mcp-changed")
+@each_era
+async def test_many_changes_at_once_are_few_listings(era: Era) -> None:
+    tools = Tools()
+    async with HttpServer(tools).run() as server, met(Url(server.url), era) as there:
+        await there.text("grow", tools=50)
+        await there.changes.until(lambda: "grown-50" in there.names)
+        assert 2 <= tools.listings <= 4
+
+
+@pytest.mark.proves("mcp-changed")
+async def test_a_change_that_cannot_be_listed_is_warned_of_and_the_tools_stay(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tools = Tools()
+    async with HttpServer(tools).run() as server, met(Url(server.url), Era.MODERN) as there:
+        tools.endless = True
+        await there.text("grow")
+        await _logged(caplog, "its tools changed, but cannot be listed")
+        assert there.names == list(NAMES)
+        tools.endless = False
+        await there.text("grow")
+        await there.changes.until(lambda: "grown-2" in there.names)
+
+
+# The eras
+
+
+@pytest.mark.proves("mcp-eras")
+@pytest.mark.parametrize("only", ["legacy", "modern"])
+async def test_the_era_of_an_http_server_is_found_out(only: str) -> None:
+    memory = EraMemory(None)
+    async with HttpServer(only=only).run() as server:
+        async with met(Url(server.url), Era.AUTO, memory=memory) as there:
+            assert await there.text("echo", text="hello") == "hello"
+        assert server.posted[0] == "server/discover"
+        assert ("initialize" in server.posted) is (only == "legacy")
+
+
+@pytest.mark.proves("mcp-eras")
+@pytest.mark.parametrize(("target", "found"), [(raw_command(), Era.LEGACY), (SDK_COMMAND, Era.MODERN)])
+async def test_the_era_of_a_child_is_found_out_and_kept_in_a_file(
+    target: Command, found: Era, tmp_path: Path
+) -> None:
+    file = tmp_path / "state" / "servers.json"
+    async with met(target, Era.AUTO, memory=EraMemory(file)) as there:
+        assert await there.text("echo", text="hello") == "hello"
+    assert json.loads(file.read_text()) == {str(target): found}
+
+
+@pytest.mark.proves("mcp-eras")
+async def test_an_era_that_is_remembered_saves_the_probe(tmp_path: Path) -> None:
+    file = tmp_path / "servers.json"
+    async with HttpServer(only="legacy").run() as server:
+        for _ in range(2):
+            async with met(Url(server.url), Era.AUTO, memory=EraMemory(file)):
+                pass
+        assert [one for one in server.posted if "/" not in one or "discover" in one] == [
+            "server/discover",
+            "initialize",
+            "initialize",
+        ]
+
+
+@pytest.mark.proves("mcp-eras")
+async def test_an_era_that_is_remembered_wrongly_is_found_out_anew(tmp_path: Path) -> None:
+    file = tmp_path / "servers.json"
+    async with HttpServer(only="modern").run() as server:
+        file.write_text(json.dumps({server.url: "legacy"}))
+        async with met(Url(server.url), Era.AUTO, memory=EraMemory(file), ready=False) as there:
+            assert await there.text("echo", text="hello") == "hello"
+        assert json.loads(file.read_text()) == {server.url: "modern"}
+
+
+@pytest.mark.proves("mcp-eras")
+@each_era
+async def test_an_era_that_is_set_is_spoken_without_asking(era: Era, tmp_path: Path) -> None:
+    file = tmp_path / "servers.json"
+    async with HttpServer().run() as server:
+        async with met(Url(server.url), era, memory=EraMemory(file)) as there:
+            assert await there.text("echo", text="hello") == "hello"
+        assert ("initialize" in server.posted) is (era is Era.LEGACY)
+        assert ("server/discover" in server.posted) is (era is Era.MODERN)
+    assert not file.exists(), "what a person set says nothing of what would have been found out"
+
+
+@pytest.mark.proves("mcp-eras")
+async def test_an_era_that_is_set_wrongly_is_a_clear_message() -> None:
+    async with met(raw_command(), Era.MODERN, ready=False) as there:
+        with pytest.raises(PeerError, match="tools refused the MCP handshake: Method not found"):
+            await there.upstream.ready()
+
+
+@pytest.mark.parametrize("content", ["[1]", "{", "\x00"])
+async def test_a_memory_that_is_no_memory_is_started_anew(content: str, tmp_path: Path) -> None:
+    file = tmp_path / "servers.json"
+    file.write_text(content)
+    EraMemory(file).remember("a", Era.LEGACY)
+    assert EraMemory(file).recall("a") is Era.LEGACY
+
+
+async def test_a_memory_that_cannot_be_written_costs_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    memory = EraMemory(tmp_path / "file" / "servers.json")
+    memory.remember("a", Era.LEGACY)
+    assert memory.recall("a") is Era.LEGACY
+    assert "cannot remember the protocol of a" in caplog.text
+
+
+# Calls
+
+
+@each_place
+async def test_a_call_gives_the_result_as_the_server_sent_it(place: str) -> None:
+    async with at(place) as there:
+        result = await there.upstream.call("echo", {"text": "grüße 🎈\u2028"})
+        assert result["content"] == [{"type": "text", "text": "grüße 🎈\u2028"}]
+
+
+@each_place
+async def test_a_refusal_keeps_code_message_and_data(place: str) -> None:
+    """Also the codes with which the SDK says that a connection has ended, or was no MCP."""
+    async with at(place) as there:
+        for code in (-32000, -32001, -32603, -32700):
+            with pytest.raises(ServerRefusedError, match="not today") as refused:
+                await there.upstream.call("refuse", {"code": code})
+            assert refused.value.code == code
+            assert refused.value.data == {"until": "tomorrow"}
+
+
+async def test_what_the_sdk_does_not_know_is_handed_on() -> None:
+    async with met(raw_command()) as there:
+        assert (await there.upstream.call("odd", {}))["content"] == [{"type": "hologram", "rays": [1, 2.5]}]
+
+
+@pytest.mark.proves("map-progress")
+@each_place
+async def test_progress_comes_in_order_and_before_the_result(place: str) -> None:
+    seen: list[Progress] = []
+    async with at(place) as there:
+        await there.upstream.call("progress", {"steps": 200}, seen.append)
+        assert seen == [Progress(step, 200, f"step {step}") for step in range(1, 201)]
+
+
+@pytest.mark.proves("map-progress")
+async def test_progress_keeps_whole_numbers_whole() -> None:
+    seen: list[Progress] = []
+    async with met(raw_command()) as there:
+        await there.upstream.call("progress", {"steps": 2}, seen.append)
+    assert [(type(one.progress), type(one.total)) for one in seen] == [(int, int)] * 2
+
+
+@each_place
+async def test_progress_of_calls_side_by_side_goes_to_its_own_call(place: str) -> None:
+    seen: list[list[Progress]] = [[] for _ in range(5)]
+    async with at(place) as there, anyio.create_task_group() as tasks:
+        for steps, one in enumerate(seen, 1):
+            tasks.start_soon(there.upstream.call, "progress", {"steps": steps}, one.append)
+    assert [[one.progress for one in call] for call in seen] == [list(range(1, n + 1)) for n in range(1, 6)]
+
+
+@pytest.mark.proves("map-cancel")
+@each_place
+async def test_cancelling_a_call_cancels_it_on_the_server(place: str) -> None:
+    async with at(place) as there:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(there.upstream.call, "wait", {})
+            await anyio.wait_all_tasks_blocked()
+            await there.text("echo", text="so that the other call has arrived")
+            tasks.cancel_scope.cancel()
+        with anyio.fail_after(10):
+            assert await there.text("cancelled") == "1"
+
+
+@pytest.mark.proves("map-cancel")
+@each_era
+async def test_over_http_a_cancellation_is_what_its_era_says(era: Era) -> None:
+    """Legacy: a notification. Modern: the response is closed, and nothing is posted."""
+    async with HttpServer().run() as server, met(Url(server.url), era) as there:
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(there.upstream.call, "wait", {})
+                await server.tools.until(lambda: server.tools.waiting == 1)
+                tasks.cancel_scope.cancel()
+            await server.tools.until(lambda: server.tools.cancelled == 1)
+        assert ("notifications/cancelled" in server.posted) is (era is Era.LEGACY)
+
+
+@pytest.mark.proves("map-overload")
+async def test_one_call_too_many_is_refused_until_a_place_is_given_back() -> None:
+    pace = UpstreamPace(concurrency=2, queue=1)
+    upstream = Upstream("tools", raw_command(), pace=pace)
+    for _ in range(3):
+        upstream.reserve()
+    with pytest.raises(QueueFullError, match="tools is busy: 2 calls run and 1 wait"):
+        upstream.reserve()
+    upstream.release()
+    upstream.reserve()
+
+
+async def test_a_tool_that_is_not_listed_is_not_called() -> None:
+    async with met(raw_command()) as there:
+        with pytest.raises(ServerDownError, match="tools no longer lists the tool grown-1"):
+            await there.upstream.call("grown-1", {})
+
+
+async def test_a_resource_is_read() -> None:
+    async with met(raw_command()) as there:
+        contents = {"uri": "demo://notes/one.md", "mimeType": "text/markdown", "text": "# One"}
+        assert await there.upstream.read("demo://notes/one.md") == [contents]
+        with pytest.raises(ServerRefusedError):
+            await there.upstream.read("demo://missing")
+
+
+# Large results
+
+
+@each_place
+async def test_a_large_result_arrives_whole(place: str) -> None:
+    """Five times what the SDK takes for one event by default."""
+    async with at(place) as there:
+        assert await there.text("big", bytes=5 * MEGABYTE) == "x" * 5 * MEGABYTE
+
+
+@each_era
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("json_response", [True, False])
+async def test_a_result_above_the_limit_is_a_clear_error(
+    era: Era, streamed: bool, json_response: bool
+) -> None:
+    limited = HttpServer(json_response=json_response)
+    async with limited.run() as server, met(Url(server.url, result_limit_bytes=MEGABYTE), era) as there:
+        with pytest.raises(ServerLostError, match=f"the response is larger than {MEGABYTE} bytes"):
+            await there.upstream.call("big", {"bytes": 2 * MEGABYTE, "stream": streamed}, lambda _: None)
+        assert await there.text("echo", text="still there") == "still there"
+        assert server.posted.count("tools/list") == 1, "the connection has not been replaced"
+
+
+# Servers that die
+
+
+@pytest.mark.proves("map-lost")
+async def test_a_child_that_dies_says_its_last_words_and_the_next_call_works() -> None:
+    async with met(raw_command()) as there:
+        for _ in range(5):
+            with pytest.raises(ServerLostError) as lost:
+                await there.upstream.call("die", {})
+            assert str(lost.value) == (
+                "The server process of tools ended; its last words: raw server up | I was told to die"
+            )
+            assert await there.text("echo", text="again") == "again"
+
+
+async def test_a_server_that_is_given_another_name_is_called_by_it() -> None:
+    async with met(raw_command()) as there:
+        there.upstream.name = "raw"
+        with pytest.raises(ServerLostError, match=r"^The server process of raw ended"):
+            await there.upstream.call("die", {})
+
+
+@needs_proc
+@pytest.mark.proves("map-lost")
+@pytest.mark.parametrize("target", [raw_command(), SDK_COMMAND], ids=["legacy", "modern"])
+async def test_all_calls_of_a_killed_child_fail_and_the_next_one_works(target: Command) -> None:
+    era = Era.MODERN if target is SDK_COMMAND else Era.LEGACY
+    async with met(target, era) as there:
+        (pid,) = children_with(target.argv[-1])
+        with each_raises(ServerLostError) as raised:
+            async with anyio.create_task_group() as tasks:
+                for _ in range(10):
+                    tasks.start_soon(failing, there, raised)
+                await anyio.wait_all_tasks_blocked()
+                await there.text("echo", text="so that the others have arrived")
+                os.kill(pid, signal.SIGKILL)
+        assert len(raised) == 10
+        assert {str(exc).partition(";")[0] for exc in raised} == {"The server process of tools ended"}
+        assert await there.text("echo", text="again") == "again"
+        assert pid not in children_with(target.argv[-1])
+
+
+@pytest.mark.proves("map-lost")
+async def test_a_child_that_fails_to_start_is_started_again(tmp_path: Path) -> None:
+    """It ends at once three times, and each attempt comes without a call asking for it."""
+    starts = tmp_path / "starts"
+    program = (
+        f"import runpy, sys; starts = open({str(starts)!r}, 'a'); starts.write('x'); starts.close();"
+        f"len(open({str(starts)!r}).read()) < 4 and sys.exit('not yet');"
+        f"sys.argv = ['raw']; runpy.run_path({str(RAW_SERVER)!r}, run_name='__main__')"
+    )
+    async with met(Command((sys.executable, "-c", program)), ready=False) as there:
+        with pytest.raises(PeerError, match="tools ended before it said anything of MCP"):
+            await there.upstream.ready()
+        await there.changes.until(lambda: there.upstream.down is None)
+        assert starts.read_text() == "xxxx"
+        assert await there.text("echo", text="up") == "up"
+
+
+@pytest.mark.proves("map-lost")
+async def test_a_child_that_is_lost_and_cannot_be_started_again_says_why(tmp_path: Path) -> None:
+    """Not what was said before it was lost, and nothing of our own workings."""
+    program = tmp_path / "server.py"
+    program.write_text(RAW_SERVER.read_text())
+    pace = UpstreamPace(connect_seconds=1.5, longest_pause_seconds=0.2)
+    async with met(Command((sys.executable, str(program))), pace=pace) as there:
+        program.write_text("import sys; sys.exit('the disk is full')")
+        with pytest.raises(ServerLostError):
+            await there.upstream.call("die", {})
+        with pytest.raises(ServerDownError) as down:
+            await there.upstream.call("echo", {"text": "x"})
+        words = "tools ended before it said anything of MCP; its last words: the disk is full"
+        assert str(down.value) == f"tools is down: {words}"
+        program.write_text(RAW_SERVER.read_text())
+        assert await there.text("echo", text="up") == "up"
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("/nowhere/server",), "cannot start '/nowhere/server': No such file or directory"),
+        ((str(ROOT),), f"cannot start {str(ROOT)!r}: Permission denied"),
+        ((sys.executable, "-c", "print('hello')"), "tools ended before it said anything of MCP"),
+    ],
+)
+async def test_a_command_that_is_no_server_is_a_clear_message(argv: tuple[str, ...], message: str) -> None:
+    async with met(Command(argv), ready=False) as there:
+        with pytest.raises(BridgeError) as failed:
+            await there.upstream.ready()
+        assert str(failed.value) == message
+
+
+async def test_a_child_that_says_nothing_is_given_up() -> None:
+    pace = UpstreamPace(connect_seconds=0.3)
+    async with met(
+        Command((sys.executable, "-c", "import sys; sys.stdin.read()")), pace=pace, ready=False
+    ) as there:
+        await there.changes.until(lambda: there.upstream.down != "not connected yet")
+        assert there.upstream.down == "tools said nothing of MCP within 0.3 s"
+
+
+# HTTP servers that fail
+
+
+@pytest.mark.proves("map-lost")
+@each_era
+async def test_a_url_where_nothing_listens_is_a_clear_message_and_works_later(era: Era) -> None:
+    async with HttpServer().run() as server:
+        url, port = server.url, server.port
+    async with met(Url(url), era, ready=False) as there:
+        with pytest.raises(PeerError) as failed:
+            await there.upstream.ready()
+        assert str(failed.value) == f"{url} cannot be reached: All connection attempts failed"
+        async with HttpServer().run(port):
+            assert await there.text("echo", text="up") == "up"
+
+
+@pytest.mark.proves("map-lost")
+@each_era
+async def test_a_server_that_is_stopped_and_started_again_is_found_again(era: Era) -> None:
+    first, second = _Served(HttpServer()), _Served(HttpServer(Tools(names=["echo", "new"])))
+    async with anyio.create_task_group() as servers:
+        await servers.start(first.run, 0)
+        tools = first.server.tools
+        async with met(Url(first.server.url), era) as there:
+            with each_raises(ServerLostError) as raised:
+                async with anyio.create_task_group() as calls:
+                    calls.start_soon(failing, there, raised)
+                    await tools.until(lambda: tools.waiting == 1)
+                    first.stop.set()
+            await first.stopped.wait()
+            await servers.start(second.run, first.server.port)
+            assert await there.text("echo", text="up") == "up"
+            await there.changes.until(lambda: there.names == ["echo", "new"])
+        second.stop.set()
+
+
+@dataclass
+class _Served:
+    """A server that is stopped from outside its own task."""
+
+    server: HttpServer
+    stop: anyio.Event = field(default_factory=anyio.Event)
+    stopped: anyio.Event = field(default_factory=anyio.Event)
+
+    async def run(self, port: int, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        async with self.server.run(port):
+            task_status.started()
+            await self.stop.wait()
+        self.stopped.set()
+
+
+@pytest.mark.proves("map-lost")
+@pytest.mark.parametrize("status", [404, 400])
+async def test_a_call_on_a_session_that_is_lost_is_sent_again_on_a_new_one(status: int) -> None:
+    """404 is the specification's word for it; 400 is what the reference server says."""
+    server = HttpServer(lost_status=status)
+    async with server.run(), met(Url(server.url)) as there:
+        assert await there.text("echo", text="first") == "first"
+        async with server.session():
+            assert await there.text("echo", text="second") == "second"
+            assert server.posted.count("initialize") == 2
+            assert server.posted.count("tools/call") == 3
+
+
+async def test_a_server_without_a_stream_of_its_own_is_no_lost_session() -> None:
+    """A server that knows no GET should answer 405, but a web framework says 404."""
+    async with HttpServer(get_status=404).run() as server, met(Url(server.url)) as there:
+        for text in ("one", "two", "three"):
+            assert await there.text("echo", text=text) == text
+        assert server.posted.count("initialize") == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (Response(status_code=401), "answered HTTP 401 Unauthorized"),
+        (PlainTextResponse("secret stack trace", 500), "answered HTTP 500 Internal Server Error"),
+        (HTMLResponse("<h1>No</h1>", 403), "answered HTTP 403 Forbidden"),
+        (Response(status_code=404), "answered HTTP 404 Not Found"),
+        (Response(status_code=307, headers={"Location": "https://other.test/mcp"}), "https://other.test/mcp"),
+        (HTMLResponse("<h1>Welcome</h1>"), "text/html"),
+        (JSONResponse({"hello": "world"}), "tools answers with what is no MCP"),
+        (PlainTextResponse("data: what\n\n", headers={"Content-Type": "text/event-stream"}), "is no MCP"),
+    ],
+    ids=["401", "500", "403", "404", "redirect", "page", "json", "events"],
+)
+@each_era
+async def test_a_url_that_is_no_mcp_server_is_a_clear_message(
+    era: Era, answer: Response, message: str
+) -> None:
+    async with HttpServer(broken=answer).run() as server, met(Url(server.url), era, ready=False) as there:
+        with pytest.raises(PeerError) as failed:
+            await there.upstream.ready()
+        assert message in str(failed.value)
+        assert "\n" not in str(failed.value)
+        assert len(str(failed.value)) < 300
+        assert "secret" not in str(failed.value)
+
+
+@pytest.mark.proves("map-lost")
+@each_era
+async def test_an_error_page_fails_the_call_that_met_it_and_no_other(era: Era) -> None:
+    async with HttpServer().run() as server, met(Url(server.url), era) as there:
+        server.broken = PlainTextResponse("oh", 503)
+        with pytest.raises(ServerLostError, match="answered HTTP 503 Service Unavailable"):
+            await there.upstream.call("echo", {"text": "x"})
+        server.broken = None
+        assert await there.text("echo", text="up") == "up"
+
+
+def test_a_url_is_told_without_its_secrets() -> None:
+    url = Url("https://user:password@tools.test:8443/mcp?key=secret", {"Authorization": "Bearer secret"})
+    assert str(url) == "https://tools.test:8443/mcp"
+    assert "Bearer" not in repr(url)
+    assert "hidden" not in repr(Command(("server",), {"KEY": "hidden"}))
+
+
+# Nothing is left
+
+
+@needs_proc
+@pytest.mark.proves("mcp-no-leak")
+@pytest.mark.parametrize("how", ["exit", "exception", "cancellation", "calls in flight"])
+async def test_no_child_is_left(how: str) -> None:
+    before = children_with(str(RAW_SERVER))
+    with anyio.CancelScope() as scope:
+        try:
+            async with met(raw_command()) as there, anyio.create_task_group() as tasks:
+                (pid,) = set(children_with(str(RAW_SERVER))) - set(before)
+                if how == "calls in flight":
+                    tasks.start_soon(there.upstream.call, "wait", {})
+                    await anyio.wait_all_tasks_blocked()
+                    tasks.cancel_scope.cancel()
+                elif how == "exception":
+                    raise ZeroDivisionError
+                elif how == "cancellation":
+                    scope.cancel()
+                    await anyio.sleep_forever()
+        except* ZeroDivisionError:
+            pass
+    assert children_with(str(RAW_SERVER)) == before
+    await gone(pid)
+
+
+@needs_proc
+@pytest.mark.proves("mcp-no-leak")
+async def test_no_child_is_left_when_it_is_stopped_while_it_starts() -> None:
+    program = "import time; time.sleep(60)  # a server that starts slowly"
+    async with met(Command((sys.executable, "-c", program)), ready=False):
+        with anyio.fail_after(10):
+            while not children_with("starts slowly"):
+                await anyio.sleep(0.005)
+    assert children_with("starts slowly") == []
+
+
+@needs_proc
+@pytest.mark.proves("mcp-no-leak")
+async def test_what_a_child_started_ends_with_it(tmp_path: Path) -> None:
+    """As with `npx` or `uvx`, whose child is the server."""
+    note = tmp_path / "grandchild"
+    program = (
+        "import subprocess, sys;"
+        f"child = subprocess.Popen([sys.executable, {str(RAW_SERVER)!r}]);"
+        f"open({str(note)!r}, 'w').write(str(child.pid)); child.wait()"
+    )
+    async with met(Command((sys.executable, "-c", program))) as there:
+        assert await there.text("echo", text="up") == "up"
+        grandchild = int(note.read_text())
+    await gone(grandchild)
+
+
+# What a child writes to stderr
+
+
+@pytest.mark.proves("mcp-no-leak")
+async def test_the_stderr_of_a_child_goes_to_the_log_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "bridge.mcp.stderr")
+    program = (
+        "import runpy, sys; sys.stderr.write('y' * 3_000_000 + '\\n');"
+        "sys.stderr.write(''.join(f'line {n}\\n' for n in range(5000))); sys.argv = ['raw'];"
+        f"runpy.run_path({str(RAW_SERVER)!r}, run_name='__main__')"
+    )
+    async with met(Command((sys.executable, "-c", program))) as there:
+        with pytest.raises(ServerLostError, match=r"line 4997 .* I was told to die"):
+            await there.upstream.call("die", {})
+    lines = [record for record in caplog.records if record.name == "bridge.mcp.stderr"]
+    said = [record.getMessage() for record in lines if record.levelno == logging.INFO]
+    assert said[1] == "tools: line 0"
+    assert max(len(line) for line in said) < 2100
+    assert len(said) <= 210
+    assert any("tools writes much to stderr" in record.getMessage() for record in lines)
+
+
+async def _logged(caplog: pytest.LogCaptureFixture, words: str) -> None:
+    """Wait until something was logged."""
+    heard = anyio.Event()
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if words in record.getMessage():
+                heard.set()
+
+    listener = Listener()
+    logging.getLogger("bridge").addHandler(listener)
+    try:
+        if words not in caplog.text:
+            with anyio.fail_after(10):
+                await heard.wait()
+    finally:
+        logging.getLogger("bridge").removeHandler(listener)

@@ -1,0 +1,121 @@
+"""Agents for tests of the engine: each does with its job what the test tells it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from bridge.a2a.engine import Caller, Engine, EngineLimits
+from bridge.a2a.gating import Gate
+from bridge.a2a.job import Ids, Job, Turn, Work
+from bridge.a2a.models import (
+    AgentCapabilities,
+    AgentCard,
+    AgentInterface,
+    AgentSkill,
+    Artifact,
+    Part,
+    SendMessageRequest,
+    TaskState,
+)
+from bridge.a2a.server import AgentServer, ServerLimits
+from bridge.a2a.service import Service
+from bridge.a2a.streams import StreamPace
+from bridge.store.memory import MemoryStore
+from bridge.store.records import Store
+from bridge.web import LOCAL, Access, Place
+from tests.support.running import listening, message
+
+ALICE = Caller(LOCAL)
+
+
+@dataclass
+class Scripted:
+    """An agent that runs one function for every turn, and remembers the turns."""
+
+    script: Callable[[Job], Awaitable[None]]
+    turns: list[Turn] = field(default_factory=list)
+    extensions: frozenset[str] = frozenset()
+
+    def card(self, base_url: str) -> AgentCard:
+        """The least that a card says."""
+        return AgentCard(
+            name="Scripted",
+            description="Does what the test says",
+            supported_interfaces=(
+                AgentInterface(url=base_url, protocol_binding="JSONRPC", protocol_version="1.0"),
+            ),
+            version="1",
+            capabilities=AgentCapabilities(streaming=True),
+            default_input_modes=("text/plain",),
+            default_output_modes=("text/plain",),
+            skills=(AgentSkill(id="act", name="Act", description="Acts", tags=("test",)),),
+        )
+
+    def plan(self, turn: Turn) -> Work:
+        """Take every turn."""
+        self.turns.append(turn)
+        return self.script
+
+
+class Clock:
+    """Time that stands still until it is moved, and ids that can be foreseen."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_700_000_000_000
+        self._numbers = count(1)
+
+    @property
+    def ids(self) -> Ids:
+        """As the engine takes them."""
+        return Ids(lambda: f"id-{next(self._numbers)}", lambda: self.now_ms)
+
+
+def engine_of(
+    script: Callable[[Job], Awaitable[None]],
+    store: Store | None = None,
+    clock: Clock | None = None,
+    **limits: Any,
+) -> Engine:
+    """An engine, not yet entered, whose agent follows a script; its limits are short unless given."""
+    quick: dict[str, Any] = {"cancel_grace_seconds": 5, "drain_seconds": 0, "retry_seconds": 0.001}
+    return Engine(
+        Scripted(script), store or MemoryStore(), (clock or Clock()).ids, EngineLimits(**{**quick, **limits})
+    )
+
+
+@asynccontextmanager
+async def serving(
+    script: Callable[[Job], Awaitable[None]],
+    limits: ServerLimits | None = None,
+    pace: StreamPace | None = None,
+    **engine_limits: Any,
+) -> AsyncIterator[tuple[str, Engine]]:
+    """Serve such an agent over HTTP; its base URL and its engine."""
+    async with engine_of(script, **engine_limits) as engine:
+        server = AgentServer(
+            Scripted(script), Service(engine, Gate({})), Access(()), Place(), limits, pace or StreamPace()
+        )
+        async with listening(server.at("")) as url:
+            try:
+                yield url, engine
+            finally:
+                await engine.drain(0)
+
+
+def asked(*parts: dict[str, Any], **fields: Any) -> SendMessageRequest:
+    """A SendMessage as the engine takes it."""
+    return SendMessageRequest.model_validate(message(*(parts or ({"text": "go"},)), **fields))
+
+
+def say(job: Job, state: TaskState, words: str = "") -> Any:
+    """Set the job's state, saying something when there is something to say."""
+    return job.status(state, job.message((Part(text=words),)) if words else None)
+
+
+def give(job: Job, text: str) -> Any:
+    """An artifact with one text."""
+    return job.artifact(Artifact(artifact_id=job.ids.new(), parts=(Part(text=text),)))

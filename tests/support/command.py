@@ -1,0 +1,127 @@
+"""The command `mcp-a2a` as a child process, as a user starts it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.support.running import RAW_SERVER
+
+WAIT_SECONDS = 30.0
+ROOT = Path(__file__).parents[2]
+
+
+def environment(state: Path, **more: str) -> dict[str, str]:
+    """Ours, with a state folder of the test's own."""
+    return {**os.environ, "XDG_STATE_HOME": str(state), "PYTHONPATH": str(ROOT), "NO_COLOR": "1", **more}
+
+
+def free_port() -> int:
+    """A port that nobody listens on at the moment."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def run_command(*arguments: str, state: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "bridge", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_SECONDS,
+        env=environment(state, **more),
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@dataclass
+class Wrapping:
+    """A `mcp-a2a wrap` that runs."""
+
+    process: subprocess.Popen[str]
+    port: int
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        """Where its agent is."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def read_until(self, words: str) -> None:
+        """Read its stderr until a line holds these words."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(line)
+            if words in line:
+                return
+        raise AssertionError(f"it ended without saying {words!r}:\n{''.join(self.lines)}")
+
+    def stop(self, number: int = signal.SIGINT) -> int:
+        """Send a signal and wait for the end; its exit code."""
+        self.process.send_signal(number)
+        assert self.process.stderr is not None
+        self.lines += self.process.stderr.readlines()
+        return self.process.wait(WAIT_SECONDS)
+
+
+@contextmanager
+def wrapping(*options: str, state: Path, server: tuple[str, ...] = (), **more: str) -> Iterator[Wrapping]:
+    """Start `mcp-a2a wrap` on a free port with the raw server behind it, and wait until it serves."""
+    port = free_port()
+    behind = server or (sys.executable, str(RAW_SERVER))
+    command = [
+        sys.executable,
+        "-m",
+        "bridge",
+        "wrap",
+        "--port",
+        str(port),
+        "--era",
+        "legacy",
+        *options,
+        "--",
+        *behind,
+    ]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, env=environment(state, **more)
+    ) as process:
+        running = Wrapping(process, port)
+        try:
+            running.read_until("curl -s")
+            yield running
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that a process has started, and theirs."""
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, IndexError, ValueError):
+            continue
+        if parent == pid:
+            found += [int(entry.name), *children_of(int(entry.name))]
+    return found
+
+
+def gone(pids: list[int]) -> bool:
+    """Whether these processes end, within the usual wait."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True

@@ -1,0 +1,27 @@
+"""Tools as a server would list them, for tests that need no server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridge.mcp.tools import Tool, tools_from
+
+
+def tool_of(listed: dict[str, Any]) -> Tool:
+    """One listed tool; it has to be one that can be served."""
+    tools, left_out = tools_from([listed])
+    assert left_out == ()
+    return tools[0]
+
+
+def tool(
+    name: str = "t", required: str = "", *, listed: dict[str, Any] | None = None, **properties: Any
+) -> Tool:
+    """A tool with these properties, `required` by their names."""
+    schema = {"type": "object", "properties": properties, "required": required.split()}
+    return tool_of({"name": name, "inputSchema": schema, **(listed or {})})
+
+
+def skills(*tools: Tool) -> dict[str, Tool]:
+    """Tools by their names, as an agent holds them."""
+    return {one.name: one for one in tools}

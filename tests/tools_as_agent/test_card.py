@@ -1,0 +1,152 @@
+"""The agent card: whole whatever the server says, and valid for the protocol's own types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from a2a.types import a2a_pb2
+from google.protobuf.json_format import MessageToDict, ParseDict
+
+from bridge.a2a.models import AgentCard
+from bridge.mcp.link import Greeting
+from bridge.mcp.tools import Tool
+from bridge.tools_as_agent.card import make_card
+from bridge.tools_as_agent.options import AgentOptions
+from bridge.translate.extension import URI
+from bridge.translate.message_to_call import RouteRules
+from bridge.translate.skills import skill_from
+from tests.support.tools import tool
+
+BASE = "https://bridge.example.com/agents/demo"
+OPTIONS = AgentOptions(RouteRules(()), "ask", 1.0, 1, False, 1)
+GREETING = Greeting(
+    "demo-server", "1.2.3", "Demo", "https://demo.example", "Tools for tests.", "https://demo.example/i.png"
+)
+ECHO = tool("echo", "text", text={"type": "string"})
+UPLOAD = tool("upload", file={"type": "string", "contentMediaType": "image/png"})
+
+
+def card_of(
+    *tools: Tool,
+    greeting: Greeting | None = GREETING,
+    down: str | None = None,
+    options: AgentOptions = OPTIONS,
+    needs_token: bool = False,
+) -> AgentCard:
+    skills = [(skill_from(one, one.name, "demo"), one) for one in tools]
+    return make_card(BASE, greeting, down, skills, options, server_name="demo", needs_token=needs_token)
+
+
+CARDS = {
+    "whole": card_of(ECHO, UPLOAD),
+    "no tools": card_of(),
+    "down": card_of(greeting=None, down="connection refused"),
+    "silent server": card_of(ECHO, greeting=Greeting("", "")),
+    "token": card_of(ECHO, needs_token=True),
+}
+
+
+@pytest.mark.proves("a2a-8.3-interfaces")
+def test_the_card_of_a_server_is_what_the_server_says_of_itself() -> None:
+    skill = skill_from(ECHO, "echo", "demo")
+    assert card_of(ECHO).to_object() == {
+        "name": "Demo",
+        "description": "Tools for tests.",
+        "supportedInterfaces": [
+            {"url": BASE, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"},
+            {"url": BASE, "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"},
+        ],
+        "version": "1.2.3",
+        "documentationUrl": "https://demo.example",
+        "iconUrl": "https://demo.example/i.png",
+        "capabilities": {
+            "streaming": True,
+            "pushNotifications": False,
+            "extendedAgentCard": False,
+            "extensions": [
+                {
+                    "uri": URI,
+                    "description": "The MCP tools behind the skills, and their results block by block",
+                    "required": False,
+                    "params": {"tools": {"echo": ECHO.listed}},
+                }
+            ],
+        },
+        "defaultInputModes": ["application/json", "text/plain"],
+        "defaultOutputModes": ["text/plain", "application/json", "*/*"],
+        "skills": [skill.to_object()],
+    }
+
+
+@pytest.mark.proves("a2a-4.4.1-card")
+@pytest.mark.parametrize("name", CARDS)
+def test_every_required_field_is_there_and_no_required_array_is_empty(name: str) -> None:
+    card = CARDS[name].to_object()
+    required = "name description supportedInterfaces version capabilities defaultInputModes defaultOutputModes skills"
+    assert [field for field in required.split() if field not in card or card[field] in ("", [], None)] == []
+    skills: Any = card["skills"]
+    for skill in skills:
+        assert [field for field in ("id", "name", "description", "tags") if not skill.get(field)] == []
+
+
+@pytest.mark.proves("a2a-4.4.1-card")
+@pytest.mark.parametrize("name", CARDS)
+def test_the_protocols_own_types_read_the_card_and_lose_nothing(name: str) -> None:
+    written = CARDS[name].to_object()
+    read = ParseDict(written, a2a_pb2.AgentCard())
+    assert without_defaults(MessageToDict(read)) == without_defaults(written)
+
+
+def without_defaults(value: Any) -> Any:
+    """A JSON value without what protocol buffers leave out: false, and empty arrays and objects."""
+    if isinstance(value, list):
+        return [without_defaults(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    kept = {key: without_defaults(item) for key, item in value.items()}
+    return {key: item for key, item in kept.items() if item is not False and item not in ([], {})}
+
+
+def test_what_is_chosen_goes_before_what_the_server_says() -> None:
+    chosen = AgentOptions(RouteRules(()), "ask", 1.0, 1, False, 1, name="Mine", description="My tools")
+    card = card_of(ECHO, options=chosen)
+    assert (card.name, card.description) == ("Mine", "My tools")
+
+
+@pytest.mark.parametrize(
+    ("greeting", "said"),
+    [
+        (None, ("demo", "The tools of demo", "0")),
+        (Greeting("server", "2"), ("server", "The tools of server", "2")),
+        (Greeting("", ""), ("demo", "The tools of demo", "0")),
+        (Greeting("server", "", "Title"), ("Title", "The tools of Title", "0")),
+    ],
+)
+def test_a_server_that_says_little_still_has_a_whole_card(
+    greeting: Greeting | None, said: tuple[str, str, str]
+) -> None:
+    card = card_of(ECHO, greeting=greeting)
+    assert (card.name, card.description, card.version) == said
+
+
+@pytest.mark.parametrize(
+    ("down", "why"),
+    [("connection refused", "is down: connection refused"), (None, "lists no tools")],
+)
+def test_without_tools_one_placeholder_says_why(down: str | None, why: str) -> None:
+    (skill,) = card_of(down=down).skills
+    assert skill.id == "unavailable"
+    assert skill.description.endswith(f"its tool server {why}")
+
+
+@pytest.mark.proves("web-auth")
+def test_a_token_that_is_needed_is_declared_and_required() -> None:
+    card = CARDS["token"].to_object()
+    assert card["securitySchemes"] == {"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}
+    assert card["securityRequirements"] == [{"schemes": {"bearer": {"list": []}}}]
+    assert {"securitySchemes", "securityRequirements"}.isdisjoint(CARDS["whole"].to_object())
+
+
+def test_the_modes_of_the_agent_are_those_of_all_its_skills() -> None:
+    assert card_of(ECHO, UPLOAD).default_input_modes == ("application/json", "text/plain", "image/png")

@@ -1,0 +1,230 @@
+"""What a turn asks for: a tool, a question back, or an end. Each conversation is played message by message."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bridge.a2a.errors import CONTENT_TYPE_NOT_SUPPORTED, A2AError
+from bridge.a2a.job import Turn
+from bridge.a2a.models import Message, Part, SendMessageConfiguration, TaskState
+from bridge.mcp.tools import Tool
+from bridge.tools_as_agent.options import AgentOptions
+from bridge.tools_as_agent.route import Ask, Decision, End, RunTool, decide
+from bridge.translate.extension import ANSWER, SKILL, URI
+from bridge.translate.message_to_call import RouteRules
+from bridge.web import LOCAL
+from tests.support.tools import skills, tool, tool_of
+
+OPTIONS = AgentOptions(RouteRules(("skillId",)), "ask", 1.0, 1, False, 1)
+POINT = {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}
+ECHO = tool("echo", "text", text={"type": "string"}, times={"type": "integer"})
+ADD = tool("add", "a b", a={"type": "number"}, b={"type": "number"})
+MANY = tool(
+    "many", "text count size", text={"type": "string"}, count={"type": "integer"}, size={"type": "integer"}
+)
+DEEP = tool("deep", "point", point=POINT)
+MAYBE = tool("maybe", limit={"anyOf": [{"type": "integer"}, {"type": "null"}]})
+UPLOAD = tool("upload", "file", file={"type": "string", "contentEncoding": "base64", "minLength": 4})
+CLOSED = tool_of(
+    {
+        "name": "closed",
+        "inputSchema": {
+            "type": "object",
+            "properties": {"a": {"type": "string"}},
+            "required": ["a"],
+            "additionalProperties": False,
+        },
+    }
+)
+STRUCTURED = tool("structured", listed={"outputSchema": {"type": "object"}})
+ALL = skills(ECHO, ADD, MANY, DEEP, MAYBE, UPLOAD, CLOSED, STRUCTURED)
+
+
+def turn(*parts: Any, metadata: Any = None, kept: bytes = b"", **fields: Any) -> Turn:
+    read = tuple(Part(text=one) if isinstance(one, str) else Part.model_validate(one) for one in parts)
+    message = Message(message_id="m", role="ROLE_USER", parts=read, metadata=metadata)
+    configuration = SendMessageConfiguration.model_validate(fields)
+    return Turn(LOCAL, message, configuration, {}, frozenset(), kept=kept)
+
+
+def data(value: Any) -> dict[str, Any]:
+    return {"data": value}
+
+
+def call(skill: str, **arguments: Any) -> dict[str, Any]:
+    return data({"skill": skill, "arguments": arguments})
+
+
+def conversation(*turns: Any) -> list[Decision]:
+    """The decisions on some messages, each of which answers the question before it."""
+    decisions: list[Decision] = []
+    kept = b""
+    for said in turns:
+        parts, metadata = said if isinstance(said, tuple) else ([said], None)
+        decision = decide(turn(*parts, metadata=metadata, kept=kept), ALL, OPTIONS)
+        kept = decision.kept if isinstance(decision, Ask) else b""
+        decisions.append(decision)
+    return decisions
+
+
+def run(called: Tool, **arguments: Any) -> RunTool:
+    return RunTool(called.name, called, arguments)
+
+
+@pytest.mark.proves("map-arguments")
+@pytest.mark.parametrize(
+    ("turns", "last"),
+    [
+        ([call("echo", text="a")], run(ECHO, text="a")),
+        ([call("add", a=1), data({"b": 2})], run(ADD, a=1, b=2)),
+        ([call("add", a=1), "2"], run(ADD, a=1, b=2)),
+        ([call("add", a=1), "b=2"], run(ADD, a=1, b=2)),
+        ([call("add", a="one", b=2), "1"], run(ADD, a=1, b=2)),
+        ([call("add"), "a=1", "2.5"], run(ADD, a=1, b=2.5)),
+        ([call("add"), data({"a": "1", "b": "2"})], run(ADD, a=1, b=2)),
+        ([call("echo"), "no"], run(ECHO, text="no")),
+        ([call("many", text="keep"), "5 and 6", "count=5 size=6"], run(MANY, text="keep", count=5, size=6)),
+        ([call("deep"), '{"x": 1}'], run(DEEP, point={"x": 1})),
+        ([call("deep"), data({"point": '{"x": 1}'})], run(DEEP, point={"x": 1})),
+        ([call("deep", point={"x": "no"}), '{"point": {"x": 2}}'], run(DEEP, point={"x": 2})),
+        ([call("maybe", limit="many"), "5"], run(MAYBE, limit=5)),
+        ([call("maybe", limit="many"), data({"limit": "null"})], run(MAYBE, limit=None)),
+        (["hello", "echo text=hi"], run(ECHO, text="hi")),
+        (["hello", call("echo"), "hi"], run(ECHO, text="hi")),
+        ([call("closed", a="x", b=1), "go on"], run(CLOSED, a="x")),
+        ([call("closed", b=1), "x"], run(CLOSED, a="x")),
+    ],
+)
+def test_a_conversation_ends_in_the_call_that_it_was_about(turns: list[Any], last: RunTool) -> None:
+    *questions, found = conversation(*turns)
+    assert found == last
+    assert all(isinstance(question, Ask) for question in questions)
+
+
+@pytest.mark.proves("map-arguments")
+def test_a_question_names_every_property_at_fault() -> None:
+    (question,) = conversation(call("many", count="five", other=1))
+    assert isinstance(question, Ask)
+    assert question.key == "arguments"
+    assert question.parts[0].text == (
+        "To run many I need:\n"
+        "- text (string, required) [missing]\n"
+        "- count (integer, required) ['five' is not of type 'integer']\n"
+        "- size (integer, required) [missing]"
+    )
+
+
+@pytest.mark.proves("map-arguments")
+def test_an_answer_that_does_not_mend_it_is_asked_again_with_what_is_known() -> None:
+    _, again = conversation(call("many", text="keep"), "5 and 6")
+    assert isinstance(again, Ask)
+    form = again.parts[1].data
+    assert isinstance(form, dict)
+    assert form["arguments"] == {"text": "keep"}
+
+
+@pytest.mark.proves("map-route")
+@pytest.mark.parametrize("said", ["hello", call("sing"), data([1]), {"raw": "AAAA"}])
+def test_a_message_that_means_no_tool_is_asked_which_one(said: Any) -> None:
+    (question,) = conversation(said)
+    assert isinstance(question, Ask)
+    assert question.key == "which-skill"
+
+
+@pytest.mark.proves("map-refuse")
+@pytest.mark.parametrize("first", ["hello", call("add")])
+@pytest.mark.parametrize(
+    ("answer", "state"),
+    [
+        ((["x"], {ANSWER: "decline"}), TaskState.REJECTED),
+        ((["x"], {ANSWER: "cancel"}), TaskState.CANCELED),
+        (data({"action": "decline"}), TaskState.REJECTED),
+        (data({"action": "cancel"}), TaskState.CANCELED),
+    ],
+)
+def test_a_question_that_is_refused_ends_the_task(first: Any, answer: Any, state: TaskState) -> None:
+    _, end = conversation(first, answer)
+    assert isinstance(end, End)
+    assert end.state is state
+
+
+@pytest.mark.proves("map-refuse")
+def test_a_refusal_without_a_question_is_only_a_message() -> None:
+    (asked,) = conversation((["no"], {ANSWER: "cancel"}))
+    assert isinstance(asked, Ask)
+    (ran,) = conversation((["x"], {ANSWER: "decline", SKILL: "echo"}))
+    assert ran == run(ECHO, text="x")
+
+
+@pytest.mark.proves("map-arguments-extension")
+@pytest.mark.parametrize("arguments", [{}, {"a": "no number"}, {"c": [None]}])
+def test_with_the_extension_arguments_are_passed_through(arguments: Any) -> None:
+    active = replace(turn(call("add", **arguments)), extensions=frozenset({URI}))
+    assert decide(active, ALL, OPTIONS) == run(ADD, **arguments)
+    assert isinstance(decide(active, ALL, replace(OPTIONS, incomplete="reject")), RunTool)
+
+
+@pytest.mark.proves("map-arguments")
+def test_a_profile_may_reject_instead_of_asking() -> None:
+    end = decide(turn(call("add", a=1)), ALL, replace(OPTIONS, incomplete="reject"))
+    assert end == End(
+        TaskState.REJECTED,
+        "The arguments of add are not as its schema asks: b (number, required) [missing]",
+    )
+
+
+PNG = {"raw": "AAAA", "mediaType": "image/png"}
+
+
+@pytest.mark.proves("map-files")
+@pytest.mark.parametrize(
+    ("turns", "last"),
+    [
+        ([(["upload", PNG], None)], run(UPLOAD, file="AAAA")),
+        ([call("upload"), PNG], run(UPLOAD, file="AAAA")),
+        ([call("upload", file="no"), PNG], run(UPLOAD, file="AAAA")),
+    ],
+)
+def test_a_file_fills_the_property_that_asks_for_it(turns: list[Any], last: RunTool) -> None:
+    assert conversation(*turns)[-1] == last
+
+
+@pytest.mark.proves("map-files")
+@pytest.mark.parametrize("turns", [[([call("echo", text="a"), PNG], None)], [call("add"), ([PNG], None)]])
+def test_a_file_that_fits_nothing_is_refused(turns: list[Any]) -> None:
+    with pytest.raises(A2AError, match="takes no file of this kind: image/png") as refused:
+        conversation(*turns)
+    assert refused.value.kind is CONTENT_TYPE_NOT_SUPPORTED
+
+
+@pytest.mark.proves("a2a-accepted-modes")
+@pytest.mark.parametrize(
+    ("called", "accepted"),
+    [
+        (STRUCTURED, []),
+        (STRUCTURED, ["application/json"]),
+        (STRUCTURED, ["image/png", "text"]),
+        (MAYBE, ["image/png"]),
+    ],
+)
+def test_a_skill_that_can_give_what_is_accepted_is_run(called: Tool, accepted: list[str]) -> None:
+    assert decide(turn(call(called.name), acceptedOutputModes=accepted), ALL, OPTIONS) == run(called)
+
+
+@pytest.mark.proves("a2a-accepted-modes")
+@pytest.mark.parametrize("accepted", [["image/png"], ["audio/*", "video"]])
+def test_output_that_cannot_be_accepted_is_refused_before_the_run(accepted: list[str]) -> None:
+    with pytest.raises(A2AError, match="none of it is accepted") as refused:
+        decide(turn(call("structured"), acceptedOutputModes=accepted), ALL, OPTIONS)
+    assert refused.value.kind is CONTENT_TYPE_NOT_SUPPORTED
+
+
+def test_a_question_about_a_tool_that_is_gone_begins_anew() -> None:
+    question = decide(turn(call("add", a=1)), ALL, OPTIONS)
+    assert isinstance(question, Ask)
+    again = decide(turn("2", kept=question.kept), skills(ECHO, MANY), OPTIONS)
+    assert isinstance(again, Ask)
+    assert again.key == "which-skill"

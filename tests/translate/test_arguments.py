@@ -1,0 +1,214 @@
+"""Arguments against a schema: what is wrong, how it is asked for, and how typed text is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bridge.translate.arguments import (
+    MAX_PROBLEMS,
+    UNKNOWN_ARGUMENT,
+    Problem,
+    coerced,
+    coerced_fields,
+    describe,
+    example_of,
+    form_for,
+    problems_of,
+    type_words,
+)
+from tests.support.tools import tool, tool_of
+
+TEXT = {"type": "string"}
+OPTIONAL_INTEGER = {"anyOf": [{"type": "integer"}, {"type": "null"}]}
+POINT = {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}
+
+
+def closed(**properties: Any) -> Any:
+    schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    return tool_of({"name": "closed", "inputSchema": schema})
+
+
+@pytest.mark.proves("map-arguments")
+def test_every_property_at_fault_is_named_in_the_order_of_the_schema() -> None:
+    asked = tool(required="c a b", a=TEXT, b={"type": "integer"}, c=POINT)
+    assert problems_of(asked, {"b": "many", "c": {"x": "no"}}) == (
+        Problem("a", "missing"),
+        Problem("b", "'many' is not of type 'integer'"),
+        Problem("c", "at x: 'no' is not of type 'number'"),
+    )
+
+
+def test_arguments_that_fit_have_no_problems() -> None:
+    assert problems_of(tool(required="a", a=TEXT), {"a": "", "unknown": [1]}) == ()
+
+
+def test_a_fault_of_the_arguments_as_a_whole_has_no_property() -> None:
+    schema = {"type": "object", "minProperties": 1}
+    (problem,) = problems_of(tool_of({"name": "t", "inputSchema": schema}), {})
+    assert problem.name == ""
+    assert describe(tool(), problem) == problem.message
+
+
+def test_an_argument_that_the_schema_does_not_let_in_is_named() -> None:
+    schema = {"type": "object", "patternProperties": {"^x-": {}}, "additionalProperties": False}
+    asked = tool_of({"name": "t", "inputSchema": schema})
+    assert problems_of(asked, {"x-ok": 1, "limit": 2}) == (Problem("limit", UNKNOWN_ARGUMENT),)
+
+
+def test_no_more_problems_are_named_than_a_person_reads() -> None:
+    many = tool(required=" ".join(f"p{n}" for n in range(100)))
+    assert len(problems_of(many, {})) == MAX_PROBLEMS
+
+
+def test_a_value_that_could_fill_a_page_is_cut_out_of_the_message() -> None:
+    (problem,) = problems_of(tool(a={"type": "integer"}), {"a": "x" * 10_000})
+    assert len(problem.message) < 300
+    assert problem.message.endswith("is not of type 'integer'")
+
+
+@pytest.mark.parametrize("schema", [{"$ref": "#"}, {"properties": {"a": {"$ref": "#/properties/a"}}}])
+def test_a_schema_without_end_leaves_the_word_to_the_server(schema: Any) -> None:
+    assert problems_of(tool_of({"name": "t", "inputSchema": schema}), {"a": 1}) == ()
+
+
+FORMS: list[tuple[Any, Any]] = [
+    (TEXT, TEXT),
+    ({"type": "integer", "minimum": 1, "title": "N"}, {"type": "integer", "minimum": 1, "title": "N"}),
+    ({"enum": ["a", "b"]}, {"enum": ["a", "b"]}),
+    (
+        {"type": "array", "items": {"enum": ["a"], "type": "string"}},
+        {"type": "array", "items": {"enum": ["a"], "type": "string"}},
+    ),
+    ({**POINT, "title": "P"}, {"type": "string", "title": "P", "description": "object, as JSON"}),
+    (
+        {"type": "array", "items": {"type": "number"}, "description": "Some numbers", "default": [1]},
+        {"type": "string", "description": "Some numbers (as JSON)", "default": "[1]"},
+    ),
+    (OPTIONAL_INTEGER, {"type": "string", "description": "integer or null, as JSON"}),
+    ({}, {"type": "string", "description": "any value, as JSON"}),
+]
+
+
+@pytest.mark.proves("map-arguments")
+@pytest.mark.parametrize(("prop", "field"), FORMS)
+def test_a_form_asks_for_flat_properties_as_they_are_and_for_others_as_json(prop: Any, field: Any) -> None:
+    asked = tool(required="p", p=prop, other=TEXT)
+    assert form_for(asked, [Problem("p", "missing"), Problem("", "whole"), Problem("gone", "extra")]) == {
+        "type": "object",
+        "properties": {"p": field},
+        "required": ["p"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("prop", "required", "line"),
+    [
+        (TEXT, "p", "p (string, required) [missing]"),
+        ({**TEXT, "title": "P", "description": "Why"}, "", "p (string): Why [missing]"),
+        ({"enum": ["a", 1], "title": "Kind"}, "", 'p (one of "a", 1) Kind [missing]'),
+        ({"const": None}, "", "p (null) [missing]"),
+    ],
+)
+def test_a_problem_is_one_line_for_a_person(prop: Any, required: str, line: str) -> None:
+    assert describe(tool(required=required, p=prop), Problem("p", "missing")) == line
+
+
+def test_an_argument_that_nobody_knows_is_described_without_a_type() -> None:
+    assert describe(tool(), Problem("x", "is no argument")) == "x: is no argument"
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ({"type": ["string", "null"]}, "string or null"),
+        ({"type": "array", "items": {"type": "array", "items": TEXT}}, "array of array of string"),
+        ({"type": "array", "items": {}}, "array"),
+        ({"oneOf": [TEXT, {"type": "array"}]}, "string or array"),
+        ({"anyOf": []}, "any value"),
+        ({"$ref": "#/$defs/x"}, "any value"),
+    ],
+)
+def test_a_type_in_words(schema: Any, words: str) -> None:
+    assert type_words(schema) == words
+
+
+TYPED: list[tuple[Any, str, Any]] = [
+    (TEXT, "5", "5"),
+    (TEXT, "true", "true"),
+    (TEXT, '{"a": 1}', '{"a": 1}'),
+    ({**TEXT, "minLength": 9}, "5", "5"),
+    ({"type": "integer"}, " 5 ", 5),
+    ({"type": "integer"}, "five", "five"),
+    ({"type": "integer", "maximum": 3}, "5", 5),
+    ({"type": "number"}, "NaN", "NaN"),
+    ({"type": "number"}, "1e999", "1e999"),
+    ({"type": "boolean"}, "Yes", True),
+    ({"type": "boolean"}, "false", False),
+    ({"type": "boolean"}, "maybe", "maybe"),
+    ({"enum": [1, 2]}, "2", 2),
+    ({"enum": ["1", "2"]}, "2", "2"),
+    ({"type": "array"}, "[1]", [1]),
+    ({"type": "object"}, '{"a":' * 200 + "1" + "}" * 200, '{"a":' * 200 + "1" + "}" * 200),
+    (OPTIONAL_INTEGER, "5", 5),
+    (OPTIONAL_INTEGER, "null", None),
+    ({"type": ["string", "null"]}, "null", "null"),
+    ({}, "5", "5"),
+]
+
+
+@pytest.mark.proves("map-arguments")
+@pytest.mark.parametrize(("prop", "text", "value"), TYPED)
+def test_typed_text_is_read_as_the_property_wants_it(prop: Any, text: str, value: Any) -> None:
+    found = coerced(text, "p", tool(p=prop))
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("prop", "text", "value"),
+    [
+        (TEXT, '"5"', '"5"'),
+        ({"type": ["string", "null"]}, '"5"', "5"),
+        ({"type": ["string", "null"]}, "plain", "plain"),
+        (OPTIONAL_INTEGER, "5", 5),
+        (POINT, '{"x": 1}', {"x": 1}),
+        ({"$ref": "#/properties/point"}, '{"x": 1}', {"x": 1}),
+        ({}, "[1]", [1]),
+    ],
+)
+def test_a_field_that_was_asked_for_as_json_is_read_as_json(prop: Any, text: str, value: Any) -> None:
+    assert coerced_fields({"p": text, "n": 1}, tool(p=prop, point=POINT)) == {"p": value, "n": 1}
+
+
+@pytest.mark.parametrize(
+    ("schema", "example"),
+    [
+        ({"type": "integer", "minimum": 3}, 3),
+        ({"type": ["boolean", "null"]}, True),
+        ({"type": "null"}, None),
+        ({"default": 0}, 0),
+        ({"const": "x"}, "x"),
+        ({"enum": ["b", "a"]}, "b"),
+        ({"examples": ["e"], "type": "string"}, "e"),
+        ({"type": "string", "format": "uri"}, "https://example.com"),
+        ({"type": "array", "items": {"type": "number"}}, [1]),
+        (OPTIONAL_INTEGER, 1),
+        ({**POINT, "properties": {"x": {"type": "number"}, "y": TEXT}}, {"x": 1}),
+    ],
+)
+def test_an_example_is_the_plainest_value_that_fits(schema: Any, example: Any) -> None:
+    assert example_of(schema) == example
+
+
+def test_an_example_of_a_schema_that_nests_without_end_ends() -> None:
+    schema: Any = {"type": "array"}
+    schema["items"] = schema
+    assert example_of(schema) == [[[[["value"]]]]]
+
+
+def test_only_names_that_the_schema_closes_out_are_called_unknown() -> None:
+    assert problems_of(closed(a=TEXT), {"a": 1, "b": 2}) == (
+        Problem("a", "1 is not of type 'string'"),
+        Problem("b", UNKNOWN_ARGUMENT),
+    )

@@ -1,0 +1,194 @@
+"""Content blocks to parts, by golden files: what a client with the extension gets, and what one without."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic_core import from_json, to_json
+
+from bridge.a2a.gating import Gate
+from bridge.a2a.jsontext import is_deeper
+from bridge.translate.content import (
+    MAX_DATA_DEPTH,
+    LinkRules,
+    links_to_read,
+    parts_from_result,
+    peer_metadata,
+)
+from bridge.translate.extension import BLOCK, GATED, URI
+
+GOLDEN = Path(__file__).with_name("golden")
+CASES = sorted(path.name.removesuffix(".mcp.json") for path in GOLDEN.glob("*.mcp.json"))
+ACTIVE = LinkRules(extension_active=True)
+INACTIVE = LinkRules(extension_active=False)
+
+
+def read(case: str, kind: str) -> Any:
+    return json.loads((GOLDEN / f"{case}.{kind}.json").read_text(encoding="utf-8"))
+
+
+def seen(result: Any, links: LinkRules) -> list[Any]:
+    """The parts as a client reads them, past the gate of extensions."""
+    written = to_json({"parts": [part.to_object() for part in parts_from_result(result, links)]})
+    active = frozenset({URI}) if links.extension_active else frozenset()
+    parts: list[Any] = from_json(Gate(GATED).shown(written, active))["parts"]
+    return parts
+
+
+def nested(levels: int) -> Any:
+    value: Any = []
+    for _ in range(levels - 1):
+        value = {"a": value}
+    return value
+
+
+def block_from(part: Any) -> Any:
+    """The documented recipe: the block that a part was, from the part and what stands under `.../block`.
+
+    Without `.../block` the type is text, or the first half of the media type. What the part says goes back to
+    where it came from: text, raw and url to their fields, the media type to mimeType.
+    """
+    implied = "text" if "text" in part else part.get("mediaType", "").partition("/")[0]
+    rest = dict(part.get("metadata", {}).get(BLOCK, {"type": implied}))
+    if rest["type"] in ("block", "structuredContent"):
+        return json.loads(part["text"]) if rest.get("spelled") else part["data"]
+    rest.pop("twin", None)
+    typed = {"mimeType": part["mediaType"]} if "mediaType" in part else {}
+    match rest["type"]:
+        case "text":
+            return {**rest, "text": part["text"]}
+        case "image" | "audio":
+            return {**rest, "data": part["raw"], **typed}
+        case "resource":
+            held = {"text": part["text"]} if "text" in part else {"blob": part["raw"]}
+            return {**rest, "resource": {**rest["resource"], **held, **typed}}
+        case "resource_link":
+            return {**rest, "uri": part["url"], **typed}
+    raise AssertionError(part)
+
+
+def result_from(parts: list[Any]) -> Any:
+    """The content and structured content that some parts were."""
+    structured = [part for part in parts if type_of(part) == "structuredContent"]
+    content = [block_from(part) for part in parts if type_of(part) != "structuredContent"]
+    return {"content": content} | ({"structuredContent": block_from(structured[0])} if structured else {})
+
+
+def type_of(part: Any) -> Any:
+    return part.get("metadata", {}).get(BLOCK, {}).get("type")
+
+
+@pytest.mark.proves("map-content")
+@pytest.mark.parametrize("case", CASES)
+def test_a_result_becomes_the_parts_of_its_golden_file(case: str) -> None:
+    result = read(case, "mcp")
+    assert {"active": seen(result, ACTIVE), "inactive": seen(result, INACTIVE)} == read(case, "a2a-1.0")
+
+
+@pytest.mark.proves("map-block")
+@pytest.mark.parametrize("case", CASES)
+def test_with_the_extension_every_block_can_be_made_again_exactly(case: str) -> None:
+    result = read(case, "mcp")
+    original = {key: result[key] for key in ("content", "structuredContent") if key in result}
+    parts = seen(result, LinkRules(extension_active=True, allow_file=True))
+    assert result_from(parts) == {"content": [], **original}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_without_the_extension_no_part_holds_its_block(case: str) -> None:
+    assert BLOCK not in json.dumps(seen(read(case, "mcp"), INACTIVE))
+
+
+@pytest.mark.parametrize("levels", [MAX_DATA_DEPTH, MAX_DATA_DEPTH + 1, 250])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda deep: {"content": [], "structuredContent": deep},
+        lambda deep: {"content": [{"type": "text", "text": "t", "_meta": {"deep": deep}}]},
+        lambda deep: {"content": [{"type": "hologram", "deep": deep}]},
+        lambda deep: {"content": [deep]},
+    ],
+    ids=["structured", "meta", "unknown", "no-object"],
+)
+@pytest.mark.proves("map-block")
+def test_a_value_too_deep_for_its_readers_travels_as_text_and_comes_back(make: Any, levels: int) -> None:
+    result = make(nested(levels))
+    parts = seen(result, ACTIVE)
+    assert not is_deeper(parts, MAX_DATA_DEPTH + 6)
+    assert result_from(parts) == result
+
+
+def test_a_text_that_is_endless_brackets_is_only_a_text() -> None:
+    text = "[" * 100_000
+    parts = seen({"content": [{"type": "text", "text": text}], "structuredContent": {}}, INACTIVE)
+    assert parts == [{"text": text}, {"data": {}, "mediaType": "application/json"}]
+
+
+def test_content_that_is_no_list_is_handed_on_all_the_same() -> None:
+    assert seen({"content": {"type": "text", "text": "alone"}}, INACTIVE) == [{"text": "alone"}]
+
+
+READ_TEXT = {"uri": "demo://one", "mimeType": "text/markdown", "text": "# One"}
+READ_BLOB = {"uri": "demo://dir/two.bin", "blob": "AAAA"}
+
+
+@pytest.mark.proves("map-content")
+def test_what_was_read_for_a_link_stands_in_its_place_in_order() -> None:
+    link = {"type": "resource_link", "uri": "demo://dir", "name": "dir"}
+    web = {"type": "resource_link", "uri": "https://example.com/", "name": "web"}
+    links = LinkRules(extension_active=False, read={"demo://dir": [READ_TEXT, READ_BLOB, "odd"]})
+    assert seen({"content": [web, link, {"type": "text", "text": "end"}]}, links) == [
+        {"url": "https://example.com/", "filename": "web"},
+        {"text": "# One", "mediaType": "text/markdown"},
+        {"raw": "AAAA", "filename": "two.bin"},
+        {"data": "odd", "mediaType": "application/json"},
+        {"text": "end"},
+    ]
+
+
+def test_with_the_extension_links_stand_as_they_are_and_nothing_read_replaces_them() -> None:
+    link = {"type": "resource_link", "uri": "demo://one", "name": "one"}
+    links = LinkRules(extension_active=True, read={"demo://one": [READ_TEXT]})
+    assert [part["url"] for part in seen({"content": [link]}, links)] == ["demo://one"]
+
+
+@pytest.mark.parametrize("active", [True, False])
+@pytest.mark.parametrize("read", [{}, {"file:///secret/name": [{"text": "content"}]}])
+def test_a_file_link_never_tells_its_path_unless_allowed(active: bool, read: Any) -> None:
+    link = {"type": "resource_link", "uri": "file:///secret/name", "name": "n"}
+    parts = parts_from_result({"content": [link]}, LinkRules(extension_active=active, read=read))
+    assert "secret" not in json.dumps([part.to_object() for part in parts])
+
+
+def test_an_allowed_file_link_is_a_url_part() -> None:
+    link = {"type": "resource_link", "uri": "file:///a", "name": "a"}
+    assert seen({"content": [link]}, LinkRules(extension_active=False, allow_file=True)) == [
+        {"url": "file:///a", "filename": "a"}
+    ]
+
+
+def test_links_to_read_are_each_named_once_and_never_of_the_web() -> None:
+    uris = ["https://a/", "HTTP://b/", "demo://x", "file:///y", "demo://x", "http://[broken", "", None]
+    content: list[Any] = [{"type": "resource_link", "uri": uri} for uri in uris]
+    content += [{"type": "text", "uri": "demo://text"}, "demo://string"]
+    assert links_to_read(content) == ("demo://x", "file:///y", "")
+
+
+def test_what_a_result_says_beside_its_content_is_kept_for_metadata() -> None:
+    result = {
+        "content": [],
+        "structuredContent": {},
+        "isError": False,
+        "resultType": "complete",
+        "_meta": {"a": None},
+        "tomorrow": [1],
+    }
+    assert peer_metadata(result) == {"_meta": {"a": None}, "tomorrow": [1]}
+
+
+def test_metadata_too_deep_for_its_readers_travels_as_text() -> None:
+    deep = nested(MAX_DATA_DEPTH + 1)
+    assert peer_metadata({"_meta": deep}) == {"_meta": json.dumps(deep)}

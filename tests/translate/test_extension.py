@@ -1,0 +1,47 @@
+"""How the card declares our extension, and what its metadata keys are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bridge.a2a.models import AgentExtension
+from bridge.translate import extension
+from bridge.translate.extension import URI, declaration
+from tests.support.tools import tool_of
+
+LISTED: dict[str, Any] = {
+    "name": "echo",
+    "title": "Echo",
+    "description": "Gives it back",
+    "inputSchema": {"type": "object", "$comment": "kept", "properties": {"x": {"default": None}}},
+    "outputSchema": {"type": "object"},
+    "annotations": {"readOnlyHint": True, "tomorrow": 1},
+    "icons": [{"src": "https://example.com/i.png"}],
+    "_meta": {"example.com/x": None},
+}
+
+
+@pytest.mark.proves("map-extension-card")
+def test_the_extension_lists_every_tool_as_its_server_does() -> None:
+    bare = {"name": "bare", "inputSchema": {}}
+    found = declaration(
+        [("echo", tool_of({**LISTED, "execution": {"task": "x"}})), ("other-id", tool_of(bare))]
+    )
+    assert found == AgentExtension(
+        uri="urn:mcp-a2a:tool:v1",
+        description="The MCP tools behind the skills, and their results block by block",
+        required=False,
+        params={"tools": {"echo": LISTED, "other-id": bare}},
+    )
+
+
+def test_without_tools_the_extension_is_declared_all_the_same() -> None:
+    assert declaration([]).params == {"tools": {}}
+
+
+def test_every_metadata_key_starts_with_the_uri_and_only_block_is_gated() -> None:
+    names = ("skill", "arguments", "block", "progress", "question", "answer", "peer")
+    assert [getattr(extension, name.upper()) for name in names] == [f"{URI}/{name}" for name in names]
+    assert {f"{URI}/block": URI} == extension.GATED

@@ -1,0 +1,53 @@
+"""Failures on the MCP side as states, words and metadata."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.a2a.models import Part, TaskState
+from bridge.translate.extension import PEER
+from bridge.translate.faults import error_metadata, parts_of_failure, state_of_error
+
+IMAGE = Part(raw="AAAA", media_type="image/png")
+SAID = Part(text="it broke")
+
+
+@pytest.mark.proves("map-mcp-error")
+@pytest.mark.parametrize(
+    ("code", "state"),
+    [
+        (-32602, TaskState.REJECTED),
+        (-32603, TaskState.FAILED),
+        (-32601, TaskState.FAILED),
+        (-32000, TaskState.FAILED),
+        (0, TaskState.FAILED),
+        (7, TaskState.FAILED),
+    ],
+)
+def test_a_servers_error_fails_the_task_and_wrong_arguments_reject_it(code: int, state: TaskState) -> None:
+    assert state_of_error(code) is state
+
+
+@pytest.mark.proves("map-mcp-error")
+def test_a_servers_error_is_kept_whole_in_metadata() -> None:
+    assert error_metadata(-1, "no", None) == {PEER: {"error": {"code": -1, "message": "no"}}}
+    assert error_metadata(-1, "no", {"a": [None]}) == {
+        PEER: {"error": {"code": -1, "message": "no", "data": {"a": [None]}}}
+    }
+
+
+@pytest.mark.proves("map-is-error")
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ((SAID, IMAGE), (SAID, IMAGE)),
+        ((IMAGE, SAID), (IMAGE, SAID)),
+        ((IMAGE,), (Part(text="The tool failed and gave no words for it"), IMAGE)),
+        ((Part(text=""),), (Part(text="The tool failed and gave no words for it"), Part(text=""))),
+        ((), (Part(text="The tool failed and gave no words for it"),)),
+    ],
+)
+def test_a_failure_says_all_that_the_tool_said_and_at_least_some_words(
+    parts: tuple[Part, ...], said: tuple[Part, ...]
+) -> None:
+    assert parts_of_failure(parts) == said

@@ -1,0 +1,212 @@
+"""Which tool a message means: each rule, their order, and where no rule may guess."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from bridge.a2a.models import Message, Part
+from bridge.translate.extension import ARGUMENTS, SKILL
+from bridge.translate.message_to_call import Call, RouteRules, Unclear, answer_in, call_from_message
+from bridge.translate.skills import skill_from
+from tests.support.tools import skills, tool
+
+KEYS = ("skillId", "skill_id", "skill", "toolName", "tool")
+RULES = RouteRules(KEYS)
+ECHO = tool("echo", "text", text={"type": "string"}, times={"type": "integer"})
+ADD = tool("add", "a b", a={"type": "number"}, b={"type": "number"})
+NONE = tool("now")
+UPLOAD = tool("upload", "file", file={"type": "string", "contentEncoding": "base64"})
+ALL = skills(ECHO, ADD, NONE, UPLOAD)
+
+
+def part(value: Any) -> Part:
+    return Part(text=value) if isinstance(value, str) else Part.model_validate(value)
+
+
+def message(*parts: Any, metadata: Any = None) -> Message:
+    return Message(
+        message_id="m", role="ROLE_USER", parts=tuple(part(one) for one in parts), metadata=metadata
+    )
+
+
+def data(value: Any) -> dict[str, Any]:
+    return {"data": value}
+
+
+RULE_1: list[tuple[Any, Any]] = [
+    ({"skill": "add", "arguments": {"a": 1}}, Call("add", {"a": 1})),
+    ({"tool": "add", "arguments": {"a": 1}}, Call("add", {"a": 1})),
+    ({"skill": "now"}, Call("now", {})),
+    ({"skill": "gone", "arguments": {}}, Unclear("gone")),
+    ({"skill": "add", "tool": "add"}, Unclear()),
+    ({"skill": "add", "arguments": [1, 2]}, Unclear()),
+    ({"skill": "add", "arguments": {}, "more": 1}, Unclear()),
+    ({"skill": 7}, Unclear()),
+    ({"arguments": {"a": 1}}, Unclear()),
+    ([{"skill": "add"}], Unclear()),
+    (None, Unclear()),
+]
+
+
+@pytest.mark.proves("map-route")
+@pytest.mark.parametrize(("value", "found"), RULE_1)
+def test_rule_1_a_data_part_names_the_skill_by_its_exact_form(value: Any, found: Any) -> None:
+    assert call_from_message(message(data(value)), {}, ALL, RULES) == found
+
+
+RULE_2: list[tuple[Any, list[Any], Any]] = [
+    ({SKILL: "add"}, [data({"a": 1}), data({"b": 2})], Call("add", {"a": 1, "b": 2})),
+    ({"skillId": "add"}, ['{"a": 1, "b": 2}'], Call("add", {"a": 1, "b": 2})),
+    ({"skill_id": "add"}, ["a=1 b=2.5"], Call("add", {"a": 1, "b": 2.5})),
+    ({"skill": "echo"}, ["say this"], Call("echo", {"text": "say this"})),
+    ({"toolName": "echo"}, ['{"arguments": {"text": "x"}}'], Call("echo", {"text": "x"})),
+    ({"tool": "now"}, ["please"], Call("now", {})),
+    ({"tool": "add"}, ["one and two"], Call("add", {})),
+    ({SKILL: "add", ARGUMENTS: {"a": 3}}, ["echo hello"], Call("add", {"a": 3})),
+    ({SKILL: "gone"}, ["x"], Unclear("gone")),
+    ({SKILL: "", "skillId": 5, "tool": "now"}, ["x"], Call("now", {})),
+    ({"unheard": "echo"}, ["x"], Unclear()),
+]
+
+
+@pytest.mark.proves("map-route")
+@pytest.mark.parametrize(("metadata", "parts", "found"), RULE_2)
+def test_rule_2_metadata_names_the_skill(metadata: Any, parts: list[Any], found: Any) -> None:
+    assert call_from_message(message(*parts, metadata=metadata), {}, ALL, RULES) == found
+    assert call_from_message(message(*parts), metadata, ALL, RULES) == found
+
+
+def test_metadata_keys_count_in_their_order_and_the_messages_own_before_the_requests() -> None:
+    keys = (SKILL, *KEYS)
+    for place, key in enumerate(keys):
+        metadata = dict.fromkeys(keys[place:], "echo") | {key: "now"}
+        assert call_from_message(message("x", metadata=metadata), {}, ALL, RULES) == Call("now", {})
+    said = message("x", metadata={SKILL: "now"})
+    assert call_from_message(said, {SKILL: "echo"}, ALL, RULES) == Call("now", {})
+
+
+RULE_3: list[tuple[str, Any]] = [
+    ('{"skill": "add", "arguments": {"a": 1}}', Call("add", {"a": 1})),
+    ('add {"a": 1, "b": 2}', Call("add", {"a": 1, "b": 2})),
+    ('add\n{"a": 1, "b": 2}', Call("add", {"a": 1, "b": 2})),
+    ("add a=1 b=-2", Call("add", {"a": 1, "b": -2})),
+    ("echo text='two words' times=3", Call("echo", {"text": "two words", "times": 3})),
+    ("echo text=a=b", Call("echo", {"text": "a=b"})),
+    ("echo text=", Call("echo", {"text": ""})),
+    ("  now  ", Call("now", {})),
+    ("echo hello", Unclear()),
+    ("echo colour=red", Unclear()),
+    ("echo text='open", Unclear()),
+    ("Echo text=x", Unclear()),
+    ("nobody a=1", Unclear()),
+    ('{"a": 1}', Unclear()),
+    ('{"skill": "add"', Unclear()),
+    ('{"skill": "add", "arguments": {"a": NaN}}', Unclear()),
+    ('{"a":' * 5000, Unclear()),
+    ("", Unclear()),
+]
+
+
+@pytest.mark.proves("map-route")
+@pytest.mark.parametrize(("text", "found"), RULE_3)
+def test_rule_3_text_calls_by_name(text: str, found: Any) -> None:
+    assert call_from_message(message(text), {}, ALL, RULES) == found
+
+
+RULE_4_5: list[tuple[Any, RouteRules, list[Any], Any]] = [
+    (skills(ECHO), RULES, ["hello there"], Call("echo", {"text": "hello there"})),
+    (skills(ECHO), RULES, ["one", "two"], Call("echo", {"text": "one\ntwo"})),
+    (skills(ECHO), RULES, ["text=hi times=2"], Call("echo", {"text": "hi", "times": 2})),
+    (skills(ECHO), RULES, [data({"text": "d"}), "said beside it"], Call("echo", {"text": "d"})),
+    (skills(ADD), RULES, ["three"], Call("add", {})),
+    (skills(ADD), RULES, [data([1, 2])], Call("add", {})),
+    (ALL, RouteRules(KEYS, "echo"), ["hello"], Call("echo", {"text": "hello"})),
+    (ALL, RouteRules(KEYS, "add", {"add": "a"}), ["hello"], Call("add", {"a": "hello"})),
+    (ALL, RouteRules(KEYS, "gone"), ["hello"], Unclear("gone")),
+    (skills(), RULES, ["hello"], Unclear()),
+    (skills(tool("two", "a b", a={"type": "string"}, b={"type": "string"})), RULES, ["x"], Call("two", {})),
+    (skills(tool("may", a={"type": "string"})), RULES, ["x"], Call("may", {})),
+    (
+        skills(tool("may", a={"type": "string"})),
+        RouteRules(KEYS, None, {"may": "a"}),
+        ["x"],
+        Call("may", {"a": "x"}),
+    ),
+]
+
+
+@pytest.mark.proves("map-route")
+@pytest.mark.parametrize(("known", "rules", "parts", "found"), RULE_4_5)
+def test_rules_4_and_5_the_only_or_default_skill_takes_plain_text(
+    known: Any, rules: RouteRules, parts: list[Any], found: Any
+) -> None:
+    assert call_from_message(message(*parts), {}, known, rules) == found
+
+
+@pytest.mark.proves("map-route")
+def test_an_earlier_rule_wins_over_a_later_one() -> None:
+    everything = message(data({"skill": "add"}), "now", metadata={SKILL: "echo"})
+    rules = RouteRules(KEYS, "upload")
+    assert call_from_message(everything, {}, ALL, rules) == Call("add", {})
+    assert call_from_message(message("now", metadata={SKILL: "echo"}), {}, ALL, rules) == Call(
+        "echo", {"text": "now"}
+    )
+    assert call_from_message(message("now"), {}, ALL, rules) == Call("now", {})
+    assert call_from_message(message("else"), {}, ALL, rules) == Call("upload", {"file": "else"})
+
+
+@pytest.mark.proves("map-files")
+def test_a_file_goes_with_the_call_and_what_fits_nothing_is_told() -> None:
+    file, link = {"raw": "AAAA", "mediaType": "image/png"}, {"url": "https://example.com/x"}
+    assert call_from_message(message("upload", file, link), {}, ALL, RULES) == Call(
+        "upload", {"file": "AAAA"}, (part(link),)
+    )
+
+
+def test_an_endless_text_is_not_taken_apart_into_pairs() -> None:
+    text = "text=" + "a b " * 1_000_000
+    assert call_from_message(message(text), {}, skills(ECHO), RULES) == Call("echo", {"text": text.strip()})
+
+
+@pytest.mark.proves("map-skill")
+@pytest.mark.parametrize("called", ALL.values(), ids=lambda one: one.name)
+def test_the_examples_on_the_card_call_their_skill(called: Any) -> None:
+    for example in skill_from(called, called.name, "key").examples or ():
+        for parts in ([example], [data(json.loads(example))] if example.startswith("{") else [example]):
+            found = call_from_message(message(*parts), {}, ALL, RULES)
+            assert isinstance(found, Call)
+            assert found.skill_id == called.name
+            assert called.validator.is_valid(found.arguments)
+
+
+DEEP = tool("deep", "config n", config={"type": "object"}, n={"type": "integer"}, text={"type": "string"})
+WRAPPED = tool("wrapped", "arguments", arguments={"type": "object"}, tool={"type": "string"})
+
+ANSWERS: list[tuple[Any, tuple[str, ...], list[Any], Any]] = [
+    (DEEP, ("n",), ["5"], {"n": "5"}),
+    (DEEP, ("n",), ["n=5"], {"n": 5}),
+    (DEEP, ("n",), ['{"n": 5, "text": "x"}'], {"n": 5, "text": "x"}),
+    (DEEP, ("config",), ['{"x": 1}'], {"config": '{"x": 1}'}),
+    (DEEP, ("config", "n"), ['{"x": 1}'], {"x": 1}),
+    (DEEP, ("config", "n"), ["five, and none"], {}),
+    (DEEP, ("text",), ["no"], {"text": "no"}),
+    (DEEP, ("n",), [data({"n": 5}), "there you are"], {"n": 5}),
+    (DEEP, ("n",), [data({"skill": "deep", "arguments": {"n": 5}})], {"n": 5}),
+    (DEEP, ("n",), [data({"arguments": {"n": 5}})], {"n": 5}),
+    (DEEP, ("n",), [data({}), "ok"], {}),
+    (DEEP, ("n",), [data({"n": 1}), data({"n": 2})], {"n": 2}),
+    (WRAPPED, ("arguments",), [data({"arguments": {"x": 1}})], {"arguments": {"x": 1}}),
+    (WRAPPED, ("tool",), [data({"tool": "hammer"})], {"tool": "hammer"}),
+    (DEEP, ("n",), [{"url": "https://example.com"}], {}),
+]
+
+
+@pytest.mark.proves("map-arguments")
+@pytest.mark.parametrize(("asked", "fields", "parts", "given"), ANSWERS)
+def test_an_answer_gives_fields_and_text_only_the_one_that_was_asked_for(
+    asked: Any, fields: tuple[str, ...], parts: list[Any], given: Any
+) -> None:
+    assert answer_in(message(*parts).parts, asked, fields) == given

@@ -1,0 +1,106 @@
+"""The bridge's own questions, and what the answers mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bridge.a2a.models import Message, Part
+from bridge.translate.arguments import Problem
+from bridge.translate.extension import ANSWER
+from bridge.translate.message_to_call import Unclear
+from bridge.translate.questions import Answer, answer_of, arguments, which_skill
+from tests.support.tools import skills, tool
+
+SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+ECHO = tool("echo", "text", listed={"description": "Gives it back\nand more"}, text={"type": "string"})
+
+
+@pytest.mark.proves("map-route")
+def test_which_skill_is_asked_in_words_and_as_data() -> None:
+    words, data = which_skill(Unclear(), skills(ECHO, tool("now")))
+    assert words == Part(
+        text="Which skill do you mean?\n- echo: Gives it back\n- now: now\n"
+        'Answer with a data part {"skill": "...", "arguments": {...}}, or in text: '
+        "skill name, then key=value pairs or a JSON object."
+    )
+    assert data == Part(
+        data={
+            "key": "which-skill",
+            "skills": [
+                {"id": "echo", "description": "Gives it back", "inputSchema": SCHEMA},
+                {
+                    "id": "now",
+                    "description": "now",
+                    "inputSchema": {"type": "object", "properties": {}, "required": []},
+                },
+            ],
+            "example": {"skill": "echo", "arguments": {}},
+        },
+        media_type="application/json",
+    )
+
+
+def test_a_skill_that_does_not_exist_is_named() -> None:
+    words, _ = which_skill(Unclear("sing"), skills(ECHO))
+    assert (words.text or "").startswith("There is no skill 'sing'.\n- echo")
+
+
+def test_without_skills_the_question_says_so() -> None:
+    words, data = which_skill(Unclear(), {})
+    assert words.text == "Which skill do you mean?\nThis agent has no skills at the moment."
+    assert data.data == {"key": "which-skill", "skills": [], "example": {"skill": "", "arguments": {}}}
+
+
+def test_many_skills_are_all_in_the_data_and_not_all_in_the_words() -> None:
+    words, data = which_skill(Unclear(), skills(*(tool(f"t{n}") for n in range(60))))
+    assert isinstance(data.data, dict)
+    assert isinstance(data.data["skills"], list)
+    assert len(data.data["skills"]) == 60
+    assert "- and 10 more, in the agent card" in (words.text or "")
+
+
+@pytest.mark.proves("map-arguments")
+def test_missing_arguments_are_asked_for_in_words_and_by_a_form() -> None:
+    assert arguments("echo", ECHO, {"times": 2}, [Problem("text", "missing")]) == (
+        Part(text="To run echo I need:\n- text (string, required) [missing]"),
+        Part(
+            data={
+                "key": "arguments",
+                "skill": "echo",
+                "schema": SCHEMA,
+                "errors": [{"property": "text", "message": "missing"}],
+                "arguments": {"times": 2},
+            },
+            media_type="application/json",
+        ),
+    )
+
+
+ANSWERS: list[tuple[Any, Any, frozenset[str], Answer]] = [
+    ({ANSWER: "decline"}, {"text": "yes"}, frozenset(), Answer.DECLINE),
+    ({ANSWER: "cancel"}, {"text": "yes"}, frozenset(), Answer.CANCEL),
+    ({ANSWER: "accept"}, {"data": {"action": "cancel"}}, frozenset(), Answer.ACCEPT),
+    ({ANSWER: "perhaps"}, {"text": "x"}, frozenset(), Answer.ACCEPT),
+    (None, {"data": {"action": "decline"}}, frozenset({"text"}), Answer.DECLINE),
+    (None, {"data": {"action": "cancel"}}, frozenset(), Answer.CANCEL),
+    (None, {"data": {"action": "cancel"}}, frozenset({"action"}), Answer.ACCEPT),
+    ({ANSWER: "cancel"}, {"data": {"action": "accept"}}, frozenset({"action"}), Answer.CANCEL),
+    (None, {"data": {"action": "cancel", "why": "x"}}, frozenset(), Answer.ACCEPT),
+    (None, {"data": {"action": "jump"}}, frozenset(), Answer.ACCEPT),
+    (None, {"data": {"action": ["cancel"]}}, frozenset(), Answer.ACCEPT),
+    (None, {"data": "cancel"}, frozenset(), Answer.ACCEPT),
+    (None, {"text": "no"}, frozenset(), Answer.ACCEPT),
+    (None, {"text": "cancel"}, frozenset(), Answer.ACCEPT),
+    (None, {"text": '{"action": "cancel"}'}, frozenset(), Answer.ACCEPT),
+]
+
+
+@pytest.mark.proves("map-refuse")
+@pytest.mark.parametrize(("metadata", "part", "fields", "answer"), ANSWERS)
+def test_a_question_is_refused_only_explicitly(
+    metadata: Any, part: Any, fields: frozenset[str], answer: Answer
+) -> None:
+    said = Message(message_id="m", role="ROLE_USER", parts=(Part.model_validate(part),), metadata=metadata)
+    assert answer_of(said, fields) is answer
