@@ -28,10 +28,10 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "a2a-reference-tasks": "3.4.3: referenceTaskIds are kept",
     # Tasks
     "a2a-3.1.3-get": "3.1.3: GetTask gives the current state, or TaskNotFound",
-    "a2a-3.1.4-list": "3.1.4: ListTasks is scoped, filtered, cursor-paged, newest status first; nextPageToken always there",
+    "a2a-3.1.4-list": "3.1.4: ListTasks is scoped, filtered, paged by cursor, newest status first; nextPageToken always there",
     "a2a-3.1.4-artifacts": "3.1.4: ListTasks leaves artifacts out unless asked for",
     "a2a-3.1.5-cancel": "3.1.5: CancelTask ends a task; on one that has ended it is TaskNotCancelable",
-    "a2a-3.1.6-subscribe": "3.1.6: SubscribeToTask begins with the Task; on one that has ended it is UnsupportedOperation",
+    "a2a-3.1.6-subscribe": "3.1.6: SubscribeToTask begins with the Task; on an ended one it is UnsupportedOperation",
     "a2a-3.5.2-order": "3.5.2: every stream of a task gets the same events in the same order; closing one affects none",
     "a2a-3.4.1-context": "3.4.1: a generated contextId is returned, a client's is kept or refused, never replaced",
     "a2a-3.4.2-task-id": "3.4.2: a taskId has to exist; TaskNotFound otherwise",

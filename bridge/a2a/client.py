@@ -1,53 +1,35 @@
-"""A client of A2A agents: reads their cards, and speaks JSON-RPC 1.0 with them over HTTP.
+"""A client of A2A agents: performs operations over JSON-RPC 1.0.
 
 It knows the wire and nothing of what the messages are for. It is strict in what it sends and liberal in what
-it reads: a card that lacks what one can do without is read, and says what it lacks. Whatever the other side
-does wrong becomes a PeerError that names the URL and the fault.
+it reads. Whatever the other side does wrong becomes a PeerError that names the URL and the fault.
 
-Credentials are the HTTP client's. They stay with the origin that they were given for: a redirect to another
-one is not followed.
-
-Spec: A2A 1.0 sections 8 (card), 9 (JSON-RPC), 3.2.6 (service parameters).
+Spec: A2A 1.0 sections 9 (JSON-RPC), 3.2.6 (service parameters).
 """
 
 from __future__ import annotations
 
 import itertools
-import json
-import os
-import re
-import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import httpx2
 from pydantic import JsonValue, ValidationError
 
 from bridge.a2a import models
-from bridge.a2a.errors import INTERNAL, A2AError, Violation
-from bridge.a2a.jsontext import parse
-from bridge.a2a.models import AgentCard, AgentInterface, Message, StreamResponse, Task
+from bridge.a2a.card import interface_of
+from bridge.a2a.errors import INTERNAL, Violation
+from bridge.a2a.fetch import body_of, exchange, faults_of, json_from, short, shown, status_words
+from bridge.a2a.gating import EXTENSIONS_HEADER
+from bridge.a2a.models import AgentCard, Message, StreamResponse, Task
 from bridge.a2a.operations import Operation
-from bridge.a2a.versions import CURRENT, HEADER, require_served
+from bridge.a2a.sse import EventReader
+from bridge.a2a.versions import CURRENT, HEADER
 from bridge.errors import PeerError
-
-CARD_PATH: Final = "/.well-known/agent-card.json"
-EXTENSIONS_HEADER: Final = "A2A-Extensions"
-BINDING: Final = "JSONRPC"
-
-CARD_LIMIT_BYTES: Final = 16 * 1024 * 1024
-"""What a card may weigh: one that lists a thousand tools with their schemas has a few megabytes."""
 
 ANSWER_LIMIT_BYTES: Final = 64 * 1024 * 1024
 """What one answer, or one event of a stream, may weigh: as much as a tool's result may."""
 
-_REDIRECTS: Final = 5
-_ABSENT: Final = (404, 405, 410)
-"""The statuses that say that there is nothing to read here, so that the next place may be tried."""
-
-_LINE_END: Final = re.compile(rb"\r\n|\r|\n")
 _M = TypeVar("_M", bound=models.Model)
 
 
@@ -64,67 +46,6 @@ class AgentRefusedError(PeerError):
         self.reason = reason
         """The reason of its ErrorInfo, such as TASK_NOT_FOUND."""
         self.violations = violations
-
-
-@dataclass(frozen=True)
-class FoundCard:
-    """A card, where it was found, and its text as it was received."""
-
-    url: str
-    text: bytes
-    card: AgentCard
-    deviations: tuple[str, ...] = ()
-    """What in it is not as the specification asks, field by field, though it can be read."""
-
-
-async def fetch_card(http: httpx2.AsyncClient, url: str) -> FoundCard:
-    """The card of the agent at `url`: below it at the well-known path, or, when there is none, `url` itself.
-
-    Raises:
-        PeerError: it cannot be reached, or what is there is no card.
-    """
-    places = _card_places(url)
-    for place in places:
-        text = await _card_text(http, place)
-        if text is not None:
-            card, deviations = card_from(text, shown(place))
-            return FoundCard(place, text, card, deviations)
-    raise PeerError(f"there is no agent card at {' or '.join(map(shown, places))}")
-
-
-def card_from(text: bytes, where: str) -> tuple[AgentCard, tuple[str, ...]]:
-    """A card, and what in it is not as the specification asks.
-
-    Raises:
-        PeerError: it cannot be read as a card of A2A 1.0.
-    """
-    value = _parsed(text, where)
-    try:
-        return AgentCard.model_validate(value), ()
-    except ValidationError as strict:
-        if isinstance(value, dict) and "supportedInterfaces" not in value and "url" in value:
-            version = value.get("protocolVersion", "0.3 or older")
-            raise PeerError(
-                f"the card at {where} is of A2A {version}, and this client speaks {CURRENT}: "
-                "supportedInterfaces is missing"
-            ) from strict
-        try:
-            return _CardAsRead.model_validate(value), _faults(strict)
-        except ValidationError as exc:
-            raise PeerError(f"what is at {where} is no agent card: {'; '.join(_faults(exc))}") from exc
-
-
-def interface_of(card: AgentCard) -> AgentInterface:
-    """The first interface of a card that this client speaks.
-
-    Raises:
-        PeerError: there is none; it says what the card offers.
-    """
-    for interface in card.supported_interfaces:
-        if interface.protocol_binding.upper() == BINDING and _is_current(interface.protocol_version):
-            return interface
-    offered = ", ".join(f"{one.protocol_binding} {one.protocol_version}" for one in card.supported_interfaces)
-    raise PeerError(f"{card.name} offers {offered}, and this client speaks {BINDING} {CURRENT}")
 
 
 class AgentClient:
@@ -186,16 +107,16 @@ class AgentClient:
         return shown(self.interface.url)
 
     async def _perform(self, operation: Operation, request: models.Model) -> JsonValue:
-        async with self._exchange(operation, request) as response:
-            return self._result(await _body(response, self._limit_bytes), response)
+        async with self._call(operation, request) as response:
+            return self._result(await body_of(response, self._limit_bytes), response)
 
     async def _events(
         self, operation: Operation, request: models.Model
     ) -> AsyncGenerator[StreamResponse, None]:
-        async with self._exchange(operation, request, accept="text/event-stream") as response:
+        async with self._call(operation, request, accept="text/event-stream") as response:
             if not response.headers.get("content-type", "").startswith("text/event-stream"):
                 # An error, or an agent that has all to say at once.
-                result = self._result(await _body(response, self._limit_bytes), response)
+                result = self._result(await body_of(response, self._limit_bytes), response)
                 yield self._read(StreamResponse, result)
                 return
             events = EventReader(self._limit_bytes)
@@ -208,7 +129,7 @@ class AgentClient:
                     yield self._read(StreamResponse, self._result(text, response))
 
     @asynccontextmanager
-    async def _exchange(
+    async def _call(
         self, operation: Operation, request: models.Model, accept: str = "application/json"
     ) -> AsyncIterator[httpx2.Response]:
         tenant = {"tenant": self.interface.tenant} if self.interface.tenant else {}
@@ -219,206 +140,31 @@ class AgentClient:
             "params": {**request.to_object(), **tenant},
         }
         headers = {**self._headers, "Accept": accept}
-        async with _exchange(self._http, "POST", self.interface.url, headers, call) as response:
+        async with exchange(self._http, "POST", self.interface.url, headers, call) as response:
             yield response
 
     def _result(self, text: bytes, response: httpx2.Response) -> JsonValue:
         """The result in a JSON-RPC answer, whatever the HTTP status is."""
         try:
-            answer = _parsed(text, str(self))
+            answer = json_from(text, str(self))
         except PeerError:
             if response.is_success:
                 raise
-            raise PeerError(_status_words(response)) from None
+            raise PeerError(status_words(response)) from None
         if isinstance(answer, dict) and isinstance(error := answer.get("error"), dict):
             raise _refusal(error)
         if not response.is_success:
-            raise PeerError(_status_words(response))
+            raise PeerError(status_words(response))
         if not isinstance(answer, dict) or "result" not in answer:
-            raise PeerError(f"{self} answered with something that is no JSON-RPC answer: {_short(answer)}")
+            raise PeerError(f"{self} answered with something that is no JSON-RPC answer: {short(answer)}")
         return answer["result"]
 
     def _read(self, model: type[_M], value: JsonValue) -> _M:
         try:
             return model.model_validate(value)
         except ValidationError as exc:
-            faults = "; ".join(_faults(exc))
+            faults = "; ".join(faults_of(exc))
             raise PeerError(f"{self} answered with something that is no {model.__name__}: {faults}") from exc
-
-
-class EventReader:
-    """Server-sent events out of chunks of bytes, however they are cut. Comments are passed over.
-
-    Spec: HTML, "server-sent events", interpreting an event stream.
-    """
-
-    def __init__(self, limit_bytes: int) -> None:
-        """`limit_bytes` is what one event may weigh."""
-        self._limit_bytes = limit_bytes
-        self._line: list[bytes] = []
-        self._line_bytes = 0
-        self._data: list[bytes] = []
-        self._data_bytes = 0
-        self._after_return = False
-
-    def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """The data of each event that ends in this chunk.
-
-        Raises:
-            ValueError: an event is too large.
-        """
-        if not chunk:
-            return
-        if self._after_return:
-            chunk = chunk.removeprefix(b"\n")  # the second half of a line end that was cut in two
-            self._after_return = False
-        self._after_return = chunk.endswith(b"\r")
-        *ended, rest = _LINE_END.split(chunk)
-        for piece in ended:
-            self._grow(piece)
-            line = b"".join(self._line)
-            self._line, self._line_bytes = [], 0
-            if (data := self._event_at(line)) is not None:
-                yield data
-        self._grow(rest)
-
-    def _grow(self, piece: bytes) -> None:
-        self._line.append(piece)
-        self._line_bytes += len(piece)
-        if self._line_bytes + self._data_bytes > self._limit_bytes:
-            raise ValueError(f"an event of more than {self._limit_bytes} bytes")
-
-    def _event_at(self, line: bytes) -> bytes | None:
-        """The event that this line ends, if it does."""
-        if not line:
-            data, self._data, self._data_bytes = self._data, [], 0
-            return b"\n".join(data) if data else None
-        field, _, value = line.removeprefix(b"\xef\xbb\xbf").partition(b":")
-        if field == b"data":
-            self._data.append(value.removeprefix(b" "))
-            self._data_bytes += len(value) + 1
-        return None
-
-
-class _SkillAsRead(models.AgentSkill):
-    """A skill of which no more is asked than that it can be called."""
-
-    description: str = ""
-    tags: tuple[str, ...] = ()
-
-
-class _CardAsRead(AgentCard):
-    """A card of which no more is asked than that its agent can be called."""
-
-    description: str = ""
-    version: str = ""
-    capabilities: models.AgentCapabilities = models.AgentCapabilities()
-    default_input_modes: tuple[str, ...] = ()
-    default_output_modes: tuple[str, ...] = ()
-    skills: tuple[_SkillAsRead, ...] = ()
-
-
-def shown(url: str) -> str:
-    """A URL as it may be said aloud: without credentials and query."""
-    try:
-        place = httpx2.URL(url)
-        return str(place.copy_with(userinfo=b"", query=None, fragment=None))
-    except httpx2.InvalidURL:
-        return url.partition("?")[0].rpartition("@")[2]
-
-
-def origin_of(url: str) -> str:
-    """Scheme, host and port of a URL: whom it leads to.
-
-    Raises:
-        PeerError: it is no URL.
-    """
-    place = _url(url)
-    port = place.port or {"http": 80, "https": 443}.get(place.scheme)
-    return f"{place.scheme}://{place.host}:{port}"
-
-
-def _card_places(url: str) -> tuple[str, ...]:
-    place = _url(url).copy_with(fragment=None)
-    if place.path.endswith(".json"):
-        return (str(place),)
-    below = place.copy_with(path=place.path.rstrip("/") + CARD_PATH)
-    return str(below), str(place)
-
-
-async def _card_text(http: httpx2.AsyncClient, url: str) -> bytes | None:
-    """What is at a URL; None when nothing is."""
-    place = url
-    for _ in range(_REDIRECTS + 1):
-        headers = {HEADER: CURRENT, "Accept": "application/json"}
-        async with _exchange(http, "GET", place, headers) as response:
-            if response.has_redirect_location:
-                place = _next_place(place, response.headers["location"])
-                continue
-            if response.status_code in _ABSENT:
-                return None
-            if not response.is_success:
-                raise PeerError(_status_words(response))
-            return await _body(response, CARD_LIMIT_BYTES)
-    raise PeerError(f"{shown(url)} redirects more than {_REDIRECTS} times")
-
-
-def _next_place(url: str, location: str) -> str:
-    following = str(_url(url).join(_url(location)))
-    if origin_of(following) != origin_of(url):
-        raise PeerError(
-            f"{shown(url)} redirects to another origin, {shown(following)}, which is not followed: "
-            "give that URL itself if you trust it"
-        )
-    return following
-
-
-@asynccontextmanager
-async def _exchange(
-    http: httpx2.AsyncClient, method: str, url: str, headers: dict[str, str], content: object = None
-) -> AsyncIterator[httpx2.Response]:
-    """One request and its response, whose body is still to be read."""
-    request = http.build_request(method, _url(url), headers=headers, json=content)
-    response: httpx2.Response | None = None
-    try:
-        response = await http.send(request, stream=True, follow_redirects=False)
-        yield response
-    except (httpx2.HTTPError, httpx2.StreamError) as exc:
-        fault = "cannot be reached" if response is None else "broke off its answer"
-        raise PeerError(f"{shown(url)} {fault}: {_reason(exc)}") from exc
-    finally:
-        if response is not None:
-            await response.aclose()
-
-
-async def _body(response: httpx2.Response, limit_bytes: int) -> bytes:
-    body = bytearray()
-    async for chunk in response.aiter_bytes():
-        body += chunk
-        if len(body) > limit_bytes:
-            raise PeerError(f"{shown(str(response.url))} answered with more than {limit_bytes} bytes")
-    return bytes(body)
-
-
-def _url(url: str) -> httpx2.URL:
-    try:
-        return httpx2.URL(url)
-    except httpx2.InvalidURL as exc:
-        raise PeerError(f"{shown(url)!r} is no URL: {exc}") from exc
-
-
-def _parsed(text: bytes, where: str) -> JsonValue:
-    try:
-        return parse(text)
-    except A2AError as exc:
-        raise PeerError(f"{where} answered with something that is no JSON: {exc}") from exc
-
-
-def _is_current(version: str) -> bool:
-    try:
-        return require_served(version) == CURRENT
-    except A2AError:
-        return False
 
 
 def _refusal(error: dict[str, JsonValue]) -> AgentRefusedError:
@@ -436,44 +182,7 @@ def _refusal(error: dict[str, JsonValue]) -> AgentRefusedError:
                 violations.append(Violation(str(one.get("field", "")), str(one.get("description", ""))))
     return AgentRefusedError(
         code if isinstance(code, int) else INTERNAL.jsonrpc_code,
-        message if isinstance(message, str) and message else _short(error),
+        message if isinstance(message, str) and message else short(error),
         reason,
         tuple(violations),
     )
-
-
-def _status_words(response: httpx2.Response) -> str:
-    said = (
-        f"{shown(str(response.url))} answered HTTP {response.status_code} {response.reason_phrase}".rstrip()
-    )
-    scheme = response.headers.get("www-authenticate", "").partition(" ")[0]
-    return f"{said} (it asks for credentials: {scheme})" if scheme else said
-
-
-def _faults(exc: ValidationError) -> tuple[str, ...]:
-    """Which fields are at fault, and what was found there."""
-    found = []
-    for error in exc.errors(include_url=False, include_context=False):
-        field = ".".join(str(step) for step in error["loc"])
-        if error["type"] == "missing":
-            found.append(f"{field} is missing")
-        else:
-            words = error["msg"].removeprefix("Value error, ")
-            found.append(f"{field or 'the whole'}: {words}; found {_short(error['input'])}")
-    return tuple(found[:10])
-
-
-def _short(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 80 else f"{text[:70]} ..."
-
-
-def _reason(exc: BaseException) -> str:
-    """Why a connection failed, in the words of the system where there are some."""
-    words, step = str(exc) or type(exc).__name__, exc.__cause__ or exc.__context__
-    while step is not None:
-        words = str(step) or words
-        if isinstance(step, OSError) and not isinstance(step, ssl.SSLError) and step.errno:
-            words = os.strerror(step.errno) if step.errno > 0 else step.strerror or words
-        step = step.__cause__ or step.__context__
-    return words

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridge import trace
 from bridge.a2a import jsonrpc, rest
+from bridge.a2a.card import CARD_PATH
 from bridge.a2a.engine import Caller
 from bridge.a2a.errors import (
     FORBIDDEN,
@@ -36,6 +37,7 @@ from bridge.a2a.errors import (
     A2AError,
     ErrorKind,
 )
+from bridge.a2a.gating import EXTENSIONS_HEADER
 from bridge.a2a.job import Agent
 from bridge.a2a.jsontext import DEFAULT_MAX_DEPTH, parse
 from bridge.a2a.operations import Operation
@@ -47,8 +49,6 @@ from bridge.web import DEFAULT_BODY_LIMIT_BYTES, Access, Place, RefusedError, bo
 
 logger = logging.getLogger(__name__)
 
-CARD_PATH: Final = "/.well-known/agent-card.json"
-EXTENSIONS_HEADER: Final = "A2A-Extensions"
 _JSON: Final = "application/json"
 _ACCEPTED: Final = frozenset({_JSON, rest.MEDIA_TYPE})
 

@@ -13,7 +13,7 @@ from bridge.errors import PeerError, UsageError
 if TYPE_CHECKING:
     import httpx2
 
-    from bridge.a2a.client import FoundCard
+    from bridge.a2a.card import FoundCard
 
 _CONNECT_SECONDS: Final = 10.0
 _CARD_SECONDS: Final = 30.0
@@ -85,7 +85,8 @@ class Connection:
         """
         import anyio
 
-        from bridge.a2a.client import fetch_card, shown
+        from bridge.a2a.card import fetch_card
+        from bridge.a2a.fetch import shown
 
         try:
             with anyio.fail_after(_CARD_SECONDS):

@@ -21,7 +21,7 @@ from bridge.errors import UsageError
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from bridge.a2a.client import FoundCard
+    from bridge.a2a.card import FoundCard
     from bridge.a2a.models import AgentCard, Artifact, JsonObject, Part, StreamResponse, TaskStatus
     from bridge.app import Bridge
 

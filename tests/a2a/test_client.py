@@ -17,18 +17,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from bridge.a2a.client import (
-    CARD_LIMIT_BYTES,
-    CARD_PATH,
-    AgentClient,
-    AgentRefusedError,
-    EventReader,
-    card_from,
-    fetch_card,
-    interface_of,
-    origin_of,
-    shown,
-)
+from bridge.a2a.card import CARD_LIMIT_BYTES, CARD_PATH, card_from, fetch_card, interface_of
+from bridge.a2a.client import AgentClient, AgentRefusedError
+from bridge.a2a.fetch import origin_of, shown
 from bridge.a2a.models import (
     AgentCard,
     Message,
@@ -41,6 +32,7 @@ from bridge.a2a.models import (
     TaskState,
     text_of,
 )
+from bridge.a2a.sse import EventReader
 from bridge.errors import PeerError
 from tests.support.agents import give, say, serving
 from tests.support.command import ROOT

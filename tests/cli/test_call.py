@@ -25,7 +25,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from bridge.a2a.client import AgentClient, fetch_card
+from bridge.a2a.card import fetch_card
+from bridge.a2a.client import AgentClient
 from bridge.a2a.job import Job
 from bridge.a2a.models import Artifact, Part, StreamResponse, TaskState
 from bridge.cli.main import main

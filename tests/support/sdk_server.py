@@ -43,7 +43,7 @@ class Tools:
 
     pages: int = 1
     endless: bool = False
-    """Every page of the list says that there is another."""
+    """After each page of the list comes the first one."""
     names: list[str] = field(default_factory=lambda: list(NAMES))
     listings: int = 0
     """How often the list was asked for, from its beginning."""
@@ -78,8 +78,8 @@ class Tools:
             types.Tool(name=name, input_schema={"type": "object"})
             for name in self.names[start : start + size]
         ]
-        more = self.endless or start + size < len(self.names)
-        return types.ListToolsResult(tools=tools, next_cursor=str(start + size) if more else None)
+        cursor = str(start + size) if start + size < len(self.names) else None
+        return types.ListToolsResult(tools=tools, next_cursor="0" if self.endless else cursor)
 
     async def call(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         arguments = params.arguments or {}

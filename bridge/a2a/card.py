@@ -1,0 +1,153 @@
+"""Agent cards as a client finds and reads them: strictly where it has to call, liberally elsewhere.
+
+A card that lacks what one can do without is read, and says what it lacks. Redirects are followed within the
+origin only, since the client's credentials go with them.
+
+Spec: A2A 1.0 section 8.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import httpx2
+from pydantic import ValidationError
+
+from bridge.a2a import models
+from bridge.a2a.errors import A2AError
+from bridge.a2a.fetch import body_of, exchange, faults_of, json_from, origin_of, shown, status_words, url_from
+from bridge.a2a.models import AgentCard, AgentInterface
+from bridge.a2a.versions import CURRENT, HEADER, require_served
+from bridge.errors import PeerError
+
+CARD_PATH: Final = "/.well-known/agent-card.json"
+BINDING: Final = "JSONRPC"
+
+CARD_LIMIT_BYTES: Final = 16 * 1024 * 1024
+"""What a card may weigh: one that lists a thousand tools with their schemas has a few megabytes."""
+
+_REDIRECTS: Final = 5
+_ABSENT: Final = (404, 405, 410)
+"""The statuses that say that there is nothing to read here, so that the next place may be tried."""
+
+
+@dataclass(frozen=True)
+class FoundCard:
+    """A card, where it was found, and its text as it was received."""
+
+    url: str
+    text: bytes
+    card: AgentCard
+    deviations: tuple[str, ...] = ()
+    """What in it is not as the specification asks, field by field, though it can be read."""
+
+
+async def fetch_card(http: httpx2.AsyncClient, url: str) -> FoundCard:
+    """The card of the agent at `url`: below it at the well-known path, or, when there is none, `url` itself.
+
+    Raises:
+        PeerError: it cannot be reached, or what is there is no card.
+    """
+    places = _card_places(url)
+    for place in places:
+        text = await _card_text(http, place)
+        if text is not None:
+            card, deviations = card_from(text, shown(place))
+            return FoundCard(place, text, card, deviations)
+    raise PeerError(f"there is no agent card at {' or '.join(map(shown, places))}")
+
+
+def card_from(text: bytes, where: str) -> tuple[AgentCard, tuple[str, ...]]:
+    """A card, and what in it is not as the specification asks.
+
+    Raises:
+        PeerError: it cannot be read as a card of A2A 1.0.
+    """
+    value = json_from(text, where)
+    try:
+        return AgentCard.model_validate(value), ()
+    except ValidationError as strict:
+        if isinstance(value, dict) and "supportedInterfaces" not in value and "url" in value:
+            version = value.get("protocolVersion", "0.3 or older")
+            raise PeerError(
+                f"the card at {where} is of A2A {version}, and this client speaks {CURRENT}: "
+                "supportedInterfaces is missing"
+            ) from strict
+        try:
+            return _CardAsRead.model_validate(value), faults_of(strict)
+        except ValidationError as exc:
+            raise PeerError(f"what is at {where} is no agent card: {'; '.join(faults_of(exc))}") from exc
+
+
+def interface_of(card: AgentCard) -> AgentInterface:
+    """The first interface of a card that this client speaks.
+
+    Raises:
+        PeerError: there is none; it says what the card offers.
+    """
+    for interface in card.supported_interfaces:
+        if interface.protocol_binding.upper() == BINDING and _is_current(interface.protocol_version):
+            return interface
+    offered = ", ".join(f"{one.protocol_binding} {one.protocol_version}" for one in card.supported_interfaces)
+    raise PeerError(f"{card.name} offers {offered}, and this client speaks {BINDING} {CURRENT}")
+
+
+class _SkillAsRead(models.AgentSkill):
+    """A skill of which no more is asked than that it can be called."""
+
+    description: str = ""
+    tags: tuple[str, ...] = ()
+
+
+class _CardAsRead(AgentCard):
+    """A card of which no more is asked than that its agent can be called."""
+
+    description: str = ""
+    version: str = ""
+    capabilities: models.AgentCapabilities = models.AgentCapabilities()
+    default_input_modes: tuple[str, ...] = ()
+    default_output_modes: tuple[str, ...] = ()
+    skills: tuple[_SkillAsRead, ...] = ()
+
+
+def _card_places(url: str) -> tuple[str, ...]:
+    place = url_from(url).copy_with(fragment=None)
+    if place.path.endswith(".json"):
+        return (str(place),)
+    below = place.copy_with(path=place.path.rstrip("/") + CARD_PATH)
+    return str(below), str(place)
+
+
+async def _card_text(http: httpx2.AsyncClient, url: str) -> bytes | None:
+    """What is at a URL; None when nothing is."""
+    place = url
+    for _ in range(_REDIRECTS + 1):
+        headers = {HEADER: CURRENT, "Accept": "application/json"}
+        async with exchange(http, "GET", place, headers) as response:
+            if response.has_redirect_location:
+                place = _next_place(place, response.headers["location"])
+                continue
+            if response.status_code in _ABSENT:
+                return None
+            if not response.is_success:
+                raise PeerError(status_words(response))
+            return await body_of(response, CARD_LIMIT_BYTES)
+    raise PeerError(f"{shown(url)} redirects more than {_REDIRECTS} times")
+
+
+def _next_place(url: str, location: str) -> str:
+    following = str(url_from(url).join(url_from(location)))
+    if origin_of(following) != origin_of(url):
+        raise PeerError(
+            f"{shown(url)} redirects to another origin, {shown(following)}, which is not followed: "
+            "give that URL itself if you trust it"
+        )
+    return following
+
+
+def _is_current(version: str) -> bool:
+    try:
+        return require_served(version) == CURRENT
+    except A2AError:
+        return False

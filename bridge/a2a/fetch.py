@@ -1,0 +1,117 @@
+"""One HTTP exchange with a peer, bounded, its faults in words. What our clients of A2A stand on.
+
+Whatever goes wrong becomes a PeerError that names the URL, without credentials and query, and the fault.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx2
+from pydantic import JsonValue, ValidationError
+
+from bridge.a2a.errors import A2AError
+from bridge.a2a.jsontext import parse
+from bridge.errors import PeerError
+
+
+@asynccontextmanager
+async def exchange(
+    http: httpx2.AsyncClient, method: str, url: str, headers: dict[str, str], content: object = None
+) -> AsyncIterator[httpx2.Response]:
+    """One request and its response, whose body is still to be read."""
+    request = http.build_request(method, url_from(url), headers=headers, json=content)
+    response: httpx2.Response | None = None
+    try:
+        response = await http.send(request, stream=True, follow_redirects=False)
+        yield response
+    except (httpx2.HTTPError, httpx2.StreamError) as exc:
+        fault = "cannot be reached" if response is None else "broke off its answer"
+        raise PeerError(f"{shown(url)} {fault}: {_reason(exc)}") from exc
+    finally:
+        if response is not None:
+            await response.aclose()
+
+
+async def body_of(response: httpx2.Response, limit_bytes: int) -> bytes:
+    body = bytearray()
+    async for chunk in response.aiter_bytes():
+        body += chunk
+        if len(body) > limit_bytes:
+            raise PeerError(f"{shown(str(response.url))} answered with more than {limit_bytes} bytes")
+    return bytes(body)
+
+
+def url_from(url: str) -> httpx2.URL:
+    try:
+        return httpx2.URL(url)
+    except httpx2.InvalidURL as exc:
+        raise PeerError(f"{shown(url)!r} is no URL: {exc}") from exc
+
+
+def shown(url: str) -> str:
+    """A URL as it may be said aloud: without credentials and query."""
+    try:
+        place = httpx2.URL(url)
+        return str(place.copy_with(userinfo=b"", query=None, fragment=None))
+    except httpx2.InvalidURL:
+        return url.partition("?")[0].rpartition("@")[2]
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port of a URL: whom it leads to.
+
+    Raises:
+        PeerError: it is no URL.
+    """
+    place = url_from(url)
+    port = place.port or {"http": 80, "https": 443}.get(place.scheme)
+    return f"{place.scheme}://{place.host}:{port}"
+
+
+def json_from(text: bytes, where: str) -> JsonValue:
+    try:
+        return parse(text)
+    except A2AError as exc:
+        raise PeerError(f"{where} answered with something that is no JSON: {exc}") from exc
+
+
+def status_words(response: httpx2.Response) -> str:
+    said = (
+        f"{shown(str(response.url))} answered HTTP {response.status_code} {response.reason_phrase}".rstrip()
+    )
+    scheme = response.headers.get("www-authenticate", "").partition(" ")[0]
+    return f"{said} (it asks for credentials: {scheme})" if scheme else said
+
+
+def faults_of(exc: ValidationError) -> tuple[str, ...]:
+    """Which fields are at fault, and what was found there."""
+    found = []
+    for error in exc.errors(include_url=False, include_context=False):
+        field = ".".join(str(step) for step in error["loc"])
+        if error["type"] == "missing":
+            found.append(f"{field} is missing")
+        else:
+            words = error["msg"].removeprefix("Value error, ")
+            found.append(f"{field or 'the whole'}: {words}; found {short(error['input'])}")
+    return tuple(found[:10])
+
+
+def short(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 80 else f"{text[:70]} ..."
+
+
+def _reason(exc: BaseException) -> str:
+    """Why a connection failed, in the words of the system where there are some."""
+    words, step = str(exc) or type(exc).__name__, exc.__cause__ or exc.__context__
+    while step is not None:
+        words = str(step) or words
+        if isinstance(step, OSError) and not isinstance(step, ssl.SSLError) and step.errno:
+            words = os.strerror(step.errno) if step.errno > 0 else step.strerror or words
+        step = step.__cause__ or step.__context__
+    return words
