@@ -20,8 +20,8 @@ from platformdirs import user_state_path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridge.a2a.engine import Engine, EngineLimits
+from bridge.a2a.events import Ids
 from bridge.a2a.gating import Gate
-from bridge.a2a.job import Ids
 from bridge.a2a.server import AgentServer, ServerLimits
 from bridge.a2a.service import Service
 from bridge.a2a.streams import StreamPace

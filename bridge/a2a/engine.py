@@ -30,10 +30,12 @@ from bridge.a2a.errors import (
     invalid_params,
     task_not_found,
 )
-from bridge.a2a.job import Agent, Ids, Job, Turn, Work
+from bridge.a2a.events import EventMaker, Ids
+from bridge.a2a.job import Agent, Job, Turn, Work
 from bridge.a2a.life import CLOSES_STREAM, ENDED, INTERRUPTED, IllegalTransitionError, after, with_history
 from bridge.a2a.listing import query_from, response_from
 from bridge.a2a.live import DEFAULT_WATCH_EVENTS, Live, Running, Watcher
+from bridge.a2a.messages import MessageBook
 from bridge.a2a.models import (
     ListTasksRequest,
     ListTasksResponse,
@@ -46,7 +48,6 @@ from bridge.a2a.models import (
     Task,
     TaskState,
     TaskStatus,
-    TaskStatusUpdateEvent,
     timestamp,
 )
 from bridge.errors import StoreConflictError, StoreError
@@ -88,6 +89,8 @@ class _Accepted:
     seq: int
     """The event that the message became."""
     watcher: Watcher | None
+    stored: Commit
+    """Says when the message is stored."""
 
 
 _RESTARTED: Final = "The bridge restarted while this task was running, so its outcome is not known"
@@ -117,8 +120,7 @@ class Engine:
         self._live: dict[str, Live] = {}
         self._loading: dict[str, anyio.Event] = {}
         self._taking: dict[tuple[str, str], anyio.Event] = {}
-        self._unstored_messages: dict[tuple[str, str], tuple[str, MessageKey]] = {}
-        self._unstored_contexts: dict[str, str] = {}
+        self._messages = MessageBook(store, self._limits.repeat_seconds)
         self._closing = False
         self._idle = anyio.Event()
         self._stack = AsyncExitStack()
@@ -235,7 +237,7 @@ class Engine:
     async def _take_once(self, request: SendMessageRequest, caller: Caller, *, watch: bool) -> _Accepted:
         message, owner = request.message, caller.principal.name
         key = MessageKey(message.message_id, _digest(message), self._ids.now_ms())
-        repeated = await self._repeated(owner, key)
+        repeated = await self._messages.task_of(owner, key)
         if repeated is not None:
             return await self._join(repeated, caller.principal, request, watch=watch)
         self._require_running()
@@ -254,7 +256,8 @@ class Engine:
         live = live or self._new(owner, message.context_id)
         live.running = Running(anyio.CancelScope(), anyio.Event())
         accepted = self._accept(live, turn, key, watch=watch)
-        self._tasks.start_soon(self._run, live, live.running, turn, work)
+        job = Job(turn, self._events_of(live), partial(self._emit, live), accepted.stored)
+        self._tasks.start_soon(self._run, live, live.running, job, work)
         return accepted
 
     async def _addressed(self, message: Message, principal: Principal) -> Live | None:
@@ -268,8 +271,7 @@ class Engine:
             _require_answerable(live.task)
             return live
         if message.context_id is not None:
-            owner = self._unstored_contexts.get(message.context_id)
-            owner = owner or await self._store.context_owner(message.context_id)
+            owner = await self._messages.owner_of_context(message.context_id)
             if owner not in (None, principal.name):
                 raise invalid_params(
                     Violation("message.contextId", "cannot be used; leave it out to start a new context")
@@ -284,20 +286,6 @@ class Engine:
                 return live
             await live.running.finished.wait()
 
-    async def _repeated(self, owner: str, key: MessageKey) -> str | None:
-        """The task of this very message, when it was sent before."""
-        known = self._unstored_messages.get((owner, key.message_id))
-        if known is None:
-            stored = await self._store.find_message(owner, key.message_id)
-            known = None if stored is None else (stored.task_id, stored.key)
-        if known is None or key.accepted_ms - known[1].accepted_ms > self._limits.repeat_seconds * 1000:
-            return None
-        if known[1].digest != key.digest:
-            raise invalid_params(
-                Violation("message.messageId", "was used for another message; every message has its own")
-            )
-        return known[0]
-
     async def _join(
         self, task_id: str, principal: Principal, request: SendMessageRequest, *, watch: bool
     ) -> _Accepted:
@@ -307,7 +295,7 @@ class Engine:
         length = request.configuration.history_length if request.configuration else None
         # It closes where the stream that it repeats did, or would wait for what nobody is asked for again.
         watcher = live.watch(self._limits.watch_events, length, closed_by=CLOSES_STREAM) if watch else None
-        return _Accepted(live, live.next_seq - 1, watcher)
+        return _Accepted(live, live.next_seq - 1, watcher, Commit(done=True))
 
     def _new(self, owner: str, context_id: str | None) -> Live:
         task_id = self._ids.new()
@@ -318,13 +306,11 @@ class Engine:
 
     def _accept(self, live: Live, turn: Turn, key: MessageKey, *, watch: bool) -> _Accepted:
         """The message becomes part of its task: its first event, or an answer that sets it to work again."""
-        context_id, place = live.origin.context_id, (live.origin.owner, key.message_id)
+        context_id = live.origin.context_id
         message = turn.message.model_copy(update={"task_id": live.id, "context_id": context_id})
-        self._unstored_messages[place] = (live.id, key)
         length = turn.configuration.history_length
         watcher: Watcher | None = None
         if turn.task is None:
-            self._unstored_contexts[context_id] = live.origin.owner
             status = TaskStatus(state=TaskState.SUBMITTED, timestamp=timestamp(key.accepted_ms))
             task = Task(id=live.id, context_id=context_id, status=status, history=(message,))
             if watch:
@@ -335,19 +321,13 @@ class Engine:
             commit = live.accept(answered, message=key)
             if watch:
                 watcher = live.watch(self._limits.watch_events, length, from_next=True)
-            live.accept(self._status(live, TaskState.WORKING))
-        commit.when_settled(partial(self._known, context_id, place))
-        return _Accepted(live, live.next_seq - 1, watcher)
-
-    def _known(self, context_id: str, place: tuple[str, str]) -> None:
-        """From here on the store answers for a message and its context."""
-        self._unstored_messages.pop(place, None)
-        self._unstored_contexts.pop(context_id, None)
+            live.accept(self._events_of(live).status(TaskState.WORKING))
+        self._messages.note(live.id, live.origin, key, commit)
+        return _Accepted(live, live.next_seq - 1, watcher, commit)
 
     # Doing the work
 
-    async def _run(self, live: Live, running: Running, turn: Turn, work: Work) -> None:
-        job = Job(turn, self._ids, partial(self._emit, live), live.id, live.origin.context_id)
+    async def _run(self, live: Live, running: Running, job: Job, work: Work) -> None:
         broke = False
         with running.scope:
             try:
@@ -378,22 +358,11 @@ class Engine:
 
     def _conclude(self, live: Live, state: TaskState, words: str) -> None:
         """End a task from here, with a message that says why."""
-        live.accept(self._status(live, state, words), keep=b"")
+        events = self._events_of(live)
+        live.accept(events.status(state, events.message((Part(text=words),))), keep=b"")
 
-    def _status(self, live: Live, state: TaskState, words: str | None = None) -> StreamResponse:
-        context_id = live.origin.context_id
-        message = None
-        if words is not None:
-            message = Message(
-                message_id=self._ids.new(),
-                context_id=context_id,
-                task_id=live.id,
-                role=Role.AGENT,
-                parts=(Part(text=words),),
-            )
-        status = TaskStatus(state=state, message=message, timestamp=timestamp(self._ids.now_ms()))
-        update = TaskStatusUpdateEvent(task_id=live.id, context_id=context_id, status=status)
-        return StreamResponse(status_update=update)
+    def _events_of(self, live: Live) -> EventMaker:
+        return EventMaker(self._ids, live.id, live.origin.context_id)
 
     # Memory and the store
 

@@ -11,21 +11,17 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bridge.a2a.commit import Commit
+from bridge.a2a.events import EventMaker
 from bridge.a2a.models import (
     AgentCard,
     Artifact,
     JsonObject,
     Message,
     Part,
-    Role,
     SendMessageConfiguration,
     StreamResponse,
     Task,
-    TaskArtifactUpdateEvent,
     TaskState,
-    TaskStatus,
-    TaskStatusUpdateEvent,
-    timestamp,
 )
 from bridge.web import Principal
 
@@ -47,14 +43,6 @@ class Turn:
     """What the worker kept with that task."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ids:
-    """Where new ids and times come from."""
-
-    new: Callable[[], str]
-    now_ms: Callable[[], int]
-
-
 @dataclass
 class Job:
     """A task as its worker holds it: each method is one event, accepted in the order of the calls.
@@ -63,22 +51,20 @@ class Job:
     """
 
     turn: Turn
-    ids: Ids
+    events: EventMaker
     emit: Callable[[StreamResponse, bytes | None], Commit]
     """Accepts an event and what the worker keeps with it; the commit says when it is stored."""
-    task_id: str
-    context_id: str
+    accepted: Commit
+    """Says when the message that started this is stored: await it before anything that cannot be taken back, so
+    that the same message, sent again after a crash, finds this task instead of doing it twice."""
+
+    def new_id(self) -> str:
+        """A fresh id, for an artifact."""
+        return self.events.ids.new()
 
     def message(self, parts: Sequence[Part], metadata: JsonObject | None = None) -> Message:
         """A message of the agent on this task."""
-        return Message(
-            message_id=self.ids.new(),
-            context_id=self.context_id,
-            task_id=self.task_id,
-            role=Role.AGENT,
-            parts=tuple(parts),
-            metadata=metadata,
-        )
+        return self.events.message(parts, metadata)
 
     def status(
         self,
@@ -89,22 +75,11 @@ class Job:
         keep: bytes | None = None,
     ) -> Commit:
         """The task is now in this state. `keep` replaces what is kept with it; None leaves that."""
-        status = TaskStatus(state=state, message=message, timestamp=timestamp(self.ids.now_ms()))
-        update = TaskStatusUpdateEvent(
-            task_id=self.task_id, context_id=self.context_id, status=status, metadata=metadata
-        )
-        return self.emit(StreamResponse(status_update=update), keep)
+        return self.emit(self.events.status(state, message, metadata), keep)
 
     def artifact(self, artifact: Artifact, *, append: bool = False, last_chunk: bool = True) -> Commit:
         """An output of the task, or more of one."""
-        update = TaskArtifactUpdateEvent(
-            task_id=self.task_id,
-            context_id=self.context_id,
-            artifact=artifact,
-            append=append or None,
-            last_chunk=last_chunk,
-        )
-        return self.emit(StreamResponse(artifact_update=update), None)
+        return self.emit(self.events.artifact(artifact, append=append, last_chunk=last_chunk), None)
 
 
 class Work(Protocol):

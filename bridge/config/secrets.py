@@ -27,7 +27,7 @@ def secret_from(reference: str) -> str | None:
     """
     source, _, place = reference.partition(":")
     if source == "env":
-        value = os.environ.get(place)
+        value = os.environ.get(place, "").strip()
         missing = f"the environment variable {place} is not set"
     elif source == "file":
         try:

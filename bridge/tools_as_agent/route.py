@@ -18,7 +18,14 @@ from bridge.translate import questions
 from bridge.translate.arguments import Problem, coerced_fields, describe, problems_of, properties_of
 from bridge.translate.extension import URI
 from bridge.translate.files import place_files
-from bridge.translate.message_to_call import Call, Unclear, answer_in, call_from_message
+from bridge.translate.message_to_call import (
+    Call,
+    Unclear,
+    answer_in,
+    call_from_message,
+    data_in,
+    skill_named_in,
+)
 from bridge.translate.skills import accepts_any, output_modes_of
 
 
@@ -65,16 +72,25 @@ def decide(turn: Turn, skills: Mapping[str, Tool], options: AgentOptions) -> Dec
             return End(TaskState.REJECTED, "The question was declined, so the skill was not run")
         if answer is questions.Answer.CANCEL:
             return End(TaskState.CANCELED, "Canceled in answer to the question")
-    if asked is not None and (tool := skills.get(asked.skill_id)):
-        call = _merged(asked, tool, turn)
-    else:
-        metadata = turn.metadata
-        found = call_from_message(turn.message, metadata, skills, options.route)
-        if isinstance(found, Unclear):
-            kept = _Asked("", {}, ()).to_bytes()
-            return Ask(questions.WHICH_SKILL, questions.which_skill(found, skills), kept)
-        call, tool = found, skills[found.skill_id]
-    return _checked(call, tool, turn, options)
+        named = skill_named_in(turn.message)
+        if (tool := skills.get(asked.skill_id)) and named in (None, asked.skill_id):
+            return _checked(_merged(asked, tool, turn), tool, turn, options)
+    found = call_from_message(turn.message, turn.metadata, skills, options.route)
+    if isinstance(found, Unclear):
+        kept = _Asked("", {}, ()).to_bytes()
+        return Ask(questions.WHICH_SKILL, questions.which_skill(found, skills), kept)
+    tool = skills[found.skill_id]
+    return _checked(_with_first(found, tool, turn) if asked else found, tool, turn, options)
+
+
+def _with_first(call: Call, tool: Tool, turn: Turn) -> Call:
+    """A call whose skill was only named in answer, with the data and files that came with the first message."""
+    first = turn.task.history[0] if turn.task and turn.task.history else turn.message
+    arguments = {**data_in(first, tool), **call.arguments}
+    arguments, unplaced = place_files(
+        tool, arguments, [part for part in first.parts if part.kind in ("raw", "url")]
+    )
+    return Call(call.skill_id, arguments, (*call.unplaced, *unplaced))
 
 
 def _checked(call: Call, tool: Tool, turn: Turn, options: AgentOptions) -> Decision:

@@ -47,6 +47,7 @@ class ToolRun:
     async def __call__(self, job: Job) -> None:
         """Take the turn from WORKING to its end."""
         try:
+            await job.accepted
             async with self._upstream.turn():
                 if job.turn.task is None:
                     job.status(TaskState.WORKING)
@@ -86,7 +87,7 @@ class ToolRun:
         if parts:
             job.artifact(
                 Artifact(
-                    artifact_id=job.ids.new(), name=self._decision.skill_id, parts=parts, metadata=metadata
+                    artifact_id=job.new_id(), name=self._decision.skill_id, parts=parts, metadata=metadata
                 )
             )
         return await self._end(job, TaskState.COMPLETED, _note_on(parts, job))

@@ -6,13 +6,17 @@ of such properties takes several.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
+from typing import Final
 
 from pydantic import JsonValue
 
 from bridge.a2a.models import JsonObject, Part
 from bridge.mcp.tools import Tool
 from bridge.translate.arguments import properties_of
+
+_TO_STANDARD: Final = str.maketrans("-_", "+/")
 
 
 def takes_file(schema: JsonValue) -> bool:
@@ -56,15 +60,37 @@ def _place(tool: Tool, arguments: JsonObject, part: Part) -> bool:
 def _value_for(schema: JsonObject, part: Part) -> str | None:
     """A file as one property wants it, or None when it does not take this one."""
     wanted = schema.get("contentMediaType")
-    if isinstance(wanted, str) and part.media_type and not _same_type(wanted, part.media_type):
+    if isinstance(wanted, str) and part.media_type and not is_of_type(part.media_type, wanted):
         return None
     if schema.get("format") == "uri":
         if part.url is not None:
             return part.url
-        return f"data:{part.media_type or 'application/octet-stream'};base64,{part.raw}"
+        return (
+            f"data:{part.media_type or 'application/octet-stream'};base64,{standard_base64(part.raw or '')}"
+        )
     # A link is not the content that the property asks for, and is not fetched to become it.
-    return part.raw
+    if part.raw is None:
+        return None
+    if schema.get("contentEncoding") == "base64":
+        return standard_base64(part.raw)
+    return _text_of(part.raw) if "contentEncoding" not in schema else None
 
 
-def _same_type(one: str, other: str) -> bool:
-    return one.partition(";")[0].strip().lower() == other.partition(";")[0].strip().lower()
+def standard_base64(text: str) -> str:
+    """Base64 in the alphabet and with the padding that every reader takes; A2A allows others."""
+    text = text.rstrip("=").translate(_TO_STANDARD)
+    return text + "=" * (-len(text) % 4)
+
+
+def is_of_type(media_type: str, wanted: str) -> bool:
+    """Whether a media type is the wanted one, which may be as wide as `image/*`."""
+    one, other = (text.partition(";")[0].strip().lower() for text in (media_type, wanted))
+    return one == other or (other.endswith("/*") and one.startswith(other[:-1]))
+
+
+def _text_of(raw: str) -> str | None:
+    """The content itself, where no encoding is asked for; None when it is no text."""
+    try:
+        return base64.b64decode(standard_base64(raw)).decode()
+    except ValueError:
+        return None

@@ -1,7 +1,8 @@
 """Which tool a message means, and with which arguments: rules, tried in order, never a guess. Pure.
 
+0. metadata that names a skill by the key of our extension, which nobody sets by accident
 1. a data part that names a skill: `{"skill": id, "arguments": {...}}` (or `tool`)
-2. metadata that names a skill
+2. metadata that names a skill by a key that others use for it
 3. text that is JSON of form 1, or `name {json}`, or `name key=value ...`
 4. the default skill, or the only one
 5. plain text onto the property that takes it
@@ -64,19 +65,23 @@ class _Content:
 
     data: tuple[JsonValue, ...]
     text: str
+    """Without the white space around it; what becomes an argument keeps that."""
     files: tuple[Part, ...]
+    parts: tuple[Part, ...]
+    """All of them, as they came."""
 
 
 def call_from_message(
     message: Message, metadata: JsonObject, skills: Mapping[str, Tool], rules: RouteRules
 ) -> Call | Unclear:
     """What a message asks for. `metadata` is the request's, which counts after the message's own."""
-    content = _content_of(message.parts)
-    named = _named_in_data(content.data) or _named_in_metadata(
-        {**metadata, **(message.metadata or {})}, content, skills, rules
+    content, said = _content_of(message.parts), {**metadata, **(message.metadata or {})}
+    named = (
+        _named_in_metadata((SKILL,), said, content, skills, rules)
+        or _named_in_data(content.data)
+        or _named_in_metadata(rules.metadata_keys, said, content, skills, rules)
+        or _named_in_text(content.text, skills)
     )
-    if named is None:
-        named = _named_in_text(content.text, skills)
     if named is None:
         skill_id = rules.default_skill or (next(iter(skills)) if len(skills) == 1 else None)
         if skill_id is None:
@@ -91,7 +96,7 @@ def call_from_message(
 
 
 def arguments_in(parts: Sequence[Part], tool: Tool, text_into: str | None) -> JsonObject:
-    """The arguments in the parts of a message whose skill is known (rules 2 and 5)."""
+    """The arguments in the parts of a message whose skill is known (rules 0, 2 and 5)."""
     content = _content_of(parts)
     objects = [value for value in content.data if isinstance(value, dict)]
     arguments: JsonObject = {}
@@ -101,8 +106,26 @@ def arguments_in(parts: Sequence[Part], tool: Tool, text_into: str | None) -> Js
         arguments = _arguments_in_text(content.text, tool) or {}
     takes_text = text_into or _text_property(tool.input_schema)
     if content.text and not arguments and takes_text is not None:
-        arguments = {takes_text: content.text}
+        arguments = {takes_text: text_of(parts)}
     return arguments
+
+
+def data_in(message: Message, tool: Tool) -> JsonObject:
+    """Arguments of a tool in the data parts of a message that did not say for which skill they are."""
+    content = _content_of(message.parts)
+    found = {
+        name: value
+        for one in content.data
+        if isinstance(one, dict)
+        for name, value in _given(one, tool).items()
+    }
+    return {name: value for name, value in found.items() if name in properties_of(tool.input_schema)}
+
+
+def skill_named_in(message: Message) -> str | None:
+    """The skill that a data part of a message names (rule 1)."""
+    form = _named_in_data(_content_of(message.parts).data)
+    return form[0] if form else None
 
 
 def answer_in(parts: Sequence[Part], tool: Tool, fields: Sequence[str]) -> JsonObject:
@@ -118,7 +141,7 @@ def answer_in(parts: Sequence[Part], tool: Tool, fields: Sequence[str]) -> JsonO
     found = _arguments_in_text(content.text, tool)
     if found is not None and found.keys() <= properties_of(tool.input_schema).keys():
         return found
-    return {fields[0]: content.text} if len(fields) == 1 else found or {}
+    return {fields[0]: text_of(parts)} if len(fields) == 1 else found or {}
 
 
 def _given(found: JsonObject, tool: Tool) -> JsonObject:
@@ -133,6 +156,7 @@ def _content_of(parts: Sequence[Part]) -> _Content:
         data=tuple(part.data for part in parts if part.kind == "data"),
         text=text_of(parts).strip(),
         files=tuple(part for part in parts if part.kind in ("raw", "url")),
+        parts=tuple(parts),
     )
 
 
@@ -155,10 +179,14 @@ def _form(value: JsonValue) -> tuple[str, JsonObject] | None:
 
 
 def _named_in_metadata(
-    metadata: JsonObject, content: _Content, skills: Mapping[str, Tool], rules: RouteRules
+    keys: Sequence[str],
+    metadata: JsonObject,
+    content: _Content,
+    skills: Mapping[str, Tool],
+    rules: RouteRules,
 ) -> tuple[str, JsonObject] | None:
-    """Rule 2."""
-    for key in (SKILL, *rules.metadata_keys):
+    """Rules 0 and 2."""
+    for key in keys:
         skill_id = metadata.get(key)
         if isinstance(skill_id, str) and skill_id:
             given = metadata.get(ARGUMENTS)
@@ -174,10 +202,7 @@ def _arguments_for(
     tool = skills.get(skill_id)
     if tool is None:
         return {}
-    parts = [Part(data=value) for value in content.data]
-    if content.text:
-        parts.append(Part(text=content.text))
-    return arguments_in(parts, tool, rules.text_into.get(skill_id))
+    return arguments_in(content.parts, tool, rules.text_into.get(skill_id))
 
 
 def _named_in_text(text: str, skills: Mapping[str, Tool]) -> tuple[str, JsonObject] | None:

@@ -5,9 +5,12 @@ Spec: A2A 1.0 section 3.4.3 (input required).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final
+
+from pydantic import JsonValue
 
 from bridge.a2a.models import JsonObject, Message, Part
 from bridge.mcp.tools import Tool
@@ -21,7 +24,13 @@ ARGUMENTS: Final = "arguments"
 """The key of the question for missing or wrong arguments."""
 
 _MAX_SKILLS: Final = 50
-"""How many skills are named in words; the data part names all."""
+"""How many skills a question describes in words, or with their schemas; the card has all of them."""
+
+_MAX_NAME: Final = 100
+"""How much of a name that does not exist is repeated."""
+
+_MAX_ECHO: Final = 10_000
+"""How large a given argument may be, as JSON, to be repeated in a question."""
 
 
 class Answer(StrEnum):
@@ -34,7 +43,11 @@ class Answer(StrEnum):
 
 def which_skill(unclear: Unclear, skills: Mapping[str, Tool]) -> tuple[Part, ...]:
     """Ask which skill is meant: in words, and as data with every skill and its schema."""
-    lead = "Which skill do you mean?" if unclear.named is None else f"There is no skill {unclear.named!r}."
+    lead = (
+        "Which skill do you mean?"
+        if unclear.named is None
+        else f"There is no skill {unclear.named[:_MAX_NAME]!r}."
+    )
     lines = [f"- {skill_id}: {_first_line(tool)}" for skill_id, tool in list(skills.items())[:_MAX_SKILLS]]
     if len(skills) > _MAX_SKILLS:
         lines.append(f"- and {len(skills) - _MAX_SKILLS} more, in the agent card")
@@ -44,12 +57,13 @@ def which_skill(unclear: Unclear, skills: Mapping[str, Tool]) -> tuple[Part, ...
     )
     if not skills:
         lines, how = ["This agent has no skills at the moment."], ""
+    described: list[JsonValue] = [
+        {"id": skill_id, "description": _first_line(tool), **_schema_if(len(skills) <= _MAX_SKILLS, tool)}
+        for skill_id, tool in skills.items()
+    ]
     data: JsonObject = {
         "key": WHICH_SKILL,
-        "skills": [
-            {"id": skill_id, "description": _first_line(tool), "inputSchema": tool.input_schema}
-            for skill_id, tool in skills.items()
-        ],
+        "skills": described,
         "example": {"skill": next(iter(skills), ""), "arguments": {}},
     }
     text = "\n".join(filter(None, [lead, *lines, how]))
@@ -66,7 +80,7 @@ def arguments(skill_id: str, tool: Tool, given: JsonObject, problems: Sequence[P
         "skill": skill_id,
         "schema": form_for(tool, problems),
         "errors": [{"property": problem.name, "message": problem.message} for problem in problems],
-        "arguments": given,
+        "arguments": {name: value for name, value in given.items() if len(json.dumps(value)) <= _MAX_ECHO},
     }
     return Part(text=text), Part(data=data, media_type="application/json")
 
@@ -83,6 +97,10 @@ def answer_of(message: Message, fields: frozenset[str]) -> Answer:
             if part.kind == "data" and isinstance(part.data, dict) and set(part.data) == {"action"}:
                 said = part.data["action"]
     return Answer(said) if isinstance(said, str) and said in set(Answer) else Answer.ACCEPT
+
+
+def _schema_if(few: bool, tool: Tool) -> JsonObject:
+    return {"inputSchema": tool.input_schema} if few else {}
 
 
 def _first_line(tool: Tool) -> str:

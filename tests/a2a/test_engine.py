@@ -344,7 +344,11 @@ async def test_nothing_stays_in_memory_once_tasks_have_ended_and_readers_left() 
         (await engine.stream(request, ALICE)).close()
         assert engine._live == {}
         assert (
-            engine._unstored_messages == engine._unstored_contexts == engine._loading == engine._taking == {}
+            engine._messages._messages
+            == engine._messages._contexts
+            == engine._loading
+            == engine._taking
+            == {}
         )
 
 

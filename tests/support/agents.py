@@ -9,8 +9,9 @@ from itertools import count
 from typing import Any
 
 from bridge.a2a.engine import Caller, Engine, EngineLimits
+from bridge.a2a.events import Ids
 from bridge.a2a.gating import Gate
-from bridge.a2a.job import Ids, Job, Turn, Work
+from bridge.a2a.job import Job, Turn, Work
 from bridge.a2a.models import (
     AgentCapabilities,
     AgentCard,
@@ -118,4 +119,4 @@ def say(job: Job, state: TaskState, words: str = "") -> Any:
 
 def give(job: Job, text: str) -> Any:
     """An artifact with one text."""
-    return job.artifact(Artifact(artifact_id=job.ids.new(), parts=(Part(text=text),)))
+    return job.artifact(Artifact(artifact_id=job.new_id(), parts=(Part(text=text),)))

@@ -148,9 +148,11 @@ def test_rules_4_and_5_the_only_or_default_skill_takes_plain_text(
 
 @pytest.mark.proves("map-route")
 def test_an_earlier_rule_wins_over_a_later_one() -> None:
-    everything = message(data({"skill": "add"}), "now", metadata={SKILL: "echo"})
-    rules = RouteRules(KEYS, "upload")
-    assert call_from_message(everything, {}, ALL, rules) == Call("add", {})
+    form, rules = data({"skill": "add"}), RouteRules(KEYS, "upload")
+    ours = message(form, "now", metadata={SKILL: "echo", "skillId": "upload"})
+    assert call_from_message(ours, {}, ALL, rules) == Call("echo", {"skill": "add"})
+    theirs = message(form, "now", metadata={"skillId": "upload"})
+    assert call_from_message(theirs, {}, ALL, rules) == Call("add", {})
     assert call_from_message(message("now", metadata={SKILL: "echo"}), {}, ALL, rules) == Call(
         "echo", {"text": "now"}
     )
@@ -168,7 +170,7 @@ def test_a_file_goes_with_the_call_and_what_fits_nothing_is_told() -> None:
 
 def test_an_endless_text_is_not_taken_apart_into_pairs() -> None:
     text = "text=" + "a b " * 1_000_000
-    assert call_from_message(message(text), {}, skills(ECHO), RULES) == Call("echo", {"text": text.strip()})
+    assert call_from_message(message(text), {}, skills(ECHO), RULES) == Call("echo", {"text": text})
 
 
 @pytest.mark.proves("map-skill")
