@@ -28,7 +28,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "a2a-reference-tasks": "3.4.3: referenceTaskIds are kept",
     # Tasks
     "a2a-3.1.3-get": "3.1.3: GetTask gives the current state, or TaskNotFound",
-    "a2a-3.1.4-list": "3.1.4: ListTasks is scoped, filtered, paged by cursor, newest status first; nextPageToken always there",
+    "a2a-3.1.4-list": "3.1.4: ListTasks is scoped, filtered, paged by cursor, newest first; nextPageToken always there",
     "a2a-3.1.4-artifacts": "3.1.4: ListTasks leaves artifacts out unless asked for",
     "a2a-3.1.5-cancel": "3.1.5: CancelTask ends a task; on one that has ended it is TaskNotCancelable",
     "a2a-3.1.6-subscribe": "3.1.6: SubscribeToTask begins with the Task; on an ended one it is UnsupportedOperation",

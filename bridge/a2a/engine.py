@@ -126,6 +126,7 @@ class Engine:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
+        """Start; raises StoreError when what ran before cannot be ended in the store."""
         self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
         await self._recover()
         if self._retention is not None:
@@ -356,10 +357,10 @@ class Engine:
             logger.info("a late event was dropped: %s", exc)
             return Commit(done=True)
 
-    def _conclude(self, live: Live, state: TaskState, words: str) -> None:
+    def _conclude(self, live: Live, state: TaskState, words: str) -> Commit:
         """End a task from here, with a message that says why."""
         events = self._events_of(live)
-        live.accept(events.status(state, events.message((Part(text=words),))), keep=b"")
+        return live.accept(events.status(state, events.message((Part(text=words),))), keep=b"")
 
     def _events_of(self, live: Live) -> EventMaker:
         return EventMaker(self._ids, live.id, live.origin.context_id)
@@ -430,10 +431,11 @@ class Engine:
 
     async def _recover(self) -> None:
         """End what ran when the last process died; what waits for its client goes on (sections 3.4.3, 7.6)."""
+        last = Commit(done=True)
         async for stored in self._store.unfinished():
             if TaskState(stored.head.state) not in INTERRUPTED:
-                live = self._hold(stored)
-                self._conclude(live, TaskState.FAILED, _RESTARTED)
+                last = self._conclude(self._hold(stored), TaskState.FAILED, _RESTARTED)
+        await last
 
     # Starting and stopping
 

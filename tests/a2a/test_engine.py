@@ -669,7 +669,7 @@ async def test_a_message_that_could_not_be_stored_was_never_taken(late: bool) ->
             await anyio.lowlevel.checkpoint()
             await say(job, C)
         finally:
-            ended.append(job.task_id)
+            ended.append(job.events.task_id)
 
     async with engine_of(work, store) as engine:
         store.broken = True
