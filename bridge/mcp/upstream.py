@@ -95,6 +95,7 @@ class Upstream:
         self._wanted = anyio.Event()
         self._slots = anyio.CapacityLimiter(self._pace.concurrency)
         self._reserved = 0
+        self._tools: dict[str, Tool] = {}
         self._at_fault: type[PeerError | UsageError] = PeerError
 
     @property
@@ -166,7 +167,7 @@ class Upstream:
         """
 
         async def call_on(link: Link) -> JsonObject:
-            tool = next((known for known in self.listing.tools if known.name == name), None)
+            tool = self._tools.get(name)
             if tool is None:
                 raise ServerDownError(f"{self.name} no longer lists the tool {name}")
             parent = trace.traceparent.get()
@@ -297,6 +298,7 @@ class Upstream:
 
     def _listed(self, listing: Listing) -> None:
         before, self.listing = self.listing, listing
+        self._tools = {tool.name: tool for tool in listing.tools}
         for left_out in listing.left_out:
             if left_out not in before.left_out:
                 logger.warning("%s: the tool %s is left out: %s", self.name, left_out.name, left_out.reason)

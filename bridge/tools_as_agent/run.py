@@ -56,12 +56,11 @@ class ToolRun:
             self._upstream.release()
 
     async def _run(self, job: Job) -> None:
-        progress = _ProgressRelay(job, self._options.progress_in_flight)
-        with anyio.move_on_after(self._options.call_timeout_seconds) as deadline:
+        progress, result = _ProgressRelay(job, self._options.progress_in_flight), None
+        arguments = {name: _whole(value) for name, value in self._decision.arguments.items()}
+        with anyio.move_on_after(self._options.call_timeout_seconds):
             try:
-                arguments = {name: _whole(value) for name, value in self._decision.arguments.items()}
                 result = await self._upstream.call(self._decision.tool.name, arguments, progress)
-                read = await self._linked(result, job)
             except ServerRefusedError as exc:
                 progress.flush()
                 return await self._refused(job, exc)
@@ -69,10 +68,10 @@ class ToolRun:
                 progress.flush()
                 return await self._end(job, TaskState.FAILED, (Part(text=str(exc)),))
         progress.flush()
-        if deadline.cancelled_caught:
+        if result is None:
             words = f"The tool gave no answer in {self._options.call_timeout_seconds:g} s and was cancelled"
             return await self._end(job, TaskState.FAILED, (Part(text=words),))
-        return await self._finish(job, result, read)
+        return await self._finish(job, result, await self._linked(result, job))
 
     async def _finish(self, job: Job, result: JsonObject, read: dict[str, Sequence[JsonValue]]) -> None:
         if result.get("resultType", "complete") != "complete":
@@ -108,14 +107,16 @@ class ToolRun:
         if URI in job.turn.extensions or not isinstance(content, list):
             return {}
         read: dict[str, Sequence[JsonValue]] = {}
-        for uri in links_to_read(content):
-            try:
-                contents = await self._upstream.read(uri)
-            except PeerError as exc:
-                logger.info("the link %s of %s cannot be read: %s", uri, self._decision.skill_id, exc)
-                continue
-            if _size_of(contents) <= self._options.inline_limit_bytes:
-                read[uri] = contents
+        # The tool has done its work: links that take too long are passed on as they are.
+        with anyio.move_on_after(self._options.call_timeout_seconds):
+            for uri in links_to_read(content):
+                try:
+                    contents = await self._upstream.read(uri)
+                except PeerError as exc:
+                    logger.info("the link %s of %s cannot be read: %s", uri, self._decision.skill_id, exc)
+                    continue
+                if _size_of(contents) <= self._options.inline_limit_bytes:
+                    read[uri] = contents
         return read
 
 
