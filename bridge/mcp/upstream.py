@@ -25,7 +25,7 @@ from bridge.errors import PeerError, UsageError, leaf_of
 from bridge.mcp.eras import Era, EraMemory
 from bridge.mcp.faults import NotTakenError, ServerDownError
 from bridge.mcp.link import Greeting, Link, Listing, open_link
-from bridge.mcp.tools import JsonObject
+from bridge.mcp.tools import JsonObject, Tool
 from bridge.mcp.transport import Target
 from bridge.mcp.wire import OnProgress
 
