@@ -22,10 +22,6 @@ from pydantic_core import from_json
 
 from bridge.a2a.commit import Commit
 from bridge.a2a.errors import (
-    TASK_NOT_CANCELABLE,
-    UNAVAILABLE,
-    UNSUPPORTED_OPERATION,
-    A2AError,
     Violation,
     invalid_params,
     task_not_found,
@@ -50,6 +46,7 @@ from bridge.a2a.models import (
     TaskStatus,
     timestamp,
 )
+from bridge.a2a.refusals import ended, not_cancelable, require_answerable, unavailable
 from bridge.errors import StoreConflictError, StoreError
 from bridge.store.records import MessageKey, Origin, Store, StoredTask
 from bridge.store.retention import Retention, retain
@@ -197,7 +194,7 @@ class Engine:
         """
         live = await self._own(task_id, caller.principal)
         if live.task.status.state in ENDED:
-            raise _not_cancelable(await self._reached(live, live.next_seq - 1, settled=True))
+            raise not_cancelable(await self._reached(live, live.next_seq - 1, settled=True))
         running = live.running
         if running is not None:
             running.canceled = True
@@ -208,7 +205,7 @@ class Engine:
             self._conclude(live, TaskState.CANCELED, _CANCELED)
         task = await self._reached(live, live.next_seq - 1, settled=True)
         if task.status.state is not TaskState.CANCELED:
-            raise _not_cancelable(task)
+            raise not_cancelable(task)
         return task
 
     async def subscribe(self, task_id: str, caller: Caller) -> Watcher:
@@ -220,11 +217,7 @@ class Engine:
         live = await self._own(task_id, caller.principal)
         task = await self._shown(live)
         if task.status.state in ENDED:
-            raise A2AError(
-                UNSUPPORTED_OPERATION,
-                f"The task has ended ({task.status.state}); get it with GetTask",
-                metadata={"taskId": task_id},
-            )
+            raise ended(task)
         return live.watch(self._limits.watch_events)
 
     # Taking a message in
@@ -269,7 +262,7 @@ class Engine:
                 raise invalid_params(Violation("message.contextId", "is not the context of message.taskId"))
             if live.task.status.state in ENDED:
                 await self._reached(live, live.next_seq - 1, settled=True)
-            _require_answerable(live.task)
+            require_answerable(live.task)
             return live
         if message.context_id is not None:
             owner = await self._messages.owner_of_context(message.context_id)
@@ -400,7 +393,7 @@ class Engine:
         try:
             return await live.reached(seq, settled=settled)
         except StoreError as exc:
-            raise _unavailable() from exc
+            raise unavailable("The bridge cannot store tasks at the moment") from exc
 
     def _changed(self, live: Live) -> None:
         if live.failure is not None:
@@ -467,9 +460,9 @@ class Engine:
 
     def _require_running(self) -> None:
         if self._closing:
-            raise A2AError(UNAVAILABLE, "The bridge is stopping", headers={"Retry-After": "5"})
+            raise unavailable("The bridge is stopping")
         if self._store.failure is not None:
-            raise _unavailable()
+            raise unavailable("The bridge cannot store tasks at the moment")
 
 
 @asynccontextmanager
@@ -495,31 +488,3 @@ def task_from(stored: StoredTask) -> Task:
 
 def _digest(message: Message) -> bytes:
     return hashlib.sha256(message.to_json()).digest()
-
-
-def _require_answerable(task: Task) -> None:
-    state = task.status.state
-    if state in ENDED:
-        raise A2AError(
-            UNSUPPORTED_OPERATION,
-            f"The task has ended ({state}) and takes no more messages; leave out taskId to start another",
-            metadata={"taskId": task.id},
-        )
-    if state not in INTERRUPTED:
-        raise A2AError(
-            UNSUPPORTED_OPERATION,
-            "The task is at work and takes messages only when it asks for input",
-            metadata={"taskId": task.id},
-        )
-
-
-def _not_cancelable(task: Task) -> A2AError:
-    return A2AError(
-        TASK_NOT_CANCELABLE,
-        f"The task has already ended ({task.status.state})",
-        metadata={"taskId": task.id},
-    )
-
-
-def _unavailable() -> A2AError:
-    return A2AError(UNAVAILABLE, "The bridge cannot store tasks at the moment", headers={"Retry-After": "5"})

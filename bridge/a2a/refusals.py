@@ -1,0 +1,51 @@
+"""What is refused about a task because of the state that it is in. Pure."""
+
+from __future__ import annotations
+
+from bridge.a2a.errors import TASK_NOT_CANCELABLE, UNAVAILABLE, UNSUPPORTED_OPERATION, A2AError
+from bridge.a2a.life import ENDED, INTERRUPTED
+from bridge.a2a.models import Task
+
+
+def require_answerable(task: Task) -> None:
+    """Only a task that asks for something takes messages (sections 3.1.1 and 3.4.3).
+
+    Raises:
+        A2AError: UNSUPPORTED_OPERATION.
+    """
+    state = task.status.state
+    if state in ENDED:
+        raise A2AError(
+            UNSUPPORTED_OPERATION,
+            f"The task has ended ({state}) and takes no more messages; leave out taskId to start another",
+            metadata={"taskId": task.id},
+        )
+    if state not in INTERRUPTED:
+        raise A2AError(
+            UNSUPPORTED_OPERATION,
+            "The task is at work and takes messages only when it asks for input",
+            metadata={"taskId": task.id},
+        )
+
+
+def not_cancelable(task: Task) -> A2AError:
+    """Its end came first (section 3.1.5)."""
+    return A2AError(
+        TASK_NOT_CANCELABLE,
+        f"The task has already ended ({task.status.state})",
+        metadata={"taskId": task.id},
+    )
+
+
+def unavailable(why: str) -> A2AError:
+    """Nothing is taken in at the moment; try again."""
+    return A2AError(UNAVAILABLE, why, headers={"Retry-After": "5"})
+
+
+def ended(task: Task) -> A2AError:
+    """There is nothing left to watch (section 3.1.6)."""
+    return A2AError(
+        UNSUPPORTED_OPERATION,
+        f"The task has ended ({task.status.state}); get it with GetTask",
+        metadata={"taskId": task.id},
+    )
