@@ -11,7 +11,7 @@ help: ## Say what can be made
 
 run: .venv/installed ## Serve the demo MCP server as an A2A agent on 127.0.0.1 (PORT=8080)
 	@mkdir -p .run
-	@$(BIN)/mcp-a2a wrap --port $(PORT) --store .run/demo.db -- $(BIN)/python examples/demo_server.py
+	@$(BIN)/mcp-a2a wrap --port "$(PORT)" --store ".run/demo-$(PORT).db" -- $(BIN)/python examples/demo_server.py
 
 test: .venv/developing peers ## Run the whole test suite
 	$(BIN)/python -m pytest tests

@@ -42,6 +42,8 @@ from bridge.web import ANONYMOUS, LOCAL, Access, Credential, Place, is_loopback
 
 MEMORY_STORE: Final = "memory:"
 _SQLITE_SCHEME: Final = "sqlite:///"
+_RUNNER: Final = re.compile(r"npx|bunx?|deno|node|uvx?|pipx|python[\d.]*")
+_PACKAGE: Final = re.compile(r"[@\w.][@\w./-]*")
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9]+")
 
 
@@ -195,12 +197,14 @@ async def _first_connection(upstream: Upstream, config: WrapConfig) -> None:
 
 
 def _name_of(target: Target) -> str:
-    """A name for a server that has not said its own: the host of a URL, the last word that looks like one."""
+    """A name for a server that has not said its own: the host of a URL, the command, or what it runs."""
     if not isinstance(target, Command):
         return urlsplit(target.url).hostname or "tools"
-    words = [word for word in target.argv if not word.startswith("-")]
-    packages = [word for word in words[1:] if not word.startswith((".", "/"))]
-    return Path(packages[0] if packages else words[-1]).stem
+    command, *words = target.argv
+    run = (
+        [word for word in words if _PACKAGE.fullmatch(word)] if _RUNNER.fullmatch(Path(command).name) else []
+    )
+    return Path(run[0] if run else command).stem or command
 
 
 def _store_for(config: WrapConfig, face: str) -> tuple[Store, str]:
@@ -209,6 +213,8 @@ def _store_for(config: WrapConfig, face: str) -> tuple[Store, str]:
         return MemoryStore(), "memory only: tasks are lost when the bridge stops"
     if said is None:
         path = user_state_path("mcp-a2a") / f"{face}-{config.port}.db"
+    elif said == MEMORY_STORE.rstrip(":"):
+        raise UsageError(f"--store {said}: did you mean {MEMORY_STORE}, or ./{said} for a file of that name?")
     elif "://" in said and not said.startswith(_SQLITE_SCHEME):
         raise UsageError(f"--store takes memory:, sqlite:///PATH or a path, not {said!r}")
     else:

@@ -5,6 +5,9 @@ happened, where, and what to do. Protocol errors (A2A's codes) are values of `br
 through `bridge.a2a.errors.A2AError`, and are not part of this tree: they go to a peer, these go to a person.
 """
 
+import os
+import ssl
+
 
 class BridgeError(Exception):
     """Something went wrong that a person has to hear about.
@@ -38,3 +41,15 @@ def leaf_of(exc: BaseException) -> BaseException:
     while isinstance(exc, BaseExceptionGroup):
         exc = exc.exceptions[0]
     return exc
+
+
+def reason_of(exc: BaseException) -> str:
+    """Why a connection failed, in the words of the system where there are some."""
+    words, step = str(exc) or type(exc).__name__, exc.__cause__ or exc.__context__
+    while step is not None:
+        step = leaf_of(step)
+        words = str(step) or words
+        if isinstance(step, OSError) and not isinstance(step, ssl.SSLError) and step.errno:
+            words = os.strerror(step.errno) if step.errno > 0 else step.strerror or words
+        step = step.__cause__ or step.__context__
+    return words

@@ -7,19 +7,21 @@ that its client can read.
 
 from __future__ import annotations
 
+import errno
 import logging
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
 
 import anyio
 import uvicorn
 
 from bridge.app import Bridge, WrapConfig, wrapped
 from bridge.errors import UsageError
+from bridge.mcp.transport import Target
 
 logger = logging.getLogger(__name__)
 
@@ -49,8 +51,24 @@ class Stopping:
     serving: bool = False
 
 
-async def serve(config: WrapConfig, announce: Callable[[Bridge], None], on_drain: Callable[[], None]) -> int:
-    """Serve until a signal comes. `announce` is called once the bridge can be called; gives the exit code.
+class Audience(Protocol):
+    """Who is told how far serving has come."""
+
+    def connecting(self, target: Target) -> None:
+        """The server is being started or called."""
+        ...
+
+    def serving(self, bridge: Bridge, port: int) -> None:
+        """The bridge can be called, on this port."""
+        ...
+
+    def stopping(self, running: int) -> None:
+        """The first signal came, and so many tasks still run."""
+        ...
+
+
+async def serve(config: WrapConfig, audience: Audience) -> int:
+    """Serve until a signal comes; gives the exit code.
 
     Raises:
         UsageError: the port is taken, or the configuration cannot be served.
@@ -59,14 +77,17 @@ async def serve(config: WrapConfig, announce: Callable[[Bridge], None], on_drain
     config.require_safe()
     stopping = Stopping()
     async with _listening(config.host, config.port) as listener, anyio.create_task_group() as tasks:
+        port: int = listener.getsockname()[1]
+        config = replace(config, port=port)
+        audience.connecting(config.target)
         with stopping.starting:
             await tasks.start(_watch_signals, stopping)
             async with wrapped(config) as bridge:
                 server = _server_for(bridge)
                 tasks.start_soon(
-                    _stop_server, server, bridge, stopping, config.profile.run.drain_seconds, on_drain
+                    _stop_server, server, bridge, stopping, config.profile.run.drain_seconds, audience
                 )
-                tasks.start_soon(_announce_once_up, server, announce, bridge)
+                tasks.start_soon(_announce_once_up, server, audience, bridge, port)
                 stopping.serving = True
                 await server.serve(sockets=[listener])
         tasks.cancel_scope.cancel()
@@ -98,17 +119,17 @@ def _server_for(bridge: Bridge) -> _Server:
     )
 
 
-async def _announce_once_up(server: _Server, announce: Callable[[Bridge], None], bridge: Bridge) -> None:
+async def _announce_once_up(server: _Server, audience: Audience, bridge: Bridge, port: int) -> None:
     while not server.started:  # noqa: ASYNC110 - uvicorn sets a flag, not an event
         await anyio.sleep(0.005)
-    announce(bridge)
+    audience.serving(bridge, port)
 
 
 async def _stop_server(
-    server: _Server, bridge: Bridge, stopping: Stopping, drain_seconds: float, on_drain: Callable[[], None]
+    server: _Server, bridge: Bridge, stopping: Stopping, drain_seconds: float, audience: Audience
 ) -> None:
     await stopping.asked.wait()
-    on_drain()
+    audience.stopping(bridge.engine.running)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_hurry, bridge, stopping)
         await bridge.engine.drain(drain_seconds)
@@ -153,9 +174,9 @@ async def _listening(host: str, port: int) -> AsyncIterator[socket.socket]:
             listener.bind((host, port))
         except (OSError, OverflowError) as exc:
             reason = exc.strerror if isinstance(exc, OSError) else str(exc)
-            raise UsageError(
-                f"cannot listen on {host} port {port}: {reason}; choose another with --port (make run: PORT=...)"
-            ) from exc
+            taken = isinstance(exc, OSError) and exc.errno == errno.EADDRINUSE
+            hint = "; choose another with --port (make run: PORT=...)" if taken else ""
+            raise UsageError(f"cannot listen on {host} port {port}: {reason}{hint}") from exc
         listener.set_inheritable(False)
         yield listener
     finally:

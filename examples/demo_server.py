@@ -19,7 +19,12 @@ from pydantic import BaseModel, Field
 
 READ_ONLY = ToolAnnotations(read_only_hint=True)
 
-server = MCPServer("demo", version="1.0", instructions="Small tools that show what a bridge carries across.")
+server = MCPServer(
+    "demo",
+    version="1.0",
+    instructions="Small tools that show what a bridge carries across.",
+    log_level="CRITICAL",  # a tool that fails says so in its result
+)
 
 
 class Trip(BaseModel):
@@ -30,7 +35,7 @@ class Trip(BaseModel):
 
 
 @server.tool(annotations=READ_ONLY)
-def greet(name: Annotated[str, Field(description="Who is greeted")]) -> str:
+def greet(name: Annotated[str, Field(description="Who is greeted", examples=["Ada"])]) -> str:
     """Greet someone."""
     return f"Hello, {name}!"
 

@@ -42,7 +42,7 @@ CALLS = [line for line in commands_of(QUICKSTART) if re.match(r"(mcp-a2a (card|c
 
 
 def test_the_quickstart_has_commands_to_test() -> None:
-    assert len(CALLS) == 6
+    assert len(CALLS) == 7
 
 
 @pytest.mark.parametrize("line", CALLS)

@@ -143,6 +143,11 @@ class Engine:
         """Whether new work is taken in."""
         return not self._closing and self._store.failure is None
 
+    @property
+    def running(self) -> int:
+        """How many tasks are being worked on."""
+        return sum(live.running is not None for live in self._live.values())
+
     # What clients ask
 
     async def send(self, request: SendMessageRequest, caller: Caller) -> Task:

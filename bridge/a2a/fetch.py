@@ -6,8 +6,6 @@ Whatever goes wrong becomes a PeerError that names the URL, without credentials 
 from __future__ import annotations
 
 import json
-import os
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -16,7 +14,7 @@ from pydantic import JsonValue, ValidationError
 
 from bridge.a2a.errors import A2AError
 from bridge.a2a.jsontext import parse
-from bridge.errors import PeerError
+from bridge.errors import PeerError, reason_of
 
 
 @asynccontextmanager
@@ -31,7 +29,7 @@ async def exchange(
         yield response
     except (httpx2.HTTPError, httpx2.StreamError) as exc:
         fault = "cannot be reached" if response is None else "broke off its answer"
-        raise PeerError(f"{shown(url)} {fault}: {_reason(exc)}") from exc
+        raise PeerError(f"{shown(url)} {fault}: {reason_of(exc)}") from exc
     finally:
         if response is not None:
             await response.aclose()
@@ -104,14 +102,3 @@ def faults_of(exc: ValidationError) -> tuple[str, ...]:
 def short(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 80 else f"{text[:70]} ..."
-
-
-def _reason(exc: BaseException) -> str:
-    """Why a connection failed, in the words of the system where there are some."""
-    words, step = str(exc) or type(exc).__name__, exc.__cause__ or exc.__context__
-    while step is not None:
-        words = str(step) or words
-        if isinstance(step, OSError) and not isinstance(step, ssl.SSLError) and step.errno:
-            words = os.strerror(step.errno) if step.errno > 0 else step.strerror or words
-        step = step.__cause__ or step.__context__
-    return words

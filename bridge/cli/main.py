@@ -48,6 +48,13 @@ def main() -> NoReturn:
     """Run the command and exit with its code. A failure is one message, never a traceback."""
     try:
         sys.exit(_run())
+    except click.exceptions.NoSuchOption as exc:
+        exc.show()
+        if exc.ctx is not None and exc.ctx.info_name == "wrap":
+            click.echo(
+                "A command goes behind --, its own options with it: mcp-a2a wrap -- npx -y PACKAGE", err=True
+            )
+        sys.exit(exc.exit_code)
     except click.ClickException as exc:
         exc.show()
         sys.exit(exc.exit_code)

@@ -10,7 +10,8 @@ import click
 from bridge.errors import UsageError
 
 if TYPE_CHECKING:
-    from bridge.app import Bridge, WrapConfig
+    from bridge.app import WrapConfig
+    from bridge.web import Credential
 
 
 @click.command(context_settings={"ignore_unknown_options": False})
@@ -77,24 +78,19 @@ def wrap(**options: Any) -> int:
     """
     import anyio
 
-    from bridge.cli import logs, render
+    from bridge.cli import banner, logs
     from bridge.run import serve
 
     logs.set_up(options["log_format"], options["log_level"])
     config = _config_from(options)
 
-    def announce(bridge: Bridge) -> None:
-        render.serving(
-            bridge, config.host, options["port"], config.public_url, needs_token=bool(options["auth"])
-        )
-
-    return anyio.run(serve, config, announce, render.draining)
+    audience = banner.InLog if options["log_format"] == "json" else banner.OnTerminal
+    return anyio.run(serve, config, audience(config))
 
 
 def _config_from(options: dict[str, Any]) -> WrapConfig:
     from bridge.app import WrapConfig
     from bridge.config.profile import load_profile
-    from bridge.config.secrets import credential_from
     from bridge.mcp.eras import Era
 
     profile = load_profile(options["mapping"])
@@ -113,11 +109,25 @@ def _config_from(options: dict[str, Any]) -> WrapConfig:
         description=options["description"],
         public_url=public_url.rstrip("/") if public_url else None,
         store=options["store"],
-        credentials=[credential_from(text) for text in options["auth"]],
+        credentials=_credentials_from(options["auth"]),
         allow_unauthenticated=options["allow_unauthenticated"],
         hosts=frozenset(name.lower() for name in options["allow_host"]),
         era=Era(options["era"]),
     )
+
+
+def _credentials_from(texts: tuple[str, ...]) -> list[Credential]:
+    from bridge.config.secrets import credential_from
+
+    credentials = [credential_from(text) for text in texts]
+    by_token: dict[str, str] = {}
+    for known in credentials:
+        other = by_token.setdefault(known.token, known.principal.name)
+        if other != known.principal.name:
+            raise UsageError(
+                f"{other} and {known.principal.name} have the same token: nobody could tell them apart"
+            )
+    return credentials
 
 
 def _target_from(options: dict[str, Any], connect_seconds: float, limit_bytes: int) -> Any:
@@ -130,6 +140,8 @@ def _target_from(options: dict[str, Any], connect_seconds: float, limit_bytes: i
             raise UsageError("--env is for a command; a URL takes --header")
         headers = dict(header_from(text) for text in options["header"])
         return Url(words[0], headers, connect_seconds, limit_bytes)
+    if words[0].startswith(("http://", "https://")):
+        raise UsageError(f"give a URL or a command, not both: {words[0]} {' '.join(words[1:])}")
     if options["header"]:
         raise UsageError("--header is for a URL; a command takes --env")
     return Command(words, dict(child_variable_from(text) for text in options["variables"]), str(Path.cwd()))

@@ -243,7 +243,9 @@ async def open_link(name: str, target: Target, era: Era, connect_seconds: float)
             with anyio.move_on_after(connect_seconds) as deadline:
                 spoken = await _greet(session, era, name, last_words)
             if deadline.cancelled_caught:
-                raise PeerError(f"{name} said nothing of MCP within {connect_seconds:g} s{last_words}")
+                raise PeerError(
+                    f"{name} was reached, but said nothing of MCP within {connect_seconds:g} s{last_words}"
+                )
             stamp = Stamp.of(session, CLIENT)
             holder.link = Link(
                 name, wire, session, spoken, stamp, last_words, is_child=isinstance(target, Command)

@@ -25,7 +25,7 @@ from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import INTERNAL_ERROR
 
-from bridge.errors import UsageError
+from bridge.errors import UsageError, reason_of
 from bridge.mcp.faults import BROKEN_OFF, FAULT_KEY, HTTP_STATUS, SESSION_LOST, TOO_LARGE, UNREACHABLE
 
 logger = logging.getLogger(__name__)
@@ -177,9 +177,9 @@ class FaultMappingTransport(httpx2.AsyncHTTPTransport):
         try:
             response = await super().handle_async_request(request)
         except _NOT_SENT as exc:
-            return self._fault(request, 502, UNREACHABLE, f"{self._name} cannot be reached: {_words(exc)}")
+            return self._fault(request, 502, UNREACHABLE, f"{self._name} cannot be reached: {reason_of(exc)}")
         except httpx2.TransportError as exc:
-            return self._fault(request, 502, BROKEN_OFF, f"{self._name} broke off: {_words(exc)}")
+            return self._fault(request, 502, BROKEN_OFF, f"{self._name} broke off: {reason_of(exc)}")
         if response.status_code >= 400:
             return await self._error_page(request, response)
         assert isinstance(response.stream, httpx2.AsyncByteStream)
@@ -248,7 +248,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
         except _TooLargeError:
             raise
         except httpx2.TransportError as exc:
-            raise httpx2.StreamError(f"the response broke off: {_words(exc)}") from exc
+            raise httpx2.StreamError(f"the response broke off: {reason_of(exc)}") from exc
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -291,7 +291,3 @@ def _jsonrpc_error(body: bytes) -> str | None:
         return None
     error = parsed["error"]
     return str(error.get("message", "")) if isinstance(error, dict) else ""
-
-
-def _words(exc: Exception) -> str:
-    return str(exc) or type(exc).__name__

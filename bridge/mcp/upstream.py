@@ -126,8 +126,7 @@ class Upstream:
             UsageError: the command cannot be started.
             PeerError: the connection could not be made. In either case the owner goes on trying.
         """
-        with anyio.move_on_after(self._pace.connect_seconds + 1):
-            await self._tried.wait()
+        await self._tried.wait()
         if self.down is not None:
             raise self._at_fault(self.down)
 
@@ -225,7 +224,8 @@ class Upstream:
                 await link.lost.wait()
                 if anyio.current_time() - since >= STEADY_SECONDS:
                     pause = FIRST_PAUSE_SECONDS
-                self._went_down("the connection was lost; connecting again")
+                ended = "its process ended" if link.is_child else "the connection was lost"
+                self._went_down(f"{ended}{link.last_words}; connecting again")
             with anyio.move_on_after(pause * random.uniform(0.8, 1.2)):  # noqa: S311 - jitter, no secret
                 await self._wanted.wait()
                 await anyio.sleep(FIRST_PAUSE_SECONDS / 4)
@@ -282,6 +282,8 @@ class Upstream:
                 logger.warning("%s: its tools changed, but cannot be listed: %s", self.name, _words(exc))
 
     def _came_up(self, link: Link, listing: Listing) -> None:
+        if self._tried.is_set():
+            logger.info("%s is up again", self.name)
         self._link, self.greeting, self.down = link, link.greeting, None
         self._wanted = anyio.Event()
         self._listed(listing)

@@ -38,7 +38,7 @@ from mcp_types import (
     Implementation,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class Wire(JSONRPCDispatcher):
             logging.DEBUG if self._warned else logging.WARNING,
             "%s sends something beside MCP messages, which is passed over: %s",
             self._name,
-            str(exc).partition("\n")[0],
+            _beginning(exc),
         )
         self._warned = True
 
@@ -160,6 +160,13 @@ class Stamp:
                 stamped[MCP_NAME_HEADER] = encode_header_value(name)
             stamped.update(headers)
         return {"headers": stamped}
+
+
+def _beginning(exc: Exception) -> str:
+    """What the server sent, as far as a log line should show it."""
+    if isinstance(exc, ValidationError) and (found := exc.errors(include_url=False)):
+        return repr(found[0]["input"])[:80]
+    return str(exc).partition("\n")[0][:200]
 
 
 def _progress_from(params: Mapping[str, Any]) -> Progress | None:

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 @contextmanager
 def owned(path: Path) -> Iterator[None]:
-    """Own a file for the length of the block, by a lock on its sibling `<file>.lock`.
+    """Own a file for the length of the block, by a lock on its sibling `<file>.mcp-a2a-lock`.
 
     The sibling is left behind: deleting it would let two owners hold locks on two files of one name.
     Raises StoreLockedError when someone else owns the file, OSError when the sibling cannot be opened.
     """
-    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = os.open(f"{path}.mcp-a2a-lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:
             _take(descriptor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import lru_cache
 
 from bridge.a2a.errors import OVERLOADED, A2AError
@@ -13,8 +14,11 @@ from bridge.tools_as_agent.card import make_card
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.route import Ask, RunTool, decide
 from bridge.tools_as_agent.run import Conclusion, Question, ToolRun
+from bridge.translate.arguments import properties_of
 from bridge.translate.extension import URI
 from bridge.translate.skills import skill_from
+
+logger = logging.getLogger(__name__)
 
 _CARDS_KEPT = 16
 """Cards kept ready, one for each base under which the agent is asked for."""
@@ -52,6 +56,7 @@ class ToolsAgent:
         self._tools = {tool.name: tool for tool in tools}
         self._skills = [(skill_from(tool, tool.name, self._server_key), tool) for tool in tools]
         self._card_at.cache_clear()
+        self._warn_of_rules_for_nothing()
 
     def card(self, base_url: str) -> AgentCard:
         """What the agent says of itself, reachable at this base."""
@@ -75,6 +80,19 @@ class ToolsAgent:
                 return Question(decision)
             case _:
                 return Conclusion(decision)
+
+    def _warn_of_rules_for_nothing(self) -> None:
+        """A profile that names what is not there would be noticed by clients only."""
+        route = self._options.route
+        if not self._tools:
+            return
+        if route.default_skill is not None and route.default_skill not in self._tools:
+            logger.warning("route.default_skill: there is no skill %r", route.default_skill)
+        for skill_id, name in route.text_into.items():
+            if skill_id not in self._tools:
+                logger.warning("route.text_into: there is no skill %r", skill_id)
+            elif name not in properties_of(self._tools[skill_id].input_schema):
+                logger.warning("route.text_into: %s has no property %r", skill_id, name)
 
     def _make_card(self, base_url: str) -> AgentCard:
         return make_card(

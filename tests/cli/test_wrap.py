@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -12,7 +14,16 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.support.command import ROOT, WAIT_SECONDS, children_of, gone, run_command, wrapping
+from tests.support.command import (
+    ROOT,
+    WAIT_SECONDS,
+    Wrapping,
+    children_of,
+    environment,
+    gone,
+    run_command,
+    wrapping,
+)
 from tests.support.running import call_part, message
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc to see child processes")
@@ -41,8 +52,6 @@ def test_it_says_what_it_found_and_where_it_serves(tmp_path: Path) -> None:
 
 
 def test_the_curl_line_that_it_prints_works(tmp_path: Path) -> None:
-    import subprocess
-
     with wrapping(state=tmp_path) as bridge:
         line = next(line for line in bridge.lines if "curl -s" in line)
         answer = subprocess.run(["bash", "-c", line], capture_output=True, timeout=WAIT_SECONDS).stdout
@@ -62,6 +71,7 @@ REFUSED = [
     (["--env", "NOT_SET", "--", "x"], 2, "it is not set here"),
     (["--auth", "token", "--", "x"], 2, "--auth takes"),
     (["--host", "0.0.0.0", "--", "x"], 2, "--allow-unauthenticated"),
+    (["--store", "memory", "--", sys.executable, "tests/support/raw_server.py"], 2, "did you mean memory:"),
     (["--store", "postgresql://x", "--", sys.executable, "tests/support/raw_server.py"], 2, "--store takes"),
     (["--public-url", "bridge.example", "--", "x"], 2, "--public-url takes"),
     (["--port", "99999", "--", "x"], 2, "--port"),
@@ -79,6 +89,15 @@ def test_bad_input_is_one_clear_message(arguments: list[str], code: int, words: 
     assert "Traceback" not in done.stderr
     said = [line for line in done.stderr.splitlines() if line.startswith(("mcp-a2a:", "Error:"))]
     assert len(said) == 1, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"), [(["-y", "server"], "behind --"), (["http://a/", "b"], "not both")]
+)
+def test_a_command_line_that_is_mixed_up_is_told_apart(words: list[str], hint: str, tmp_path: Path) -> None:
+    done = run_command("wrap", *words, state=tmp_path)
+    assert done.returncode == 2
+    assert hint in done.stderr
 
 
 @pytest.mark.proves("cli-usage")
@@ -159,6 +178,27 @@ def stream_end(url: str, task_id: str, watching: threading.Event) -> dict[str, o
     return events[-1]["statusUpdate"]  # type: ignore[return-value]
 
 
+def test_a_free_port_is_said_and_names_the_store(tmp_path: Path) -> None:
+    server = (sys.executable, str(ROOT / "tests/support/raw_server.py"))
+    command = [sys.executable, "-m", "bridge", "wrap", "--port", "0", "--era", "legacy", "--", *server]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment(tmp_path)) as process:
+        bridge = Wrapping(process, 0)
+        bridge.read_until("curl -s")
+        (found,) = re.finditer(r"Agent .*127\.0\.0\.1:(\d+)/", "".join(bridge.lines))
+        port = int(found[1])
+        task = call(f"http://127.0.0.1:{port}", "echo", text="hi")
+        assert task["status"]["state"] == "TASK_STATE_COMPLETED"  # type: ignore[index]
+        assert f"raw-{port}.db" in "".join(bridge.lines)
+        bridge.stop()
+
+
+def test_one_token_for_two_principals_is_refused(tmp_path: Path) -> None:
+    options = ("--auth", "ada=bearer:env:TOKEN", "--auth", "bob=bearer:env:TOKEN")
+    done = run_command("wrap", *options, "--", "x", state=tmp_path, TOKEN="t")
+    assert done.returncode == 2
+    assert "ada and bob have the same token" in done.stderr
+
+
 @pytest.mark.proves("web-auth")
 def test_tokens_are_read_by_reference_and_asked_for(tmp_path: Path) -> None:
     secret = tmp_path / "token"
@@ -175,15 +215,15 @@ def test_tokens_are_read_by_reference_and_asked_for(tmp_path: Path) -> None:
 
 
 def test_an_option_can_be_an_environment_variable_and_logs_can_be_json(tmp_path: Path) -> None:
-    with wrapping(state=tmp_path, MCP_A2A_WRAP_LOG_FORMAT="json", MCP_A2A_WRAP_NAME="Ada") as bridge:
-        logged = [json.loads(line) for line in bridge.lines if line.startswith("{")]
-        assert {"level": "info", "logger": "bridge.mcp.stderr", "call": "-"}.items() <= logged[0].items()
+    variables = {"MCP_A2A_WRAP_LOG_FORMAT": "json", "MCP_A2A_WRAP_NAME": "Ada"}
+    with wrapping(state=tmp_path, until="serving Ada", **variables) as bridge:
+        logged = [json.loads(line) for line in bridge.lines]
+        assert [entry["message"].partition(" ")[0] for entry in logged] == ["connecting", "Ada:", "serving"]
+        assert {"level": "info", "logger": "bridge.mcp.stderr", "call": "-"}.items() <= logged[1].items()
         assert httpx2.get(f"{bridge.url}/.well-known/agent-card.json").json()["name"] == "Ada"
 
 
 def test_help_teaches_and_does_not_load_the_sdk(tmp_path: Path) -> None:
-    import subprocess
-
     code = "import sys\nfrom bridge.cli import main\nassert 'mcp' not in sys.modules, 'the SDK is loaded'"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=WAIT_SECONDS).returncode == 0
     said = run_command("wrap", "--help", state=tmp_path).stdout

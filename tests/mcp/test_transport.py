@@ -82,7 +82,7 @@ async def test_where_nothing_listens_nothing_was_sent() -> None:
     heard: list[str] = []
     said = (await _post(f"http://127.0.0.1:{free_port()}/mcp", heard.append)).json()
     assert heard == [UNREACHABLE]
-    assert said["error"]["message"] == "tools cannot be reached: All connection attempts failed"
+    assert said["error"]["message"] == "tools cannot be reached: Connection refused"
 
 
 @pytest.mark.parametrize(

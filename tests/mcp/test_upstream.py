@@ -532,7 +532,7 @@ async def test_a_child_that_says_nothing_is_given_up() -> None:
         Command((sys.executable, "-c", "import sys; sys.stdin.read()")), pace=pace, ready=False
     ) as there:
         await there.changes.until(lambda: there.upstream.down != "not connected yet")
-        assert there.upstream.down == "tools said nothing of MCP within 0.3 s"
+        assert there.upstream.down == "tools was reached, but said nothing of MCP within 0.3 s"
 
 
 # HTTP servers that fail
@@ -546,7 +546,7 @@ async def test_a_url_where_nothing_listens_is_a_clear_message_and_works_later(er
     async with met(Url(url), era, ready=False) as there:
         with pytest.raises(PeerError) as failed:
             await there.upstream.ready()
-        assert str(failed.value) == f"{url} cannot be reached: All connection attempts failed"
+        assert str(failed.value) == f"{url} cannot be reached: Connection refused"
         async with HttpServer().run(port):
             assert await there.text("echo", text="up") == "up"
 

@@ -143,7 +143,7 @@ async def test_leaving_the_store_leaves_one_file_without_a_log(tmp_path: Path) -
     async with SQLiteStore(path) as store:
         await keep(store, first("t1"))
         assert (tmp_path / "tasks.db-wal").exists()
-    assert {file.name for file in tmp_path.iterdir()} == {"tasks.db", "tasks.db.lock"}
+    assert {file.name for file in tmp_path.iterdir()} == {"tasks.db", "tasks.db.mcp-a2a-lock"}
 
 
 async def test_a_second_owner_is_refused_by_name(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ async def test_nobody_else_can_read_the_files(tmp_path: Path) -> None:
         await keep(store, first("t1"))
         modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert modes.keys() >= {"tasks.db", "tasks.db-wal", "tasks.db.lock"}
+    assert modes.keys() >= {"tasks.db", "tasks.db-wal", "tasks.db.mcp-a2a-lock"}
     assert set(modes.values()) == {0o600}
 
 

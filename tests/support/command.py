@@ -73,7 +73,9 @@ class Wrapping:
 
 
 @contextmanager
-def wrapping(*options: str, state: Path, server: tuple[str, ...] = (), **more: str) -> Iterator[Wrapping]:
+def wrapping(
+    *options: str, state: Path, server: tuple[str, ...] = (), until: str = "curl -s", **more: str
+) -> Iterator[Wrapping]:
     """Start `mcp-a2a wrap` on a free port with the raw server behind it, and wait until it serves."""
     port = free_port()
     behind = server or (sys.executable, str(RAW_SERVER))
@@ -95,7 +97,7 @@ def wrapping(*options: str, state: Path, server: tuple[str, ...] = (), **more: s
     ) as process:
         running = Wrapping(process, port)
         try:
-            running.read_until("curl -s")
+            running.read_until(until)
             yield running
         finally:
             if process.poll() is None:
