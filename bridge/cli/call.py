@@ -7,7 +7,6 @@ between them, in the main thread, where Ctrl+C and Ctrl+D reach whoever is asked
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -18,14 +17,14 @@ from uuid import uuid4
 import click
 
 from bridge.cli import forms
-from bridge.cli.card import Connection, connection_options
+from bridge.cli.card import Connection, connection_options, tool_on
 from bridge.errors import PeerError, UsageError
 
 if TYPE_CHECKING:
     from bridge.a2a.card import FoundCard
     from bridge.a2a.client import AgentClient
     from bridge.a2a.models import AgentCard, JsonObject, Message, Part, StreamResponse, Task, TaskStatus
-    from bridge.cli.render import CallView
+    from bridge.cli.results import CallView
     from bridge.mcp.tools import Tool
 
 _CANCEL_SECONDS: Final = 10.0
@@ -44,14 +43,18 @@ _ASKING: Final = frozenset({"INPUT_REQUIRED", "AUTH_REQUIRED"})
 @click.argument("words", nargs=-1, metavar="[SKILL] [KEY=VALUE]...")
 @click.option("--json", "arguments", metavar="OBJECT", help="All arguments as one JSON object.")
 @click.option("--text", help="Send this text instead of arguments; SKILL may be left out then.")
-@click.option("--json-output", is_flag=True, help="Print each event as one line of JSON, and no results.")
+@click.option(
+    "--json-output", is_flag=True, help="Print each event as one line of JSON, and nothing else but faults."
+)
 @click.option(
     "--save",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
     help="Save the files of the results in this folder.",
 )
-@click.option("--no-wait", is_flag=True, help="Print the task's id and leave the task to itself.")
+@click.option(
+    "--no-wait", is_flag=True, help="Print the task's id, and no results, and leave the task to itself."
+)
 @click.option(
     "--timeout-seconds",
     type=click.FloatRange(min=0, min_open=True),
@@ -67,8 +70,9 @@ _ASKING: Final = frozenset({"INPUT_REQUIRED", "AUTH_REQUIRED"})
 def call(**options: Any) -> int:
     """Call a skill of an agent, and show what becomes of it.
 
-    Results go to stdout, all else to stderr. A value of KEY=VALUE is read as the skill's schema says, and
-    where there is none as JSON, if it is JSON.
+    Results go to stdout, all else to stderr; data that only repeats a text or a file is left to --json-output.
+    A value of KEY=VALUE is read as the skill's schema says, and where there is none as JSON, if it is JSON. An
+    array may be given item by item: KEY=VALUE KEY=VALUE.
 
     \b
     mcp-a2a call http://127.0.0.1:8080 echo message=hello
@@ -78,15 +82,15 @@ def call(**options: Any) -> int:
     What the agent asks for is asked at the terminal, where Ctrl+D declines. Ctrl+C cancels the task.
 
     Exit codes: 0 the task is completed, 1 it is not (failed, rejected, canceled, or waiting for an answer and
-    there is no terminal), 2 the command is at fault, 130 interrupted.
+    there is no terminal, or --no-wait), 2 the command is at fault, 130 interrupted.
     """
     import anyio
 
-    from bridge.cli.render import CallView
+    from bridge.cli.results import CallView
 
-    said = _Said.from_options(options)
     connection = Connection.from_options(options)
-    view = CallView(json_lines=options["json_output"], save=options["save"])
+    said = _Said.from_options(options)
+    view = CallView(json_lines=options["json_output"], id_only=options["no_wait"], save=options["save"])
     found = anyio.run(connection.card)
     _require_trusted(found, connection, options["trust"])
     talk = _Conversation(connection, found.card, view, options["timeout_seconds"])
@@ -105,7 +109,8 @@ class _Said:
     """What the command line asks the agent for."""
 
     skill: str | None
-    pairs: dict[str, str]
+    pairs: dict[str, tuple[str, ...]]
+    """What was given for each argument; more than one text when it was given more than once."""
     arguments: JsonObject | None
     text: str | None
 
@@ -127,7 +132,10 @@ class _Said:
             raise UsageError(
                 "which skill? Name it after the URL, or give --text (mcp-a2a card URL lists them)"
             )
-        return cls(skill, {pair[1]: pair[2] for pair in pairs if pair}, _object_from(given), text)
+        said: dict[str, tuple[str, ...]] = {}
+        for pair in filter(None, pairs):
+            said[pair[1]] = (*said.get(pair[1], ()), pair[2])
+        return cls(skill, said, _object_from(given), text)
 
     @property
     def metadata(self) -> JsonObject | None:
@@ -137,15 +145,21 @@ class _Said:
         return {SKILL: self.skill} if self.skill else None
 
     def parts(self, card: AgentCard) -> tuple[Part, ...]:
-        """What is sent: the text, or the arguments as data."""
+        """What is sent: the text, or the arguments as data.
+
+        Raises:
+            UsageError: an argument has two values, or the skill says that it takes no such argument.
+        """
         from bridge.a2a.models import Part
 
         if self.text is not None:
             return (Part(text=self.text),)
-        tool = _tool_on(card, self.skill)
+        tool = tool_on(card, self.skill)
         arguments = self.arguments
         if arguments is None:
-            arguments = {name: forms.typed(text, name, tool) for name, text in self.pairs.items()}
+            arguments = {name: forms.typed_all(texts, name, tool) for name, texts in self.pairs.items()}
+        if tool is not None:
+            forms.check_names(arguments, tool, self.skill or "")
         return (Part(data=arguments, media_type=_JSON),)
 
 
@@ -173,22 +187,27 @@ class _Conversation:
         import anyio
 
         anyio.run(self._turn, message, True)
-        if self._task_id is None or self._state in _CODES or self._state in _ASKING:
+        if self._task_id is None:
             return self._code()
         self._view.left(self._task_id)
-        return 0
+        if self._state in _ASKING:
+            self._view.waits()
+            return 1
+        return _CODES.get(self._state or "", 0)
 
     def run(self, message: Message) -> int:
         """Send the first message, show what comes, and answer what is asked; the exit code."""
         import anyio
 
+        from bridge.cli.render import can_ask
+
         while True:
             anyio.run(self._turn, message)
             self._view.settle()
-            if self._state not in _ASKING or not (sys.stdin.isatty() and sys.stderr.isatty()):
+            if self._state not in _ASKING or not can_ask():
                 return self._code()
             assert self._status is not None
-            answer = forms.answer_to(self._status)
+            answer = forms.answer_to(self._status, self._tool, is_first=self._answered is None)
             if answer is None:
                 self.cancel()
                 return 1
@@ -216,6 +235,9 @@ class _Conversation:
             metadata=metadata,
         )
 
+    def _tool(self, skill: str) -> Tool | None:
+        return tool_on(self._card, skill)
+
     @property
     def _state(self) -> str | None:
         return self._status.state.name if self._status else None
@@ -229,18 +251,26 @@ class _Conversation:
         if (code := _CODES.get(self._state or "")) is not None:
             return code
         where = f"while the task was {self._state}" if self._state else "and said nothing"
-        raise PeerError(f"the agent ended its answer {where}")
+        raise PeerError(f"the agent ended its answer {where}. {self._what_now()}")
+
+    def _what_now(self) -> str:
+        """What to do about a task that nobody listens to any more."""
+        if self._task_id is None:
+            return "If it began a task, that may still run; it did not say its id."
+        return f"The task may still run: ask the agent with its id, {self._task_id} (GetTask, or CancelTask)."
 
     async def _turn(self, message: Message, no_wait: bool = False) -> None:
         import anyio
 
+        from bridge.a2a.card import interface_of
         from bridge.a2a.client import AgentClient
+        from bridge.a2a.fetch import shown
 
         try:
             with anyio.fail_after(self._timeout_seconds):
                 async with self._connection.client() as http:
-                    agent = AgentClient(http, self._card)
-                    async with aclosing(self._events(agent, message, no_wait)) as events:
+                    client = AgentClient(http, self._card)
+                    async with aclosing(self._events(client, message, no_wait)) as events:
                         async for event in events:
                             self._view.show(event)
                             if self._ends_turn(event):
@@ -248,6 +278,12 @@ class _Conversation:
         except TimeoutError as exc:
             task = f"; the task {self._task_id} goes on" if self._task_id else ""
             raise PeerError(f"the agent was not done within {self._timeout_seconds:g} s{task}") from exc
+        except PeerError as exc:
+            if _broke_off(exc):
+                agent = shown(interface_of(self._card).url)
+                broken = f"the connection to {agent} broke off before the agent was done"
+                raise PeerError(f"{broken}. {self._what_now()}") from exc
+            raise
 
     async def _events(
         self, agent: AgentClient, message: Message, no_wait: bool
@@ -307,16 +343,13 @@ class _Conversation:
             self._view.show(StreamResponse(task=task))
 
 
-def _tool_on(card: AgentCard, skill: str | None) -> Tool | None:
-    """The tool behind a skill, when the card tells it through our extension."""
-    from bridge.translate.extension import URI
+def _broke_off(exc: PeerError) -> bool:
+    """Whether the agent had been reached when the connection to it failed."""
+    import httpx2
 
-    for extension in card.capabilities.extensions or ():
-        tools = (extension.params or {}).get("tools") if extension.uri == URI else None
-        listed = tools.get(skill or "") if isinstance(tools, dict) else None
-        if isinstance(listed, dict):
-            return forms.tool_with(listed.get("inputSchema"))
-    return None
+    cause = exc.__cause__
+    unreached = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
+    return isinstance(cause, httpx2.TransportError | httpx2.StreamError) and not isinstance(cause, unreached)
 
 
 def _object_from(text: str | None) -> JsonObject | None:

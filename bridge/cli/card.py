@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 import click
 
@@ -14,10 +16,20 @@ if TYPE_CHECKING:
     import httpx2
 
     from bridge.a2a.card import FoundCard
+    from bridge.a2a.models import AgentCard
+    from bridge.mcp.tools import Tool
 
 _CONNECT_SECONDS: Final = 10.0
 _CARD_SECONDS: Final = 30.0
 """How long an agent may take over its card."""
+
+_UNAUTHORIZED: Final = 401
+
+_HOST: Final = re.compile(
+    r"(?:(?P<near>localhost|[\d.]+|\[[\da-f:]+\])|[\w-]+(?:\.[\w-]+)+|[\w.-]+(?=:))(?P<port>:\d+)?(?:[/?].*)?",
+    re.IGNORECASE,
+)
+"""What is a host, as far as a name alone can say: this machine, an address, a name with dots or with a port."""
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -58,8 +70,7 @@ class Connection:
         from bridge.config.secrets import header_from, secret_from
 
         url: str = options["url"]
-        if not url.startswith(("http://", "https://")):
-            raise UsageError(f"an agent is reached by an http(s) URL, not {url!r}")
+        _require_http(url)
         headers = dict(header_from(text) for text in options["header"])
         if options["bearer"]:
             token = secret_from(options["bearer"])
@@ -75,7 +86,19 @@ class Connection:
         import httpx2
 
         timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
-        return httpx2.AsyncClient(headers=self.headers, timeout=timeout)
+        hooks = {"response": [self._let_in]}
+        return httpx2.AsyncClient(headers=self.headers, timeout=timeout, event_hooks=hooks)
+
+    async def _let_in(self, response: httpx2.Response) -> None:
+        from bridge.a2a.fetch import status_words
+
+        if response.status_code == _UNAUTHORIZED:
+            what = (
+                "It does not take the token: check what --bearer names"
+                if "authorization" in map(str.lower, self.headers)
+                else "Give it a token: --bearer env:NAME, where NAME is the variable that holds it"
+            )
+            raise PeerError(f"{status_words(response)}. {what}")
 
     async def card(self) -> FoundCard:
         """The agent's card.
@@ -96,6 +119,41 @@ class Connection:
             raise PeerError(f"{shown(self.url)} gave no card within {_CARD_SECONDS:g} s") from exc
 
 
+def tool_on(card: AgentCard, skill: str | None) -> Tool | None:
+    """The tool behind a skill, when the card tells it through our extension."""
+    from bridge.cli import forms
+    from bridge.translate.extension import URI
+
+    for extension in card.capabilities.extensions or ():
+        tools = (extension.params or {}).get("tools") if extension.uri == URI else None
+        listed = tools.get(skill or "") if isinstance(tools, dict) else None
+        if isinstance(listed, dict):
+            return forms.tool_with(listed.get("inputSchema"))
+    return None
+
+
+def _require_http(url: str) -> None:
+    """Tell an agent's URL from what stands in its place.
+
+    Raises:
+        UsageError: it is none; a host without its scheme is told apart from a skill whose URL was forgotten.
+    """
+    try:
+        place = urlsplit(url)
+        if place.scheme in ("http", "https") and place.hostname and place.port != 0:
+            return
+    except ValueError:  # a port or an IPv6 address that is none
+        place = None
+    meant = _HOST.fullmatch(url) if place else None
+    if meant is None:
+        hint = "name it before all else"
+    elif meant["near"] or meant["port"]:
+        hint = f"did you mean http://{url}?"
+    else:
+        hint = f"did you mean https://{url}?"
+    raise UsageError(f"an agent is reached by an http(s) URL, not {url!r}: {hint}")
+
+
 @click.command()
 @click.argument("url", metavar="URL")
 @click.option("--json", "as_json", is_flag=True, help="Print the card as it was received.")
@@ -113,13 +171,13 @@ def card(**options: Any) -> int:
     """
     import anyio
 
-    from bridge.cli import render
+    from bridge.cli import forms, render
 
     connection = Connection.from_options(options)
     found = anyio.run(connection.card)
     if options["as_json"]:
         render.card_text(found)
     else:
-        render.card(found)
+        render.card(found, lambda skill: forms.arguments_of(tool_on(found.card, skill)))
     render.deviations(found)
     return 1 if found.deviations else 0

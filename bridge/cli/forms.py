@@ -6,7 +6,12 @@ A question that carries a schema is asked field by field; any other is asked as 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from bridge.errors import UsageError
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -14,11 +19,29 @@ if TYPE_CHECKING:
     from bridge.a2a.models import JsonObject, Part, TaskStatus
     from bridge.mcp.tools import Tool
 
-_JSON = "application/json"
+_JSON: Final = "application/json"
+_DECLINES: Final = " (Ctrl+D declines)"
+_CANCELS: Final = " (Ctrl+D cancels the task)"
+_YES_OR_NO: Final = "yes or no"
+_LETTERS: Final = {"y": True, "n": False}
+"""What is short for yes and no."""
+_NAMING: Final = frozenset({"required", "additionalProperties", "dependentRequired"})
+"""What a schema's rules are called that name properties in their messages."""
+_FAULT_CHARACTERS: Final = 300
+"""How much is said of a fault: its value could fill a page."""
+_ELSEWHERE: Final = frozenset(
+    {"patternProperties", "$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"}
+)
+"""Where a schema may have further properties that are not looked for here."""
 
 
-def answer_to(status: TaskStatus) -> tuple[tuple[Part, ...], JsonObject | None] | None:
-    """What the person at the terminal answers, with its metadata; None to cancel the task."""
+def answer_to(
+    status: TaskStatus, tool_of: Callable[[str], Tool | None], *, is_first: bool
+) -> tuple[tuple[Part, ...], JsonObject | None] | None:
+    """What the person at the terminal answers, with its metadata; None to cancel the task.
+
+    `tool_of` gives the tool behind a skill, where the card tells it; the first question says how to decline.
+    """
     from bridge.a2a.models import Part
     from bridge.cli import render
     from bridge.translate.extension import ANSWER, QUESTION
@@ -28,8 +51,9 @@ def answer_to(status: TaskStatus) -> tuple[tuple[Part, ...], JsonObject | None] 
     if status.state.name == "AUTH_REQUIRED":
         words = render.ask("Press Enter once that is done (Ctrl+D cancels the task)")
         return None if words is None else ((Part(text=words or "done"),), key or None)
-    form = _form_in(status)
-    answer = render.ask("Your answer:") if form is None else _filled(form)
+    hint = (_DECLINES if key else _CANCELS) if is_first else ""
+    form = _form_in(status, tool_of)
+    answer = render.ask(f"Your answer:{hint}") if form is None else _filled(form, hint)
     if answer is None:
         # Refusing is never said in words alone, which could be taken for the answer.
         return ((Part(text="declined"),), {**key, ANSWER: "decline"}) if key else None
@@ -37,28 +61,49 @@ def answer_to(status: TaskStatus) -> tuple[tuple[Part, ...], JsonObject | None] 
     return (part,), {**key, ANSWER: "accept"} if key else None
 
 
-def _form_in(status: TaskStatus) -> Tool | None:
-    """What is asked for as the arguments of a tool, if the question has a schema."""
+@dataclass(frozen=True)
+class _Form:
+    """What is asked for: the fields as the arguments of a tool."""
+
+    tool: Tool
+    behind: Tool | None
+    """The tool whose arguments are asked for, when it is known. Its nested ones are texts in the form."""
+
+    def nested(self, name: str) -> JsonObject | None:
+        """The schema of an argument that the form asks for as the text of its JSON."""
+        from bridge.translate.arguments import properties_of
+
+        if self.behind is None or properties_of(self.tool.input_schema)[name].get("type") != "string":
+            return None
+        field = properties_of(self.behind.input_schema).get(name)
+        if field is None or "string" in str(field.get("type")) or "enum" in field or "const" in field:
+            return None
+        return field
+
+
+def _form_in(status: TaskStatus, tool_of: Callable[[str], Tool | None]) -> _Form | None:
     for part in status.message.parts if status.message else ():
-        if isinstance(part.data, dict) and (form := tool_with(part.data.get("schema"))):
-            return form
+        if isinstance(part.data, dict) and (tool := tool_with(part.data.get("schema"))):
+            skill = part.data.get("skill")
+            return _Form(tool, tool_of(skill) if isinstance(skill, str) else None)
     return None
 
 
-def _filled(form: Tool) -> JsonObject | None:
+def _filled(form: _Form, hint: str) -> JsonObject | None:
     """A form, filled in field by field; None when it is declined."""
     from bridge.cli import render
     from bridge.translate.arguments import properties_of, required_of
 
     filled: JsonObject = {}
-    for name, field in properties_of(form.input_schema).items():
-        required = name in required_of(form.input_schema)
+    for name, field in properties_of(form.tool.input_schema).items():
+        required = name in required_of(form.tool.input_schema)
         while name not in filled:
-            text = render.ask(_question(name, field, required=required))
+            text = render.ask(f"{_question(name, field, form, required=required)}{hint}")
+            hint = ""
             if text is None:
                 return None
             if text:
-                value = typed(text, name, form)
+                value = typed(text, name, form.tool)
                 if fault := _fault(value, name, form):
                     render.say(fault)
                 else:
@@ -67,29 +112,87 @@ def _filled(form: Tool) -> JsonObject | None:
                 filled[name] = field["default"]
             elif not required:
                 break
+            else:
+                render.say(f"{name} is required: it takes an answer")
     return filled
 
 
-def _question(name: str, field: JsonObject, *, required: bool) -> str:
+def _question(name: str, field: JsonObject, form: _Form, *, required: bool) -> str:
     """One field in one line: `Size (one of "S", "M"; required): How large it is ["M"]:`"""
     from bridge.translate.arguments import type_words
 
     title, description = field.get("title"), field.get("description")
-    titled = ", ".join(f"{value} ({words})" for value, words in _choices(field) if value != words)
-    line = f"{title if isinstance(title, str) else name} ({titled or type_words(field)}"
+    titled = ", ".join(
+        f"{_shown(value)} ({words})" for value, words in _choices(field) if _shown(value) != words
+    )
+    kind = _YES_OR_NO if field.get("type") == "boolean" else titled or type_words(field)
+    line = f"{title if isinstance(title, str) else name} ({kind}"
     line += "; required)" if required else ")"
     if isinstance(description, str):
         line += f": {description}"
+    if (nested := form.nested(name)) is not None and form.behind is not None:
+        line += _names_in(nested, form.behind.input_schema)
     if "default" in field:
-        line += f" [{json.dumps(field['default'], ensure_ascii=False)}]"
+        default = field["default"]
+        word = (
+            ("no", "yes")[default] if isinstance(default, bool) else json.dumps(default, ensure_ascii=False)
+        )
+        line += f" [{word}]"
     return f"{line}:"
 
 
-def _fault(value: JsonValue, name: str, form: Tool) -> str | None:
-    """What the schema of a form finds wrong with the value of one field."""
-    from bridge.translate.arguments import problems_of
+def _names_in(schema: JsonObject, root: JsonObject, lead: str = " with") -> str:
+    """The fields of a nested argument in words; nothing when its schema does not say."""
+    from bridge.translate.arguments import properties_of, required_of
 
-    return next((found.message for found in problems_of(form, {name: value}) if found.name == name), None)
+    step: JsonValue = schema
+    if isinstance(reference := schema.get("$ref"), str) and reference.startswith("#/"):
+        step = root
+        for key in reference[2:].split("/"):
+            step = step.get(key) if isinstance(step, dict) else None
+    if not isinstance(step, dict):
+        return ""
+    items = step.get("items")
+    if isinstance(items, dict) and lead == " with":
+        return _names_in(items, root, ", each with")
+    required = required_of(step)
+    names = [f"{name} (required)" if name in required else name for name in properties_of(step)]
+    return f"{lead} {', '.join(names)}" if names else ""
+
+
+def _fault(value: JsonValue, name: str, form: _Form) -> str | None:
+    """What is wrong with the value of one field, by the schema of the form and of the tool behind it."""
+    from bridge.translate.arguments import coerced, json_in
+
+    nested = form.nested(name)
+    if nested is None or form.behind is None or not isinstance(value, str):
+        return _fault_in(form.tool, name, value)
+    meant = coerced(value, name, form.behind, json_first=True)
+    fault = _fault_in(form.behind, name, meant)
+    return f"{name} takes JSON, and this is none" if fault and not json_in(value) else fault
+
+
+def _fault_in(tool: Tool, name: str, value: JsonValue) -> str | None:
+    """The first fault that a tool's schema finds in one argument, with its values in JSON."""
+    try:
+        found = (one for one in tool.validator.iter_errors({name: value}) if one.absolute_path)
+        fault = next((one for one in found if one.absolute_path[0] == name), None)
+    except RecursionError:  # the server has the only word on it
+        return None
+    if fault is None:
+        return None
+    words = fault.message
+    for spoken in (fault.instance, fault.validator_value):
+        words = words.replace(repr(spoken), json.dumps(spoken, ensure_ascii=False, default=str))
+    if fault.validator in _NAMING:
+        words = re.sub(r"'([^']*)'", r'"\1"', words)
+    where = "/".join(str(step) for step in list(fault.absolute_path)[1:])
+    words = f"at {where}: {words}" if where else words
+    return words if len(words) <= _FAULT_CHARACTERS else f"{words[:_FAULT_CHARACTERS]} ..."
+
+
+def _shown(value: JsonValue) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def typed(text: str, name: str, tool: Tool | None) -> JsonValue:
@@ -109,7 +212,54 @@ def typed(text: str, name: str, tool: Tool | None) -> JsonValue:
         return [_chosen(word.strip(), several) for word in text.split(",")]
     if choices := _choices(field):
         return _chosen(text, choices)
+    if field.get("type") == "boolean" and (letter := text.strip().lower()) in _LETTERS:
+        return _LETTERS[letter]
     return coerced(text, name, tool)
+
+
+def typed_all(texts: tuple[str, ...], name: str, tool: Tool | None) -> JsonValue:
+    """What a person typed for an argument, once or, for an array, once for each item.
+
+    Raises:
+        UsageError: it was given more than once, and the schema does not say that it is an array.
+    """
+    from bridge.translate.arguments import properties_of
+
+    if len(texts) == 1:
+        return typed(texts[0], name, tool)
+    field = properties_of(tool.input_schema).get(name, {}) if tool else {}
+    kinds = field.get("type")
+    if tool is None or "array" not in (kinds if isinstance(kinds, list) else [kinds]):
+        raise UsageError(
+            f"{name} is given {len(texts)} times; only what the skill's schema calls an array may be"
+        )
+    item = field.get("items")
+    one = tool_with({**tool.input_schema, "properties": {name: item if isinstance(item, dict) else {}}})
+    return [typed(text, name, one) for text in texts]
+
+
+def check_names(arguments: JsonObject, tool: Tool, skill: str) -> None:
+    """Say which arguments the skill does not have. The server has the last word, unless the schema has said it.
+
+    Raises:
+        UsageError: the schema takes no others than its own.
+    """
+    from bridge.cli import render
+    from bridge.translate.arguments import properties_of
+
+    schema = tool.input_schema
+    more = schema.get("additionalProperties")
+    if "properties" not in schema or _ELSEWHERE & schema.keys() or more not in (None, False):
+        return
+    known = properties_of(schema)
+    unknown = [name for name in arguments if name not in known]
+    if not unknown:
+        return
+    has = f"it has: {', '.join(known)}" if known else "it has none"
+    words = f"{skill} has no argument {', '.join(unknown)}; {has}"
+    if more is False:
+        raise UsageError(words)
+    render.say(words)
 
 
 def _chosen(text: str, choices: list[tuple[JsonValue, str]]) -> JsonValue:
@@ -122,12 +272,48 @@ def _choices(field: JsonObject) -> list[tuple[JsonValue, str]]:
     values, names = field.get("enum"), field.get("enumNames")
     if isinstance(values, list):
         titles = names if isinstance(names, list) and len(names) == len(values) else values
-        return [(value, str(title)) for value, title in zip(values, titles, strict=True)]
+        return [(value, _shown(title)) for value, title in zip(values, titles, strict=True)]
     options = field.get("oneOf", field.get("anyOf"))
     consts = [one for one in options if isinstance(one, dict)] if isinstance(options, list) else []
     if not all("const" in one for one in consts):
         return []
-    return [(one["const"], str(one.get("title", one["const"]))) for one in consts]
+    return [(one["const"], _shown(one.get("title", one["const"]))) for one in consts]
+
+
+def arguments_of(tool: Tool | None) -> list[str]:
+    """The arguments of a tool, a line each: `steps (integer, 1 to 60, default 5): How many steps`"""
+    from bridge.translate.arguments import properties_of, required_of, type_words
+
+    if tool is None:
+        return []
+    lines, required = [], required_of(tool.input_schema)
+    for name, field in properties_of(tool.input_schema).items():
+        words = [type_words(field), *_bounds(field)]
+        if name in required:
+            words.append("required")
+        if "default" in field:
+            words.append(f"default {json.dumps(field['default'], ensure_ascii=False)}")
+        said = field.get("description") or field.get("title")
+        about = (
+            f": {' '.join(said.split())}" if isinstance(said, str) and said.lower() != name.lower() else ""
+        )
+        lines.append(f"{name} ({', '.join(words)}){about}")
+    return lines
+
+
+def _bounds(field: JsonObject) -> list[str]:
+    """The bounds of a number in words."""
+    low, high = field.get("minimum"), field.get("maximum")
+    if low is not None and high is not None:
+        words = [f"{low} to {high}"]
+    else:
+        words = [
+            f"{word} {bound}" for word, bound in (("at least", low), ("at most", high)) if bound is not None
+        ]
+    for word, key in (("above", "exclusiveMinimum"), ("below", "exclusiveMaximum")):
+        if key in field:
+            words.append(f"{word} {field[key]}")
+    return words
 
 
 def tool_with(schema: JsonValue) -> Tool | None:

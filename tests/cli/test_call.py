@@ -19,7 +19,7 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
-from anyio.abc import Process
+from anyio.abc import Process, SocketAttribute, SocketStream
 from anyio.streams.text import TextReceiveStream
 from starlette.requests import Request
 from starlette.responses import Response
@@ -30,6 +30,7 @@ from bridge.a2a.client import AgentClient
 from bridge.a2a.job import Job
 from bridge.a2a.models import Artifact, Part, StreamResponse, TaskState
 from bridge.cli.main import main
+from bridge.translate.extension import URI
 from tests.support.agents import give, say, serving
 from tests.support.command import ROOT, WAIT_SECONDS, environment
 from tests.support.running import Running, config_for, listening, raw_command, running
@@ -79,17 +80,18 @@ def command(name: str, patch: pytest.MonkeyPatch) -> Run:
     return run
 
 
-async def child(*arguments: str, state: Path) -> Done:
-    """Runs `mcp-a2a` as a process of its own, without a terminal."""
+async def child(*arguments: str, state: Path, together: bool = False) -> Done:
+    """Runs `mcp-a2a` as a process of its own, without a terminal; `together` is `2>&1`."""
     with anyio.fail_after(WAIT_SECONDS):
         done = await anyio.run_process(
             [sys.executable, "-m", "bridge", *arguments],
             stdin=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT if together else subprocess.PIPE,
             check=False,
             env=environment(state),
             cwd=ROOT,
         )
-    return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+    return Done(done.returncode, done.stdout.decode(), (done.stderr or b"").decode())
 
 
 class Terminal:
@@ -220,7 +222,11 @@ async def test_files_are_saved_once_each_under_their_own_names(
     files = tmp_path / "new" / "files"
     for number in ("", "-2"):
         done = await run(bridge.base_url, "every-block", "--save", str(files))
-        saved = [f"{files}/artifact{number}.png", f"{files}/artifact{number}.wav", f"{files}/a{number}.bin"]
+        saved = [
+            f"{files}/every-block{number}.png",
+            f"{files}/every-block{number}.wav",
+            f"{files}/a{number}.bin",
+        ]
         assert [line for line in done.out.splitlines() if str(files) in line] == saved
         assert Path(saved[2]).read_bytes() == b"\x00\x01\x02"
     done = await run(bridge.base_url, "every-block")
@@ -306,15 +312,51 @@ async def test_what_cannot_be_sent_is_one_message(arguments: list[str], words: s
     assert "Traceback" not in done.err
 
 
+async def test_both_streams_in_one_pipe_are_whole_lines(bridge: Running, tmp_path: Path) -> None:
+    done = await child("call", bridge.base_url, "progress", "steps=1", state=tmp_path, together=True)
+    assert done.out.splitlines()[1:] == [
+        "submitted",
+        "working",
+        "working 1/1: step 1",
+        "1 steps",
+        "completed",
+    ]
+
+
+@pytest.mark.proves("cli-usage")
+@pytest.mark.parametrize(
+    ("url", "hint"),
+    [
+        ("greet", "name it before all else"),
+        ("127.0.0.1:8301", "did you mean http://127.0.0.1:8301?"),
+        ("localhost", "did you mean http://localhost?"),
+        ("agent.example.com/a", "did you mean https://agent.example.com/a?"),
+        ("http://", "name it before all else"),
+    ],
+)
+async def test_a_url_that_is_none_is_told_before_anything_else(url: str, hint: str, run: Run) -> None:
+    done = await run(url, "name=Ada")
+    assert (done.code, done.out) == (2, "")
+    assert f"an agent is reached by an http(s) URL, not {url!r}: {hint}" in done.err
+
+
 # Other agents
 
 
 class Foreign:
-    """An agent that does not stream and knows nothing of ours: it answers every call with the same result."""
+    """An agent that does not stream and knows nothing of ours: it answers with what it is told to."""
 
-    def __init__(self, result: dict[str, Any], interface_url: str = "") -> None:
-        self.result = result
+    def __init__(
+        self, *results: dict[str, Any], interface_url: str = "", schema: dict[str, Any] | None = None
+    ) -> None:
+        """`results` come one after the other, the last one again and again; `schema` is that of its skill `act`."""
+        self.results = list(results)
         self.interface_url = interface_url
+        self.capabilities: dict[str, Any] = {}
+        if schema is not None:
+            self.capabilities["extensions"] = [
+                {"uri": URI, "params": {"tools": {"act": {"inputSchema": schema}}}}
+            ]
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.tokens: list[str | None] = []
 
@@ -324,12 +366,33 @@ class Foreign:
             call = await request.json()
             self.calls.append((call["method"], call["params"]))
             self.tokens.append(request.headers.get("authorization"))
-            answer: Any = {"jsonrpc": "2.0", "id": call["id"], "result": self.result}
+            result = self.results.pop(0) if len(self.results) > 1 else self.results[0]
+            answer: Any = {"jsonrpc": "2.0", "id": call["id"], "result": result}
         else:
             url = self.interface_url or str(request.base_url)
             interface = {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
-            answer = {"name": "Foreign", "supportedInterfaces": [interface]}
+            answer = {
+                "name": "Foreign",
+                "supportedInterfaces": [interface],
+                "capabilities": self.capabilities,
+            }
         await Response(json.dumps(answer), media_type="application/json")(scope, receive, send)
+
+
+def task_of(state: str, *parts: dict[str, Any], asked: tuple[dict[str, Any], ...] = ()) -> dict[str, Any]:
+    """A task with one artifact, or one that asks something."""
+    status: dict[str, Any] = {"state": f"TASK_STATE_{state}"}
+    if asked:
+        status["message"] = {
+            "messageId": "q",
+            "role": "ROLE_AGENT",
+            "parts": list(asked),
+            "metadata": {f"{URI}/question": "arguments"},
+        }
+    task: dict[str, Any] = {"id": "t", "contextId": "c", "status": status}
+    if parts:
+        task["artifacts"] = [{"artifactId": "a", "name": "The result!", "parts": list(parts)}]
+    return {"task": task}
 
 
 HELLO = {"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "hello\x1b[0m\tyou"}]}}
@@ -359,7 +422,7 @@ async def test_an_agent_that_answers_with_its_last_word_has_that_as_result(run: 
 
 async def test_headers_stay_with_the_origin_that_they_were_given_for(run: Run) -> None:
     other = Foreign(HELLO)
-    async with listening(other) as there, listening(Foreign(HELLO, there)) as url:
+    async with listening(other) as there, listening(Foreign(HELLO, interface_url=there)) as url:
         options = ("act", "--bearer", "env:TOKEN")
         done = await run(url, *options, TOKEN="s3cret")
         assert (done.code, other.calls) == (1, [])
@@ -389,17 +452,170 @@ async def test_text_in_chunks_is_put_together_again(run: Run) -> None:
         assert (await run(url, "act")).out == "one two three\nfour\nfive\n"
 
 
+PNG = {"raw": "aGk+", "mediaType": "image/png"}
+
+
+@pytest.mark.parametrize(
+    ("parts", "shown"),
+    [
+        ([{"text": "Hello, Ada!"}, {"data": {"result": "Hello, Ada!"}}], "Hello, Ada!\n"),
+        ([{"text": "[1, 2]"}, {"data": {"result": [1, 2]}}], "[1, 2]\n"),
+        ([{"text": "one"}, {"text": "two"}, {"data": {"result": ["one", "two"]}}], "one\ntwo\n"),
+        ([{"text": '{"a": 1}'}, {"data": {"a": 1}}], '{\n  "a": 1\n}\n'),
+        ([{"text": "one"}, {"data": {"a": "one", "b": 2}}], 'one\n{\n  "a": "one",\n  "b": 2\n}\n'),
+        (
+            [PNG, {"data": {"content": [{"type": "image", "data": "aGk-", "mimeType": "image/png"}]}}],
+            "[image/png, 3 bytes: --save DIR keeps it]\n",
+        ),
+        ([PNG, {"data": {"type": "image"}}], None),
+    ],
+)
+async def test_data_that_repeats_what_is_shown_is_left_to_json(
+    parts: list[dict[str, Any]], shown: str | None, run: Run
+) -> None:
+    async with listening(Foreign(task_of("COMPLETED", *parts))) as url:
+        done = await run(url, "act")
+        events = await run(url, "act", "--json-output")
+    assert done.out == shown if shown else '"type": "image"' in done.out
+    assert json.loads(events.out)["task"]["artifacts"][0]["parts"] == parts
+    assert events.err == ""
+
+
+async def test_data_that_repeats_a_text_in_chunks_is_left_out(run: Run) -> None:
+    async def script(job: Job) -> None:
+        for number, part in enumerate(
+            (Part(text="one "), Part(text="two"), Part(data={"result": "one two"}))
+        ):
+            await job.artifact(
+                Artifact(artifact_id="a", parts=(part,)), append=number > 0, last_chunk=number == 2
+            )
+        await say(job, TaskState.COMPLETED)
+
+    async with serving(script) as (url, _):
+        assert (await run(url, "act")).out == "one two\n"
+
+
+async def test_a_file_without_a_name_is_called_as_its_artifact(run: Run, tmp_path: Path) -> None:
+    async with listening(Foreign(task_of("COMPLETED", PNG))) as url:
+        done = await run(url, "act", "--save", str(tmp_path))
+    assert done.out == f"{tmp_path}/The_result.png\n"
+
+
+@pytest.mark.parametrize(
+    ("result", "code", "words"),
+    [
+        (task_of("INPUT_REQUIRED", asked=({"text": "What?"},)), 1, "Call without --no-wait"),
+        (task_of("COMPLETED", {"text": "the result"}), 0, "The agent keeps the result"),
+        (task_of("FAILED"), 1, "failed"),
+    ],
+)
+async def test_without_waiting_the_id_alone_is_printed_however_the_task_is(
+    result: dict[str, Any], code: int, words: str, run: Run
+) -> None:
+    async with listening(Foreign(result)) as url:
+        done = await run(url, "act", "--no-wait")
+    assert (done.code, done.out) == (code, "t\n")
+    assert words in done.err
+    assert "no terminal" not in done.err
+
+
+STRICT = {"type": "object", "properties": {"name": {"type": "string"}}, "additionalProperties": False}
+LOOSE = {"type": "object", "properties": {"name": {"type": "string"}, "tags": {"type": "array"}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "code", "words"),
+    [
+        (LOOSE, 0, "act has no argument nam; it has: name, tags\n"),
+        (STRICT, 2, "act has no argument nam; it has: name\n"),
+        ({**LOOSE, "additionalProperties": True}, 0, ""),
+        ({"type": "object"}, 0, ""),
+        ({"type": "object", "properties": {}}, 0, "act has no argument nam; it has none\n"),
+    ],
+)
+@pytest.mark.parametrize("arguments", [["nam=x"], ["--json", '{"nam": "x"}']])
+async def test_an_argument_that_the_skill_does_not_have_is_told(
+    arguments: list[str], schema: dict[str, Any], code: int, words: str, run: Run
+) -> None:
+    foreign = Foreign(HELLO, schema=schema)
+    async with listening(foreign) as url:
+        done = await run(url, "act", *arguments)
+    assert (done.code, done.err.removeprefix("mcp-a2a: ")) == (code, words)
+    assert [call["message"]["parts"][0]["data"] for _, call in foreign.calls] == (
+        [] if code else [{"nam": "x"}]
+    )
+
+
+async def test_a_key_given_twice_is_an_array_or_a_fault(run: Run) -> None:
+    numbers = {"type": "array", "items": {"type": "integer"}}
+    properties = {"name": {"type": "string"}, "tags": {"type": "array"}, "n": numbers}
+    foreign = Foreign(HELLO, schema={"type": "object", "properties": properties})
+    async with listening(foreign) as url:
+        assert (await run(url, "act", "tags=a", "tags=b", "n=1", "n=2")).code == 0
+        done = await run(url, "act", "name=a", "name=b")
+    assert (done.code, done.out) == (2, "")
+    assert "name is given 2 times" in done.err
+    [(_, params)] = foreign.calls
+    assert params["message"]["parts"][0]["data"] == {"tags": ["a", "b"], "n": [1, 2]}
+
+
+async def test_an_agent_that_wants_a_token_names_the_option_for_it(run: Run) -> None:
+    async def agent(scope: Scope, receive: Receive, send: Send) -> None:
+        await Response(status_code=401, headers={"WWW-Authenticate": "Bearer"})(scope, receive, send)
+
+    async with listening(agent) as url:
+        done = await run(url, "act")
+        again = await run(url, "act", "--bearer", "env:TOKEN", TOKEN="s3cret")
+    assert (done.code, again.code) == (1, 1)
+    assert "401" in done.err
+    assert "--bearer env:NAME" in done.err
+    assert "does not take the token: check what --bearer names" in again.err
+
+
+async def test_a_connection_that_breaks_off_names_the_task_that_may_still_run(run: Run) -> None:
+    event = json.dumps({"jsonrpc": "2.0", "id": 1, "result": task_of("WORKING")})
+    sse = f"data: {event}\n\n"
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0) as listener:
+        url = f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
+
+        async def answer(stream: SocketStream) -> None:
+            async with stream:
+                request = await stream.receive()
+                while not request.endswith(b"}" if request.startswith(b"POST") else b"\r\n\r\n"):
+                    request += await stream.receive()
+                if request.startswith(b"GET"):
+                    interface = {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+                    streams = {"streaming": True}
+                    card = {"name": "A", "supportedInterfaces": [interface], "capabilities": streams}
+                    head, body = "Connection: close", json.dumps(card)
+                else:
+                    head = "Content-Type: text/event-stream\r\nTransfer-Encoding: chunked"
+                    body = f"{len(sse):x}\r\n{sse}\r\n"  # and not the chunk that ends it
+                await stream.send(f"HTTP/1.1 200 OK\r\n{head}\r\n\r\n{body}".encode())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(listener.serve, answer)
+            done = await run(url, "act")
+            tasks.cancel_scope.cancel()
+    assert done.code == 1
+    assert done.err.splitlines()[-1] == (
+        f"mcp-a2a: the connection to {url} broke off before the agent was done. "
+        "The task may still run: ask the agent with its id, t (GetTask, or CancelTask)."
+    )
+
+
 # At a terminal
 
 
 @pytest.mark.proves("cli-call")
 async def test_what_is_missing_is_asked_for_until_it_fits(bridge: Running, tmp_path: Path) -> None:
     async with at_terminal(bridge.base_url, "add", "a=1", state=tmp_path) as terminal:
-        await terminal.until("b (number; required): The second:")
+        await terminal.until("b (number; required): The second: (Ctrl+D declines) ")
         terminal.type("\n")
-        await terminal.until("b (number; required): The second:")
+        await terminal.until("b is required: it takes an answer\nb (number; required): The second: ")
         terminal.type("much\n")
-        await terminal.until("'much' is not of type 'number'")
+        await terminal.until('"much" is not of type "number"')
         terminal.type("2\n")
         done = await terminal.end()
     assert (done.code, done.out) == (0, '{\n  "sum": 3\n}\n')
@@ -425,7 +641,7 @@ async def test_ctrl_c_cancels_the_task(skill: str, words: str, bridge: Running, 
         terminal.interrupt()
         done = await terminal.end()
     assert done.code == 130
-    assert "canceled: Canceled on request" in done.err
+    assert "\ncanceled: Canceled on request" in done.err
     assert await state_of(bridge.base_url, done.task_id) is TaskState.CANCELED
 
 
@@ -434,6 +650,45 @@ async def test_progress_is_a_bar(bridge: Running, tmp_path: Path) -> None:
         done = await terminal.end()
     assert (done.code, done.out) == (0, "4 steps\n")
     assert re.search(r"step 4 .*━━━━", done.err)
+
+
+async def test_at_a_terminal_too_each_event_is_a_line_of_json_and_nothing_else(
+    bridge: Running, tmp_path: Path
+) -> None:
+    arguments = (bridge.base_url, "progress", "steps=3", "--json-output")
+    async with at_terminal(*arguments, state=tmp_path, results=True) as terminal:
+        done = await terminal.end()
+    events = [StreamResponse.model_validate_json(line) for line in done.err.splitlines()]
+    assert done.code == 0
+    assert len(events) == 7
+
+
+async def test_an_argument_that_is_asked_for_as_json_names_its_fields_and_is_checked(tmp_path: Path) -> None:
+    edit = {"type": "object", "properties": {"old": {"type": "string"}, "new": {}}, "required": ["old"]}
+    items = {"type": "array", "items": {"$ref": "#/$defs/Edit"}}
+    schema = {
+        "type": "object",
+        "properties": {"edits": items},
+        "required": ["edits"],
+        "$defs": {"Edit": edit},
+    }
+    field = {"type": "string", "description": "What to change (as JSON)"}
+    form = {"type": "object", "properties": {"edits": field}, "required": ["edits"]}
+    question = task_of(
+        "INPUT_REQUIRED", asked=({"text": "Edits?"}, {"data": {"skill": "act", "schema": form}})
+    )
+    foreign = Foreign(question, task_of("COMPLETED"), schema=schema)
+    async with listening(foreign) as url, at_terminal(url, "act", state=tmp_path) as terminal:
+        for asked, answer in (
+            ("What to change (as JSON), each with old (required), new: (Ctrl+D declines) ", "[{\n"),
+            ("edits takes JSON, and this is none\n", '[{"new": 1}]\n'),
+            ('at 0: "old" is a required property\n', '{"old": "it\'s"}\n'),
+            ('{"old": "it\'s"} is not of type "array"\n', '[{"old": "a"}]\n'),
+        ):
+            await terminal.until(asked)
+            terminal.type(answer)
+        assert (await terminal.end()).code == 0
+    assert foreign.calls[1][1]["message"]["parts"][0]["data"] == {"edits": '[{"old": "a"}]'}
 
 
 async def test_a_form_is_filled_in_field_by_field(tmp_path: Path) -> None:
@@ -459,9 +714,9 @@ async def test_a_form_is_filled_in_field_by_field(tmp_path: Path) -> None:
     async with serving(script) as (url, _), at_terminal(url, "act", state=tmp_path) as terminal:
         for asked, answer in (
             ("Size (s (Small), m (Middle); required):", "big\n"),
-            ("'big' is not one of ['s', 'm']", "Middle\n"),
+            ('"big" is not one of ["s", "m"]', "Middle\n"),
             ("colours (", "Red, 2\n"),
-            ("loud (boolean):", "yes\n"),
+            ("loud (yes or no):", "y\n"),
             ("count (integer) [7]:", "\n"),
             ("note (string):", "\n"),
         ):

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from bridge.translate.extension import URI
 from tests.cli.test_call import Run, child, command
 from tests.support.running import Running, config_for, listening, raw_command, running
 
@@ -114,6 +115,31 @@ async def test_the_card_of_a_bridge_is_shown_with_its_skills(bridge: Running, tm
         assert line in done.out.splitlines()
 
 
+async def test_a_skill_is_shown_with_its_arguments_and_only_what_is_its_own(run: Run) -> None:
+    steps = {"type": "integer", "minimum": 1, "maximum": 60, "default": 5, "description": "How many steps"}
+    schema = {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "steps": steps},
+        "required": ["name"],
+    }
+    extension = {"uri": URI, "params": {"tools": {"draw": {"inputSchema": schema}}}}
+    skill = {
+        **CARD["skills"][0],
+        "inputModes": ["text/plain"],
+        "outputModes": ["image/png"],
+        "examples": ["{}", "draw name=x", "draw name=y"],
+    }
+    agent = Agent()
+    agent.text = json.dumps({**CARD, "capabilities": {"extensions": [extension]}, "skills": [skill]})
+    async with listening(agent) as url:
+        done = await run(url)
+    assert done.out.partition("    well\n")[2].splitlines() == [
+        "      name (string, required)",
+        "      steps (integer, 1 to 60, default 5): How many steps",
+        "    e.g. draw name=x",
+    ]
+
+
 async def test_json_is_the_card_as_it_was_received(run: Run) -> None:
     async with listening(Agent()) as url:
         done = await run("--json", url)
@@ -155,6 +181,7 @@ async def test_a_card_that_is_not_as_it_should_be_is_shown_and_ends_with_1(run: 
             "http://127.0.0.1:1/x/.well-known/agent-card.json cannot be reached: Connection",
         ),
         (["somewhere"], 2, "an agent is reached by an http(s) URL, not 'somewhere'"),
+        (["127.0.0.1:8301"], 2, "did you mean http://127.0.0.1:8301?"),
         (["http://x.test", "--bearer", "s3cret"], 2, "--bearer takes env:NAME or file:PATH"),
         (["http://x.test", "--header", "Authorization=s3cret"], 2, "Authorization is a secret"),
         ([], 2, "Missing argument 'URL'"),
