@@ -12,8 +12,13 @@ import ssl
 class BridgeError(Exception):
     """Something went wrong that a person has to hear about.
 
-    `str()` of it is one message fit for a terminal: no traceback, no secret.
+    `str()` of it is one message fit for a terminal and for a peer: no traceback, no secret.
     """
+
+    def __init__(self, message: str = "", *, detail: str = "") -> None:
+        super().__init__(message)
+        self.detail = detail
+        """More, for the person who runs the bridge and never for a peer: what a child wrote to its stderr."""
 
 
 class UsageError(BridgeError):

@@ -124,8 +124,14 @@ class Engine:
 
     async def __aenter__(self) -> Self:
         """Start; raises StoreError when what ran before cannot be ended in the store."""
-        self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
-        await self._recover()
+        async with AsyncExitStack() as stack:
+            self._tasks = await stack.enter_async_context(anyio.create_task_group())
+            try:
+                await self._recover()
+            except BaseException:
+                self._tasks.cancel_scope.cancel()
+                raise
+            self._stack = stack.pop_all()
         if self._retention is not None:
             self._tasks.start_soon(retain, self._store, self._retention, self._ids.now_ms)
         return self
@@ -189,7 +195,7 @@ class Engine:
         """
         query = query_from(request, caller.principal)
         listing = await self._store.list(query)
-        return response_from(listing, [task_from(row) for row in listing.tasks], request)
+        return response_from(listing, [_shown_of(row) for row in listing.tasks], request)
 
     async def cancel(self, task_id: str, caller: Caller) -> Task:
         """End a task before its time. The first terminal state wins.
@@ -235,8 +241,10 @@ class Engine:
 
     async def _take_once(self, request: SendMessageRequest, caller: Caller, *, watch: bool) -> _Accepted:
         message, owner = request.message, caller.principal.name
-        key = MessageKey(message.message_id, _digest(message), self._ids.now_ms())
-        repeated = await self._messages.task_of(owner, key)
+        key = MessageKey(message.message_id, _digest(request), self._ids.now_ms())
+        # Callers that share one name would be given each other's tasks: to them, the task id is the capability.
+        knows = caller.principal.may_list_all or message.task_id is not None
+        repeated = await self._messages.task_of(owner, key) if knows else None
         if repeated is not None:
             return await self._join(repeated, caller.principal, request, watch=watch)
         self._require_running()
@@ -431,8 +439,12 @@ class Engine:
         """End what ran when the last process died; what waits for its client goes on (sections 3.4.3, 7.6)."""
         last = Commit(done=True)
         async for stored in self._store.unfinished():
-            if TaskState(stored.head.state) not in INTERRUPTED:
+            if TaskState(stored.head.state) in INTERRUPTED:
+                continue
+            try:
                 last = self._conclude(self._hold(stored), TaskState.FAILED, _RESTARTED)
+            except ValueError:
+                logger.exception("task %s cannot be read and is left as it is", stored.task_id)
         await last
 
     # Starting and stopping
@@ -483,6 +495,16 @@ async def _one_at_a_time(busy: dict[K, anyio.Event], key: K) -> AsyncIterator[No
         done.set()
 
 
+def _shown_of(stored: StoredTask) -> Task:
+    """A task as a list shows it: one that cannot be read must not take the others with it."""
+    try:
+        return task_from(stored)
+    except ValueError:
+        logger.exception("task %s cannot be read", stored.task_id)
+        status = TaskStatus(state=TaskState(stored.head.state), timestamp=timestamp(stored.head.status_ms))
+        return Task(id=stored.task_id, context_id=stored.origin.context_id, status=status)
+
+
 def task_from(stored: StoredTask) -> Task:
     """A task as the fold of what is stored."""
     task = Task.model_validate(from_json(stored.snapshot))
@@ -491,5 +513,7 @@ def task_from(stored: StoredTask) -> Task:
     return task
 
 
-def _digest(message: Message) -> bytes:
-    return hashlib.sha256(message.to_json()).digest()
+def _digest(request: SendMessageRequest) -> bytes:
+    """What makes two messages the same: all that is said, not how it is to be answered."""
+    said = SendMessageRequest(message=request.message, metadata=request.metadata)
+    return hashlib.sha256(said.to_json()).digest()

@@ -40,6 +40,7 @@ from bridge.a2a.errors import (
 from bridge.a2a.gating import EXTENSIONS_HEADER
 from bridge.a2a.job import Agent
 from bridge.a2a.jsontext import DEFAULT_MAX_DEPTH, parse
+from bridge.a2a.models import AgentCard
 from bridge.a2a.operations import Operation
 from bridge.a2a.service import Service, Stream
 from bridge.a2a.streams import EventStream, StreamPace
@@ -93,6 +94,7 @@ class AgentServer:
         self._limits = limits or ServerLimits()
         self._pace = pace or StreamPace()
         self._open_streams = 0
+        self._last_card: tuple[AgentCard, bytes, str] | None = None
 
     def at(self, base_path: str) -> ASGIApp:
         """The application; `base_path` is what the card says its path is, wherever it is mounted."""
@@ -132,8 +134,7 @@ class AgentServer:
         except (A2AError, RefusedError) as exc:
             return _rest_error(_as_a2a(exc))
         base_url = self._place.base_url(request.scope, request.headers) + base_path
-        text = self._agent.card(base_url).to_json()
-        etag = f'"{hashlib.sha256(text).hexdigest()[:32]}"'
+        text, etag = self._written(self._agent.card(base_url))
         headers = {
             "ETag": etag,
             "Cache-Control": f"public, max-age={self._limits.card_max_age_seconds}",
@@ -142,6 +143,13 @@ class AgentServer:
         if etag in _etags(request.headers.get("if-none-match", "")):
             return Response(status_code=304, headers=headers)
         return Response(text, media_type=_JSON, headers=headers)
+
+    def _written(self, card: AgentCard) -> tuple[bytes, str]:
+        """A card as JSON with its ETag, made once for as long as the agent gives the same card."""
+        if self._last_card is None or self._last_card[0] is not card:
+            text = card.to_json()
+            self._last_card = card, text, f'"{hashlib.sha256(text).hexdigest()[:32]}"'
+        return self._last_card[1:]
 
     # JSON-RPC
 

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 
 from bridge import trace
 
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) != "\t"}
+
 
 class TextFormat(logging.Formatter):
     """`12:00:00 WARNING [1a2b3c4d] words`"""
@@ -18,7 +20,9 @@ class TextFormat(logging.Formatter):
         moment = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S")
         call = trace.call_id.get()
         where = f" [{call}]" if call != "-" else ""
-        line = f"{moment} {record.levelname}{where} {record.getMessage()}"
+        # What a peer sent may stand in a message: it must not begin a line of its own, nor steer a terminal.
+        message = record.getMessage().translate(_CONTROLS)
+        line = f"{moment} {record.levelname}{where} {message}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 

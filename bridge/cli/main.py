@@ -61,7 +61,7 @@ def main() -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)
     except BridgeError as exc:
-        click.echo(f"mcp-a2a: {exc}", err=True)
+        click.echo(f"mcp-a2a: {exc}{exc.detail}", err=True)
         sys.exit(USAGE_AT_FAULT if isinstance(exc, UsageError) else PEER_AT_FAULT)
     except BrokenPipeError:
         sys.exit(PEER_AT_FAULT)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -95,6 +97,8 @@ def _config_from(options: dict[str, Any]) -> WrapConfig:
 
     profile = load_profile(options["mapping"])
     if options["call_timeout_seconds"]:
+        if not math.isfinite(options["call_timeout_seconds"]):
+            raise UsageError("--call-timeout-seconds takes a number of seconds")
         run = profile.run.model_copy(update={"call_timeout_seconds": options["call_timeout_seconds"]})
         profile = profile.model_copy(update={"run": run})
     public_url = options["public_url"]
@@ -138,6 +142,10 @@ def _target_from(options: dict[str, Any], connect_seconds: float, limit_bytes: i
     if len(words) == 1 and words[0].startswith(("http://", "https://")):
         if options["variables"]:
             raise UsageError("--env is for a command; a URL takes --header")
+        try:
+            urlsplit(words[0]).port  # noqa: B018 - looks whether host and port can be read
+        except ValueError as exc:
+            raise UsageError(f"{words[0]!r} is no URL: {exc}") from exc
         headers = dict(header_from(text) for text in options["header"])
         return Url(words[0], headers, connect_seconds, limit_bytes)
     if words[0].startswith(("http://", "https://")):

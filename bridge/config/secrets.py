@@ -56,8 +56,8 @@ def header_from(text: str) -> tuple[str, str]:
     if value is None and _SECRET_HEADERS.fullmatch(name):
         raise UsageError(f"{name} is a secret: give it as {name}=env:VAR or {name}=file:PATH, not in plain")
     value = given if value is None else value
-    if "\n" in value or "\r" in value:
-        raise UsageError(f"the value of {name} holds a line break")
+    if not value.isprintable() or not value.isascii():
+        raise UsageError(f"the value of {name} holds characters that no HTTP header can carry")
     return name, value
 
 
@@ -71,6 +71,8 @@ def credential_from(text: str) -> Credential:
     principal, reference = (named, rest) if equals else (UNNAMED, text)
     scheme, _, place = reference.partition(":")
     token = secret_from(place) if scheme == "bearer" else None
+    if token is not None and not token.isascii():
+        raise UsageError(f"the token of {principal} holds characters that no HTTP header can carry")
     if token is None or not principal:
         raise UsageError("--auth takes [PRINCIPAL=]bearer:env:NAME or [PRINCIPAL=]bearer:file:PATH")
     return Credential(Principal(principal), token)
@@ -83,6 +85,8 @@ def child_variable_from(text: str) -> tuple[str, str]:
         UsageError: it is not set here.
     """
     name, equals, value = text.partition("=")
+    if not name:
+        raise UsageError(f"--env takes NAME or NAME=VALUE, not {text!r}")
     if equals:
         return name, value
     if name not in os.environ:

@@ -8,6 +8,7 @@ Spec: MCP 2026-07-28 basic/versioning (server/discover), 2025-11-25 basic/lifecy
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from enum import StrEnum
@@ -39,18 +40,19 @@ class EraMemory:
 
     def recall(self, server: str) -> Era:
         """The era that a server spoke last time, or AUTO."""
-        return Era.LEGACY if self._known.get(server) == Era.LEGACY else Era.AUTO
+        return Era.LEGACY if self._known.get(_key(server)) == Era.LEGACY else Era.AUTO
 
     def remember(self, server: str, era: Era) -> None:
         """Note what a server spoke. A file that cannot be written costs the memory, nothing else."""
-        if self._known.get(server) == era:
+        if self._known.get(_key(server)) == era:
             return
-        self._known[server] = era
+        self._known[_key(server)] = era
         if self._path is None:
             return
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             new = self._path.with_suffix(".new")
+            new.touch(mode=0o600)
             new.write_text(json.dumps(self._known, indent=1), encoding="utf-8")
             new.replace(self._path)
         except OSError as exc:
@@ -58,7 +60,12 @@ class EraMemory:
 
     def forget(self, server: str) -> None:
         """What was known has proved wrong."""
-        self._known.pop(server, None)
+        self._known.pop(_key(server), None)
+
+
+def _key(server: str) -> str:
+    """A server as it stands in the file: unreadable, since commands and URLs may hold secrets."""
+    return hashlib.sha256(server.encode()).hexdigest()[:32]
 
 
 async def negotiate(session: ClientSession, era: Era) -> Era:

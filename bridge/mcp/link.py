@@ -181,7 +181,9 @@ class Link:
             case fault if fault in (UNREACHABLE, SESSION_LOST):
                 return NotTakenError(exc.message)
             case fault if fault == BROKEN_OFF and self.is_child:
-                return ServerLostError(f"The server process of {self.name} ended{self.last_words}")
+                return ServerLostError(
+                    f"The server process of {self.name} ended", detail=str(self.last_words)
+                )
             case fault if fault == BROKEN_OFF:
                 return ServerLostError(
                     f"The connection to {self.name} ended before its answer ({exc.message})"
@@ -244,7 +246,8 @@ async def open_link(name: str, target: Target, era: Era, connect_seconds: float)
                 spoken = await _greet(session, era, name, last_words)
             if deadline.cancelled_caught:
                 raise PeerError(
-                    f"{name} was reached, but said nothing of MCP within {connect_seconds:g} s{last_words}"
+                    f"{name} was reached, but said nothing of MCP within {connect_seconds:g} s",
+                    detail=str(last_words),
                 )
             stamp = Stamp.of(session, CLIENT)
             holder.link = Link(
@@ -259,7 +262,7 @@ async def _greet(session: ClientSession, era: Era, name: str, last_words: LastWo
     except MCPError as exc:
         fault = fault_of(exc)
         if fault == BROKEN_OFF:
-            raise PeerError(f"{name} ended before it said anything of MCP{last_words}") from exc
+            raise PeerError(f"{name} ended before it said anything of MCP", detail=str(last_words)) from exc
         if fault == NO_MCP:
             raise PeerError(_no_mcp(name)) from exc
         raise PeerError(exc.message if fault else f"{name} refused the MCP handshake: {exc.message}") from exc

@@ -8,14 +8,16 @@ Spec: MCP 2026-07-28 and 2025-11-25, server/tools.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
+from jsonschema.exceptions import SchemaError, ValidationError
 from jsonschema.protocols import Validator
-from jsonschema.validators import validator_for
+from jsonschema.validators import extend, validator_for
 from mcp.shared.inbound import find_invalid_x_mcp_header
 from pydantic import JsonValue
 from referencing import Registry, Resource, Specification
@@ -99,7 +101,10 @@ def _tool_from(item: JsonValue) -> Tool:
         raise ValueError(f"its inputSchema has the type {schema['type']!r}, not 'object'")
     if (reason := find_invalid_x_mcp_header(schema)) is not None:
         raise ValueError(f"its inputSchema has an invalid x-mcp-header: {reason}")
-    return Tool(name, item, schema, validator_of(schema))
+    validator = validator_of(schema)
+    if _is_deeper(item, MAX_SCHEMA_DEPTH + 1):
+        raise ValueError(f"it is nested deeper than {MAX_SCHEMA_DEPTH} levels")
+    return Tool(name, item, schema, validator)
 
 
 def validator_of(schema: JsonObject) -> Validator:
@@ -114,7 +119,8 @@ def validator_of(schema: JsonObject) -> Validator:
         raise ValueError("its $schema is no text")  # noqa: TRY004
     kind = validator_for(schema, default=Draft202012Validator)
     try:
-        kind.check_schema(schema)
+        # No format checker: patterns are JavaScript's, of which Python does not know all.
+        kind.check_schema(schema, format_checker=None)  # type: ignore[call-arg]  # the protocol lags behind
     except SchemaError as exc:
         where = "/".join(str(step) for step in exc.absolute_path)
         raise ValueError(f"its schema is not valid at {where or 'the top'}: {exc.message[:200]}") from exc
@@ -122,7 +128,32 @@ def validator_of(schema: JsonObject) -> Validator:
     dialect = specification_with(str(meta.get("$id") or meta.get("id")), default=DRAFT202012)
     root: Resource[JsonValue] = dialect.create_resource(schema)
     _require_own_references(root, Registry().resolver_with_root(root), dialect, set())
-    return kind(schema, registry=Registry())
+    return _quick(kind)(schema, registry=Registry())
+
+
+@lru_cache
+def _quick(kind: type[Validator]) -> type[Validator]:
+    """A dialect whose `uniqueItems` takes time in proportion to the items: the library compares all pairs."""
+    quick: type[Validator] = extend(kind, {"uniqueItems": _unique_items})  # type: ignore[no-untyped-call]
+    return quick
+
+
+def _unique_items(
+    _: Validator, wanted: JsonValue, instance: JsonValue, __: JsonObject
+) -> Iterator[ValidationError]:
+    if wanted and isinstance(instance, list):
+        spelled = {json.dumps(_plain(item), sort_keys=True) for item in instance}
+        if len(spelled) < len(instance):
+            yield ValidationError("has items that are not unique")
+
+
+def _plain(value: JsonValue) -> JsonValue:
+    """A value in which equal numbers are spelled alike: 1.0 is 1."""
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _require_own_references(

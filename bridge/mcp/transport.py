@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -42,6 +43,13 @@ _NOT_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyErro
 
 _KEEPALIVE_SECONDS: Final = 2.0
 """Idle connections are dropped before a server (uvicorn: 5 s) does it, while a request is on its way."""
+
+_NO_SESSION: Final = re.compile(
+    r"\b(no valid|invalid|unknown|missing|expired) (mcp )?session\b|\bsession( id)? (not found|is required|expired)\b",
+    re.IGNORECASE,
+)
+"""How servers say in words, with HTTP 400, that they do not know a session. Narrow, as a request that met it is
+sent again: a tool's own error that merely speaks of a session is not one of these."""
 
 _STDERR_LINE: Final = 2000
 _STDERR_LINES_KEPT: Final = 5
@@ -194,7 +202,7 @@ class FaultMappingTransport(httpx2.AsyncHTTPTransport):
             await response.aread()
         except _TooLargeError as exc:
             return self._fault(request, 502, TOO_LARGE, str(exc))
-        except httpx2.StreamError as exc:
+        except (httpx2.StreamError, httpx2.HTTPError) as exc:
             return self._fault(request, 502, BROKEN_OFF, str(exc))
         finally:
             await response.aclose()
@@ -278,7 +286,7 @@ def _means_session_lost(request: httpx2.Request, status: int, body: bytes) -> bo
     """
     if request.method != "POST" or "mcp-session-id" not in request.headers:
         return False
-    return status == 404 or (status == 400 and "session" in (_jsonrpc_error(body) or "").lower())
+    return status == 404 or (status == 400 and bool(_NO_SESSION.search(_jsonrpc_error(body) or "")))
 
 
 def _jsonrpc_error(body: bytes) -> str | None:

@@ -21,7 +21,7 @@ import anyio.abc
 from pydantic import JsonValue
 
 from bridge import trace
-from bridge.errors import PeerError, UsageError, leaf_of
+from bridge.errors import BridgeError, PeerError, UsageError, leaf_of
 from bridge.mcp.eras import Era, EraMemory
 from bridge.mcp.faults import NotTakenError, ServerDownError
 from bridge.mcp.link import Greeting, Link, Listing, open_link
@@ -37,6 +37,9 @@ FIRST_PAUSE_SECONDS: Final = 0.2
 STEADY_SECONDS: Final = 10.0
 """A connection that lasted this long was a good one. After a shorter one the pauses go on growing, so that a
 server that dies as soon as it is up is not started five times a second."""
+
+_LONGEST_SETTLING: Final = 10
+"""How many times the settling time a server may go on announcing before its tools are listed."""
 
 _LISTEN_SECONDS: Final = 5.0
 """How long the first listing waits for the server to say that its changes are listened to."""
@@ -96,6 +99,7 @@ class Upstream:
         self._slots = anyio.CapacityLimiter(self._pace.concurrency)
         self._reserved = 0
         self._tools: dict[str, Tool] = {}
+        self._detail = ""
         self._at_fault: type[PeerError | UsageError] = PeerError
 
     @property
@@ -128,7 +132,7 @@ class Upstream:
         """
         await self._tried.wait()
         if self.down is not None:
-            raise self._at_fault(self.down)
+            raise self._at_fault(self.down, detail=self._detail)
 
     # Calling
 
@@ -217,7 +221,7 @@ class Upstream:
             except Exception as exc:  # noqa: BLE001 - whatever stops a connection is why the server is down
                 fault = leaf_of(exc)
                 self._at_fault = UsageError if isinstance(fault, UsageError) else PeerError
-                self._went_down(_words(fault))
+                self._went_down(_words(fault), fault.detail if isinstance(fault, BridgeError) else "")
                 self._wanted = anyio.Event()
             else:
                 since = anyio.current_time()
@@ -225,7 +229,7 @@ class Upstream:
                 if anyio.current_time() - since >= STEADY_SECONDS:
                     pause = FIRST_PAUSE_SECONDS
                 ended = "its process ended" if link.is_child else "the connection was lost"
-                self._went_down(f"{ended}{link.last_words}; connecting again")
+                self._went_down(f"{ended}; connecting again", str(link.last_words))
             with anyio.move_on_after(pause * random.uniform(0.8, 1.2)):  # noqa: S311 - jitter, no secret
                 await self._wanted.wait()
                 await anyio.sleep(FIRST_PAUSE_SECONDS / 4)
@@ -271,10 +275,13 @@ class Upstream:
         """List the tools again when the server says that they changed, once it is quiet."""
         while True:
             await link.tools_changed.wait()
-            while link.tools_changed.is_set():
-                link.tools_changed = anyio.Event()
-                with anyio.move_on_after(self._pace.settle_seconds):
-                    await link.tools_changed.wait()
+            # A server that never stops announcing is listed all the same, now and then.
+            with anyio.move_on_after(self._pace.settle_seconds * _LONGEST_SETTLING):
+                while link.tools_changed.is_set():
+                    link.tools_changed = anyio.Event()
+                    with anyio.move_on_after(self._pace.settle_seconds):
+                        await link.tools_changed.wait()
+            link.tools_changed = anyio.Event()
             try:
                 with anyio.fail_after(self._pace.connect_seconds):
                     self._listed(await link.list_tools())
@@ -290,10 +297,11 @@ class Upstream:
         self._up.set()
         self._tried.set()
 
-    def _went_down(self, why: str) -> None:
+    def _went_down(self, why: str, detail: str) -> None:
+        """`detail` is for the log and whoever starts the bridge; `why` is also for peers."""
         if self.down != why and self._tried.is_set():
-            logger.warning("%s is down: %s", self.name, why)
-        self.down = why
+            logger.warning("%s is down: %s%s", self.name, why, detail)
+        self.down, self._detail = why, detail
         self._clear_up()
         self._tried.set()
         self._on_change()

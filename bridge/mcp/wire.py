@@ -13,6 +13,7 @@ Spec: MCP 2026-07-28 basic (per-request `_meta`), transports (headers), utilitie
 from __future__ import annotations
 
 import itertools
+import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -35,7 +36,9 @@ from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
     PROTOCOL_VERSION_META_KEY,
+    ErrorData,
     Implementation,
+    RequestId,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import JsonValue, ValidationError
@@ -98,7 +101,15 @@ class Wire(JSONRPCDispatcher):
             self.closed.set()
 
     async def _unreadable(self, exc: Exception) -> None:
-        """The server sent what is no message: said once, since a server that logs to stdout does it often."""
+        """The server sent what is no message, or one that the SDK cannot read.
+
+        An answer is given to the call that waits for it all the same. The rest is said once, since a server that
+        logs to stdout does it often.
+        """
+        answer = _answer_in(exc)
+        if answer is not None:
+            self._resolve_pending(*answer)
+            return
         logger.log(
             logging.DEBUG if self._warned else logging.WARNING,
             "%s sends something beside MCP messages, which is passed over: %s",
@@ -162,11 +173,46 @@ class Stamp:
         return {"headers": stamped}
 
 
+def _line_in(exc: Exception) -> str:
+    """The line that the SDK could not read; "" when that is not what went wrong."""
+    found = exc.errors(include_url=False) if isinstance(exc, ValidationError) else []
+    line = found[0]["input"] if found else ""
+    return line if isinstance(line, str) else ""
+
+
 def _beginning(exc: Exception) -> str:
-    """What the server sent, as far as a log line should show it."""
-    if isinstance(exc, ValidationError) and (found := exc.errors(include_url=False)):
-        return repr(found[0]["input"])[:80]
-    return str(exc).partition("\n")[0][:200]
+    """What the server sent, as far as a log line should show it: nothing of what may be a result."""
+    line = _line_in(exc)
+    if line.lstrip().startswith("{"):
+        return f"{len(line)} characters that look like JSON"
+    return repr(line[:80]) if line else str(exc).partition("\n")[0][:200]
+
+
+def _answer_in(exc: Exception) -> tuple[RequestId, dict[str, Any] | ErrorData] | None:
+    """The answer in a line that Python's parser reads and the SDK's does not.
+
+    JavaScript servers that cut a text in the middle of a character send half of it, which no UTF-8 can carry; it
+    becomes the replacement character.
+    """
+    try:
+        message = json.loads(_line_in(exc) or "null")
+        whole = (
+            json.dumps(message, ensure_ascii=False)
+            .encode("utf-16", "surrogatepass")
+            .decode("utf-16", "replace")
+        )
+        message = json.loads(whole)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(message, dict) or not isinstance(message.get("id"), str | int):
+        return None
+    result, error = message.get("result"), message.get("error")
+    if isinstance(result, dict):
+        return message["id"], result
+    if isinstance(error, dict) and isinstance(error.get("code"), int):
+        words = str(error.get("message", ""))
+        return message["id"], ErrorData(code=error["code"], message=words, data=error.get("data"))
+    return None
 
 
 def _progress_from(params: Mapping[str, Any]) -> Progress | None:

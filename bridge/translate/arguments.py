@@ -43,15 +43,15 @@ class Problem:
 def problems_of(tool: Tool, arguments: JsonObject) -> tuple[Problem, ...]:
     """What the tool's schema finds wrong, in the order of its properties.
 
-    Nothing, when the schema and the arguments cannot be checked here (recursion without end): the server then
-    has the only word on them.
+    Nothing, when the schema and the arguments cannot be checked here (recursion without end, a pattern that only
+    JavaScript knows, a number beyond floats): the server then has the only word on them.
     """
     found: dict[str, Problem] = {}
     try:
         for error in islice(tool.validator.iter_errors(arguments), _MAX_ERRORS):
             for problem in _problems_from(error):
                 found.setdefault(problem.name, problem)
-    except RecursionError:
+    except (RecursionError, OverflowError, re.error):
         return ()
     order = {name: place for place, name in enumerate(properties_of(tool.input_schema))}
     ordered = sorted(found.values(), key=lambda problem: order.get(problem.name, len(order)))

@@ -74,7 +74,7 @@ def parts_from_result(result: JsonObject, links: LinkRules) -> tuple[Part, ...]:
 def peer_metadata(result: JsonObject) -> JsonObject:
     """What a result says beside its content: its `_meta` and fields that we do not know."""
     known = ("content", STRUCTURED, "isError", "resultType")
-    return {key: _bounded(value) for key, value in result.items() if key not in known}
+    return {key: bounded(value) for key, value in result.items() if key not in known}
 
 
 def _parts_from_block(block: JsonValue, links: LinkRules, *, twin: bool) -> Sequence[Part]:
@@ -182,7 +182,8 @@ def _data(value: JsonValue, kind: str) -> Part:
     return Part(data=value, media_type=_JSON, metadata={BLOCK: {"type": kind}})
 
 
-def _bounded(value: JsonValue) -> JsonValue:
+def bounded(value: JsonValue) -> JsonValue:
+    """A value that every JSON reader can take: one that is nested too deeply as its JSON text."""
     return _spelled(value) if is_deeper(value, MAX_DATA_DEPTH) else value
 
 

@@ -13,6 +13,7 @@ from mcp_types import INVALID_PARAMS
 from pydantic import JsonValue
 
 from bridge.a2a.models import JsonObject, Part, TaskState
+from bridge.translate.content import bounded
 from bridge.translate.extension import PEER
 
 STATE_OF_ERROR: Final[Mapping[int, TaskState]] = {INVALID_PARAMS: TaskState.REJECTED}
@@ -27,10 +28,10 @@ def state_of_error(code: int) -> TaskState:
 
 
 def error_metadata(code: int, message: str, data: JsonValue) -> JsonObject:
-    """A server's JSON-RPC error as metadata, whole."""
+    """A server's JSON-RPC error as metadata, whole; what is nested too deeply is spelled out as text."""
     error: JsonObject = {"code": code, "message": message}
     if data is not None:
-        error["data"] = data
+        error["data"] = bounded(data)
     return {PEER: {"error": error}}
 
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import uuid4
 
 import anyio
 import httpx2
@@ -111,7 +112,7 @@ def card_at(url: str, **more: Any) -> AgentCard:
 
 def saying(words: str = "", *, skill: str = "", **arguments: Any) -> SendMessageRequest:
     part = Part(data={"skill": skill, "arguments": arguments}) if skill else Part(text=words)
-    return SendMessageRequest(message=Message(message_id=f"m-{id(part)}", role=Role.USER, parts=(part,)))
+    return SendMessageRequest(message=Message(message_id=str(uuid4()), role=Role.USER, parts=(part,)))
 
 
 def events_of(*results: Any) -> bytes:
