@@ -23,7 +23,7 @@ import json, sys
 def say(number, **answer):
     print(json.dumps({"jsonrpc": "2.0", "id": number, **answer}), flush=True)
 
-HALF = '{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"half \\ud83d"}]}}'
+HALF = '{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"half \\\\ud83d"}]}}'
 for line in sys.stdin:
     message = json.loads(line)
     method, number = message.get("method"), message.get("id")
