@@ -143,8 +143,8 @@ async def wrapped(config: WrapConfig) -> AsyncIterator[Bridge]:
     )
     async with upstream.run():
         await _first_connection(upstream, config)
-        if config.name is None and upstream.greeting is not None:
-            upstream.name = upstream.greeting.name
+        if config.name is None:
+            upstream.name = _remembered_name(upstream, memory)
         face = slug(upstream.name)
         store, where = _store_for(config, face)
         agent = ToolsAgent(upstream, face, _agent_options(config), needs_token=bool(config.credentials))
@@ -205,6 +205,15 @@ def _name_of(target: Target) -> str:
         [word for word in words if _PACKAGE.fullmatch(word)] if _RUNNER.fullmatch(Path(command).name) else []
     )
     return Path(run[0] if run else command).stem or command
+
+
+def _remembered_name(upstream: Upstream, memory: EraMemory) -> str:
+    """What the server calls itself: now, or while it is down, what it did last time. Its path depends on it."""
+    server = str(upstream.target)
+    if upstream.greeting is None:
+        return memory.recall_name(server) or upstream.name
+    memory.remember_name(server, upstream.greeting.name)
+    return upstream.greeting.name
 
 
 def _store_for(config: WrapConfig, face: str) -> tuple[Store, str]:

@@ -73,6 +73,18 @@ async def test_what_a_child_says_before_it_dies_is_not_on_the_card(tmp_path: Pat
         assert "hunter2" not in card
 
 
+async def test_a_server_that_is_down_keeps_its_agents_address(tmp_path: Path) -> None:
+    program = tmp_path / "server.py"
+    target = Command((sys.executable, str(program)))
+    profile = profile_with(server={"fail": "open", "longest_pause_seconds": 0.3})
+    program.write_text(ANSWERS)
+    async with running(config_for(target, profile=profile)) as bridge:
+        address = bridge.bridge.path
+    program.write_text("raise SystemExit(1)")
+    async with running(config_for(target, profile=profile)) as bridge:
+        assert bridge.bridge.path == address == "/agents/odd"
+
+
 @pytest.mark.proves("a2a-13.1-scope")
 async def test_callers_without_a_name_are_not_given_each_others_tasks() -> None:
     config = replace(config_for(raw_command()), host="0.0.0.0", allow_unauthenticated=True)

@@ -44,9 +44,20 @@ class EraMemory:
 
     def remember(self, server: str, era: Era) -> None:
         """Note what a server spoke. A file that cannot be written costs the memory, nothing else."""
-        if self._known.get(_key(server)) == era:
+        self._note(_key(server), era, server)
+
+    def recall_name(self, server: str) -> str | None:
+        """What a server called itself last time."""
+        return self._known.get(f"name:{_key(server)}")
+
+    def remember_name(self, server: str, name: str) -> None:
+        """Note what a server calls itself, so that it goes by that name while it is down."""
+        self._note(f"name:{_key(server)}", name, server)
+
+    def _note(self, key: str, value: str, server: str) -> None:
+        if self._known.get(key) == value:
             return
-        self._known[_key(server)] = era
+        self._known[key] = value
         if self._path is None:
             return
         try:
@@ -56,7 +67,7 @@ class EraMemory:
             new.write_text(json.dumps(self._known, indent=1), encoding="utf-8")
             new.replace(self._path)
         except OSError as exc:
-            logger.warning("cannot remember the protocol of %s: %s", server, exc)
+            logger.warning("cannot remember what %s is: %s", server, exc)
 
     def forget(self, server: str) -> None:
         """What was known has proved wrong."""
