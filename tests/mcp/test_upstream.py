@@ -306,7 +306,7 @@ async def test_a_memory_that_cannot_be_written_costs_nothing_else(
     memory = EraMemory(tmp_path / "file" / "servers.json")
     memory.remember("a", Era.LEGACY)
     assert memory.recall("a") is Era.LEGACY
-    assert "cannot remember the protocol of a" in caplog.text
+    assert "cannot remember what a is" in caplog.text
 
 
 # Calls
