@@ -15,6 +15,7 @@ import anyio.abc
 import pytest
 
 from bridge.mcp.transport import Command, Url
+from tests import peers
 from tests.interop.conversation import (
     CANCELED,
     COMPLETED,
@@ -240,6 +241,12 @@ async def test_a_killed_http_server_fails_its_call_and_once_it_is_back_the_next_
             assert (await sent(client, calling("echo", message="again"))).parts[0]["text"] == "Echo: again"
 
 
+def _on_loopback(command: list[str]) -> list[str]:
+    """A Node server's command, made to listen on loopback although it names no host."""
+    node, *words = command
+    return [node, "--require", str(Path(peers.__file__).with_name("loopback.cjs")), *words]
+
+
 class ServerOnPort:
     """The reference server over Streamable HTTP, on one port, started as often as a test says."""
 
@@ -257,7 +264,7 @@ class ServerOnPort:
     async def start(self) -> None:
         """Start it and wait until it listens."""
         self._process = await anyio.open_process(
-            package_command(f"@modelcontextprotocol/{EVERYTHING}", "streamableHttp"),
+            _on_loopback(package_command(f"@modelcontextprotocol/{EVERYTHING}", "streamableHttp")),
             env={**os.environ, "PORT": str(self._port)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
