@@ -18,7 +18,6 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 import anyio
-from pydantic_core import from_json
 
 from bridge.a2a.commit import Commit
 from bridge.a2a.errors import (
@@ -28,8 +27,8 @@ from bridge.a2a.errors import (
 )
 from bridge.a2a.events import EventMaker, Ids
 from bridge.a2a.job import Agent, Job, Turn, Work
-from bridge.a2a.life import CLOSES_STREAM, ENDED, INTERRUPTED, IllegalTransitionError, after, with_history
-from bridge.a2a.listing import query_from, response_from
+from bridge.a2a.life import CLOSES_STREAM, ENDED, INTERRUPTED, IllegalTransitionError, with_history
+from bridge.a2a.listing import query_from, response_from, shown_of, task_from
 from bridge.a2a.live import DEFAULT_WATCH_EVENTS, Live, Running, Watcher
 from bridge.a2a.messages import MessageBook
 from bridge.a2a.models import (
@@ -195,7 +194,7 @@ class Engine:
         """
         query = query_from(request, caller.principal)
         listing = await self._store.list(query)
-        return response_from(listing, [_shown_of(row) for row in listing.tasks], request)
+        return response_from(listing, [shown_of(row) for row in listing.tasks], request)
 
     async def cancel(self, task_id: str, caller: Caller) -> Task:
         """End a task before its time. The first terminal state wins.
@@ -493,24 +492,6 @@ async def _one_at_a_time(busy: dict[K, anyio.Event], key: K) -> AsyncIterator[No
     finally:
         del busy[key]
         done.set()
-
-
-def _shown_of(stored: StoredTask) -> Task:
-    """A task as a list shows it: one that cannot be read must not take the others with it."""
-    try:
-        return task_from(stored)
-    except ValueError:
-        logger.exception("task %s cannot be read", stored.task_id)
-        status = TaskStatus(state=TaskState(stored.head.state), timestamp=timestamp(stored.head.status_ms))
-        return Task(id=stored.task_id, context_id=stored.origin.context_id, status=status)
-
-
-def task_from(stored: StoredTask) -> Task:
-    """A task as the fold of what is stored."""
-    task = Task.model_validate(from_json(stored.snapshot))
-    for event in stored.events:
-        task = after(task, StreamResponse.model_validate(from_json(event)))
-    return task
 
 
 def _digest(request: SendMessageRequest) -> bytes:

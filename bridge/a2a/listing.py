@@ -1,4 +1,4 @@
-"""ListTasks: a request to a query, rows to a page, and the token between two pages. Pure.
+"""ListTasks: a request to a query, rows to tasks and to a page, and the token between two pages. Pure.
 
 Spec: A2A 1.0 section 3.1.4.
 """
@@ -6,14 +6,28 @@ Spec: A2A 1.0 section 3.1.4.
 from __future__ import annotations
 
 import base64
+import logging
 from collections.abc import Sequence
 from typing import Final
 
+from pydantic_core import from_json
+
 from bridge.a2a.errors import Violation, invalid_params
-from bridge.a2a.life import with_history, without_artifacts
-from bridge.a2a.models import ListTasksRequest, ListTasksResponse, Task, milliseconds
-from bridge.store.records import Cursor, Listing, Query
+from bridge.a2a.life import after, with_history, without_artifacts
+from bridge.a2a.models import (
+    ListTasksRequest,
+    ListTasksResponse,
+    StreamResponse,
+    Task,
+    TaskState,
+    TaskStatus,
+    milliseconds,
+    timestamp,
+)
+from bridge.store.records import Cursor, Listing, Query, StoredTask
 from bridge.web import Principal
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_PAGE_SIZE: Final = 50
 """Section 3.1.4: what an absent pageSize means."""
@@ -71,3 +85,21 @@ def _cursor_from(token: str) -> Cursor:
         return Cursor(status_ms, task_id)
     except ValueError as exc:
         raise invalid_params(Violation("pageToken", "is not a token that ListTasks gave out")) from exc
+
+
+def shown_of(stored: StoredTask) -> Task:
+    """A task as a list shows it: one that cannot be read must not take the others with it."""
+    try:
+        return task_from(stored)
+    except ValueError:
+        logger.exception("task %s cannot be read", stored.task_id)
+        status = TaskStatus(state=TaskState(stored.head.state), timestamp=timestamp(stored.head.status_ms))
+        return Task(id=stored.task_id, context_id=stored.origin.context_id, status=status)
+
+
+def task_from(stored: StoredTask) -> Task:
+    """A task as the fold of what is stored."""
+    task = Task.model_validate(from_json(stored.snapshot))
+    for event in stored.events:
+        task = after(task, StreamResponse.model_validate(from_json(event)))
+    return task
