@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-    from bridge.a2a.models import JsonObject
+    from bridge.jsonvalues import JsonObject
 
 A2A_DOMAIN: Final = "a2a-protocol.org"
 MAX_VIOLATIONS: Final = 50

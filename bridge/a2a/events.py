@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from bridge.a2a.models import (
     Artifact,
-    JsonObject,
     Message,
     Part,
     Role,
@@ -21,6 +20,7 @@ from bridge.a2a.models import (
     TaskStatusUpdateEvent,
     timestamp,
 )
+from bridge.jsonvalues import JsonObject
 
 
 @dataclass(frozen=True, slots=True)

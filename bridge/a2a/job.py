@@ -15,7 +15,6 @@ from bridge.a2a.events import EventMaker
 from bridge.a2a.models import (
     AgentCard,
     Artifact,
-    JsonObject,
     Message,
     Part,
     SendMessageConfiguration,
@@ -23,6 +22,7 @@ from bridge.a2a.models import (
     Task,
     TaskState,
 )
+from bridge.jsonvalues import JsonObject
 from bridge.web import Principal
 
 

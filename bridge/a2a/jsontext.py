@@ -12,6 +12,7 @@ from pydantic import JsonValue
 from pydantic_core import from_json
 
 from bridge.a2a.errors import INVALID_REQUEST, PARSE_ERROR, A2AError
+from bridge.jsonvalues import is_deeper
 
 DEFAULT_MAX_DEPTH: Final = 64
 """Levels of arrays and objects. Enough for any schema that people write; a tree of this depth cannot exhaust
@@ -34,21 +35,6 @@ def parse(text: bytes, max_depth: int = DEFAULT_MAX_DEPTH) -> JsonValue:
     if _holds_infinity(value):
         raise A2AError(PARSE_ERROR, "Invalid JSON payload: a number is out of range")
     return value
-
-
-def is_deeper(value: JsonValue, levels: int) -> bool:
-    """Whether arrays and objects are nested more than so many levels deep."""
-    layer = [value] if isinstance(value, dict | list) else []
-    for _ in range(levels):
-        if not layer:
-            return False
-        layer = [
-            inner
-            for outer in layer
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(inner, dict | list)
-        ]
-    return bool(layer)
 
 
 def _holds_infinity(value: JsonValue) -> bool:

@@ -23,8 +23,9 @@ from bridge.errors import PeerError, UsageError
 if TYPE_CHECKING:
     from bridge.a2a.card import FoundCard
     from bridge.a2a.client import AgentClient
-    from bridge.a2a.models import AgentCard, JsonObject, Message, Part, StreamResponse, Task, TaskStatus
+    from bridge.a2a.models import AgentCard, Message, Part, StreamResponse, Task, TaskStatus
     from bridge.cli.results import CallView
+    from bridge.jsonvalues import JsonObject
     from bridge.mcp.tools import Tool
 
 _CANCEL_SECONDS: Final = 10.0

@@ -16,7 +16,8 @@ from bridge.errors import UsageError
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from bridge.a2a.models import JsonObject, Part, TaskStatus
+    from bridge.a2a.models import Part, TaskStatus
+    from bridge.jsonvalues import JsonObject
     from bridge.mcp.tools import Tool
 
 _JSON: Final = "application/json"

@@ -23,7 +23,8 @@ from bridge.errors import UsageError
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from bridge.a2a.models import Artifact, JsonObject, Part, StreamResponse, TaskStatus
+    from bridge.a2a.models import Artifact, Part, StreamResponse, TaskStatus
+    from bridge.jsonvalues import JsonObject
 
 _COLOURS: Final = {"completed": "green", "failed": "red", "rejected": "red", "canceled": "yellow"}
 _NOT_IN_FILES: Final = re.compile(r"[^\w.-]+")

@@ -22,6 +22,7 @@ from pydantic import JsonValue
 
 from bridge import __version__
 from bridge.errors import PeerError
+from bridge.jsonvalues import JsonObject
 from bridge.mcp.eras import Era, negotiate
 from bridge.mcp.faults import (
     BROKEN_OFF,
@@ -33,7 +34,7 @@ from bridge.mcp.faults import (
     ServerRefusedError,
     fault_of,
 )
-from bridge.mcp.tools import JsonObject, LeftOut, Tool, tools_from
+from bridge.mcp.tools import LeftOut, Tool, tools_from
 from bridge.mcp.transport import Command, LastWords, Target, child, streamable_http
 from bridge.mcp.wire import OnProgress, Stamp, Wire
 

@@ -25,7 +25,7 @@ from referencing._core import Resolver
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012, specification_with
 
-JsonObject = dict[str, JsonValue]
+from bridge.jsonvalues import JsonObject, is_deeper
 
 MAX_SCHEMA_DEPTH: Final = 64
 """Levels in a tool's schema. Deeper ones exist only to exhaust who reads them."""
@@ -102,7 +102,7 @@ def _tool_from(item: JsonValue) -> Tool:
     if (reason := find_invalid_x_mcp_header(schema)) is not None:
         raise ValueError(f"its inputSchema has an invalid x-mcp-header: {reason}")
     validator = validator_of(schema)
-    if _is_deeper(item, MAX_SCHEMA_DEPTH + 1):
+    if is_deeper(item, MAX_SCHEMA_DEPTH + 1):
         raise ValueError(f"it is nested deeper than {MAX_SCHEMA_DEPTH} levels")
     return Tool(name, item, schema, validator)
 
@@ -113,7 +113,7 @@ def validator_of(schema: JsonObject) -> Validator:
     Raises:
         ValueError: it is no valid schema, is too deep, or refers to a schema elsewhere.
     """
-    if _is_deeper(schema, MAX_SCHEMA_DEPTH):
+    if is_deeper(schema, MAX_SCHEMA_DEPTH):
         raise ValueError(f"its schema is nested deeper than {MAX_SCHEMA_DEPTH} levels")
     if not isinstance(schema.get("$schema", ""), str):
         raise ValueError("its $schema is no text")  # noqa: TRY004
@@ -182,12 +182,3 @@ def _require_own_references(
         _require_own_references(dialect.create_resource(found.contents), found.resolver, dialect, seen)
     for inner in schema.subresources():
         _require_own_references(inner, resolver.in_subresource(inner), dialect, seen)
-
-
-def _is_deeper(value: JsonValue, levels: int) -> bool:
-    if not isinstance(value, dict | list):
-        return False
-    if levels == 0:
-        return True
-    items = value.values() if isinstance(value, dict) else value
-    return any(_is_deeper(item, levels - 1) for item in items)

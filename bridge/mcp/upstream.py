@@ -22,10 +22,11 @@ from pydantic import JsonValue
 
 from bridge import trace
 from bridge.errors import BridgeError, PeerError, UsageError, leaf_of
+from bridge.jsonvalues import JsonObject
 from bridge.mcp.eras import Era, EraMemory
 from bridge.mcp.faults import NotTakenError, ServerDownError
 from bridge.mcp.link import Greeting, Link, Listing, open_link
-from bridge.mcp.tools import JsonObject, Tool
+from bridge.mcp.tools import Tool
 from bridge.mcp.transport import Target
 from bridge.mcp.wire import OnProgress
 

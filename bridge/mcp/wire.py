@@ -41,11 +41,12 @@ from mcp_types import (
     RequestId,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import JsonValue, ValidationError
+from pydantic import ValidationError
+
+from bridge.jsonvalues import JsonObject
 
 logger = logging.getLogger(__name__)
 
-JsonObject = dict[str, JsonValue]
 
 TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 _PROGRESS: Final = "notifications/progress"

@@ -8,15 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from bridge.a2a.models import (
-    AgentCapabilities,
-    AgentCard,
-    AgentInterface,
-    AgentSkill,
-    JsonObject,
-    SecurityRequirement,
-)
+from bridge.a2a.models import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, SecurityRequirement
 from bridge.a2a.versions import SERVED
+from bridge.jsonvalues import JsonObject
 from bridge.mcp.link import Greeting
 from bridge.mcp.tools import Tool
 from bridge.tools_as_agent.options import AgentOptions

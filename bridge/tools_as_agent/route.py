@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from bridge.a2a.errors import CONTENT_TYPE_NOT_SUPPORTED, A2AError
 from bridge.a2a.job import Turn
-from bridge.a2a.models import JsonObject, Part, TaskState
+from bridge.a2a.models import Part, TaskState
+from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.translate import questions

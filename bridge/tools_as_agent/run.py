@@ -16,8 +16,9 @@ import anyio
 from pydantic import JsonValue
 
 from bridge.a2a.job import Job
-from bridge.a2a.models import Artifact, JsonObject, Part, TaskState
+from bridge.a2a.models import Artifact, Part, TaskState
 from bridge.errors import PeerError
+from bridge.jsonvalues import JsonObject
 from bridge.mcp.faults import ServerRefusedError
 from bridge.mcp.upstream import Upstream
 from bridge.mcp.wire import Progress

@@ -17,7 +17,7 @@ from pydantic import JsonValue
 
 from bridge.a2a.errors import A2AError
 from bridge.a2a.jsontext import parse
-from bridge.a2a.models import JsonObject
+from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool
 
 MAX_PROBLEMS: Final = 20

@@ -18,8 +18,8 @@ from urllib.parse import unquote, urlsplit
 from pydantic import JsonValue, ValidationError
 from pydantic_core import from_json
 
-from bridge.a2a.jsontext import is_deeper
-from bridge.a2a.models import JsonObject, Part
+from bridge.a2a.models import Part
+from bridge.jsonvalues import JsonObject, is_deeper
 from bridge.translate.extension import BLOCK
 
 STRUCTURED: Final = "structuredContent"

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from bridge.a2a.models import AgentExtension, JsonObject
+from bridge.a2a.models import AgentExtension
+from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool
 
 URI: Final = "urn:mcp-a2a:tool:v1"

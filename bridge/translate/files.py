@@ -12,7 +12,8 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from bridge.a2a.models import JsonObject, Part
+from bridge.a2a.models import Part
+from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool
 from bridge.translate.arguments import properties_of
 

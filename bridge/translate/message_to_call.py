@@ -19,7 +19,8 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from bridge.a2a.models import JsonObject, Message, Part, text_of
+from bridge.a2a.models import Message, Part, text_of
+from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool
 from bridge.translate.arguments import coerced, json_in, properties_of, required_of
 from bridge.translate.extension import ARGUMENTS, SKILL

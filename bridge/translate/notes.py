@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from bridge.a2a.models import JsonObject, Part, PartKind
+from bridge.a2a.models import Part, PartKind
+from bridge.jsonvalues import JsonObject
 from bridge.mcp.wire import Progress
 from bridge.translate.extension import PROGRESS
 from bridge.translate.skills import ANYTHING, BYTES, JSON, TEXT, accepts_any

@@ -12,7 +12,8 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from bridge.a2a.models import AgentSkill, JsonObject
+from bridge.a2a.models import AgentSkill
+from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool
 from bridge.translate.arguments import example_of, properties_of, required_of
 from bridge.translate.files import takes_file

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from bridge.a2a.errors import INVALID_REQUEST, PARSE_ERROR, A2AError, ErrorKind
-from bridge.a2a.jsontext import DEFAULT_MAX_DEPTH, is_deeper, parse
+from bridge.a2a.jsontext import DEFAULT_MAX_DEPTH, parse
+from bridge.jsonvalues import is_deeper
 
 
 def nested(levels: int) -> bytes:

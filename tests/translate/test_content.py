@@ -10,7 +10,7 @@ import pytest
 from pydantic_core import from_json, to_json
 
 from bridge.a2a.gating import Gate
-from bridge.a2a.jsontext import is_deeper
+from bridge.jsonvalues import is_deeper
 from bridge.translate.content import (
     MAX_DATA_DEPTH,
     LinkRules,
