@@ -23,9 +23,9 @@ from bridge.a2a.fetch import body_of, exchange, faults_of, json_from, short, sho
 from bridge.a2a.gating import EXTENSIONS_HEADER
 from bridge.a2a.models import AgentCard, Message, StreamResponse, Task
 from bridge.a2a.operations import Operation
-from bridge.a2a.sse import EventReader
 from bridge.a2a.versions import CURRENT, HEADER
 from bridge.errors import PeerError
+from bridge.sse import EventReader
 
 ANSWER_LIMIT_BYTES: Final = 64 * 1024 * 1024
 """What one answer, or one event of a stream, may weigh: as much as a tool's result may."""
@@ -122,7 +122,7 @@ class AgentClient:
             events = EventReader(self._limit_bytes)
             async for chunk in response.aiter_bytes():
                 try:
-                    texts = list(events.feed(chunk))
+                    texts = [event.data for event in events.feed(chunk)]
                 except ValueError as exc:
                     raise PeerError(f"{self} sent {exc}") from exc
                 for text in texts:

@@ -10,32 +10,27 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Hashable
-from contextlib import AsyncExitStack, asynccontextmanager
+import math
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, Self
 
 import anyio
 
 from bridge.a2a.commit import Commit
-from bridge.a2a.errors import (
-    Violation,
-    invalid_params,
-    task_not_found,
-)
-from bridge.a2a.events import EventMaker, Ids
+from bridge.a2a.errors import Violation, invalid_params
+from bridge.a2a.events import Ids
 from bridge.a2a.job import Agent, Job, Turn, Work
 from bridge.a2a.life import CLOSES_STREAM, ENDED, INTERRUPTED, IllegalTransitionError, with_history
-from bridge.a2a.listing import query_from, response_from, shown_of, task_from
+from bridge.a2a.listing import query_from, response_from, shown_of
 from bridge.a2a.live import DEFAULT_WATCH_EVENTS, Live, Running, Watcher
 from bridge.a2a.messages import MessageBook
 from bridge.a2a.models import (
     ListTasksRequest,
     ListTasksResponse,
     Message,
-    Part,
     Role,
     SendMessageConfiguration,
     SendMessageRequest,
@@ -43,17 +38,17 @@ from bridge.a2a.models import (
     Task,
     TaskState,
     TaskStatus,
+    milliseconds,
     timestamp,
 )
 from bridge.a2a.refusals import ended, not_cancelable, require_answerable, unavailable
-from bridge.errors import StoreConflictError, StoreError
-from bridge.store.records import MessageKey, Origin, Store, StoredTask
+from bridge.a2a.tasks import Tasks, one_at_a_time
+from bridge.errors import StoreError
+from bridge.store.records import MessageKey, Store
 from bridge.store.retention import Retention, retain
 from bridge.web import Principal
 
 logger = logging.getLogger(__name__)
-
-K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +62,8 @@ class EngineLimits:
     repeat_seconds: float = 600
     """How long the same message sent again finds its task."""
     watch_events: int = DEFAULT_WATCH_EVENTS
+    input_timeout_seconds: float = 86_400
+    """How long a task waits for its client's answer before it fails."""
     retry_seconds: float = 5
     """How long to wait before a store that failed is tried again."""
 
@@ -91,10 +88,11 @@ class _Accepted:
 
 _RESTARTED: Final = "The bridge restarted while this task was running, so its outcome is not known"
 _STOPPED: Final = "The bridge was stopped while this task was running"
-_UNSTORED: Final = "The bridge could not store what happened to this task"
 _BROKE: Final = "The bridge failed while it worked on this task; its log says why"
 _SILENT: Final = "The work on this task ended without a result"
 _CANCELED: Final = "Canceled on request"
+_LOOK_SECONDS: Final = 30.0
+"""At most so long between two looks at the tasks that wait for an answer."""
 
 
 class Engine:
@@ -113,26 +111,27 @@ class Engine:
         self._ids = ids
         self._limits = limits or EngineLimits()
         self._retention = retention
-        self._live: dict[str, Live] = {}
-        self._loading: dict[str, anyio.Event] = {}
         self._taking: dict[tuple[str, str], anyio.Event] = {}
         self._messages = MessageBook(store, self._limits.repeat_seconds)
         self._closing = False
         self._idle = anyio.Event()
+        self._tasks = Tasks(store, ids, self._limits.retry_seconds, self._look_whether_idle)
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         """Start; raises StoreError when what ran before cannot be ended in the store."""
         async with AsyncExitStack() as stack:
-            self._tasks = await stack.enter_async_context(anyio.create_task_group())
+            self._group = await stack.enter_async_context(anyio.create_task_group())
+            self._tasks.start(self._group)
             try:
                 await self._recover()
             except BaseException:
-                self._tasks.cancel_scope.cancel()
+                self._group.cancel_scope.cancel()
                 raise
             self._stack = stack.pop_all()
         if self._retention is not None:
-            self._tasks.start_soon(retain, self._store, self._retention, self._ids.now_ms)
+            self._group.start_soon(retain, self._store, self._retention, self._ids.now_ms)
+        self._group.start_soon(self._end_unanswered)
         return self
 
     async def __aexit__(
@@ -140,7 +139,7 @@ class Engine:
     ) -> None:
         with anyio.CancelScope(shield=True):
             await self.drain(self._limits.drain_seconds if exc is None else 0)
-        self._tasks.cancel_scope.cancel()
+        self._group.cancel_scope.cancel()
         await self._stack.aclose()
 
     @property
@@ -151,7 +150,7 @@ class Engine:
     @property
     def running(self) -> int:
         """How many tasks are being worked on."""
-        return sum(live.running is not None for live in self._live.values())
+        return sum(live.running is not None for live in self._tasks)
 
     # What clients ask
 
@@ -164,7 +163,7 @@ class Engine:
         configuration = request.configuration or SendMessageConfiguration()
         accepted = await self._take(request, caller, watch=False)
         settled = not configuration.return_immediately
-        task = await self._reached(accepted.live, accepted.seq, settled=settled)
+        task = await self._tasks.reached(accepted.live, accepted.seq, settled=settled)
         return with_history(task, configuration.history_length)
 
     async def stream(self, request: SendMessageRequest, caller: Caller) -> Watcher:
@@ -183,8 +182,8 @@ class Engine:
         Raises:
             A2AError: TASK_NOT_FOUND, also for another principal's task.
         """
-        live = await self._own(task_id, caller.principal)
-        return with_history(await self._shown(live), history_length)
+        live = await self._tasks.own(task_id, caller.principal)
+        return with_history(await self._tasks.shown(live), history_length)
 
     async def list(self, request: ListTasksRequest, caller: Caller) -> ListTasksResponse:
         """One page of the caller's tasks, the newest status first.
@@ -202,9 +201,9 @@ class Engine:
         Raises:
             A2AError: TASK_NOT_FOUND, or TASK_NOT_CANCELABLE when it ended otherwise.
         """
-        live = await self._own(task_id, caller.principal)
+        live = await self._tasks.own(task_id, caller.principal)
         if live.task.status.state in ENDED:
-            raise not_cancelable(await self._reached(live, live.next_seq - 1, settled=True))
+            raise not_cancelable(await self._tasks.reached(live, live.next_seq - 1, settled=True))
         running = live.running
         if running is not None:
             running.canceled = True
@@ -212,8 +211,8 @@ class Engine:
             with anyio.move_on_after(self._limits.cancel_grace_seconds):
                 await running.finished.wait()
         if live.task.status.state not in ENDED:
-            self._conclude(live, TaskState.CANCELED, _CANCELED)
-        task = await self._reached(live, live.next_seq - 1, settled=True)
+            self._tasks.conclude(live, TaskState.CANCELED, _CANCELED)
+        task = await self._tasks.reached(live, live.next_seq - 1, settled=True)
         if task.status.state is not TaskState.CANCELED:
             raise not_cancelable(task)
         return task
@@ -224,8 +223,8 @@ class Engine:
         Raises:
             A2AError: TASK_NOT_FOUND, or UNSUPPORTED_OPERATION when it has ended.
         """
-        live = await self._own(task_id, caller.principal)
-        task = await self._shown(live)
+        live = await self._tasks.own(task_id, caller.principal)
+        task = await self._tasks.shown(live)
         if task.status.state in ENDED:
             raise ended(task)
         return live.watch(self._limits.watch_events)
@@ -235,7 +234,7 @@ class Engine:
     async def _take(self, request: SendMessageRequest, caller: Caller, *, watch: bool) -> _Accepted:
         if request.message.role is not Role.USER:
             raise invalid_params(Violation("message.role", "a client's message has the role ROLE_USER"))
-        async with _one_at_a_time(self._taking, (caller.principal.name, request.message.message_id)):
+        async with one_at_a_time(self._taking, (caller.principal.name, request.message.message_id)):
             return await self._take_once(request, caller, watch=watch)
 
     async def _take_once(self, request: SendMessageRequest, caller: Caller, *, watch: bool) -> _Accepted:
@@ -258,12 +257,16 @@ class Engine:
             kept=live.kept if live else b"",
         )
         # Nothing waits from here on: what the plan found free is taken before anyone else can.
+        if live is not None and live.running is not None and live.running.hearing is not None:
+            hear = live.running.hearing(turn)
+            accepted = self._accept(live, turn, key, watch=watch)
+            hear(accepted.stored)
+            return accepted
         work = self._agent.plan(turn)
-        live = live or self._new(owner, message.context_id)
-        live.running = Running(anyio.CancelScope(), anyio.Event())
+        live = live or self._tasks.new(owner, message.context_id)
+        live.running = running = Running()
         accepted = self._accept(live, turn, key, watch=watch)
-        job = Job(turn, self._events_of(live), partial(self._emit, live), accepted.stored)
-        self._tasks.start_soon(self._run, live, live.running, job, work)
+        self._start(live, running, turn, accepted.stored, work)
         return accepted
 
     async def _addressed(self, message: Message, principal: Principal) -> Live | None:
@@ -273,7 +276,7 @@ class Engine:
             if message.context_id not in (None, live.origin.context_id):
                 raise invalid_params(Violation("message.contextId", "is not the context of message.taskId"))
             if live.task.status.state in ENDED:
-                await self._reached(live, live.next_seq - 1, settled=True)
+                await self._tasks.reached(live, live.next_seq - 1, settled=True)
             require_answerable(live.task)
             return live
         if message.context_id is not None:
@@ -285,30 +288,24 @@ class Engine:
         return None
 
     async def _at_rest(self, task_id: str, principal: Principal) -> Live:
-        """The principal's task, once work that has already asked its question is out of the way."""
+        """The principal's task, once work that has asked hears the answer or is out of the way."""
         while True:
-            live = await self._own(task_id, principal)
-            if live.running is None or live.task.status.state not in INTERRUPTED:
+            live = await self._tasks.own(task_id, principal)
+            running = live.running
+            if running is None or running.hearing or live.task.status.state not in INTERRUPTED:
                 return live
-            await live.running.finished.wait()
+            await running.moved.wait()
 
     async def _join(
         self, task_id: str, principal: Principal, request: SendMessageRequest, *, watch: bool
     ) -> _Accepted:
         """Take part in what the same message started earlier."""
-        live = await self._own(task_id, principal)
-        await self._reached(live, live.next_seq - 1, settled=False)
+        live = await self._tasks.own(task_id, principal)
+        await self._tasks.reached(live, live.next_seq - 1, settled=False)
         length = request.configuration.history_length if request.configuration else None
         # It closes where the stream that it repeats did, or would wait for what nobody is asked for again.
         watcher = live.watch(self._limits.watch_events, length, closed_by=CLOSES_STREAM) if watch else None
         return _Accepted(live, live.next_seq - 1, watcher, Commit(done=True))
-
-    def _new(self, owner: str, context_id: str | None) -> Live:
-        task_id = self._ids.new()
-        origin = Origin(context_id or self._ids.new(), owner, self._ids.now_ms())
-        live = Live(task_id, origin, self._store, self._changed)
-        self._live[task_id] = live
-        return live
 
     def _accept(self, live: Live, turn: Turn, key: MessageKey, *, watch: bool) -> _Accepted:
         """The message becomes part of its task: its first event, or an answer that sets it to work again."""
@@ -327,11 +324,15 @@ class Engine:
             commit = live.accept(answered, message=key)
             if watch:
                 watcher = live.watch(self._limits.watch_events, length, from_next=True)
-            live.accept(self._events_of(live).status(TaskState.WORKING))
+            live.accept(self._tasks.events_of(live).status(TaskState.WORKING))
         self._messages.note(live.id, live.origin, key, commit)
         return _Accepted(live, live.next_seq - 1, watcher, commit)
 
     # Doing the work
+
+    def _start(self, live: Live, running: Running, turn: Turn, stored: Commit, work: Work) -> None:
+        job = Job(turn, self._tasks.events_of(live), partial(self._emit, live), stored, running.listen)
+        self._group.start_soon(self._run, live, running, job, work)
 
     async def _run(self, live: Live, running: Running, job: Job, work: Work) -> None:
         broke = False
@@ -347,13 +348,13 @@ class Engine:
         state = live.task.status.state
         if state not in ENDED and state not in INTERRUPTED and live.failure is None:
             if running.canceled:
-                self._conclude(live, TaskState.CANCELED, _CANCELED)
+                self._tasks.conclude(live, TaskState.CANCELED, _CANCELED)
             elif self._closing:
-                self._conclude(live, TaskState.FAILED, _STOPPED)
+                self._tasks.conclude(live, TaskState.FAILED, _STOPPED)
             else:
-                self._conclude(live, TaskState.FAILED, _BROKE if broke else _SILENT)
-        running.finished.set()
-        self._changed(live)
+                self._tasks.conclude(live, TaskState.FAILED, _BROKE if broke else _SILENT)
+        running.finish()
+        self._tasks.changed(live)
 
     def _emit(self, live: Live, event: StreamResponse, keep: bytes | None) -> Commit:
         try:
@@ -362,89 +363,46 @@ class Engine:
             logger.info("a late event was dropped: %s", exc)
             return Commit(done=True)
 
-    def _conclude(self, live: Live, state: TaskState, words: str) -> Commit:
-        """End a task from here, with a message that says why."""
-        events = self._events_of(live)
-        return live.accept(events.status(state, events.message((Part(text=words),))), keep=b"")
-
-    def _events_of(self, live: Live) -> EventMaker:
-        return EventMaker(self._ids, live.id, live.origin.context_id)
-
-    # Memory and the store
-
-    async def _own(self, task_id: str, principal: Principal) -> Live:
-        """The principal's task, from memory or the store."""
-        live = self._live.get(task_id) or await self._load(task_id)
-        if live is None or live.origin.owner != principal.name:
-            raise task_not_found(task_id)
-        return live
-
-    async def _load(self, task_id: str) -> Live | None:
-        async with _one_at_a_time(self._loading, task_id):
-            if task_id in self._live:
-                return self._live[task_id]
-            stored = await self._store.load(task_id)
-            return None if stored is None else self._hold(stored)
-
-    def _hold(self, stored: StoredTask) -> Live:
-        live = Live(stored.task_id, stored.origin, self._store, self._changed)
-        live.restore(task_from(stored), stored.seq, stored.private)
-        if live.task.status.state not in ENDED:
-            self._live[live.id] = live
-            # Whoever asked for it makes use of it before another gets a turn; if it only looked, it leaves again.
-            self._tasks.start_soon(self._leave_if_idle, live)
-        return live
-
-    async def _leave_if_idle(self, live: Live) -> None:
-        self._changed(live)
-
-    async def _shown(self, live: Live) -> Task:
-        return live.visible or await self._reached(live, 1, settled=False)
-
-    async def _reached(self, live: Live, seq: int, *, settled: bool) -> Task:
-        try:
-            return await live.reached(seq, settled=settled)
-        except StoreError as exc:
-            raise unavailable("The bridge cannot store tasks at the moment") from exc
-
-    def _changed(self, live: Live) -> None:
-        if live.failure is not None:
-            self._mend(live)
-        elif live.idle:
-            self._live.pop(live.id, None)
-        if self._closing and all(other.running is None for other in self._live.values()):
-            self._idle.set()
-
-    def _mend(self, live: Live) -> None:
-        """A task whose events could not be stored is stopped, and ended as soon as the store can write again."""
-        if live.running is not None:
-            live.running.scope.cancel()
-        elif not live.mending:
-            live.mending = True
-            self._tasks.start_soon(self._end_unstored, live)
-
-    async def _end_unstored(self, live: Live) -> None:
-        overtaken = isinstance(live.failure, StoreConflictError)
-        while not await self._store.probe():  # noqa: ASYNC110 - a disk tells nobody that it has room again
-            await anyio.sleep(self._limits.retry_seconds)
-        live.fall_back()
-        if overtaken or live.visible is None:
-            # What the store holds counts: there is nothing to add to it, now or ever.
-            self._live.pop(live.id, None)
-        elif live.visible.status.state not in ENDED:
-            self._conclude(live, TaskState.FAILED, _UNSTORED)
+    # What the last process left behind, and what nobody answers
 
     async def _recover(self) -> None:
-        """End what ran when the last process died; what waits for its client goes on (sections 3.4.3, 7.6)."""
+        """Look after what the last process left: the agent may go on with it; what waits for its client goes on
+        waiting (sections 3.4.3, 7.6); anything else ends."""
         last = Commit(done=True)
         async for stored in self._store.unfinished():
-            if TaskState(stored.head.state) in INTERRUPTED:
-                continue
+            state = TaskState(stored.head.state)
             try:
-                last = self._conclude(self._hold(stored), TaskState.FAILED, _RESTARTED)
+                work = self._agent.resume(stored.private, state)
+                if work is None and state in INTERRUPTED:
+                    continue
+                live = self._tasks.hold(stored)
             except ValueError:
                 logger.exception("task %s cannot be read and is left as it is", stored.task_id)
+                continue
+            if work is None:
+                last = self._tasks.conclude(live, TaskState.FAILED, _RESTARTED)
+            else:
+                live.running = Running()
+                self._start(live, live.running, _turn_left(live), Commit(done=True), work)
         await last
+
+    async def _end_unanswered(self) -> None:
+        """End the tasks that wait for their client for too long and that nobody works on."""
+        seconds = self._limits.input_timeout_seconds
+        while True:
+            before_ms = self._ids.now_ms() - round(seconds * 1000)
+            try:
+                for task_id in await self._store.waiting(INTERRUPTED, before_ms):
+                    live = await self._tasks.find(task_id)
+                    if live is not None and live.running is None and _waits_since(live.task) < before_ms:
+                        self._tasks.conclude(live, TaskState.FAILED, f"No answer came within {seconds:g} s")
+            except StoreError:
+                logger.exception("tasks that nobody answers could not be looked for; tried again later")
+            await anyio.sleep(min(seconds / 4, _LOOK_SECONDS))
+
+    def _look_whether_idle(self) -> None:
+        if self._closing and not any(live.running and not live.running.hearing for live in self._tasks):
+            self._idle.set()
 
     # Starting and stopping
 
@@ -452,25 +410,26 @@ class Engine:
         """Take no new work, let what runs go on for so long, then stop it. Streams end with their tasks."""
         self._closing = True
         self._end_waiting_streams()
-        if any(live.running for live in self._live.values()):
+        self._look_whether_idle()
+        if not self._idle.is_set():
             with anyio.move_on_after(seconds):
                 await self._idle.wait()
         await self.stop()
 
     async def stop(self) -> None:
         """Stop every running task now."""
-        for live in tuple(self._live.values()):
+        for live in self._tasks:
             if live.running is not None:
                 live.running.scope.cancel()
         with anyio.move_on_after(self._limits.cancel_grace_seconds):
-            for live in tuple(self._live.values()):
+            for live in self._tasks:
                 if live.running is not None:
                     await live.running.finished.wait()
         self._end_waiting_streams()
 
     def _end_waiting_streams(self) -> None:
         """A task that waits for its client will say nothing more: its streams need not hold the bridge up."""
-        for live in tuple(self._live.values()):
+        for live in self._tasks:
             if live.running is None and live.task.status.state in INTERRUPTED:
                 live.end_streams()
 
@@ -481,17 +440,17 @@ class Engine:
             raise unavailable("The bridge cannot store tasks at the moment")
 
 
-@asynccontextmanager
-async def _one_at_a_time(busy: dict[K, anyio.Event], key: K) -> AsyncIterator[None]:
-    """Wait while another does the same."""
-    while (other := busy.get(key)) is not None:
-        await other.wait()
-    busy[key] = done = anyio.Event()
-    try:
-        yield
-    finally:
-        del busy[key]
-        done.set()
+def _turn_left(live: Live) -> Turn:
+    """The last message of a task that a process which is gone worked on."""
+    message = next(said for said in reversed(live.task.history or ()) if said.role is Role.USER)
+    principal = Principal(live.origin.owner)
+    return Turn(principal, message, SendMessageConfiguration(), {}, frozenset(), live.task, live.kept)
+
+
+def _waits_since(task: Task) -> float:
+    """When a task began to wait, in milliseconds since the epoch; never, for one that does not."""
+    timestamp = task.status.timestamp
+    return milliseconds(timestamp) if timestamp and task.status.state in INTERRUPTED else math.inf
 
 
 def _digest(request: SendMessageRequest) -> bytes:

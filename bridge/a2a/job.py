@@ -1,7 +1,8 @@
 """What the worker behind an agent sees: the turn it is asked to take, and the task it writes to.
 
 The engine makes both. A worker plans a turn before there is a task, so that what it refuses leaves nothing
-behind; then it runs, writes events to its job, and returns once the task has ended or asks something.
+behind; then it runs, writes events to its job, and returns once the task has ended or asks something. Work
+that cannot be left while it asks (the call that the question belongs to is still open) listens instead.
 """
 
 from __future__ import annotations
@@ -43,6 +44,11 @@ class Turn:
     """What the worker kept with that task."""
 
 
+Hearing = Callable[[Turn], Callable[[Commit], None]]
+"""How work that goes on takes an answer: it refuses the turn by raising A2AError, or gives what is called once the
+message was accepted, with the commit that says when it is stored."""
+
+
 @dataclass
 class Job:
     """A task as its worker holds it: each method is one event, accepted in the order of the calls.
@@ -57,6 +63,8 @@ class Job:
     accepted: Commit
     """Says when the message that started this is stored: await it before anything that cannot be taken back, so
     that the same message, sent again after a crash, finds this task instead of doing it twice."""
+    listen: Callable[[Hearing | None], None]
+    """From here on, take answers in this way while the work goes on; None takes no more of them."""
 
     def new_id(self) -> str:
         """A fresh id, for an artifact."""
@@ -105,5 +113,12 @@ class Agent(Protocol):
 
         Raises:
             A2AError: the turn is refused; no task is made and none is changed.
+        """
+        ...
+
+    def resume(self, kept: bytes, state: TaskState) -> Work | None:
+        """What goes on with a task that was being worked on, or waited, when an earlier process ended.
+
+        `kept` is what the worker kept with it. None: it goes on waiting, or fails if it did not wait.
         """
         ...

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Self
 
 import anyio
 
 from bridge.a2a.commit import Commit
+from bridge.a2a.job import Hearing
 from bridge.a2a.life import CLOSES_STREAM, ENDED, SETTLED, after, with_history
 from bridge.a2a.models import StreamResponse, Task, TaskState, milliseconds
 from bridge.errors import StoreError
@@ -125,10 +126,25 @@ class Watcher:
 class Running:
     """The work that goes on for a task."""
 
-    scope: anyio.CancelScope
-    finished: anyio.Event
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    finished: anyio.Event = field(default_factory=anyio.Event)
     canceled: bool = False
     """The client asked for it."""
+    hearing: Hearing | None = None
+    """What takes the client's answers while the work goes on; None while it takes none."""
+    moved: anyio.Event = field(default_factory=anyio.Event)
+    """Set, and replaced, when `hearing` or `finished` changes."""
+
+    def listen(self, hearing: Hearing | None) -> None:
+        """Take answers from here on, or no more of them."""
+        self.hearing = hearing
+        self.moved.set()
+        self.moved = anyio.Event()
+
+    def finish(self) -> None:
+        """The work is over."""
+        self.finished.set()
+        self.listen(None)
 
 
 class Live:

@@ -14,7 +14,7 @@ from bridge.store.follow import Standing, standing_after
 from bridge.store.records import Change, Done, Head, Listing, Origin, Query, StoredMessage, StoredTask
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Collection, Sequence
     from types import TracebackType
 
 
@@ -148,6 +148,14 @@ class MemoryStore:
         for task in sorted(found, key=lambda task: (task.origin.created_ms, task.task_id)):
             if not task.head.ended:
                 yield task.stored()
+
+    async def waiting(self, states: Collection[str], before_ms: int) -> Sequence[str]:
+        """The ids of the tasks that are in one of these states since before a time."""
+        return [
+            task.task_id
+            for task in self._tasks.values()
+            if task.head.state in states and task.head.status_ms < before_ms
+        ]
 
     async def evict(self, ended_before_ms: int, keep_ended: int) -> int:
         """Delete ended tasks older than a time, and the oldest beyond a count; say how many."""

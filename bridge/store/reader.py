@@ -24,7 +24,7 @@ from bridge.store.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
 _TASKS: Final = (
@@ -125,6 +125,13 @@ class Reader:
         with self._moment() as connection:
             rows = connection.execute(_UNFINISHED, (*place, limit)).fetchall()
             return [_stored(connection, row) for row in rows]
+
+    def waiting(self, states: Collection[str], before_ms: int) -> Sequence[str]:
+        """The ids of the unfinished tasks that are in one of these states since before a time."""
+        marks = ", ".join("?" * len(states))
+        sql = f"SELECT task_id FROM tasks WHERE ended = 0 AND status_ms < ? AND state IN ({marks})"  # noqa: S608
+        with self._moment() as connection:
+            return [row[0] for row in connection.execute(sql, (before_ms, *states)).fetchall()]
 
     def count_evictable(self, ended_before_ms: int, keep_ended: int) -> int:
         """How many of the oldest ended tasks are too old or too many."""

@@ -29,7 +29,7 @@ from bridge.store.schema import prepare, touch
 from bridge.store.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Collection, Sequence
     from types import TracebackType
 
 T = TypeVar("T")
@@ -163,6 +163,10 @@ class SQLiteStore:
             for task in page:
                 yield task
             after = Cursor(page[-1].origin.created_ms, page[-1].task_id)
+
+    async def waiting(self, states: Collection[str], before_ms: int) -> Sequence[str]:
+        """The ids of the tasks that are in one of these states since before a time."""
+        return await self._scan(partial(self._scans.waiting, states, before_ms))
 
     async def evict(self, ended_before_ms: int, keep_ended: int) -> int:
         """Delete ended tasks older than a time, and the oldest beyond a count; say how many.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,7 +33,6 @@ from bridge.a2a.models import (
     TaskState,
     text_of,
 )
-from bridge.a2a.sse import EventReader
 from bridge.errors import PeerError
 from tests.support.agents import give, say, serving
 from tests.support.command import ROOT
@@ -124,49 +123,6 @@ def events_of(*results: Any) -> bytes:
 async def all_of(agent: AgentClient, request: SendMessageRequest) -> list[StreamResponse]:
     async with aclosing(agent.stream(request)) as events:
         return [event async for event in events]
-
-
-def read(chunks: Sequence[bytes], limit_bytes: int = 1000) -> list[bytes]:
-    reader = EventReader(limit_bytes)
-    return [event for chunk in chunks for event in reader.feed(chunk)]
-
-
-# Server-sent events
-
-
-@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
-@pytest.mark.parametrize("size", [1, 2, 3, 1000])
-def test_events_are_read_however_they_are_cut_and_whatever_ends_their_lines(end: bytes, size: int) -> None:
-    lines = [
-        b"\xef\xbb\xbfdata: one",
-        b"",
-        b": beat",
-        b"",
-        b"event: x",
-        b"data:two",
-        b"data: three",
-        b"",
-        b"data: rest",
-    ]
-    text = end.join(lines)
-    assert read([text[i : i + size] for i in range(0, len(text), size)]) == [b"one", b"two\nthree"]
-
-
-def test_line_separators_of_unicode_end_no_line() -> None:
-    said = "data: a\u0085b\u2028c\u2029d\n\n".encode()
-    assert read([said]) == ["a\u0085b\u2028c\u2029d".encode()]
-
-
-def test_an_event_that_is_too_large_is_not_collected() -> None:
-    with pytest.raises(ValueError, match="more than 1000 bytes"):
-        read([b"data: " + b"x" * 500, b"x" * 500])
-    with pytest.raises(ValueError, match="more than 1000 bytes"):
-        read([b"data: x\n"] * 1000)
-
-
-def test_heartbeats_and_finished_events_do_not_count_as_size() -> None:
-    assert len(read([b": \n\n"] * 1000 + [b"data: x\n\n"] * 1000)) == 1000
-    assert read([b":\n"] * 1000 + [b"data: x\n\n"]) == [b"x"]
 
 
 # The card

@@ -184,7 +184,7 @@ async def test_work_that_ignores_cancellation_is_cancelled_after_the_grace_and_i
         await over.wait()
         await anyio.wait_all_tasks_blocked()
         assert await engine.get(task_id, None, ALICE) == canceled
-        assert engine._live == {}
+        assert not list(engine._tasks)
 
 
 async def raise_something(job: Job) -> None:
@@ -217,7 +217,7 @@ async def test_work_that_does_not_end_its_task_ends_as_failed(
         assert task.status.state is F
         assert said in words(task)
         assert "secret" not in words(task)
-        assert engine._live == {}
+        assert not list(engine._tasks)
 
 
 @pytest.mark.proves("a2a-3.1.5-cancel")
@@ -268,7 +268,7 @@ async def test_what_has_not_ended_when_the_drain_is_over_is_failed_and_says_so()
         await anyio.wait_all_tasks_blocked()
         await engine.drain(0)
         assert await shape(stream) == ["task SUBMITTED", "statusUpdate WORKING", "statusUpdate FAILED"]
-        assert engine._live == {}
+        assert not list(engine._tasks)
     async with engine_of(never, store, clock) as engine:
         (task,) = (await engine.list(ListTasksRequest(), ALICE)).tasks
         assert (task.status.state, "was stopped" in words(task)) == (F, True)
@@ -323,12 +323,12 @@ async def test_nothing_stays_in_memory_once_tasks_have_ended_and_readers_left() 
     async with engine_of(work) as engine:
         request = asked()
         task = await engine.send(request, ALICE)
-        assert engine._live == {}
+        assert not list(engine._tasks)
         stream, again = await engine.subscribe(task.id, ALICE), await engine.subscribe(task.id, ALICE)
         stream.close()
-        assert set(engine._live) == {task.id}
+        assert [live.id for live in engine._tasks] == [task.id]
         again.close()
-        assert engine._live == {}
+        assert not list(engine._tasks)
         (await engine.stream(request, ALICE)).close()
         await engine.get(task.id, None, ALICE)
         async with refused(TASK_NOT_FOUND):
@@ -336,17 +336,17 @@ async def test_nothing_stays_in_memory_once_tasks_have_ended_and_readers_left() 
         async with refused(INVALID_PARAMS):
             await engine.send(asked(taskId=task.id, contextId="other"), ALICE)
         await anyio.wait_all_tasks_blocked()
-        assert engine._live == {}
+        assert not list(engine._tasks)
         ended = await engine.send(asked(taskId=task.id), ALICE)
         assert ended.status.state is C
         async with refused(UNSUPPORTED_OPERATION):
             await engine.subscribe(task.id, ALICE)
         (await engine.stream(request, ALICE)).close()
-        assert engine._live == {}
+        assert not list(engine._tasks)
         assert (
             engine._messages._messages
             == engine._messages._contexts
-            == engine._loading
+            == engine._tasks._loading
             == engine._taking
             == {}
         )
@@ -360,7 +360,7 @@ async def test_a_cancelled_question_leaves_memory_too() -> None:
     async with engine_of(ask) as engine:
         task = await engine.send(asked(), ALICE)
         assert (await engine.cancel(task.id, ALICE)).status.state is X
-        assert engine._live == {}
+        assert not list(engine._tasks)
 
 
 @pytest.mark.proves("sse-slow")
@@ -375,7 +375,7 @@ async def test_a_reader_that_does_not_keep_up_is_cut_off_alone() -> None:
         slow = await engine.stream(request, ALICE)
         task = await engine.send(request, ALICE)
         assert (task.status.state, slow.cut_off) == (C, True)
-        assert engine._live == {}
+        assert not list(engine._tasks)
         assert await shape(slow) == ["task SUBMITTED", "statusUpdate WORKING", "statusUpdate WORKING"]
 
 
@@ -473,8 +473,8 @@ async def test_nobody_sees_an_event_before_it_is_stored() -> None:
         group.start_soon(read)
         group.start_soon(send)
         await anyio.wait_all_tasks_blocked()
-        task_id = store.waiting[0][0].task_id
-        assert (len(store.waiting), seen, answers) == (3, [], [])
+        task_id = store.held_back[0][0].task_id
+        assert (len(store.held_back), seen, answers) == (3, [], [])
         assert (await engine.list(ListTasksRequest(), ALICE)).tasks == ()
         for expected in ("task SUBMITTED", "statusUpdate WORKING", "statusUpdate COMPLETED"):
             store.let_through(1)
@@ -496,7 +496,7 @@ async def test_a_task_whose_first_event_is_not_stored_is_neither_got_nor_cancell
     async with engine_of(never, store) as engine, anyio.create_task_group() as group:
         group.start_soon(engine.send, asked(configuration={"returnImmediately": True}), ALICE)
         await anyio.wait_all_tasks_blocked()
-        task_id = store.waiting[0][0].task_id
+        task_id = store.held_back[0][0].task_id
 
         async def get() -> None:
             done.append((await engine.get(task_id, None, ALICE)).status.state)
@@ -548,7 +548,7 @@ async def test_a_task_that_ended_in_the_store_behind_the_engines_back_is_given_u
         async with engine_of(finish, store):
             pass  # recovers it, as FAILED
         gate.go.set()
-        await until(lambda: engine._live == {})
+        await until(lambda: not list(engine._tasks))
         assert (await engine.get(task.id, None, ALICE)).status.state is F
 
 
@@ -644,12 +644,12 @@ async def test_while_the_store_fails_nothing_new_is_taken_and_running_tasks_end_
                 await refuse(asked(), ALICE)
         assert (await engine.get(task_id, None, ALICE)).status.state is W
         store.broken = False
-        await until(lambda: engine.ready and engine._live == {})
+        await until(lambda: engine.ready and not list(engine._tasks))
         task = await engine.get(task_id, None, ALICE)
         assert (task.status.state, "could not store" in words(task)) == (F, True)
         assert (await engine.send(asked(), ALICE)).status.state is C
     assert kinds == [UNAVAILABLE]
-    assert engine._live == {}
+    assert not list(engine._tasks)
 
 
 async def until(true: Callable[[], bool]) -> None:
@@ -679,7 +679,7 @@ async def test_a_message_that_could_not_be_stored_was_never_taken(late: bool) ->
         async with refused(UNAVAILABLE):
             await engine.send(request, ALICE)
         store.broken = False
-        await until(lambda: engine.ready and engine._live == {})
+        await until(lambda: engine.ready and not list(engine._tasks))
         assert (await engine.list(ListTasksRequest(), ALICE)).tasks == ()
         assert (await engine.send(request, BOB)).context_id == "mine"
         async with refused(INVALID_PARAMS):
@@ -704,7 +704,7 @@ async def test_a_commit_that_work_waits_for_raises_what_the_store_says(late: boo
     async with engine_of(work, store) as engine:
         async with refused(UNAVAILABLE):
             await engine.send(asked(), ALICE)
-        await until(lambda: engine._live == {})
+        await until(lambda: not list(engine._tasks))
         (task,) = (await engine.list(ListTasksRequest(), ALICE)).tasks
         assert task.status.state is F
     assert caught in (["the disk is full"], [])

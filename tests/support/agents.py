@@ -61,6 +61,10 @@ class Scripted:
         self.turns.append(turn)
         return self.script
 
+    def resume(self, kept: bytes, state: TaskState) -> Work | None:
+        """Go on with what was kept as `resume`."""
+        return self.script if kept == b"resume" else None
+
 
 class Clock:
     """Time that stands still until it is moved, and ids that can be foreseen."""

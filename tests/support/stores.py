@@ -16,19 +16,19 @@ class GatedStore(MemoryStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.waiting: deque[tuple[Change, Done]] = deque()
+        self.held_back: deque[tuple[Change, Done]] = deque()
         self._open = False
 
     def submit(self, change: Change, done: Done) -> None:
         """Queue the change, or keep it when the gate stands open."""
-        self.waiting.append((change, done))
+        self.held_back.append((change, done))
         if self._open:
             self.let_through()
 
     def let_through(self, changes: int | None = None) -> None:
         """Keep the oldest changes that wait, or all."""
-        for _ in range(len(self.waiting) if changes is None else changes):
-            super().submit(*self.waiting.popleft())
+        for _ in range(len(self.held_back) if changes is None else changes):
+            super().submit(*self.held_back.popleft())
 
     def open(self) -> None:
         """Let all through, from now on."""

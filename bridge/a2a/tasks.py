@@ -1,0 +1,162 @@
+"""The tasks of one agent: those in memory, and the way to those that are only stored.
+
+A task is in memory while someone works on it, watches it, or waits for the store. It leaves when nobody
+does. A task whose events could not be stored is ended here once the store can write again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
+from contextlib import asynccontextmanager
+from typing import Final, TypeVar
+
+import anyio
+import anyio.abc
+
+from bridge.a2a.commit import Commit
+from bridge.a2a.errors import task_not_found
+from bridge.a2a.events import EventMaker, Ids
+from bridge.a2a.life import ENDED
+from bridge.a2a.listing import task_from
+from bridge.a2a.live import Live
+from bridge.a2a.models import Part, Task, TaskState
+from bridge.a2a.refusals import unavailable
+from bridge.errors import StoreConflictError, StoreError
+from bridge.store.records import Origin, Store, StoredTask
+from bridge.web import Principal
+
+K = TypeVar("K", bound=Hashable)
+
+_UNSTORED: Final = "The bridge could not store what happened to this task"
+
+
+class Tasks:
+    """Where the engine finds a task. Used within the task group that it is started in."""
+
+    def __init__(self, store: Store, ids: Ids, retry_seconds: float, on_change: Callable[[], None]) -> None:
+        """`on_change` is called when something happened to any task."""
+        self._store = store
+        self._ids = ids
+        self._retry_seconds = retry_seconds
+        self._on_change = on_change
+        self._live: dict[str, Live] = {}
+        self._loading: dict[str, anyio.Event] = {}
+
+    def start(self, group: anyio.abc.TaskGroup) -> None:
+        """Use this task group from here on."""
+        self._group = group
+
+    def __iter__(self) -> Iterator[Live]:
+        """Those in memory."""
+        return iter(tuple(self._live.values()))
+
+    def new(self, owner: str, context_id: str | None) -> Live:
+        """A task that does not exist yet: its first event makes it."""
+        task_id = self._ids.new()
+        origin = Origin(context_id or self._ids.new(), owner, self._ids.now_ms())
+        live = Live(task_id, origin, self._store, self.changed)
+        self._live[task_id] = live
+        return live
+
+    async def own(self, task_id: str, principal: Principal) -> Live:
+        """The principal's task, from memory or the store.
+
+        Raises:
+            A2AError: TASK_NOT_FOUND, also for another principal's task.
+        """
+        live = await self.find(task_id)
+        if live is None or live.origin.owner != principal.name:
+            raise task_not_found(task_id)
+        return live
+
+    async def find(self, task_id: str) -> Live | None:
+        """A task, whoever owns it."""
+        return self._live.get(task_id) or await self._load(task_id)
+
+    async def _load(self, task_id: str) -> Live | None:
+        async with one_at_a_time(self._loading, task_id):
+            if task_id in self._live:
+                return self._live[task_id]
+            stored = await self._store.load(task_id)
+            return None if stored is None else self.hold(stored)
+
+    def hold(self, stored: StoredTask) -> Live:
+        """A stored task, in memory; one that has ended needs no place there.
+
+        Raises:
+            ValueError: what is stored cannot be read.
+        """
+        live = Live(stored.task_id, stored.origin, self._store, self.changed)
+        live.restore(task_from(stored), stored.seq, stored.private)
+        if live.task.status.state not in ENDED:
+            self._live[live.id] = live
+            # Whoever asked for it makes use of it before another gets a turn; if it only looked, it leaves again.
+            self._group.start_soon(self._leave_if_idle, live)
+        return live
+
+    async def _leave_if_idle(self, live: Live) -> None:
+        self.changed(live)
+
+    async def shown(self, live: Live) -> Task:
+        """The task as it is visible now."""
+        return live.visible or await self.reached(live, 1, settled=False)
+
+    async def reached(self, live: Live, seq: int, *, settled: bool) -> Task:
+        """See `Live.reached`.
+
+        Raises:
+            A2AError: UNAVAILABLE, when the store cannot write.
+        """
+        try:
+            return await live.reached(seq, settled=settled)
+        except StoreError as exc:
+            raise unavailable("The bridge cannot store tasks at the moment") from exc
+
+    def events_of(self, live: Live) -> EventMaker:
+        """What makes a task's events."""
+        return EventMaker(self._ids, live.id, live.origin.context_id)
+
+    def conclude(self, live: Live, state: TaskState, words: str) -> Commit:
+        """End a task from here, with a message that says why."""
+        events = self.events_of(live)
+        return live.accept(events.status(state, events.message((Part(text=words),))), keep=b"")
+
+    def changed(self, live: Live) -> None:
+        """Something happened to a task: it may have to be mended, or may leave memory."""
+        if live.failure is not None:
+            self._mend(live)
+        elif live.idle:
+            self._live.pop(live.id, None)
+        self._on_change()
+
+    def _mend(self, live: Live) -> None:
+        """A task whose events could not be stored is stopped, and ended as soon as the store can write again."""
+        if live.running is not None:
+            live.running.scope.cancel()
+        elif not live.mending:
+            live.mending = True
+            self._group.start_soon(self._end_unstored, live)
+
+    async def _end_unstored(self, live: Live) -> None:
+        overtaken = isinstance(live.failure, StoreConflictError)
+        while not await self._store.probe():  # noqa: ASYNC110 - a disk tells nobody that it has room again
+            await anyio.sleep(self._retry_seconds)
+        live.fall_back()
+        if overtaken or live.visible is None:
+            # What the store holds counts: there is nothing to add to it, now or ever.
+            self._live.pop(live.id, None)
+        elif live.visible.status.state not in ENDED:
+            self.conclude(live, TaskState.FAILED, _UNSTORED)
+
+
+@asynccontextmanager
+async def one_at_a_time(busy: dict[K, anyio.Event], key: K) -> AsyncIterator[None]:
+    """Wait while another does the same."""
+    while (other := busy.get(key)) is not None:
+        await other.wait()
+    busy[key] = done = anyio.Event()
+    try:
+        yield
+    finally:
+        del busy[key]
+        done.set()

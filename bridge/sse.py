@@ -1,0 +1,121 @@
+"""How server-sent events are read out of chunks of bytes. Pure.
+
+It knows the framing and its bound, and nothing of what events say. Each byte is looked at once, however large
+the event and however it is cut.
+
+Spec: HTML, "server-sent events", interpreting an event stream.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+_LINE_END: Final = re.compile(rb"\r\n|\r|\n")
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event: `message` is the type of those that name none."""
+
+    type: str
+    data: bytes
+    tail: bytes | None = None
+    """Of an event above the limit its last bytes; `data` is then its first ones. None: it is whole."""
+
+
+class EventReader:
+    """Server-sent events out of chunks of bytes. Comments, and events without data, are passed over."""
+
+    def __init__(self, limit_bytes: int, ends_bytes: int | None = None) -> None:
+        """`limit_bytes` is what one event may weigh; of a heavier one `ends_bytes` are kept at each end.
+
+        Without `ends_bytes` a heavier one is an error.
+        """
+        self._limit_bytes = limit_bytes
+        self._ends_bytes = ends_bytes
+        self._after_return = False
+        self._line: list[bytes] = []
+        self._line_bytes = 0
+        self._start_event()
+
+    def _start_event(self) -> None:
+        self._type = "message"
+        self._data: list[bytes] = []
+        self._data_bytes = 0
+        self._tail: bytes | None = None
+
+    def feed(self, chunk: bytes) -> Iterator[Event]:
+        """Each event that ends in this chunk.
+
+        Raises:
+            ValueError: an event is too large, and no ends were asked for.
+        """
+        if not chunk:
+            return
+        if self._after_return:
+            chunk = chunk.removeprefix(b"\n")  # the second half of a line end that was cut in two
+        self._after_return = chunk.endswith(b"\r")
+        *ended, rest = _LINE_END.split(chunk)
+        for piece in ended:
+            self._grow(piece)
+            if (event := self._end_line()) is not None:
+                yield event
+        self._grow(rest)
+
+    def _grow(self, piece: bytes) -> None:
+        self._line_bytes += len(piece)
+        if self._tail is not None and self._ends_bytes is not None:
+            self._tail = (self._tail + piece[-self._ends_bytes :])[-self._ends_bytes :]
+            return
+        self._line.append(piece)
+        if self._line_bytes + self._data_bytes > self._limit_bytes:
+            self._cut()
+
+    def _cut(self) -> None:
+        """Keep the ends of an event that is too large, and collect no more of it."""
+        if self._ends_bytes is None:
+            raise ValueError(f"an event of more than {self._limit_bytes} bytes")
+        line = b"".join(self._line)
+        self._take(line)
+        self._data = [b"\n".join(self._data)[: self._ends_bytes]]
+        self._tail, self._line = line[-self._ends_bytes :], []
+
+    def _end_line(self) -> Event | None:
+        """The event that the line at hand ends, if it does."""
+        line, is_blank = b"".join(self._line), self._line_bytes == 0
+        self._line, self._line_bytes = [], 0
+        if is_blank:
+            event = self._event()
+            self._start_event()
+            return event
+        if self._tail is None:
+            self._take(line)
+        else:
+            self._tail += b"\n"
+        return None
+
+    def _take(self, line: bytes) -> None:
+        field, _, value = line.removeprefix(_BYTE_ORDER_MARK).partition(b":")
+        value = value.removeprefix(b" ")
+        if field == b"data":
+            self._data.append(value)
+            self._data_bytes += len(value) + 1
+        elif field == b"event":
+            self._type = value.decode("utf-8", "replace") or "message"
+
+    def _event(self) -> Event | None:
+        data = b"\n".join(self._data)
+        if self._tail is None:
+            return Event(self._type, data) if self._data else None
+        return Event(self._type, data, _data_in(self._tail)) if data else None
+
+
+def _data_in(lines: bytes) -> bytes:
+    """The data in the last bytes of an event, which begin anywhere in a line."""
+    first, *others = lines.removesuffix(b"\n").split(b"\n")
+    values = [line[5:].removeprefix(b" ") for line in others if line.startswith(b"data:")]
+    return b"\n".join([first, *values])
