@@ -27,9 +27,12 @@ from bridge.a2a.service import Service
 from bridge.a2a.streams import StreamPace
 from bridge.config.profile import Profile
 from bridge.errors import PeerError, UsageError
-from bridge.mcp.eras import Era, EraMemory
-from bridge.mcp.transport import Command, Target
-from bridge.mcp.upstream import Upstream, UpstreamPace
+from bridge.mcp.child import Command
+from bridge.mcp.eras import Era
+from bridge.mcp.memory import Fact, ServerMemory
+from bridge.mcp.session import SessionPace
+from bridge.mcp.transport import Target
+from bridge.mcp.upstream import SessionRules, Upstream
 from bridge.store.memory import MemoryStore
 from bridge.store.records import Store
 from bridge.store.retention import Retention
@@ -124,21 +127,28 @@ async def wrapped(config: WrapConfig) -> AsyncIterator[Bridge]:
     """
     config.require_safe()
     profile, changed = config.profile, _Changes()
-    pace = UpstreamPace(
+    pace = SessionPace(
         connect_seconds=profile.server.connect_seconds,
         longest_pause_seconds=profile.server.longest_pause_seconds,
         retire_seconds=profile.server.retire_seconds,
         settle_seconds=profile.server.settle_seconds,
         concurrency=profile.run.concurrency,
+    )
+    rules = SessionRules(
+        per=profile.server.session,
+        shared=profile.server.sessions,
+        most=profile.server.sessions_most,
+        idle_seconds=profile.server.session_idle_seconds,
         queue=profile.run.queue,
     )
-    memory = EraMemory(user_state_path("mcp-a2a") / "servers.json")
+    memory = ServerMemory(user_state_path("mcp-a2a") / "servers.json")
     upstream = Upstream(
         config.name or _name_of(config.target),
         config.target,
         era=config.era,
         memory=memory,
         pace=pace,
+        rules=rules,
         on_change=changed,
     )
     async with upstream.run():
@@ -207,12 +217,12 @@ def _name_of(target: Target) -> str:
     return Path(run[0] if run else command).stem or command
 
 
-def _remembered_name(upstream: Upstream, memory: EraMemory) -> str:
+def _remembered_name(upstream: Upstream, memory: ServerMemory) -> str:
     """What the server calls itself: now, or while it is down, what it did last time. Its path depends on it."""
     server = str(upstream.target)
     if upstream.greeting is None:
-        return memory.recall_name(server) or upstream.name
-    memory.remember_name(server, upstream.greeting.name)
+        return memory.recall(Fact.NAME, server) or upstream.name
+    memory.remember(Fact.NAME, server, upstream.greeting.name)
     return upstream.greeting.name
 
 
@@ -237,6 +247,7 @@ def _engine_for(agent: ToolsAgent, store: Store, profile: Profile) -> Engine:
         drain_seconds=profile.run.drain_seconds,
         repeat_seconds=profile.requests.repeat_seconds,
         watch_events=profile.streams.queue_events,
+        input_timeout_seconds=profile.run.input_timeout_seconds,
     )
     retention = Retention(
         profile.store.keep_ended_seconds, profile.store.keep_ended_tasks, profile.store.clean_every_seconds
@@ -270,6 +281,10 @@ def _agent_options(config: WrapConfig) -> AgentOptions:
         route=route,
         incomplete=profile.arguments.incomplete,
         call_timeout_seconds=profile.run.call_timeout_seconds,
+        task_timeout_seconds=profile.run.task_timeout_seconds,
+        queue_timeout_seconds=profile.run.queue_timeout_seconds,
+        input_timeout_seconds=profile.run.input_timeout_seconds,
+        cancel_grace_seconds=profile.run.cancel_grace_seconds,
         inline_limit_bytes=profile.content.inline_limit_bytes,
         allow_file_links=profile.content.allow_file_links,
         progress_in_flight=profile.run.progress_in_flight,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from dataclasses import replace
@@ -11,8 +10,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from bridge.mcp.child import Command
 from bridge.mcp.tools import tools_from
-from bridge.mcp.transport import Command
 from bridge.translate.arguments import problems_of
 from bridge.web import Credential, Principal
 from tests.support.running import Rpc, call_part, config_for, profile_with, raw_command, running, texts
@@ -126,11 +125,9 @@ def test_a_pattern_that_only_javascript_knows_leaves_the_tool_and_its_check_to_t
     ],
 )
 def test_only_a_session_of_mcp_that_is_unknown_counts_as_lost(words: str, lost: bool) -> None:
-    from bridge.mcp.transport import _means_session_lost
+    from bridge.mcp.transport import means_session_lost
 
-    request = httpx2.Request("POST", "http://127.0.0.1/mcp", headers={"mcp-session-id": "s"})
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "error": {"code": -32000, "message": words}}).encode()
-    assert _means_session_lost(request, 400, body) is lost
+    assert means_session_lost(400, words) is lost
 
 
 def test_a_peers_words_cannot_forge_a_line_of_the_log() -> None:

@@ -136,7 +136,8 @@ def _credentials_from(texts: tuple[str, ...]) -> list[Credential]:
 
 def _target_from(options: dict[str, Any], connect_seconds: float, limit_bytes: int) -> Any:
     from bridge.config.secrets import child_variable_from, header_from
-    from bridge.mcp.transport import Command, Url
+    from bridge.mcp.child import Command
+    from bridge.mcp.transport import Url
 
     words: tuple[str, ...] = options["target"]
     if len(words) == 1 and words[0].startswith(("http://", "https://")):
@@ -152,4 +153,5 @@ def _target_from(options: dict[str, Any], connect_seconds: float, limit_bytes: i
         raise UsageError(f"give a URL or a command, not both: {words[0]} {' '.join(words[1:])}")
     if options["header"]:
         raise UsageError("--header is for a URL; a command takes --env")
-    return Command(words, dict(child_variable_from(text) for text in options["variables"]), str(Path.cwd()))
+    variables = dict(child_variable_from(text) for text in options["variables"])
+    return Command(words, variables, str(Path.cwd()), limit_bytes)

@@ -48,6 +48,9 @@ class RunTable(_Table):
     """`[run]`"""
 
     call_timeout_seconds: PositiveFloat
+    task_timeout_seconds: PositiveFloat
+    queue_timeout_seconds: PositiveFloat
+    input_timeout_seconds: PositiveFloat
     cancel_grace_seconds: PositiveFloat
     drain_seconds: NotNegative
     concurrency: PositiveInt
@@ -63,6 +66,10 @@ class ServerTable(_Table):
     longest_pause_seconds: PositiveFloat
     retire_seconds: NotNegative
     settle_seconds: NotNegative
+    session: Literal["shared", "principal", "context"]
+    sessions: PositiveInt
+    sessions_most: PositiveInt
+    session_idle_seconds: PositiveFloat
     result_limit_bytes: PositiveInt
 
 

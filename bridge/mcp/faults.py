@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from typing import Final
 
 from mcp import MCPError
-from mcp_types import CONNECTION_CLOSED, PARSE_ERROR
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, PARSE_ERROR, ErrorData, RequestId
 from pydantic import JsonValue
 
 from bridge.errors import PeerError
@@ -14,12 +16,19 @@ from bridge.errors import PeerError
 FAULT_KEY: Final = "mcp-a2a/fault"
 """Marks, in the data of a JSON-RPC error, one that our transport made: the server never said it."""
 
+STATUS_KEY: Final = "mcp-a2a/http-status"
+"""Beside it, the status of an answer that was no more than a status."""
+
 UNREACHABLE: Final = "unreachable"
 SESSION_LOST: Final = "session-lost"
 HTTP_STATUS: Final = "http-status"
 BROKEN_OFF: Final = "broken-off"
 TOO_LARGE: Final = "too-large"
 NO_MCP: Final = "no-mcp"
+
+DEFAULT_RESULT_LIMIT_BYTES: Final = 64 * 1024 * 1024
+"""What one answer may carry: one HTTP response, or one line of a child. Above it is TOO_LARGE. The SDK's bound of
+an HTTP event, 1 MiB, is below what tools return; it has none for a line."""
 
 _SDK_SAYS: Final[Mapping[tuple[int, str], str]] = {
     (CONNECTION_CLOSED, "Connection closed"): BROKEN_OFF,
@@ -64,3 +73,49 @@ def fault_of(error: MCPError) -> str | None:
         ),
         None,
     )
+
+
+def status_of(error: MCPError) -> int | None:
+    """The HTTP status that a fault of the kind HTTP_STATUS stands for."""
+    status = error.data.get(STATUS_KEY) if isinstance(error.data, Mapping) else None
+    return status if isinstance(status, int) and fault_of(error) == HTTP_STATUS else None
+
+
+def error_of(kind: str, message: str, status: int | None = None) -> ErrorData:
+    """The error that a fault is answered with; `status` is the HTTP status, where that is all there was."""
+    told = {} if status is None else {STATUS_KEY: status}
+    return ErrorData(code=INTERNAL_ERROR, message=message, data={FAULT_KEY: kind, **told})
+
+
+_MEMBER: Final = re.compile(rb'[{,]\s*"([^"\\]*)"\s*:\s*')
+_SCALAR: Final = re.compile(rb'("(?:[^"\\]|\\.)*"|-?\d+|true|false|null)\s*(?=[,}])')
+_LAST_ID: Final = re.compile(
+    rb'[{,]\s*"id"\s*:\s*("[^"\\]*"|-?\d+)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$'
+)
+
+
+def id_of_cut_message(head: bytes, tail: bytes) -> RequestId | None:
+    """Which request a message answers of which only the first and the last bytes are known, or None.
+
+    Serializers put the id before the result or after it. A request of the server is not taken for an answer: its
+    ids are its own.
+    """
+    members: dict[bytes, bytes] = {}
+    head, at = head.lstrip(), 0
+    while (member := _MEMBER.match(head, at)) is not None:
+        value = _SCALAR.match(head, member.end())
+        if value is None:
+            break
+        members[member[1]], at = value[1], value.end()
+    if member is None or member[1] not in (b"result", b"error") or b"method" in members:
+        return None
+    last = _LAST_ID.search(tail)
+    return _id_from(members.get(b"id") or (last[1] if last else b"null"))
+
+
+def _id_from(text: bytes) -> RequestId | None:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, str | int) and not isinstance(value, bool) else None

@@ -7,22 +7,27 @@ not heal: once `lost` is set it takes no new calls, and its owner builds another
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Final
 
 import anyio
+import mcp_types as types
 from mcp import ClientSession, MCPError
 from mcp.client._transport import TransportStreams
+from mcp.client.session import ClientRequestContext
 from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp.shared.inbound import mcp_param_headers, x_mcp_header_map
-from mcp_types import Implementation
 from pydantic import JsonValue
 
 from bridge import __version__
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
+from bridge.mcp.asking import Questions
+from bridge.mcp.child import Command, LastWords, child
 from bridge.mcp.eras import Era, negotiate
 from bridge.mcp.faults import (
     BROKEN_OFF,
@@ -34,35 +39,21 @@ from bridge.mcp.faults import (
     ServerRefusedError,
     fault_of,
 )
-from bridge.mcp.tools import LeftOut, Tool, tools_from
-from bridge.mcp.transport import Command, LastWords, Target, child, streamable_http
-from bridge.mcp.wire import OnProgress, Stamp, Wire
+from bridge.mcp.http_sse import http_sse, may_be_http_sse
+from bridge.mcp.tools import Tool, tools_from
+from bridge.mcp.transport import Target, streamable_http
+from bridge.mcp.values import Asker, Greeting, Listing, OnProgress, ToolCall
+from bridge.mcp.wire import OnTaskNews, Stamp, Wire
 
 logger = logging.getLogger(__name__)
 
-CLIENT: Final = Implementation(name="mcp-a2a", version=__version__)
+CLIENT: Final = types.Implementation(name="mcp-a2a", version=__version__)
 MAX_PAGES: Final = 1000
 """Pages of one tools/list: a server that never ends its list cannot hang the bridge."""
 
 
-@dataclass(frozen=True)
-class Greeting:
-    """What a server says of itself."""
-
-    name: str
-    version: str
-    title: str | None = None
-    website_url: str | None = None
-    instructions: str | None = None
-    icon_url: str | None = None
-
-
-@dataclass(frozen=True)
-class Listing:
-    """The tools that a server lists and that can be served, and the others."""
-
-    tools: tuple[Tool, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
+class NoStreamableHttpError(PeerError):
+    """A URL answers Streamable HTTP as servers of the older transport do."""
 
 
 @dataclass
@@ -74,6 +65,7 @@ class Link:
     session: ClientSession
     era: Era
     stamp: Stamp
+    questions: Questions
     last_words: LastWords
     is_child: bool
     listening: anyio.Event = field(default_factory=anyio.Event)
@@ -81,6 +73,8 @@ class Link:
     tools_changed: anyio.Event = field(default_factory=anyio.Event)
     lost: anyio.Event = field(default_factory=anyio.Event)
     """No new calls: the connection is gone, or its session is."""
+    request_ids: Iterator[int] = field(default_factory=lambda: count(secrets.randbits(40)))
+    """A call that is made again has another id than before (basic/patterns/mrtr), also after a restart."""
     calls: int = 0
     """Requests that are under way."""
     drained: anyio.Event = field(default_factory=anyio.Event)
@@ -131,22 +125,48 @@ class Link:
                 break
         raise PeerError(f"{self.name} never ends its list of tools ({len(listed)} so far)")
 
+    @property
+    def takes_calls_as_tasks(self) -> bool:
+        """Whether tools may be called as tasks of MCP 2025-11-25."""
+        capabilities = self.session.server_capabilities
+        requests = capabilities.tasks.requests if capabilities and capabilities.tasks else None
+        return self.era is Era.LEGACY and bool(
+            requests and requests.tools and requests.tools.call is not None
+        )
+
     async def call(
-        self, tool: Tool, arguments: JsonObject, on_progress: OnProgress | None, meta: Mapping[str, JsonValue]
+        self,
+        tool: Tool,
+        call: ToolCall,
+        asker: Asker | None,
+        on_progress: OnProgress | None,
+        meta: Mapping[str, JsonValue],
     ) -> JsonObject:
-        """Call a tool: its result as the server sent it.
+        """Call a tool: its result as the server sent it, which may also be a question or a task.
 
         Raises:
             ServerRefusedError: the server answered with an error.
             NotTakenError: the server has not taken the request.
             ServerLostError: the connection ended before the answer.
         """
-        with self.wire.progress_to(on_progress) as asked:
-            params: JsonObject = {"name": tool.name, "arguments": arguments}
-            headers = mcp_param_headers(x_mcp_header_map(tool.input_schema), arguments)
+        params: JsonObject = {"name": tool.name, "arguments": call.arguments}
+        if call.input_responses is not None:
+            params["inputResponses"] = call.input_responses
+        if call.request_state is not None:
+            params["requestState"] = call.request_state
+        if tool.runs_only_as_task and self.takes_calls_as_tasks:
+            params["task"] = {"ttl": call.task_ttl_ms}
+        headers = mcp_param_headers(x_mcp_header_map(tool.input_schema), call.arguments)
+        with self.questions.of_call(asker), self.wire.progress_to(on_progress) as asked:
             return await self.request(
                 "tools/call", params, name=tool.name, headers=headers, meta={**asked, **meta}
             )
+
+    @contextmanager
+    def about_task(self, task_id: str, asker: Asker, on_news: OnTaskNews) -> Iterator[None]:
+        """Hear what the server says and asks of one of its tasks."""
+        with self.questions.of_task(task_id, asker), self.wire.task_news_to(task_id, on_news):
+            yield
 
     async def request(
         self,
@@ -164,6 +184,7 @@ class Link:
         """
         stamped = {**(meta or {}), **self.stamp.meta}
         options = self.stamp.options(method, name, headers or {})
+        options["request_id"] = next(self.request_ids)
         self.calls += 1
         try:
             sent = {**params, "_meta": stamped} if stamped else params
@@ -232,17 +253,29 @@ class Link:
 
 
 @asynccontextmanager
-async def open_link(name: str, target: Target, era: Era, connect_seconds: float) -> AsyncIterator[Link]:
-    """Connect to a server and greet it.
+async def open_link(
+    name: str,
+    target: Target,
+    era: Era,
+    connect_seconds: float,
+    on_ambiguous: Callable[[], None],
+    *,
+    over_http_sse: bool = False,
+) -> AsyncIterator[Link]:
+    """Connect to a server and greet it. For `on_ambiguous` see `Questions`.
 
     Raises:
         UsageError: its command cannot be started (in a group of exceptions).
+        NoStreamableHttpError: the URL may be one of the older transport, HTTP+SSE.
         PeerError: it cannot be reached, or does not speak MCP.
     """
     last_words, holder = LastWords(), _Holder()
-    async with _streams(name, target, last_words, holder.fault) as streams:
-        wire = Wire(name, streams, holder.tools_changed)
-        async with ClientSession(client_info=CLIENT, dispatcher=wire) as session:
+    async with _streams(name, target, last_words, holder.fault, over_http_sse) as streams:
+        questions = Questions(name, on_ambiguous)
+        wire = Wire(name, streams, questions, holder.tools_changed)
+        async with ClientSession(
+            client_info=CLIENT, dispatcher=wire, elicitation_callback=_answered_by_the_wire
+        ) as session:
             with anyio.move_on_after(connect_seconds) as deadline:
                 spoken = await _greet(session, era, name, last_words)
             if deadline.cancelled_caught:
@@ -251,10 +284,16 @@ async def open_link(name: str, target: Target, era: Era, connect_seconds: float)
                     detail=str(last_words),
                 )
             stamp = Stamp.of(session, CLIENT)
-            holder.link = Link(
-                name, wire, session, spoken, stamp, last_words, is_child=isinstance(target, Command)
-            )
+            is_child = isinstance(target, Command)
+            holder.link = Link(name, wire, session, spoken, stamp, questions, last_words, is_child)
             yield holder.link
+
+
+async def _answered_by_the_wire(
+    context: ClientRequestContext, params: types.ElicitRequestParams
+) -> types.ElicitResult | types.ErrorData:
+    """Its presence makes the session declare that we take questions; the wire sees them first."""
+    raise NotImplementedError
 
 
 async def _greet(session: ClientSession, era: Era, name: str, last_words: LastWords) -> Era:
@@ -266,6 +305,8 @@ async def _greet(session: ClientSession, era: Era, name: str, last_words: LastWo
             raise PeerError(f"{name} ended before it said anything of MCP", detail=str(last_words)) from exc
         if fault == NO_MCP:
             raise PeerError(_no_mcp(name)) from exc
+        if era is not Era.MODERN and may_be_http_sse(exc):
+            raise NoStreamableHttpError(exc.message) from exc
         raise PeerError(exc.message if fault else f"{name} refused the MCP handshake: {exc.message}") from exc
     except (RuntimeError, ValueError) as exc:
         raise PeerError(f"{name} does not speak MCP as we know it: {exc}") from exc
@@ -292,11 +333,16 @@ class _Holder:
 
 @asynccontextmanager
 async def _streams(
-    name: str, target: Target, last_words: LastWords, on_fault: Callable[[str], None]
+    name: str,
+    target: Target,
+    last_words: LastWords,
+    on_fault: Callable[[str], None],
+    over_http_sse: bool,
 ) -> AsyncIterator[TransportStreams]:
     if isinstance(target, Command):
         async with child(target, name, last_words) as streams:
             yield streams
     else:
-        async with streamable_http(target, on_fault) as streams:
+        transport = http_sse if over_http_sse else streamable_http
+        async with transport(target, on_fault) as streams:
             yield streams

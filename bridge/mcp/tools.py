@@ -57,6 +57,17 @@ class Tool:
         value = self.listed.get("annotations")
         return value if isinstance(value, dict) else {}
 
+    @property
+    def runs_only_as_task(self) -> bool:
+        """Whether it has to be called as a task (MCP 2025-11-25 basic/utilities/tasks, tool-level negotiation)."""
+        execution = self.listed.get("execution")
+        return isinstance(execution, dict) and execution.get("taskSupport") == "required"
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether its server says that calling it twice does no more than calling it once."""
+        return any(self.annotations.get(hint) is True for hint in ("readOnlyHint", "idempotentHint"))
+
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:

@@ -1,73 +1,54 @@
-"""How a tool server is reached: a child process or a URL, with its faults turned into answers.
+"""How a tool server is reached: a child process (`child.py`) or a URL, whose faults are turned into answers here.
 
 The SDK's HTTP transport lets one refused connection cancel everything that shares its client. Here a fault
 becomes the answer to the one request that met it: a JSON-RPC error, marked as ours (see `faults.py`).
-
-A child's stderr goes to the log, bounded, and its last lines are kept, to say why it died.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 import re
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final, TextIO, cast
+from typing import Final
 from urllib.parse import urlsplit
 
-import anyio
 import httpx2
-from mcp import StdioServerParameters, stdio_client
 from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import INTERNAL_ERROR
 
-from bridge.errors import UsageError, reason_of
-from bridge.mcp.faults import BROKEN_OFF, FAULT_KEY, HTTP_STATUS, SESSION_LOST, TOO_LARGE, UNREACHABLE
+from bridge.errors import reason_of
+from bridge.mcp.child import Command
+from bridge.mcp.faults import (
+    BROKEN_OFF,
+    DEFAULT_RESULT_LIMIT_BYTES,
+    HTTP_STATUS,
+    SESSION_LOST,
+    TOO_LARGE,
+    UNREACHABLE,
+    error_of,
+)
 
 logger = logging.getLogger(__name__)
-stderr_logger = logging.getLogger("bridge.mcp.stderr")
-
-DEFAULT_RESULT_LIMIT_BYTES: Final = 64 * 1024 * 1024
-"""What one HTTP response may carry. The SDK's own bound, 1 MiB an event, is below what tools return."""
 
 _ERROR_BODY_BYTES: Final = 64 * 1024
 """How much of an error page is read: it only has to be told from a JSON-RPC error."""
 
-_NOT_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
+NOT_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
 """The errors that come before a request has left. After any other, the server may have acted on it."""
 
-_KEEPALIVE_SECONDS: Final = 2.0
+LIMITS: Final = httpx2.Limits(max_connections=None, keepalive_expiry=2.0)
 """Idle connections are dropped before a server (uvicorn: 5 s) does it, while a request is on its way."""
 
 _NO_SESSION: Final = re.compile(
-    r"\b(no valid|invalid|unknown|missing|expired) (mcp )?session\b|\bsession( id)? (not found|is required|expired)\b",
+    r"\b(no valid|invalid|unknown|missing|expired) (mcp )?session\b"
+    r"|\bsession( id)? (not found|is required|expired)\b|\bno transport found for session",
     re.IGNORECASE,
 )
 """How servers say in words, with HTTP 400, that they do not know a session. Narrow, as a request that met it is
 sent again: a tool's own error that merely speaks of a session is not one of these."""
-
-_STDERR_LINE: Final = 2000
-_STDERR_LINES_KEPT: Final = 5
-_STDERR_LINES_A_BURST: Final = 200
-_STDERR_BURST_SECONDS: Final = 10.0
-
-
-@dataclass(frozen=True)
-class Command:
-    """A server that is started as a child process and spoken to over its stdin and stdout."""
-
-    argv: tuple[str, ...]
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Beside HOME, LOGNAME, PATH, SHELL, TERM and USER, which every child gets."""
-    cwd: str | None = None
-
-    def __str__(self) -> str:
-        return " ".join(self.argv)
 
 
 @dataclass(frozen=True)
@@ -87,86 +68,22 @@ class Url:
 Target = Command | Url
 
 
-@dataclass
-class LastWords:
-    """The newest lines that a child wrote to its stderr."""
-
-    lines: deque[str] = field(default_factory=lambda: deque(maxlen=_STDERR_LINES_KEPT))
-
-    def __str__(self) -> str:
-        return f"; its last words: {' | '.join(self.lines)}" if self.lines else ""
-
-
-@asynccontextmanager
-async def child(command: Command, name: str, last_words: LastWords) -> AsyncIterator[TransportStreams]:
-    """Start a server as a child process, and end it, with its process group, on exit.
-
-    Raises:
-        UsageError: it cannot be started (in a group of exceptions).
-    """
-    parameters = StdioServerParameters(
-        command=command.argv[0],
-        args=list(command.argv[1:]),
-        env=dict(command.env),
-        cwd=command.cwd,
-        encoding_error_handler="replace",
-    )
-    reading, writing = os.pipe()
-    try:
-        async with anyio.create_task_group() as tasks:
-            with os.fdopen(writing, "wb") as errlog:
-                transport = stdio_client(parameters, errlog=cast(TextIO, errlog))
-                try:
-                    streams = await transport.__aenter__()
-                except OSError as exc:
-                    raise UsageError(f"cannot start {command.argv[0]!r}: {exc.strerror or exc}") from exc
-            tasks.start_soon(_log_stderr, reading, name, last_words)
-            try:
-                yield streams
-            finally:
-                await transport.__aexit__(None, None, None)
-                tasks.cancel_scope.cancel()
-    finally:
-        os.close(reading)
-
-
-async def _log_stderr(reading: int, name: str, last_words: LastWords) -> None:
-    """Pass a child's stderr on to the log, line by line, until it closes it."""
-    os.set_blocking(reading, False)
-    rest, burst_end, logged = b"", 0.0, 0
-    while True:
-        await anyio.wait_readable(reading)
-        chunk = os.read(reading, 65536)
-        if not chunk:
-            return
-        *lines, rest = (rest + chunk)[-1_000_000:].split(b"\n")
-        rest = rest[:_STDERR_LINE]
-        for raw in lines:
-            line = raw[:_STDERR_LINE].decode("utf-8", "replace").rstrip()
-            if not line:
-                continue
-            last_words.lines.append(line)
-            if anyio.current_time() > burst_end:
-                burst_end, logged = anyio.current_time() + _STDERR_BURST_SECONDS, 0
-            logged += 1
-            if logged <= _STDERR_LINES_A_BURST:
-                stderr_logger.info("%s: %s", name, line)
-            elif logged == _STDERR_LINES_A_BURST + 1:
-                stderr_logger.warning("%s writes much to stderr; some of it is left out here", name)
-
-
 @asynccontextmanager
 async def streamable_http(target: Url, on_fault: Callable[[str], None]) -> AsyncIterator[TransportStreams]:
     """Speak to a server over Streamable HTTP. `on_fault` hears of each fault, by its kind."""
-    limits = httpx2.Limits(max_connections=None, keepalive_expiry=_KEEPALIVE_SECONDS)
-    # No read timeout: a call's own deadline bounds it, and a stream may be silent for as long.
-    timeout = httpx2.Timeout(None, connect=target.connect_seconds)
-    transport = FaultMappingTransport(str(target), target.result_limit_bytes, on_fault, limits=limits)
+    transport = FaultMappingTransport(str(target), target.result_limit_bytes, on_fault, limits=LIMITS)
     async with (
-        httpx2.AsyncClient(transport=transport, timeout=timeout, headers=dict(target.headers)) as client,
+        client_of(target, transport) as client,
         streamable_http_client(target.url, http_client=client, max_sse_event_size=None) as streams,
     ):
         yield streams
+
+
+def client_of(target: Url, transport: httpx2.AsyncBaseTransport) -> httpx2.AsyncClient:
+    """A client that sends what the target asks for."""
+    # No read timeout: a call's own deadline bounds it, and a stream may be silent for as long.
+    timeout = httpx2.Timeout(None, connect=target.connect_seconds)
+    return httpx2.AsyncClient(transport=transport, timeout=timeout, headers=dict(target.headers))
 
 
 class FaultMappingTransport(httpx2.AsyncHTTPTransport):
@@ -184,7 +101,7 @@ class FaultMappingTransport(httpx2.AsyncHTTPTransport):
         """Send a request; a transport error or an error page becomes a JSON-RPC error."""
         try:
             response = await super().handle_async_request(request)
-        except _NOT_SENT as exc:
+        except NOT_SENT as exc:
             return self._fault(request, 502, UNREACHABLE, f"{self._name} cannot be reached: {reason_of(exc)}")
         except httpx2.TransportError as exc:
             return self._fault(request, 502, BROKEN_OFF, f"{self._name} broke off: {reason_of(exc)}")
@@ -209,8 +126,8 @@ class FaultMappingTransport(httpx2.AsyncHTTPTransport):
         return response
 
     async def _error_page(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-        body = await _beginning(response)
-        if _means_session_lost(request, response.status_code, body):
+        body = await beginning_of(response)
+        if self.says_session_lost(request, response.status_code, body):
             return self._fault(
                 request, response.status_code, SESSION_LOST, f"{self._name} no longer knows the session"
             )
@@ -225,10 +142,19 @@ class FaultMappingTransport(httpx2.AsyncHTTPTransport):
         said = f"{self._name} answered HTTP {status} {response.reason_phrase}".rstrip()
         return self._fault(request, status, HTTP_STATUS, said)
 
+    def says_session_lost(self, request: httpx2.Request, status: int, body: bytes) -> bool:
+        """Whether an error page says that the server does not know the session of a message.
+
+        Only of messages: a server that has no stream of its own may answer the GET for one with 404, too.
+        """
+        if request.method != "POST" or "mcp-session-id" not in request.headers:
+            return False
+        return means_session_lost(status, _jsonrpc_error(body) or "")
+
     def _fault(self, request: httpx2.Request, status: int, kind: str, message: str) -> httpx2.Response:
         self._on_fault(kind)
-        error = {"code": INTERNAL_ERROR, "message": message, "data": {FAULT_KEY: kind}}
-        body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+        error = error_of(kind, message, status if kind == HTTP_STATUS else None)
+        body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error.model_dump()}).encode()
         return httpx2.Response(
             status, headers={"content-type": "application/json"}, content=body, request=request
         )
@@ -262,7 +188,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-async def _beginning(response: httpx2.Response) -> bytes:
+async def beginning_of(response: httpx2.Response) -> bytes:
     """The first bytes of a body; the rest is not read."""
     chunks: list[bytes] = []
     size = 0
@@ -279,14 +205,9 @@ async def _beginning(response: httpx2.Response) -> bytes:
     return b"".join(chunks)
 
 
-def _means_session_lost(request: httpx2.Request, status: int, body: bytes) -> bool:
-    """Whether the server does not know the session of a message: 404 by the specification, 400 from many.
-
-    Only of messages: a server that has no stream of its own may answer the GET for one with 404, too.
-    """
-    if request.method != "POST" or "mcp-session-id" not in request.headers:
-        return False
-    return status == 404 or (status == 400 and bool(_NO_SESSION.search(_jsonrpc_error(body) or "")))
+def means_session_lost(status: int, words: str) -> bool:
+    """Whether a session is not known: 404 by the specification, 400 from many."""
+    return status == 404 or (status == 400 and bool(_NO_SESSION.search(words)))
 
 
 def _jsonrpc_error(body: bytes) -> str | None:

@@ -1,71 +1,67 @@
-"""A tool server that the bridge depends on: kept connected, its tools known, its calls bounded.
+"""A tool server that the bridge depends on: its sessions, and how many calls it is given.
 
-One task owns the server. It connects, lists the tools, and waits until the connection is lost; then it
-connects again, with growing pauses. A call waits for a connection for as long as connecting may take. A call
-that was under way when the connection was lost fails, and is never sent again by itself: only its caller
-knows whether that is safe. A call that the server certainly has not taken (it could not be reached, or no
-longer knew the session) is sent once more.
+By default all callers share one session. A server that keeps something per session (a browser, a shell, who
+is logged in) can be given one for each principal or each context; these are made when they are needed and
+closed when they were idle for a while. The first session is always there: it knows the tools.
 """
 
 from __future__ import annotations
 
 import logging
-import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal
 
 import anyio
 import anyio.abc
 from pydantic import JsonValue
 
-from bridge import trace
-from bridge.errors import BridgeError, PeerError, UsageError, leaf_of
+from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.eras import Era, EraMemory
-from bridge.mcp.faults import NotTakenError, ServerDownError
-from bridge.mcp.link import Greeting, Link, Listing, open_link
-from bridge.mcp.tools import Tool
+from bridge.mcp.eras import Era
+from bridge.mcp.faults import ServerDownError
+from bridge.mcp.memory import ServerMemory
+from bridge.mcp.session import Session, SessionPace
 from bridge.mcp.transport import Target
-from bridge.mcp.wire import OnProgress
+from bridge.mcp.values import Greeting, Listing
 
 logger = logging.getLogger(__name__)
 
-FIRST_PAUSE_SECONDS: Final = 0.2
-"""Before the second attempt to connect. It doubles with each one, up to the pace's longest pause."""
-
-STEADY_SECONDS: Final = 10.0
-"""A connection that lasted this long was a good one. After a shorter one the pauses go on growing, so that a
-server that dies as soon as it is up is not started five times a second."""
-
-_LONGEST_SETTLING: Final = 10
-"""How many times the settling time a server may go on announcing before its tools are listed."""
-
-_LISTEN_SECONDS: Final = 5.0
-"""How long the first listing waits for the server to say that its changes are listened to."""
-
 
 @dataclass(frozen=True, slots=True)
-class UpstreamPace:
-    """How patient the bridge is with a server, and how much it asks of it at once."""
+class SessionRules:
+    """Which callers share a session."""
 
-    connect_seconds: float = 30
-    """From the start of a connection until the tools are listed; also how long a call waits for that."""
-    longest_pause_seconds: float = 30
-    """Between two attempts to connect."""
-    retire_seconds: float = 60
-    """How long calls of a connection that is being replaced may go on."""
-    settle_seconds: float = 0.3
-    """How long the server has to be quiet about its tools before they are listed again."""
-    concurrency: int = 16
-    """Calls at the same time."""
+    per: Literal["shared", "principal", "context"] = "shared"
+    shared: int = 1
+    """How many sessions the callers share; more than one helps a server that is given one call at a time."""
+    most: int = 64
+    """Sessions of principals or contexts at the same time."""
+    idle_seconds: float = 600
+    """How long such a session may be without a call before it is closed."""
     queue: int = 256
-    """Calls that wait for their turn; one more is refused."""
+    """Calls that wait for their turn, beyond those that run; one more is refused."""
 
 
 class QueueFullError(PeerError):
     """As many calls wait for this server as may."""
+
+
+@dataclass(eq=False)
+class _Own:
+    """The session of one principal or context."""
+
+    session: Session
+    users: int = 0
+    moved: anyio.Event = field(default_factory=anyio.Event)
+    """Set, and replaced, when it is taken, given back or to be closed."""
+    closing: bool = False
+
+    def move(self) -> None:
+        self.moved.set()
+        self.moved = anyio.Event()
 
 
 class Upstream:
@@ -77,76 +73,75 @@ class Upstream:
         target: Target,
         *,
         era: Era = Era.AUTO,
-        memory: EraMemory | None = None,
-        pace: UpstreamPace | None = None,
+        memory: ServerMemory | None = None,
+        pace: SessionPace | None = None,
+        rules: SessionRules | None = None,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         """`on_change` is called when the tools, or whether the server is up, have changed."""
-        self._name = name
         self.target = target
-        self.listing = Listing()
-        self.greeting: Greeting | None = None
-        """What the server said of itself when it was last connected."""
-        self.down: str | None = "not connected yet"
-        """Why the server cannot be called, in words; None while it can."""
-        self._era = era
-        self._memory = memory or EraMemory(None)
-        self._pace = pace or UpstreamPace()
-        self._on_change = on_change
-        self._link: Link | None = None
-        self._up = anyio.Event()
-        self._tried = anyio.Event()
-        self._wanted = anyio.Event()
-        self._slots = anyio.CapacityLimiter(self._pace.concurrency)
+        self._rules = rules or SessionRules()
+        self._pace = pace or SessionPace()
+        make = partial(Session, target=target, era=era, memory=memory or ServerMemory(None), pace=self._pace)
+        self._make = make
+        self._first = make(name, on_change=on_change)
+        self._shared = (self._first, *(make(name) for _ in range(self._rules.shared - 1)))
+        self._own: dict[str, _Own] = {}
         self._reserved = 0
-        self._tools: dict[str, Tool] = {}
-        self._detail = ""
-        self._at_fault: type[PeerError | UsageError] = PeerError
 
     @property
     def name(self) -> str:
         """What the server is called in messages and logs."""
-        return self._name
+        return self._first.name
 
     @name.setter
     def name(self, name: str) -> None:
-        self._name = name
-        if self._link is not None:
-            self._link.name = name
+        for session in (*self._shared, *(own.session for own in self._own.values())):
+            session.name = name
+
+    @property
+    def listing(self) -> Listing:
+        """What the server lists."""
+        return self._first.listing
+
+    @property
+    def greeting(self) -> Greeting | None:
+        """What the server said of itself when it was last connected."""
+        return self._first.greeting
+
+    @property
+    def down(self) -> str | None:
+        """Why the server cannot be called, in words; None while it can."""
+        return self._first.down
+
+    @property
+    def own_sessions(self) -> int:
+        """How many sessions of principals or contexts there are."""
+        return len(self._own)
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[Upstream]:
-        """Own the server: connect now and whenever it is needed, end it on exit."""
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._own, tasks)
-            try:
-                yield self
-            finally:
-                tasks.cancel_scope.cancel()
+        """Connect now and whenever it is needed; end every session on exit."""
+        async with AsyncExitStack() as stack:
+            for session in self._shared:
+                await stack.enter_async_context(session.run())
+            self._group = await stack.enter_async_context(anyio.create_task_group())
+            stack.callback(self._group.cancel_scope.cancel)
+            yield self
 
     async def ready(self) -> None:
-        """Wait for the first connection.
+        """Wait for the first connection; see `Session.ready`."""
+        await self._first.ready()
 
-        Raises:
-            UsageError: the command cannot be started.
-            PeerError: the connection could not be made. In either case the owner goes on trying.
-        """
-        await self._tried.wait()
-        if self.down is not None:
-            raise self._at_fault(self.down, detail=self._detail)
-
-    # Calling
-
-    def reserve(self) -> None:
-        """Take a place among the calls that run or wait; `call` gives it back.
+    def reserve(self, *, even_if_full: bool = False) -> None:
+        """Take a place among the calls that run or wait; `release` gives it back.
 
         Raises:
             QueueFullError: there is none.
         """
-        if self._reserved >= self._pace.concurrency + self._pace.queue:
-            raise QueueFullError(
-                f"{self.name} is busy: {self._pace.concurrency} calls run and {self._pace.queue} wait"
-            )
+        running = self._pace.concurrency * max(self._rules.shared, 1)
+        if self._reserved >= running + self._rules.queue and not even_if_full:
+            raise QueueFullError(f"{self.name} is busy: {running} calls run and {self._rules.queue} wait")
         self._reserved += 1
 
     def release(self) -> None:
@@ -154,31 +149,21 @@ class Upstream:
         self._reserved -= 1
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
-        """Wait until the server may be called."""
-        async with self._slots:
-            yield
-
-    async def call(
-        self, name: str, arguments: JsonObject, on_progress: OnProgress | None = None
-    ) -> JsonObject:
-        """Call a tool: its result as the server sent it. Cancelling this cancels it on the server.
+    async def session(self, principal: str, context_id: str) -> AsyncIterator[Session]:
+        """The session for a caller, kept open as long as this is entered.
 
         Raises:
-            ServerRefusedError: the server answered with an error.
-            ServerDownError: it cannot be reached; nothing was sent.
-            ServerLostError: the connection ended before the answer.
+            ServerDownError: as many sessions are in use as there may be.
         """
-
-        async def call_on(link: Link) -> JsonObject:
-            tool = self._tools.get(name)
-            if tool is None:
-                raise ServerDownError(f"{self.name} no longer lists the tool {name}")
-            parent = trace.traceparent.get()
-            meta: Mapping[str, JsonValue] = {"traceparent": parent} if parent else {}
-            return await link.call(tool, arguments, on_progress, meta)
-
-        return await self._on_link(call_on)
+        match self._rules.per:
+            case "shared":
+                yield min(self._shared, key=lambda session: (session.down is not None, session.load))
+            case "principal":
+                async with self._own_session(principal) as session:
+                    yield session
+            case "context":
+                async with self._own_session(context_id) as session:
+                    yield session
 
     async def read(self, uri: str) -> list[JsonValue]:
         """Read a resource of the server: the `contents` of resources/read.
@@ -186,137 +171,47 @@ class Upstream:
         Raises:
             PeerError: it cannot be read.
         """
-        result = await self._on_link(lambda link: link.request("resources/read", {"uri": uri}, name=uri))
+        result: JsonObject = await self._first.request("resources/read", {"uri": uri}, name=uri)
         contents = result.get("contents")
         return contents if isinstance(contents, list) else []
 
-    async def _on_link(self, request: Callable[[Link], Awaitable[JsonObject]]) -> JsonObject:
-        """Send a request; once more, on a new connection, when the server has not taken it."""
+    @asynccontextmanager
+    async def _own_session(self, key: str) -> AsyncIterator[Session]:
+        own = self._own.get(key) or self._open(key)
+        own.users += 1
+        own.move()
         try:
-            return await request(await self._connected())
-        except NotTakenError as exc:
-            logger.debug("%s: %s; sending again", self.name, exc)
-        return await request(await self._connected())
+            yield own.session
+        finally:
+            own.users -= 1
+            own.move()
 
-    async def _connected(self) -> Link:
-        if self._link is None or self._link.is_lost:
-            self._clear_up()
-            self._wanted.set()
-            with anyio.move_on_after(self._pace.connect_seconds):
-                await self._up.wait()
-        if self._link is None or self._link.is_lost:
-            raise ServerDownError(f"{self.name} is down: {self.down}")
-        return self._link
+    def _open(self, key: str) -> _Own:
+        if len(self._own) >= self._rules.most:
+            self._make_room()
+        own = self._own[key] = _Own(self._make(self.name))
+        self._group.start_soon(self._keep, key, own)
+        return own
 
-    def _clear_up(self) -> None:
-        if self._up.is_set():
-            self._up = anyio.Event()
+    def _make_room(self) -> None:
+        """Close the session that has been idle for longest."""
+        idle = next((key for key, own in self._own.items() if own.users == 0), None)
+        if idle is None:
+            raise ServerDownError(f"all {self._rules.most} sessions with {self.name} are in use")
+        own = self._own.pop(idle)
+        own.closing = True
+        own.move()
 
-    # Owning
-
-    async def _own(self, tasks: anyio.abc.TaskGroup) -> None:
-        pause = FIRST_PAUSE_SECONDS
-        while True:
-            try:
-                link: Link = await tasks.start(self._hold)
-            except Exception as exc:  # noqa: BLE001 - whatever stops a connection is why the server is down
-                fault = leaf_of(exc)
-                self._at_fault = UsageError if isinstance(fault, UsageError) else PeerError
-                self._went_down(_words(fault), fault.detail if isinstance(fault, BridgeError) else "")
-                self._wanted = anyio.Event()
-            else:
-                since = anyio.current_time()
-                await link.lost.wait()
-                if anyio.current_time() - since >= STEADY_SECONDS:
-                    pause = FIRST_PAUSE_SECONDS
-                ended = "its process ended" if link.is_child else "the connection was lost"
-                self._went_down(f"{ended}; connecting again", str(link.last_words))
-            with anyio.move_on_after(pause * random.uniform(0.8, 1.2)):  # noqa: S311 - jitter, no secret
-                await self._wanted.wait()
-                await anyio.sleep(FIRST_PAUSE_SECONDS / 4)
-            pause = min(pause * 2, self._pace.longest_pause_seconds)
-
-    async def _hold(self, *, task_status: anyio.abc.TaskStatus[Link]) -> None:
-        """One connection, from start to end."""
-        server = str(self.target)
-        era = self._era if self._era is not Era.AUTO else self._memory.recall(server)
-        held: Link | None = None
-        try:
-            async with (
-                open_link(self.name, self.target, era, self._pace.connect_seconds) as link,
-                anyio.create_task_group() as tasks,
-            ):
-                tasks.start_soon(link.watch)
-                listing = await self._first_listing(link)
-                if self._era is Era.AUTO:
-                    self._memory.remember(server, link.era)
-                held = link
-                self._came_up(link, listing)
-                task_status.started(link)
-                tasks.start_soon(self._follow, link)
-                await link.lost.wait()
-                await link.retire(self._pace.retire_seconds)
-                tasks.cancel_scope.cancel()
-        except Exception as exc:
-            if held is None:
-                if self._era is Era.AUTO and era is Era.LEGACY:
-                    self._memory.forget(server)
-                raise
-            logger.debug("%s: the connection ended with %r", self.name, leaf_of(exc))
-            held.lost.set()
-
-    async def _first_listing(self, link: Link) -> Listing:
-        """The tools, listed once their changes are listened to, so that none goes unheard."""
-        with anyio.fail_after(self._pace.connect_seconds):
-            with anyio.move_on_after(_LISTEN_SECONDS):
-                await link.listening.wait()
-            return await link.list_tools()
-
-    async def _follow(self, link: Link) -> None:
-        """List the tools again when the server says that they changed, once it is quiet."""
-        while True:
-            await link.tools_changed.wait()
-            # A server that never stops announcing is listed all the same, now and then.
-            with anyio.move_on_after(self._pace.settle_seconds * _LONGEST_SETTLING):
-                while link.tools_changed.is_set():
-                    link.tools_changed = anyio.Event()
-                    with anyio.move_on_after(self._pace.settle_seconds):
-                        await link.tools_changed.wait()
-            link.tools_changed = anyio.Event()
-            try:
-                with anyio.fail_after(self._pace.connect_seconds):
-                    self._listed(await link.list_tools())
-            except (PeerError, TimeoutError) as exc:
-                logger.warning("%s: its tools changed, but cannot be listed: %s", self.name, _words(exc))
-
-    def _came_up(self, link: Link, listing: Listing) -> None:
-        if self._tried.is_set():
-            logger.info("%s is up again", self.name)
-        self._link, self.greeting, self.down = link, link.greeting, None
-        self._wanted = anyio.Event()
-        self._listed(listing)
-        self._up.set()
-        self._tried.set()
-
-    def _went_down(self, why: str, detail: str) -> None:
-        """`detail` is for the log and whoever starts the bridge; `why` is also for peers."""
-        if self.down != why and self._tried.is_set():
-            logger.warning("%s is down: %s%s", self.name, why, detail)
-        self.down, self._detail = why, detail
-        self._clear_up()
-        self._tried.set()
-        self._on_change()
-
-    def _listed(self, listing: Listing) -> None:
-        before, self.listing = self.listing, listing
-        self._tools = {tool.name: tool for tool in listing.tools}
-        for left_out in listing.left_out:
-            if left_out not in before.left_out:
-                logger.warning("%s: the tool %s is left out: %s", self.name, left_out.name, left_out.reason)
-        self._on_change()
-
-
-def _words(exc: BaseException) -> str:
-    if isinstance(exc, TimeoutError):
-        return "it did not answer in time"
-    return str(exc) or type(exc).__name__
+    async def _keep(self, key: str, own: _Own) -> None:
+        """Hold a session open until it was idle for long enough."""
+        async with own.session.run():
+            while not own.closing:
+                with anyio.move_on_after(None if own.users else self._rules.idle_seconds) as idle:
+                    await own.moved.wait()
+                if idle.cancelled_caught and not own.users:
+                    break
+                if self._own.get(key) is own and not own.closing:
+                    self._own[key] = self._own.pop(key)  # the newest stands last
+            if self._own.get(key) is own:
+                del self._own[key]
+        logger.debug("%s: an idle session was closed", self.name)

@@ -24,7 +24,7 @@ import anyio
 import anyio.abc
 from mcp import ClientSession
 from mcp.client._transport import TransportStreams
-from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest
+from mcp.shared.dispatcher import CallOptions, DispatchContext, OnNotify, OnNotifyIntercept, OnRequest
 from mcp.shared.inbound import (
     MCP_METHOD_HEADER,
     MCP_NAME_HEADER,
@@ -32,6 +32,7 @@ from mcp.shared.inbound import (
     encode_header_value,
 )
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.transport_context import TransportContext
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
@@ -44,37 +45,42 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from bridge.jsonvalues import JsonObject
+from bridge.mcp.asking import ELICIT, Questions
+from bridge.mcp.values import OnProgress, Progress
 
 logger = logging.getLogger(__name__)
 
-
 TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 _PROGRESS: Final = "notifications/progress"
+_TASK_NEWS: Final = frozenset({"notifications/tasks", "notifications/tasks/status"})
+"""Of the tasks extension, and of MCP 2025-11-25."""
 
+TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
+CAPABILITIES: Final[JsonObject] = {
+    "elicitation": {"form": {}, "url": {}},
+    "extensions": {TASKS_EXTENSION: {}},
+}
+"""What we declare on every request of MCP 2026-07-28. Sampling and roots are not declared."""
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """One progress notification, its numbers as they were sent."""
-
-    progress: int | float
-    total: int | float | None = None
-    message: str | None = None
-
-
-OnProgress = Callable[[Progress], None]
+OnTaskNews = Callable[[JsonObject], None]
+"""Takes the task as the server describes it in a notification."""
 
 
 class Wire(JSONRPCDispatcher):
     """The SDK's dispatcher, which also tells when it ends and what arrives, in order."""
 
-    def __init__(self, name: str, streams: TransportStreams, on_tools_changed: Callable[[], None]) -> None:
+    def __init__(
+        self, name: str, streams: TransportStreams, questions: Questions, on_tools_changed: Callable[[], None]
+    ) -> None:
         super().__init__(*streams, on_stream_exception=self._unreadable)
         self._name = name
         self._warned = False
         self.closed = anyio.Event()
         """Set once the connection has ended, however it did."""
+        self._questions = questions
         self._on_tools_changed = on_tools_changed
         self._progress: dict[str, OnProgress] = {}
+        self._task_news: dict[str, OnTaskNews] = {}
         self._tokens = itertools.count(1)
 
     @property
@@ -96,8 +102,15 @@ class Wire(JSONRPCDispatcher):
             self._see(method, params or {})
             return on_notify_intercept(method, params) if on_notify_intercept else False
 
+        async def answer(
+            context: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
+        ) -> dict[str, Any]:
+            if method == ELICIT:
+                return await self._questions.answer(params or {}, context.cancel_requested.is_set)
+            return await on_request(context, method, params)
+
         try:
-            await super().run(on_request, on_notify, see, task_status=task_status)
+            await super().run(answer, on_notify, see, task_status=task_status)
         finally:
             self.closed.set()
 
@@ -126,6 +139,10 @@ class Wire(JSONRPCDispatcher):
             listener = self._progress.get(str(params.get("progressToken")))
             if listener is not None and (progress := _progress_from(params)) is not None:
                 listener(progress)
+        elif method in _TASK_NEWS:
+            on_news = self._task_news.get(str(params.get("taskId")))
+            if on_news is not None:
+                on_news(dict(params))
 
     @contextmanager
     def progress_to(self, listener: OnProgress | None) -> Iterator[JsonObject]:
@@ -140,6 +157,15 @@ class Wire(JSONRPCDispatcher):
         finally:
             del self._progress[token]
 
+    @contextmanager
+    def task_news_to(self, task_id: str, on_news: OnTaskNews) -> Iterator[None]:
+        """What the server notifies of one of its tasks goes to `on_news` while this is open."""
+        self._task_news[task_id] = on_news
+        try:
+            yield
+        finally:
+            del self._task_news[task_id]
+
 
 @dataclass(frozen=True)
 class Stamp:
@@ -151,7 +177,7 @@ class Stamp:
 
     @classmethod
     def of(cls, session: ClientSession, client: Implementation) -> Stamp:
-        """The stamp for a session whose handshake is done. We declare no capabilities as yet."""
+        """The stamp for a session whose handshake is done."""
         version = session.protocol_version
         assert version is not None
         if version not in MODERN_PROTOCOL_VERSIONS:
@@ -159,7 +185,7 @@ class Stamp:
         meta: JsonObject = {
             PROTOCOL_VERSION_META_KEY: version,
             CLIENT_INFO_META_KEY: client.model_dump(by_alias=True, mode="json", exclude_none=True),
-            CLIENT_CAPABILITIES_META_KEY: {},
+            CLIENT_CAPABILITIES_META_KEY: CAPABILITIES,
         }
         return cls(version, meta, modern=True)
 

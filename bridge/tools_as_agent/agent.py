@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 from functools import lru_cache
+from typing import Final
 
 from bridge.a2a.errors import OVERLOADED, A2AError
 from bridge.a2a.job import Turn, Work
-from bridge.a2a.models import AgentCard, AgentSkill
+from bridge.a2a.life import INTERRUPTED
+from bridge.a2a.models import AgentCard, AgentSkill, TaskState
 from bridge.mcp.tools import Tool
 from bridge.mcp.upstream import QueueFullError, Upstream
 from bridge.tools_as_agent.card import make_card
+from bridge.tools_as_agent.kept import FollowedTask, ServerQuestion, Way, kept_from
 from bridge.tools_as_agent.options import AgentOptions
-from bridge.tools_as_agent.route import Ask, RunTool, decide
+from bridge.tools_as_agent.route import Ask, End, Follow, RunTool, decide
 from bridge.tools_as_agent.run import Conclusion, Question, ToolRun
 from bridge.translate.arguments import properties_of
 from bridge.translate.extension import URI
@@ -20,7 +23,12 @@ from bridge.translate.skills import skill_from
 
 logger = logging.getLogger(__name__)
 
-_CARDS_KEPT = 16
+_CALL_GONE: Final = (
+    "The bridge restarted while the tool waited for an answer, and its call is gone. It was not made again, since"
+    " the server does not say that the tool can be repeated"
+)
+
+_CARDS_KEPT: Final = 16
 """Cards kept ready, one for each base under which the agent is asked for."""
 
 
@@ -70,7 +78,7 @@ class ToolsAgent:
         """
         decision = decide(turn, self._tools, self._options)
         match decision:
-            case RunTool():
+            case RunTool() | Follow():
                 try:
                     self._upstream.reserve()
                 except QueueFullError as exc:
@@ -78,8 +86,23 @@ class ToolsAgent:
                 return ToolRun(decision, self._upstream, self._options)
             case Ask():
                 return Question(decision)
-            case _:
+            case End():
                 return Conclusion(decision)
+
+    def resume(self, kept: bytes, state: TaskState) -> Work | None:
+        """What goes on with a task of an earlier process: one that the server works on is followed further.
+
+        A call that was open while it asked is gone with that process. It is made anew once the answer comes,
+        when the server says that it can be repeated; else its task ends here.
+        """
+        match kept_from(kept):
+            case FollowedTask() as task:
+                self._upstream.reserve(even_if_full=True)
+                return ToolRun(Follow(task.skill_id, task), self._upstream, self._options)
+            case ServerQuestion(way=Way.OPEN, is_repeatable=False) if state in INTERRUPTED:
+                return Conclusion(End(TaskState.FAILED, _CALL_GONE))
+            case _:
+                return None
 
     def _warn_of_rules_for_nothing(self) -> None:
         """A profile that names what is not there would be noticed by clients only."""

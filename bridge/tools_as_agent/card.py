@@ -11,8 +11,8 @@ from typing import Final
 from bridge.a2a.models import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, SecurityRequirement
 from bridge.a2a.versions import SERVED
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.link import Greeting
 from bridge.mcp.tools import Tool
+from bridge.mcp.values import Greeting
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.translate.extension import declaration
 from bridge.translate.skills import JSON, TEXT

@@ -16,6 +16,15 @@ class AgentOptions:
     incomplete: Literal["ask", "reject"]
     """What happens when arguments are missing or wrong: the client is asked, or the task is rejected."""
     call_timeout_seconds: float
+    """How long a call may take, without the time in which its client is asked something."""
+    task_timeout_seconds: float
+    """The same for a call that its server makes a task of."""
+    queue_timeout_seconds: float
+    """How long a call may wait for its turn."""
+    input_timeout_seconds: float
+    """How long the client may take to answer."""
+    cancel_grace_seconds: float
+    """How long a call may go on once nobody answered what it asks."""
     inline_limit_bytes: int
     """How large a linked resource may be to be read and passed on in place of its link."""
     allow_file_links: bool

@@ -5,19 +5,28 @@ Spec: A2A 1.0 section 3.4.3.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 from bridge.a2a.errors import CONTENT_TYPE_NOT_SUPPORTED, A2AError
 from bridge.a2a.job import Turn
 from bridge.a2a.models import Part, TaskState
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool
+from bridge.tools_as_agent.kept import FollowedTask, OwnQuestion, ServerQuestion, Way, kept_from
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.translate import questions
 from bridge.translate.arguments import Problem, coerced_fields, describe, problems_of, properties_of
-from bridge.translate.extension import URI
+from bridge.translate.elicitation import (
+    Elicitation,
+    answers_from,
+    elicitation_from,
+    parts_of_questions,
+    question_metadata,
+    state_of_questions,
+)
+from bridge.translate.extension import QUESTION, URI
 from bridge.translate.files import place_files
 from bridge.translate.message_to_call import (
     Call,
@@ -37,15 +46,27 @@ class RunTool:
     skill_id: str
     tool: Tool
     arguments: JsonObject
+    answered: ServerQuestion | None = None
+    """What the server asked in the call that this one goes on with, with the answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Go on with a call that the server made a task of."""
+
+    skill_id: str
+    task: FollowedTask
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask the client; `kept` is what the answer will be understood by."""
+    """Ask the client."""
 
-    key: str
+    state: TaskState
     parts: tuple[Part, ...]
+    metadata: JsonObject
     kept: bytes
+    """What the answer will be understood by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +77,10 @@ class End:
     words: str
 
 
-Decision = RunTool | Ask | End
+_DECLINED: Final = End(TaskState.REJECTED, "The question was declined, so the skill was not run")
+_CANCELED: Final = End(TaskState.CANCELED, "Canceled in answer to the question")
+
+Decision = RunTool | Follow | Ask | End
 
 
 def decide(turn: Turn, skills: Mapping[str, Tool], options: AgentOptions) -> Decision:
@@ -64,22 +88,75 @@ def decide(turn: Turn, skills: Mapping[str, Tool], options: AgentOptions) -> Dec
 
     Raises:
         A2AError: CONTENT_TYPE_NOT_SUPPORTED, when a file fits no property of the skill, or the client takes
-            none of the media types that the skill gives.
+            none of the media types that the skill gives; INVALID_PARAMS, when an answer names a question that is
+            not open.
     """
-    asked = _Asked.from_bytes(turn.kept)
+    kept = kept_from(turn.kept)
+    match kept:
+        case ServerQuestion():
+            return _answered(kept, turn, skills)
+        case FollowedTask():
+            return Follow(kept.skill_id, kept)
+        case _:
+            return _understood(kept, turn, skills, options)
+
+
+def _answered(asked: ServerQuestion, turn: Turn, skills: Mapping[str, Tool]) -> Decision:
+    """An answer to what the server asked."""
+    open_ones = open_questions(asked)
+    answers = answers_from(turn.message, open_ones, fill_defaults=URI not in turn.extensions)
+    answered = replace(asked, given={**asked.given, **answers.given})
+    if left := open_questions(answered):
+        return ask_server_questions(answered, left, answers.problems)
+    if asked.way is Way.AGAIN:
+        actions = {answer["action"] for answer in answered.given.values()}
+        if "cancel" in actions:
+            return _CANCELED
+        if "decline" in actions:
+            return _DECLINED
+    tool = skills.get(asked.skill_id)
+    if tool is None:
+        return End(TaskState.FAILED, f"The server no longer lists the tool {asked.skill_id}")
+    return RunTool(asked.skill_id, tool, asked.arguments, answered)
+
+
+def open_questions(asked: ServerQuestion) -> list[Elicitation]:
+    """Those that have no answer yet.
+
+    Raises:
+        PeerError: one cannot be passed on.
+    """
+    return [
+        elicitation_from(key, params) for key, params in asked.questions.items() if key not in asked.given
+    ]
+
+
+def ask_server_questions(
+    asked: ServerQuestion,
+    open_ones: Sequence[Elicitation],
+    problems: Mapping[str, tuple[Problem, ...]] | None = None,
+) -> Ask:
+    """Pass on what the server asked."""
+    parts = parts_of_questions(open_ones, problems)
+    return Ask(state_of_questions(open_ones), parts, question_metadata(open_ones), asked.to_bytes())
+
+
+def _understood(
+    asked: OwnQuestion | None, turn: Turn, skills: Mapping[str, Tool], options: AgentOptions
+) -> Decision:
+    """A message that asks for something by itself, or answers a question of ours."""
     if asked is not None:
         answer = questions.answer_of(turn.message, frozenset(asked.fields))
         if answer is questions.Answer.DECLINE:
-            return End(TaskState.REJECTED, "The question was declined, so the skill was not run")
+            return _DECLINED
         if answer is questions.Answer.CANCEL:
-            return End(TaskState.CANCELED, "Canceled in answer to the question")
+            return _CANCELED
         named = skill_named_in(turn.message)
         if (tool := skills.get(asked.skill_id)) and named in (None, asked.skill_id):
             return _checked(_merged(asked, tool, turn), tool, turn, options)
     found = call_from_message(turn.message, turn.metadata, skills, options.route)
     if isinstance(found, Unclear):
-        kept = _Asked("", {}, ()).to_bytes()
-        return Ask(questions.WHICH_SKILL, questions.which_skill(found, skills), kept)
+        return _ask(questions.WHICH_SKILL, questions.which_skill(found, skills), OwnQuestion("", {}, ()))
     tool = skills[found.skill_id]
     return _checked(_with_first(found, tool, turn) if asked else found, tool, turn, options)
 
@@ -110,39 +187,22 @@ def _checked(call: Call, tool: Tool, turn: Turn, options: AgentOptions) -> Decis
             TaskState.REJECTED, f"The arguments of {call.skill_id} are not as its schema asks: {faults}"
         )
     parts = questions.arguments(call.skill_id, tool, call.arguments, problems)
-    return Ask(questions.ARGUMENTS, parts, _asked_for(call, tool, problems).to_bytes())
+    return _ask(questions.ARGUMENTS, parts, _asked_for(call, tool, problems))
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A question of ours, as it is kept with its task."""
-
-    skill_id: str
-    """Empty when the question is which skill is meant."""
-    arguments: JsonObject
-    fields: tuple[str, ...]
-
-    def to_bytes(self) -> bytes:
-        kept = {"skill": self.skill_id, "arguments": self.arguments, "fields": self.fields}
-        return json.dumps(kept, ensure_ascii=False).encode()
-
-    @classmethod
-    def from_bytes(cls, kept: bytes) -> _Asked | None:
-        if not kept:
-            return None
-        value = json.loads(kept)
-        return cls(value["skill"], value["arguments"], tuple(value["fields"]))
+def _ask(key: str, parts: tuple[Part, ...], asked: OwnQuestion) -> Ask:
+    return Ask(TaskState.INPUT_REQUIRED, parts, {QUESTION: key}, asked.to_bytes())
 
 
-def _asked_for(call: Call, tool: Tool, problems: tuple[Problem, ...]) -> _Asked:
+def _asked_for(call: Call, tool: Tool, problems: tuple[Problem, ...]) -> OwnQuestion:
     """What is kept: the arguments without those that the schema does not let in, which no answer could mend."""
     known = properties_of(tool.input_schema)
     at_fault = [problem.name for problem in problems if problem.name]
     kept = {name: value for name, value in call.arguments.items() if name in known or name not in at_fault}
-    return _Asked(call.skill_id, kept, tuple(name for name in at_fault if name in known))
+    return OwnQuestion(call.skill_id, kept, tuple(name for name in at_fault if name in known))
 
 
-def _merged(asked: _Asked, tool: Tool, turn: Turn) -> Call:
+def _merged(asked: OwnQuestion, tool: Tool, turn: Turn) -> Call:
     """The arguments so far, with what the answer adds or mends."""
     given = coerced_fields(answer_in(turn.message.parts, tool, asked.fields), tool)
     arguments = {**asked.arguments, **given}

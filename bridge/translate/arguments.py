@@ -27,6 +27,9 @@ _MAX_ERRORS: Final = 1000
 
 UNKNOWN_ARGUMENT: Final = "it is no argument of this skill, and is left out when you go on"
 
+_EXACT: Final = 2**53
+"""Up to here a float holds every whole number exactly."""
+
 _FLAT: Final = ("string", "number", "integer", "boolean")
 _WORDS_FOR_BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "yes": True, "false": False, "no": False}
 
@@ -100,7 +103,7 @@ def describe(tool: Tool, problem: Problem) -> str:
         line += f" {title}"
     if isinstance(description, str):
         line += f": {description}"
-    return f"{line} [{problem.message}]"
+    return f"{line} [{problem.message}]" if problem.message else line
 
 
 def type_words(schema: JsonObject) -> str:
@@ -147,6 +150,23 @@ def coerced_fields(answer: JsonObject, tool: Tool) -> JsonObject:
         else value
         for name, value in answer.items()
     }
+
+
+def whole_numbers(value: JsonValue) -> JsonValue:
+    """A value with its whole numbers written as such.
+
+    JSON has one kind of number. A2A clients on protocol buffers write 3 as 3.0, which servers that take an
+    integer may refuse.
+    """
+    match value:
+        case float() if value.is_integer() and abs(value) <= _EXACT:
+            return int(value)
+        case dict():
+            return {name: whole_numbers(inner) for name, inner in value.items()}
+        case list():
+            return [whole_numbers(inner) for inner in value]
+        case _:
+            return value
 
 
 def json_in(text: str) -> tuple[JsonValue, ...]:

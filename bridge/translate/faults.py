@@ -17,6 +17,9 @@ from bridge.jsonvalues import JsonObject
 from bridge.translate.content import bounded
 from bridge.translate.extension import PEER
 
+URL_REQUIRED: Final = -32042
+"""The server wants a URL visited before it is called again (MCP 2025-11-25 client/elicitation)."""
+
 STATE_OF_ERROR: Final[Mapping[int, TaskState]] = {INVALID_PARAMS: TaskState.REJECTED}
 """JSON-RPC error code of MCP to the state of the task; any other is FAILED."""
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from bridge.a2a.models import Part, PartKind
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.wire import Progress
+from bridge.mcp.values import Progress
 from bridge.translate.extension import PROGRESS
 from bridge.translate.skills import ANYTHING, BYTES, JSON, TEXT, accepts_any
 

@@ -14,7 +14,8 @@ import anyio
 import anyio.abc
 import pytest
 
-from bridge.mcp.transport import Command, Url
+from bridge.mcp.child import Command
+from bridge.mcp.transport import Url
 from tests import peers
 from tests.interop.conversation import (
     CANCELED,

@@ -22,7 +22,7 @@ import mcp_types as types
 import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 
-from bridge.mcp.transport import Command
+from bridge.mcp.child import Command
 from tests.interop.conversation import COMPLETED, FAILED, PEERS, Outcome, calling, client_of
 from tests.peers import Json, PeerClient
 from tests.peers.node import (

@@ -12,13 +12,22 @@ import anyio.abc
 import httpx2
 import pytest
 
-from bridge.mcp.faults import BROKEN_OFF, FAULT_KEY, HTTP_STATUS, SESSION_LOST, TOO_LARGE, UNREACHABLE
+from bridge.mcp.faults import (
+    BROKEN_OFF,
+    FAULT_KEY,
+    HTTP_STATUS,
+    SESSION_LOST,
+    STATUS_KEY,
+    TOO_LARGE,
+    UNREACHABLE,
+)
 from bridge.mcp.transport import FaultMappingTransport
 from tests.support.command import free_port
 
 LIMIT_BYTES: Final = 1000
 RESULT: Final = b'{"jsonrpc":"2.0","id":1,"result":{}}'
 ERROR: Final = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"No valid session ID provided"}}'
+NO_TRANSPORT: Final = b"No transport found for sessionId"
 
 
 def _response(status: str, body: bytes, *headers: str, length: int | None = None) -> bytes:
@@ -74,7 +83,8 @@ async def test_a_fault_becomes_the_answer_to_the_request_that_met_it(
     async with _answering(answer) as url:
         said = (await _post(url, heard.append)).json()
     assert heard == [kind]
-    assert said["error"]["data"] == {FAULT_KEY: kind}
+    status = {STATUS_KEY: int(answer[9:12])} if kind == HTTP_STATUS else {}
+    assert said["error"]["data"] == {FAULT_KEY: kind, **status}
     assert said["error"]["message"].startswith(words)
 
 
@@ -91,6 +101,7 @@ async def test_where_nothing_listens_nothing_was_sent() -> None:
         (_response("404 Not Found", b""), True),
         (_response("404 Not Found", ERROR, JSON), True),
         (_response("400 Bad Request", ERROR, JSON), True),
+        (_response("400 Bad Request", ERROR.replace(b"No valid session", NO_TRANSPORT), JSON), True),
         (_response("400 Bad Request", ERROR.replace(b"session", b"request"), JSON), False),
         (_response("400 Bad Request", b"no session"), False),
         (_response("500 Internal Server Error", ERROR, JSON), False),

@@ -24,18 +24,21 @@ import pytest
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
 from bridge.errors import BridgeError, PeerError
-from bridge.mcp.eras import Era, EraMemory
+from bridge.mcp.child import Command
+from bridge.mcp.eras import Era
 from bridge.mcp.faults import ServerDownError, ServerLostError, ServerRefusedError
-from bridge.mcp.transport import Command, Target, Url
-from bridge.mcp.upstream import QueueFullError, Upstream, UpstreamPace
-from bridge.mcp.wire import Progress
+from bridge.mcp.memory import Fact, ServerMemory
+from bridge.mcp.session import SessionPace
+from bridge.mcp.transport import Target, Url
+from bridge.mcp.upstream import QueueFullError, SessionRules, Upstream
+from bridge.mcp.values import OnProgress, Progress, ToolCall
 from tests.support.processes import PROC, children_with, gone
 from tests.support.running import RAW_SERVER, raw_command
 from tests.support.sdk_server import NAMES, HttpServer, Tools
 
 ROOT: Final = Path(__file__).parents[2]
 SDK_COMMAND: Final = Command((sys.executable, "-m", "tests.support.sdk_server"), cwd=str(ROOT))
-PACE: Final = UpstreamPace(
+PACE: Final = SessionPace(
     connect_seconds=10, longest_pause_seconds=0.3, retire_seconds=2, settle_seconds=0.05
 )
 MEGABYTE: Final = 1024 * 1024
@@ -73,9 +76,14 @@ class Met:
 
     async def text(self, name: str, **arguments: Any) -> str:
         """The text that a tool gives."""
-        result = await self.upstream.call(name, arguments)
+        result = await self.call(name, arguments)
         content: Any = result["content"]
         return str(content[0]["text"])
+
+    async def call(self, name: str, arguments: Any, on_progress: OnProgress | None = None) -> Any:
+        """What a tool gives."""
+        async with self.upstream.session("someone", "somewhere") as session:
+            return await session.call(ToolCall(name, arguments), on_progress)
 
 
 @asynccontextmanager
@@ -83,8 +91,8 @@ async def met(
     target: Target,
     era: Era = Era.LEGACY,
     *,
-    memory: EraMemory | None = None,
-    pace: UpstreamPace = PACE,
+    memory: ServerMemory | None = None,
+    pace: SessionPace = PACE,
     ready: bool = True,
 ) -> AsyncIterator[Met]:
     """An upstream that has connected, unless it is not waited for."""
@@ -131,7 +139,7 @@ def each_raises(kind: type[Exception]) -> Iterator[list[Exception]]:
 async def failing(met: Met, raised: list[Exception], name: str = "wait") -> None:
     """Make a call that has to fail."""
     try:
-        await met.upstream.call(name, {})
+        await met.call(name, {})
     except Exception as exc:  # noqa: BLE001 - what it is, the test says
         raised.append(exc)
     else:
@@ -227,7 +235,7 @@ async def test_a_change_that_cannot_be_listed_is_warned_of_and_the_tools_stay(
 @pytest.mark.proves("mcp-eras")
 @pytest.mark.parametrize("only", ["legacy", "modern"])
 async def test_the_era_of_an_http_server_is_found_out(only: str) -> None:
-    memory = EraMemory(None)
+    memory = ServerMemory(None)
     async with HttpServer(only=only).run() as server:
         async with met(Url(server.url), Era.AUTO, memory=memory) as there:
             assert await there.text("echo", text="hello") == "hello"
@@ -241,7 +249,7 @@ async def test_the_era_of_a_child_is_found_out_and_kept_in_a_file(
     target: Command, found: Era, tmp_path: Path
 ) -> None:
     file = tmp_path / "state" / "servers.json"
-    async with met(target, Era.AUTO, memory=EraMemory(file)) as there:
+    async with met(target, Era.AUTO, memory=ServerMemory(file)) as there:
         assert await there.text("echo", text="hello") == "hello"
     assert list(json.loads(file.read_text()).values()) == [found]
     assert str(target) not in file.read_text(), "a command may hold secrets"
@@ -253,7 +261,7 @@ async def test_an_era_that_is_remembered_saves_the_probe(tmp_path: Path) -> None
     file = tmp_path / "servers.json"
     async with HttpServer(only="legacy").run() as server:
         for _ in range(2):
-            async with met(Url(server.url), Era.AUTO, memory=EraMemory(file)):
+            async with met(Url(server.url), Era.AUTO, memory=ServerMemory(file)):
                 pass
         assert [one for one in server.posted if "/" not in one or "discover" in one] == [
             "server/discover",
@@ -266,8 +274,8 @@ async def test_an_era_that_is_remembered_saves_the_probe(tmp_path: Path) -> None
 async def test_an_era_that_is_remembered_wrongly_is_found_out_anew(tmp_path: Path) -> None:
     file = tmp_path / "servers.json"
     async with HttpServer(only="modern").run() as server:
-        EraMemory(file).remember(server.url, Era.LEGACY)
-        async with met(Url(server.url), Era.AUTO, memory=EraMemory(file), ready=False) as there:
+        ServerMemory(file).remember(Fact.ERA, server.url, Era.LEGACY)
+        async with met(Url(server.url), Era.AUTO, memory=ServerMemory(file), ready=False) as there:
             assert await there.text("echo", text="hello") == "hello"
         assert list(json.loads(file.read_text()).values()) == ["modern"]
 
@@ -277,7 +285,7 @@ async def test_an_era_that_is_remembered_wrongly_is_found_out_anew(tmp_path: Pat
 async def test_an_era_that_is_set_is_spoken_without_asking(era: Era, tmp_path: Path) -> None:
     file = tmp_path / "servers.json"
     async with HttpServer().run() as server:
-        async with met(Url(server.url), era, memory=EraMemory(file)) as there:
+        async with met(Url(server.url), era, memory=ServerMemory(file)) as there:
             assert await there.text("echo", text="hello") == "hello"
         assert ("initialize" in server.posted) is (era is Era.LEGACY)
         assert ("server/discover" in server.posted) is (era is Era.MODERN)
@@ -295,17 +303,17 @@ async def test_an_era_that_is_set_wrongly_is_a_clear_message() -> None:
 async def test_a_memory_that_is_no_memory_is_started_anew(content: str, tmp_path: Path) -> None:
     file = tmp_path / "servers.json"
     file.write_text(content)
-    EraMemory(file).remember("a", Era.LEGACY)
-    assert EraMemory(file).recall("a") is Era.LEGACY
+    ServerMemory(file).remember(Fact.ERA, "a", Era.LEGACY)
+    assert ServerMemory(file).recall(Fact.ERA, "a") == Era.LEGACY
 
 
 async def test_a_memory_that_cannot_be_written_costs_nothing_else(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")
-    memory = EraMemory(tmp_path / "file" / "servers.json")
-    memory.remember("a", Era.LEGACY)
-    assert memory.recall("a") is Era.LEGACY
+    memory = ServerMemory(tmp_path / "file" / "servers.json")
+    memory.remember(Fact.ERA, "a", Era.LEGACY)
+    assert memory.recall(Fact.ERA, "a") == Era.LEGACY
     assert "cannot remember what a is" in caplog.text
 
 
@@ -315,7 +323,7 @@ async def test_a_memory_that_cannot_be_written_costs_nothing_else(
 @each_place
 async def test_a_call_gives_the_result_as_the_server_sent_it(place: str) -> None:
     async with at(place) as there:
-        result = await there.upstream.call("echo", {"text": "grüße 🎈\u2028"})
+        result = await there.call("echo", {"text": "grüße 🎈\u2028"})
         assert result["content"] == [{"type": "text", "text": "grüße 🎈\u2028"}]
 
 
@@ -325,14 +333,14 @@ async def test_a_refusal_keeps_code_message_and_data(place: str) -> None:
     async with at(place) as there:
         for code in (-32000, -32001, -32603, -32700):
             with pytest.raises(ServerRefusedError, match="not today") as refused:
-                await there.upstream.call("refuse", {"code": code})
+                await there.call("refuse", {"code": code})
             assert refused.value.code == code
             assert refused.value.data == {"until": "tomorrow"}
 
 
 async def test_what_the_sdk_does_not_know_is_handed_on() -> None:
     async with met(raw_command()) as there:
-        assert (await there.upstream.call("odd", {}))["content"] == [{"type": "hologram", "rays": [1, 2.5]}]
+        assert (await there.call("odd", {}))["content"] == [{"type": "hologram", "rays": [1, 2.5]}]
 
 
 @pytest.mark.proves("map-progress")
@@ -340,7 +348,7 @@ async def test_what_the_sdk_does_not_know_is_handed_on() -> None:
 async def test_progress_comes_in_order_and_before_the_result(place: str) -> None:
     seen: list[Progress] = []
     async with at(place) as there:
-        await there.upstream.call("progress", {"steps": 200}, seen.append)
+        await there.call("progress", {"steps": 200}, seen.append)
         assert seen == [Progress(step, 200, f"step {step}") for step in range(1, 201)]
 
 
@@ -348,7 +356,7 @@ async def test_progress_comes_in_order_and_before_the_result(place: str) -> None
 async def test_progress_keeps_whole_numbers_whole() -> None:
     seen: list[Progress] = []
     async with met(raw_command()) as there:
-        await there.upstream.call("progress", {"steps": 2}, seen.append)
+        await there.call("progress", {"steps": 2}, seen.append)
     assert [(type(one.progress), type(one.total)) for one in seen] == [(int, int)] * 2
 
 
@@ -357,7 +365,7 @@ async def test_progress_of_calls_side_by_side_goes_to_its_own_call(place: str) -
     seen: list[list[Progress]] = [[] for _ in range(5)]
     async with at(place) as there, anyio.create_task_group() as tasks:
         for steps, one in enumerate(seen, 1):
-            tasks.start_soon(there.upstream.call, "progress", {"steps": steps}, one.append)
+            tasks.start_soon(there.call, "progress", {"steps": steps}, one.append)
     assert [[one.progress for one in call] for call in seen] == [list(range(1, n + 1)) for n in range(1, 6)]
 
 
@@ -366,7 +374,7 @@ async def test_progress_of_calls_side_by_side_goes_to_its_own_call(place: str) -
 async def test_over_stdio_a_cancellation_is_a_notification(place: str) -> None:
     async with at(place) as there:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(there.upstream.call, "wait", {})
+            tasks.start_soon(there.call, "wait", {})
             await anyio.wait_all_tasks_blocked()
             await there.text("echo", text="so that the other call has arrived")
             tasks.cancel_scope.cancel()
@@ -380,7 +388,7 @@ async def test_over_http_a_cancellation_is_what_its_era_says(era: Era) -> None:
     async with HttpServer().run() as server, met(Url(server.url), era) as there:
         with anyio.fail_after(10):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(there.upstream.call, "wait", {})
+                tasks.start_soon(there.call, "wait", {})
                 await server.tools.until(lambda: server.tools.waiting == 1)
                 tasks.cancel_scope.cancel()
             await server.tools.until(lambda: server.tools.cancelled == 1)
@@ -389,8 +397,8 @@ async def test_over_http_a_cancellation_is_what_its_era_says(era: Era) -> None:
 
 @pytest.mark.proves("map-overload")
 async def test_one_call_too_many_is_refused_until_a_place_is_given_back() -> None:
-    pace = UpstreamPace(concurrency=2, queue=1)
-    upstream = Upstream("tools", raw_command(), pace=pace)
+    pace, rules = SessionPace(concurrency=2), SessionRules(queue=1)
+    upstream = Upstream("tools", raw_command(), pace=pace, rules=rules)
     for _ in range(3):
         upstream.reserve()
     with pytest.raises(QueueFullError, match="tools is busy: 2 calls run and 1 wait"):
@@ -402,7 +410,7 @@ async def test_one_call_too_many_is_refused_until_a_place_is_given_back() -> Non
 async def test_a_tool_that_is_not_listed_is_not_called() -> None:
     async with met(raw_command()) as there:
         with pytest.raises(ServerDownError, match="tools no longer lists the tool grown-1"):
-            await there.upstream.call("grown-1", {})
+            await there.call("grown-1", {})
 
 
 async def test_a_resource_is_read() -> None:
@@ -432,7 +440,7 @@ async def test_a_result_above_the_limit_is_a_clear_error(
     limited = HttpServer(json_response=json_response)
     async with limited.run() as server, met(Url(server.url, result_limit_bytes=MEGABYTE), era) as there:
         with pytest.raises(ServerLostError, match=f"the response is larger than {MEGABYTE} bytes"):
-            await there.upstream.call("big", {"bytes": 2 * MEGABYTE, "stream": streamed}, lambda _: None)
+            await there.call("big", {"bytes": 2 * MEGABYTE, "stream": streamed}, lambda _: None)
         assert await there.text("echo", text="still there") == "still there"
         assert server.posted.count("tools/list") == 1, "the connection has not been replaced"
 
@@ -445,7 +453,7 @@ async def test_a_child_that_dies_says_its_last_words_and_the_next_call_works() -
     async with met(raw_command()) as there:
         for _ in range(5):
             with pytest.raises(ServerLostError) as lost:
-                await there.upstream.call("die", {})
+                await there.call("die", {})
             assert str(lost.value) == "The server process of tools ended"
             assert lost.value.detail == "; its last words: raw server up | I was told to die"
             assert await there.text("echo", text="again") == "again"
@@ -455,7 +463,7 @@ async def test_a_server_that_is_given_another_name_is_called_by_it() -> None:
     async with met(raw_command()) as there:
         there.upstream.name = "raw"
         with pytest.raises(ServerLostError, match=r"^The server process of raw ended"):
-            await there.upstream.call("die", {})
+            await there.call("die", {})
 
 
 @needs_proc
@@ -502,13 +510,13 @@ async def test_a_child_that_is_lost_and_cannot_be_started_again_says_why(
     """Not what was said before it was lost, and nothing of our own workings."""
     program = tmp_path / "server.py"
     program.write_text(RAW_SERVER.read_text())
-    pace = UpstreamPace(connect_seconds=1.5, longest_pause_seconds=0.2)
+    pace = SessionPace(connect_seconds=1.5, longest_pause_seconds=0.2)
     async with met(Command((sys.executable, str(program))), pace=pace) as there:
         program.write_text("import sys; sys.exit('the disk is full')")
         with pytest.raises(ServerLostError):
-            await there.upstream.call("die", {})
+            await there.call("die", {})
         with pytest.raises(ServerDownError) as down:
-            await there.upstream.call("echo", {"text": "x"})
+            await there.call("echo", {"text": "x"})
         words = "tools ended before it said anything of MCP"
         assert str(down.value) == f"tools is down: {words}"
         assert f"tools is down: {words}; its last words: the disk is full" in caplog.messages
@@ -532,7 +540,7 @@ async def test_a_command_that_is_no_server_is_a_clear_message(argv: tuple[str, .
 
 
 async def test_a_child_that_says_nothing_is_given_up() -> None:
-    pace = UpstreamPace(connect_seconds=0.3)
+    pace = SessionPace(connect_seconds=0.3)
     async with met(
         Command((sys.executable, "-c", "import sys; sys.stdin.read()")), pace=pace, ready=False
     ) as there:
@@ -645,7 +653,7 @@ async def test_an_error_page_fails_the_call_that_met_it_and_no_other(era: Era) -
     async with HttpServer().run() as server, met(Url(server.url), era) as there:
         server.broken = PlainTextResponse("oh", 503)
         with pytest.raises(ServerLostError, match="answered HTTP 503 Service Unavailable"):
-            await there.upstream.call("echo", {"text": "x"})
+            await there.call("echo", {"text": "x"})
         server.broken = None
         assert await there.text("echo", text="up") == "up"
 
@@ -670,7 +678,7 @@ async def test_no_child_is_left(how: str) -> None:
             async with met(raw_command()) as there, anyio.create_task_group() as tasks:
                 (pid,) = set(children_with(str(RAW_SERVER))) - set(before)
                 if how == "calls in flight":
-                    tasks.start_soon(there.upstream.call, "wait", {})
+                    tasks.start_soon(there.call, "wait", {})
                     await anyio.wait_all_tasks_blocked()
                     tasks.cancel_scope.cancel()
                 elif how == "exception":
@@ -724,7 +732,7 @@ async def test_the_stderr_of_a_child_goes_to_the_log_bounded(caplog: pytest.LogC
     )
     async with met(Command((sys.executable, "-c", program))) as there:
         with pytest.raises(ServerLostError) as lost:
-            await there.upstream.call("die", {})
+            await there.call("die", {})
         assert re.search(r"line 4997 .* I was told to die", lost.value.detail)
     lines = [record for record in caplog.records if record.name == "bridge.mcp.stderr"]
     said = [record.getMessage() for record in lines if record.levelno == logging.INFO]

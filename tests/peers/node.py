@@ -40,6 +40,12 @@ def everything_command() -> list[str]:
     return package_command("@modelcontextprotocol/server-everything", "stdio")
 
 
+def everything_sse_command() -> list[str]:
+    """Return the command of the same server over HTTP+SSE, on loopback and the port in PORT, at `/sse`."""
+    program, *words = package_command("@modelcontextprotocol/server-everything", "sse")
+    return [program, "--require", str(Path(__file__).with_name("loopback.cjs")), *words]
+
+
 def filesystem_command(root: Path) -> list[str]:
     """Return the command of the MCP file server, on stdio, which sees nothing outside `root`."""
     return package_command("@modelcontextprotocol/server-filesystem", str(root))

@@ -15,8 +15,9 @@ import uvicorn
 
 from bridge.app import Bridge, WrapConfig, wrapped
 from bridge.config.profile import Profile, load_profile
+from bridge.mcp.child import Command
 from bridge.mcp.eras import Era
-from bridge.mcp.transport import Command, Target
+from bridge.mcp.transport import Target
 
 RAW_SERVER = Path(__file__).with_name("raw_server.py")
 VERSION = {"A2A-Version": "1.0"}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.mcp.tools import Tool, tools_from
+from bridge.tools_as_agent.options import AgentOptions
+from bridge.translate.message_to_call import RouteRules
 
 
 def tool_of(listed: dict[str, Any]) -> Tool:
@@ -25,3 +27,20 @@ def tool(
 def skills(*tools: Tool) -> dict[str, Tool]:
     """Tools by their names, as an agent holds them."""
     return {one.name: one for one in tools}
+
+
+def options_with(**chosen: Any) -> AgentOptions:
+    """The choices of an agent, of which a test names those that it is about."""
+    usual: dict[str, Any] = {
+        "route": RouteRules(("skillId",)),
+        "incomplete": "ask",
+        "call_timeout_seconds": 1.0,
+        "task_timeout_seconds": 1.0,
+        "queue_timeout_seconds": 1.0,
+        "input_timeout_seconds": 1.0,
+        "cancel_grace_seconds": 1.0,
+        "inline_limit_bytes": 1,
+        "allow_file_links": False,
+        "progress_in_flight": 1,
+    }
+    return AgentOptions(**{**usual, **chosen})

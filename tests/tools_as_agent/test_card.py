@@ -9,17 +9,16 @@ from a2a.types import a2a_pb2
 from google.protobuf.json_format import MessageToDict, ParseDict
 
 from bridge.a2a.models import AgentCard
-from bridge.mcp.link import Greeting
 from bridge.mcp.tools import Tool
+from bridge.mcp.values import Greeting
 from bridge.tools_as_agent.card import make_card
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.translate.extension import URI
-from bridge.translate.message_to_call import RouteRules
 from bridge.translate.skills import skill_from
-from tests.support.tools import tool
+from tests.support.tools import options_with, tool
 
 BASE = "https://bridge.example.com/agents/demo"
-OPTIONS = AgentOptions(RouteRules(()), "ask", 1.0, 1, False, 1)
+OPTIONS = options_with()
 GREETING = Greeting(
     "demo-server", "1.2.3", "Demo", "https://demo.example", "Tools for tests.", "https://demo.example/i.png"
 )
@@ -109,7 +108,7 @@ def without_defaults(value: Any) -> Any:
 
 
 def test_what_is_chosen_goes_before_what_the_server_says() -> None:
-    chosen = AgentOptions(RouteRules(()), "ask", 1.0, 1, False, 1, name="Mine", description="My tools")
+    chosen = options_with(name="Mine", description="My tools")
     card = card_of(ECHO, options=chosen)
     assert (card.name, card.description) == ("Mine", "My tools")
 

@@ -11,14 +11,12 @@ from bridge.a2a.errors import CONTENT_TYPE_NOT_SUPPORTED, A2AError
 from bridge.a2a.job import Turn
 from bridge.a2a.models import Message, Part, SendMessageConfiguration, TaskState
 from bridge.mcp.tools import Tool
-from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.route import Ask, Decision, End, RunTool, decide
-from bridge.translate.extension import ANSWER, SKILL, URI
-from bridge.translate.message_to_call import RouteRules
+from bridge.translate.extension import ANSWER, QUESTION, SKILL, URI
 from bridge.web import LOCAL
-from tests.support.tools import skills, tool, tool_of
+from tests.support.tools import options_with, skills, tool, tool_of
 
-OPTIONS = AgentOptions(RouteRules(("skillId",)), "ask", 1.0, 1, False, 1)
+OPTIONS = options_with()
 POINT = {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}
 ECHO = tool("echo", "text", text={"type": "string"}, times={"type": "integer"})
 ADD = tool("add", "a b", a={"type": "number"}, b={"type": "number"})
@@ -108,7 +106,7 @@ def test_a_conversation_ends_in_the_call_that_it_was_about(turns: list[Any], las
 def test_a_question_names_every_property_at_fault() -> None:
     (question,) = conversation(call("many", count="five", other=1))
     assert isinstance(question, Ask)
-    assert question.key == "arguments"
+    assert question.metadata[QUESTION] == "arguments"
     assert question.parts[0].text == (
         "To run many I need:\n"
         "- text (string, required) [missing]\n"
@@ -131,7 +129,7 @@ def test_an_answer_that_does_not_mend_it_is_asked_again_with_what_is_known() -> 
 def test_a_message_that_means_no_tool_is_asked_which_one(said: Any) -> None:
     (question,) = conversation(said)
     assert isinstance(question, Ask)
-    assert question.key == "which-skill"
+    assert question.metadata[QUESTION] == "which-skill"
 
 
 @pytest.mark.proves("map-refuse")
@@ -227,4 +225,4 @@ def test_a_question_about_a_tool_that_is_gone_begins_anew() -> None:
     assert isinstance(question, Ask)
     again = decide(turn("2", kept=question.kept), skills(ECHO, MANY), OPTIONS)
     assert isinstance(again, Ask)
-    assert again.key == "which-skill"
+    assert again.metadata[QUESTION] == "which-skill"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bridge.a2a.models import Part
-from bridge.mcp.wire import Progress
+from bridge.mcp.values import Progress
 from bridge.translate.extension import PROGRESS
 from bridge.translate.notes import progress_metadata, unaccepted_types
 

@@ -1,0 +1,147 @@
+"""Whose call a question belongs to that a legacy server asks while calls are under way (elicitation/create).
+
+Nothing on the wire ties such a question to a call, unless it is a task's. So it belongs to the one call that
+is under way. When there are several it is answered with cancel, since a guess could show one client the
+question of another; and whoever owns the connection is told, who then runs one call at a time.
+
+Spec: MCP 2025-11-25 client/elicitation, basic/utilities/tasks (related-task).
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import anyio
+from mcp import MCPError
+from mcp_types import INVALID_PARAMS
+from pydantic import JsonValue
+
+from bridge.errors import PeerError
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.values import Asker
+
+logger = logging.getLogger(__name__)
+
+RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
+ELICIT: Final = "elicitation/create"
+CANCEL: Final[Mapping[str, Any]] = {"action": "cancel"}
+"""The ElicitResult of a question that nobody decided on."""
+
+
+def elicitation_in(request: JsonValue) -> JsonObject:
+    """The params of an elicitation that stands among the `inputRequests` of a server.
+
+    Raises:
+        PeerError: it asks for something else, which was not offered to it.
+    """
+    method = request.get("method") if isinstance(request, dict) else None
+    params = request.get("params") if isinstance(request, dict) else None
+    if method != ELICIT:
+        raise PeerError(
+            f"The tool asked for {method or 'something without a name'}, which it was not offered"
+        )
+    return params if isinstance(params, dict) else {}
+
+
+@dataclass(eq=False)
+class _Caller:
+    asker: Asker | None
+    asked: set[anyio.CancelScope] = field(default_factory=set)
+    """The questions that wait for an answer."""
+
+
+class Questions:
+    """The calls of one connection that may be asked something."""
+
+    def __init__(self, name: str, on_ambiguous: Callable[[], None]) -> None:
+        """`on_ambiguous` is called when a question came while several calls were under way."""
+        self._name = name
+        self._on_ambiguous = on_ambiguous
+        self._calls: set[_Caller] = set()
+        self._tasks: dict[str, _Caller] = {}
+
+    @contextmanager
+    def of_call(self, asker: Asker | None) -> Iterator[None]:
+        """A call is under way. Without an asker its questions are cancelled."""
+        caller = _Caller(asker)
+        self._calls.add(caller)
+        try:
+            yield
+        finally:
+            self._calls.discard(caller)
+            _drop_questions(caller)
+
+    @contextmanager
+    def of_task(self, task_id: str, asker: Asker) -> Iterator[None]:
+        """A task of the server is followed: questions that name it are for this asker."""
+        caller = self._tasks[task_id] = _Caller(asker)
+        try:
+            yield
+        finally:
+            del self._tasks[task_id]
+            _drop_questions(caller)
+
+    async def answer(self, params: Mapping[str, Any], is_withdrawn: Callable[[], bool]) -> dict[str, Any]:
+        """The ElicitResult for a question. When this is cancelled, `is_withdrawn` says whether the server did it."""
+        caller = self._caller_of(params)
+        if caller is None or caller.asker is None:
+            return _as_answer_to(params, dict(CANCEL))
+        key = f"elicitation-{secrets.token_hex(4)}"
+        result = dict(CANCEL)
+        with anyio.CancelScope() as scope:
+            caller.asked.add(scope)
+            try:
+                question: JsonObject = dict(params)
+                result = dict((await caller.asker.ask({key: question}))[key])
+            except PeerError as exc:
+                logger.warning("%s: %s", self._name, exc)
+                raise MCPError(INVALID_PARAMS, str(exc)) from exc
+            except anyio.get_cancelled_exc_class():
+                if is_withdrawn():
+                    caller.asker.withdraw(key)
+                raise
+            finally:
+                caller.asked.discard(scope)
+        return _as_answer_to(params, result)
+
+    def _caller_of(self, params: Mapping[str, Any]) -> _Caller | None:
+        related = _related_task(params)
+        if related is not None:
+            return self._tasks.get(str(related.get("taskId")))
+        if len(self._calls) == 1:
+            return next(iter(self._calls))
+        if self._calls:
+            logger.warning(
+                "%s asked something while %d calls were under way, and nothing says which one it is for: it was"
+                " answered with cancel, and from now on one call at a time runs on this connection",
+                self._name,
+                len(self._calls),
+            )
+            self._on_ambiguous()
+        else:
+            logger.info(
+                "%s asked something while no call was under way: it was answered with cancel", self._name
+            )
+        return None
+
+
+def _related_task(params: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    meta = params.get("_meta")
+    related = meta.get(RELATED_TASK) if isinstance(meta, Mapping) else None
+    return related if isinstance(related, Mapping) else None
+
+
+def _as_answer_to(params: Mapping[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    """A result that names the task which its question named, as everything about a task has to."""
+    related = _related_task(params)
+    return result if related is None else {**result, "_meta": {RELATED_TASK: related}}
+
+
+def _drop_questions(caller: _Caller) -> None:
+    for scope in tuple(caller.asked):
+        scope.cancel()

@@ -1,0 +1,90 @@
+"""Lines and the messages in them, as a server writes them to its stdout and reads them from its stdin.
+
+A line above the limit is not kept. It may be an answer that a call waits for, so that both of its ends are: in
+one of them stands the id, and the call is answered with an error of ours.
+
+Spec: MCP 2026-07-28 basic/transports (stdio).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCError, jsonrpc_message_adapter
+from pydantic_core import PydanticSerializationError
+
+from bridge.mcp.faults import TOO_LARGE, error_of, id_of_cut_message
+
+_ENDS_KEPT_BYTES: Final = 256
+"""What is kept of both ends of a line above the limit: the id of the answer stands in one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class TooLong:
+    """Both ends of a line above the limit."""
+
+    head: bytes
+    tail: bytes
+
+
+class Lines:
+    """Cuts what comes in chunks into lines, in a time that grows with their length only."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._head = b""
+
+    def feed(self, chunk: bytes) -> Iterator[bytes | TooLong]:
+        """The lines that end in a chunk. It has to be read to its end."""
+        *ends, rest = chunk.split(b"\n")
+        for end in ends:
+            self._add(end)
+            line = b"".join(self._parts)
+            yield TooLong(self._head, line) if self._size > self._limit_bytes else line
+            self._parts, self._size, self._head = [], 0, b""
+        if rest:
+            self._add(rest)
+
+    def _add(self, part: bytes) -> None:
+        self._parts.append(part)
+        self._size += len(part)
+        if self._size > self._limit_bytes:
+            kept = b"".join(self._parts)
+            self._head = self._head or kept[:_ENDS_KEPT_BYTES]
+            self._parts = [kept[-_ENDS_KEPT_BYTES:]]
+
+
+def message_in(line: bytes) -> SessionMessage | ValueError:
+    """The message in a line, or why there is none, with the line as text in it where it is no JSON."""
+    with suppress(ValueError):
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+    try:  # what is no UTF-8 is replaced
+        text = line.decode("utf-8", "replace")
+        return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
+    except ValueError as exc:
+        return exc
+
+
+def answer_to(line: TooLong, limit_bytes: int) -> SessionMessage | ValueError:
+    """What the call gets instead of an answer above the limit, or why it gets none."""
+    request_id = id_of_cut_message(line.head, line.tail)
+    if request_id is None:
+        return ValueError(f"a line of more than {limit_bytes} bytes, in which no id of an answer is found")
+    error = error_of(TOO_LARGE, f"the result is larger than {limit_bytes} bytes")
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=error))
+
+
+def line_of(message: SessionMessage) -> bytes:
+    """The line that carries a message, with its end."""
+    try:
+        text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+    except PydanticSerializationError:  # half a character, which only an escape can carry
+        text = json.dumps(message.message.model_dump(by_alias=True, exclude_unset=True))
+    return text.encode() + b"\n"

@@ -1,0 +1,367 @@
+"""One session with a tool server: kept connected, its tools known.
+
+One task owns the session. It connects, lists the tools, and waits until the connection is lost; then it
+connects again, with growing pauses. A request waits for a connection for as long as connecting may take. A
+request that was under way when the connection was lost fails, and is never sent again by itself: only its
+caller knows whether that is safe. One that the server certainly has not taken (it could not be reached, or
+no longer knew the session) is sent once more.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import anyio
+import anyio.abc
+from pydantic import JsonValue
+
+from bridge import trace
+from bridge.errors import BridgeError, PeerError, UsageError, leaf_of
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.eras import Era
+from bridge.mcp.faults import NotTakenError, ServerDownError
+from bridge.mcp.link import Link, NoStreamableHttpError, open_link
+from bridge.mcp.memory import Fact, ServerMemory
+from bridge.mcp.tools import Tool
+from bridge.mcp.transport import Target
+from bridge.mcp.values import Asker, Greeting, Listing, OnProgress, ToolCall
+from bridge.mcp.wire import OnTaskNews
+
+logger = logging.getLogger(__name__)
+
+FIRST_PAUSE_SECONDS: Final = 0.2
+"""Before the second attempt to connect. It doubles with each one, up to the pace's longest pause."""
+
+STEADY_SECONDS: Final = 10.0
+"""A connection that lasted this long was a good one. After a shorter one the pauses go on growing, so that a
+server that dies as soon as it is up is not started five times a second."""
+
+_HTTP_SSE: Final = "http-sse"
+"""What is remembered of a server that is reached over HTTP+SSE."""
+
+_LONGEST_SETTLING: Final = 10
+"""How many times the settling time a server may go on announcing before its tools are listed."""
+
+_LISTEN_SECONDS: Final = 5.0
+"""How long the first listing waits for the server to say that its changes are listened to."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPace:
+    """How patient the bridge is with a server, and how much it asks of one session at once."""
+
+    connect_seconds: float = 30
+    """From the start of a connection until the tools are listed; also how long a call waits for that."""
+    longest_pause_seconds: float = 30
+    """Between two attempts to connect."""
+    retire_seconds: float = 60
+    """How long calls of a connection that is being replaced may go on."""
+    settle_seconds: float = 0.3
+    """How long the server has to be quiet about its tools before they are listed again."""
+    concurrency: int = 16
+    """Calls at the same time."""
+
+
+class Session:
+    """A session with a tool server, connected as long as it is entered."""
+
+    def __init__(
+        self,
+        name: str,
+        target: Target,
+        *,
+        era: Era = Era.AUTO,
+        memory: ServerMemory | None = None,
+        pace: SessionPace | None = None,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_change` is called when the tools, or whether the server is up, have changed."""
+        self._name = name
+        self.target = target
+        self.listing = Listing()
+        self.greeting: Greeting | None = None
+        """What the server said of itself when it was last connected."""
+        self.down: str | None = "not connected yet"
+        """Why the server cannot be called, in words; None while it can."""
+        self._era = era
+        self._memory = memory or ServerMemory(None)
+        self._pace = pace or SessionPace()
+        self._on_change = on_change
+        self._link: Link | None = None
+        self._up = anyio.Event()
+        self._tried = anyio.Event()
+        self._wanted = anyio.Event()
+        self._slots = anyio.CapacityLimiter(self._pace.concurrency)
+        self._tools: dict[str, Tool] = {}
+        self._detail = ""
+        self._at_fault: type[PeerError | UsageError] = PeerError
+        if self._memory.recall(Fact.SERIAL, str(target)):
+            self._slots.total_tokens = 1
+
+    @property
+    def name(self) -> str:
+        """What the server is called in messages and logs."""
+        return self._name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._name = name
+        if self._link is not None:
+            self._link.name = name
+
+    @property
+    def is_serial(self) -> bool:
+        """Whether it is given one call at a time, because it asks and does not say which call it is about."""
+        return self._slots.total_tokens == 1 and self._pace.concurrency > 1
+
+    @property
+    def load(self) -> int:
+        """How many calls run or wait on this session."""
+        return self._slots.borrowed_tokens + self._slots.statistics().tasks_waiting
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[Session]:
+        """Own the session: connect now and whenever it is needed, end it on exit."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._own, tasks)
+            try:
+                yield self
+            finally:
+                tasks.cancel_scope.cancel()
+
+    async def ready(self) -> None:
+        """Wait for the first connection.
+
+        Raises:
+            UsageError: the command cannot be started.
+            PeerError: the connection could not be made. In either case the owner goes on trying.
+        """
+        await self._tried.wait()
+        if self.down is not None:
+            raise self._at_fault(self.down, detail=self._detail)
+
+    # Calling
+
+    @asynccontextmanager
+    async def turn(self, within_seconds: float) -> AsyncIterator[None]:
+        """Wait until the server may be called.
+
+        Raises:
+            ServerDownError: it could not be, within that time; nothing was sent.
+        """
+        borrower = object()
+        with anyio.move_on_after(within_seconds) as waiting:
+            await self._slots.acquire_on_behalf_of(borrower)
+        if waiting.cancelled_caught:
+            raise ServerDownError(f"{self.name} was busy for {within_seconds:g} s, so the call was given up")
+        try:
+            yield
+        finally:
+            self._slots.release_on_behalf_of(borrower)
+
+    async def call(
+        self, call: ToolCall, on_progress: OnProgress | None = None, asker: Asker | None = None
+    ) -> JsonObject:
+        """Call a tool: its result as the server sent it, which may be a question or a task.
+
+        A legacy server that asks in the middle of the call asks `asker`. Cancelling this cancels the call on
+        the server.
+
+        Raises:
+            ServerRefusedError: the server answered with an error.
+            ServerDownError: it cannot be reached; nothing was sent.
+            ServerLostError: the connection ended before the answer.
+        """
+
+        async def call_on(link: Link) -> JsonObject:
+            tool = self._tools.get(call.tool)
+            if tool is None:
+                raise ServerDownError(f"{self.name} no longer lists the tool {call.tool}")
+            parent = trace.traceparent.get()
+            meta: Mapping[str, JsonValue] = {"traceparent": parent} if parent else {}
+            return await link.call(tool, call, asker, on_progress, meta)
+
+        return await self._on_link(call_on)
+
+    async def request(self, method: str, params: JsonObject, *, name: str | None = None) -> JsonObject:
+        """Send a request: its result as the server sent it. `name` is what it names, as HTTP headers repeat it.
+
+        Raises:
+            ServerRefusedError, ServerDownError, ServerLostError: as `call` does.
+        """
+        return await self._on_link(lambda link: link.request(method, params, name=name))
+
+    def about_task(self, task_id: str, asker: Asker, on_news: OnTaskNews) -> AbstractContextManager[None]:
+        """Hear what the server says and asks of one of its tasks on the connection that there is now."""
+        return self._link.about_task(task_id, asker, on_news) if self._link else nullcontext()
+
+    async def _on_link(self, request: Callable[[Link], Awaitable[JsonObject]]) -> JsonObject:
+        """Send a request; once more, on a new connection, when the server has not taken it."""
+        try:
+            return await request(await self._connected())
+        except NotTakenError as exc:
+            logger.debug("%s: %s; sending again", self.name, exc)
+        return await request(await self._connected())
+
+    async def _connected(self) -> Link:
+        if self._link is None or self._link.is_lost:
+            self._clear_up()
+            self._wanted.set()
+            with anyio.move_on_after(self._pace.connect_seconds):
+                await self._up.wait()
+        if self._link is None or self._link.is_lost:
+            raise ServerDownError(f"{self.name} is down: {self.down}")
+        return self._link
+
+    def _clear_up(self) -> None:
+        if self._up.is_set():
+            self._up = anyio.Event()
+
+    def _go_serial(self) -> None:
+        self._slots.total_tokens = 1
+        self._memory.remember(Fact.SERIAL, str(self.target), "yes")
+
+    # Owning
+
+    async def _own(self, tasks: anyio.abc.TaskGroup) -> None:
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                link: Link = await tasks.start(self._hold)
+            except Exception as exc:  # noqa: BLE001 - whatever stops a connection is why the server is down
+                fault = leaf_of(exc)
+                self._at_fault = UsageError if isinstance(fault, UsageError) else PeerError
+                self._went_down(_words(fault), fault.detail if isinstance(fault, BridgeError) else "")
+                self._wanted = anyio.Event()
+            else:
+                since = anyio.current_time()
+                await link.lost.wait()
+                if anyio.current_time() - since >= STEADY_SECONDS:
+                    pause = FIRST_PAUSE_SECONDS
+                ended = "its process ended" if link.is_child else "the connection was lost"
+                self._went_down(f"{ended}; connecting again", str(link.last_words))
+            with anyio.move_on_after(pause * random.uniform(0.8, 1.2)):  # noqa: S311 - jitter, no secret
+                await self._wanted.wait()
+                await anyio.sleep(FIRST_PAUSE_SECONDS / 4)
+            pause = min(pause * 2, self._pace.longest_pause_seconds)
+
+    async def _hold(self, *, task_status: anyio.abc.TaskStatus[Link]) -> None:
+        """One connection, from start to end."""
+        server = str(self.target)
+        era = self._era if self._era is not Era.AUTO else self._remembered_era(server)
+        held: Link | None = None
+        try:
+            async with AsyncExitStack() as stack:
+                link = await self._open(stack, era)
+                tasks = await stack.enter_async_context(anyio.create_task_group())
+                tasks.start_soon(link.watch)
+                listing = await self._first_listing(link)
+                if self._era is Era.AUTO:
+                    self._memory.remember(Fact.ERA, server, link.era)
+                held = link
+                self._came_up(link, listing)
+                task_status.started(link)
+                tasks.start_soon(self._follow, link)
+                await link.lost.wait()
+                await link.retire(self._pace.retire_seconds)
+                tasks.cancel_scope.cancel()
+        except Exception as exc:
+            if held is None:
+                if self._era is Era.AUTO and era is Era.LEGACY:
+                    self._memory.forget(Fact.ERA, server)
+                raise
+            logger.debug("%s: the connection ended with %r", self.name, leaf_of(exc))
+            held.lost.set()
+
+    async def _open(self, stack: AsyncExitStack, era: Era) -> Link:
+        """Connect; where there is no Streamable HTTP at a URL, over HTTP+SSE, which only older servers speak."""
+        server, name = str(self.target), self.name
+        open_one = partial(
+            open_link,
+            name,
+            self.target,
+            connect_seconds=self._pace.connect_seconds,
+            on_ambiguous=self._go_serial,
+        )
+        over_http_sse = self._memory.recall(Fact.TRANSPORT, server) == _HTTP_SSE
+        try:
+            first_era = Era.LEGACY if over_http_sse else era
+            return await stack.enter_async_context(open_one(first_era, over_http_sse=over_http_sse))
+        except Exception as exc:
+            fault = leaf_of(exc)
+            if over_http_sse and not isinstance(fault, ServerDownError):
+                self._memory.forget(Fact.TRANSPORT, server)
+            if not isinstance(fault, NoStreamableHttpError):
+                raise
+        try:
+            link = await stack.enter_async_context(open_one(Era.LEGACY, over_http_sse=True))
+        except Exception as exc:
+            raise PeerError(f"{fault}, and it is no server of the older HTTP+SSE: {leaf_of(exc)}") from exc
+        self._memory.remember(Fact.TRANSPORT, server, _HTTP_SSE)
+        return link
+
+    def _remembered_era(self, server: str) -> Era:
+        """A server that was legacy is not probed again; one that was modern says so at once."""
+        return Era.LEGACY if self._memory.recall(Fact.ERA, server) == Era.LEGACY else Era.AUTO
+
+    async def _first_listing(self, link: Link) -> Listing:
+        """The tools, listed once their changes are listened to, so that none goes unheard."""
+        with anyio.fail_after(self._pace.connect_seconds):
+            with anyio.move_on_after(_LISTEN_SECONDS):
+                await link.listening.wait()
+            return await link.list_tools()
+
+    async def _follow(self, link: Link) -> None:
+        """List the tools again when the server says that they changed, once it is quiet."""
+        while True:
+            await link.tools_changed.wait()
+            # A server that never stops announcing is listed all the same, now and then.
+            with anyio.move_on_after(self._pace.settle_seconds * _LONGEST_SETTLING):
+                while link.tools_changed.is_set():
+                    link.tools_changed = anyio.Event()
+                    with anyio.move_on_after(self._pace.settle_seconds):
+                        await link.tools_changed.wait()
+            link.tools_changed = anyio.Event()
+            try:
+                with anyio.fail_after(self._pace.connect_seconds):
+                    self._listed(await link.list_tools())
+            except (PeerError, TimeoutError) as exc:
+                logger.warning("%s: its tools changed, but cannot be listed: %s", self.name, _words(exc))
+
+    def _came_up(self, link: Link, listing: Listing) -> None:
+        if self._tried.is_set():
+            logger.info("%s is up again", self.name)
+        self._link, self.greeting, self.down = link, link.greeting, None
+        self._wanted = anyio.Event()
+        self._listed(listing)
+        self._up.set()
+        self._tried.set()
+
+    def _went_down(self, why: str, detail: str) -> None:
+        """`detail` is for the log and whoever starts the bridge; `why` is also for peers."""
+        if self.down != why and self._tried.is_set():
+            logger.warning("%s is down: %s%s", self.name, why, detail)
+        self.down, self._detail = why, detail
+        self._clear_up()
+        self._tried.set()
+        self._on_change()
+
+    def _listed(self, listing: Listing) -> None:
+        before, self.listing = self.listing, listing
+        self._tools = {tool.name: tool for tool in listing.tools}
+        for left_out in listing.left_out:
+            if left_out not in before.left_out:
+                logger.warning("%s: the tool %s is left out: %s", self.name, left_out.name, left_out.reason)
+        self._on_change()
+
+
+def _words(exc: BaseException) -> str:
+    if isinstance(exc, TimeoutError):
+        return "it did not answer in time"
+    return str(exc) or type(exc).__name__

@@ -1,0 +1,72 @@
+"""What passes between a tool server and those who use it: plain values, known without any connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.tools import LeftOut, Tool
+
+
+@dataclass(frozen=True)
+class Greeting:
+    """What a server says of itself."""
+
+    name: str
+    version: str
+    title: str | None = None
+    website_url: str | None = None
+    instructions: str | None = None
+    icon_url: str | None = None
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The tools that a server lists and that can be served, and the others."""
+
+    tools: tuple[Tool, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One tools/call. The last two make it a retry (MCP 2026-07-28 basic/patterns/mrtr)."""
+
+    tool: str
+    arguments: JsonObject
+    input_responses: JsonObject | None = None
+    """The answers to the questions of the round before."""
+    request_state: str | None = None
+    """What the server gave with that round, exactly."""
+    task_ttl_ms: int = 86_400_000
+    """How long the server is asked to keep a task that it makes of the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One progress notification, its numbers as they were sent."""
+
+    progress: int | float
+    total: int | float | None = None
+    message: str | None = None
+
+
+OnProgress = Callable[[Progress], None]
+
+
+class Asker(Protocol):
+    """Whoever made a call, as a server that asks in the middle of it sees them."""
+
+    async def ask(self, questions: Mapping[str, JsonObject]) -> Mapping[str, JsonObject]:
+        """Answer each question (the params of an elicitation/create) with an ElicitResult.
+
+        Cancelled when nobody waits for the answer any more: `withdraw` says so first if it was the server that
+        took the question back.
+        """
+        ...
+
+    def withdraw(self, key: str) -> None:
+        """The server no longer wants the answer to this question; the call goes on."""
+        ...

@@ -1,0 +1,179 @@
+"""The questions that a server asks while a call is open, as the task's client sees and answers them.
+
+Several may be open at once, each may be withdrawn, and an answer may settle some and not others; what is
+open is always shown as one question of the task. The call's own time stands still meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import anyio
+
+from bridge.a2a.commit import Commit
+from bridge.a2a.job import Job, Turn
+from bridge.a2a.models import TaskState
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.asking import CANCEL
+from bridge.tools_as_agent.kept import Questions
+from bridge.translate.arguments import Problem
+from bridge.translate.elicitation import (
+    Elicitation,
+    answers_from,
+    elicitation_from,
+    parts_of_questions,
+    question_metadata,
+    state_of_questions,
+)
+from bridge.translate.extension import URI
+
+
+class Patience:
+    """How long a call may take, not counting the time in which a person is asked."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.scope = anyio.CancelScope(deadline=anyio.current_time() + seconds)
+        self._left: float | None = None
+
+    def restart(self, seconds: float) -> None:
+        """Count anew from here on."""
+        self.seconds, self._left = seconds, None
+        self.scope.deadline = anyio.current_time() + seconds
+
+    def pause(self) -> None:
+        """Stand still."""
+        if self._left is None:
+            self._left = self.scope.deadline - anyio.current_time()
+            self.scope.deadline = float("inf")
+
+    def resume(self) -> None:
+        """Go on from where it stood still."""
+        if self._left is not None:
+            self.scope.deadline = anyio.current_time() + self._left
+            self._left = None
+
+
+@dataclass(eq=False)
+class _Open:
+    """A question that waits for its answer."""
+
+    question: Elicitation
+    answer: JsonObject = field(default_factory=lambda: dict(CANCEL))
+    stored: Commit | None = None
+    """Says when the message that answers is stored."""
+    answered: anyio.Event = field(default_factory=anyio.Event)
+
+
+class Asking:
+    """Implements `bridge.mcp.values.Asker` for one task."""
+
+    def __init__(
+        self,
+        job: Job,
+        patience: Patience,
+        timeout_seconds: float,
+        keep: Callable[[Questions], bytes],
+        known: dict[str, JsonObject],
+        on_giving_up: Callable[[], None],
+    ) -> None:
+        """`keep` says what is kept with the task while questions are open; `known` has answers that were given
+        to the same questions before, by what `recognised` makes of a question, and each is used once."""
+        self._job = job
+        self._patience = patience
+        self._timeout_seconds = timeout_seconds
+        self._keep = keep
+        self._known = known
+        self._on_giving_up = on_giving_up
+        self._open: dict[str, _Open] = {}
+        self.gave_up = False
+        """Whether a question was not answered in time."""
+
+    async def ask(self, questions: Mapping[str, JsonObject]) -> Mapping[str, JsonObject]:
+        """Put questions to the client and wait for its answers; see `Asker.ask`.
+
+        Raises:
+            PeerError: a question cannot be passed on.
+        """
+        answers = {key: self._known.pop(recognised(params), None) for key, params in questions.items()}
+        mine = {
+            key: _Open(elicitation_from(key, params))
+            for key, params in questions.items()
+            if answers[key] is None
+        }
+        if mine:
+            self._open |= mine
+            self._patience.pause()
+            self._show({})
+            try:
+                await self._answered(mine)
+            finally:
+                self._forget(mine)
+        return {key: answer or mine[key].answer for key, answer in answers.items()}
+
+    async def _answered(self, mine: Mapping[str, _Open]) -> None:
+        with anyio.move_on_after(self._timeout_seconds) as waiting:
+            for one in mine.values():
+                await one.answered.wait()
+                if one.stored is not None:
+                    await one.stored
+        if waiting.cancelled_caught:
+            self.gave_up = True
+            self._on_giving_up()
+
+    def withdraw(self, key: str) -> None:
+        """The server no longer wants to know; see `Asker.withdraw`."""
+        if self._open.pop(key, None) is None:
+            return
+        if self._open:
+            self._show({})
+        else:
+            self._go_on()
+            self._job.status(TaskState.WORKING)
+
+    def _forget(self, mine: Mapping[str, _Open]) -> None:
+        for key, one in mine.items():
+            if self._open.get(key) is one:
+                del self._open[key]
+        if not self._open:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        self._job.listen(None)
+        self._patience.resume()
+
+    def _show(self, problems: Mapping[str, tuple[Problem, ...]]) -> None:
+        """Let the task ask what is open."""
+        questions = self._unanswered()
+        self._job.listen(self._hear)
+        message = self._job.message(parts_of_questions(questions, problems), question_metadata(questions))
+        kept = self._keep({question.key: question.params for question in questions})
+        self._job.status(state_of_questions(questions), message, keep=kept)
+
+    def _hear(self, turn: Turn) -> Callable[[Commit], None]:
+        """Take a message of the client."""
+        answers = answers_from(turn.message, self._unanswered(), fill_defaults=URI not in turn.extensions)
+
+        def accepted(stored: Commit) -> None:
+            self._job.turn = turn
+            for key, answer in answers.given.items():
+                one = self._open[key]
+                one.answer, one.stored = answer, stored
+                one.answered.set()
+            if self._unanswered():
+                self._show(answers.problems)
+            else:
+                self._job.listen(None)
+
+        return accepted
+
+    def _unanswered(self) -> list[Elicitation]:
+        return [one.question for one in self._open.values() if not one.answered.is_set()]
+
+
+def recognised(params: JsonObject) -> str:
+    """A question as it is known again when the call is made anew: without what differs each time."""
+    lasting = {key: value for key, value in params.items() if key not in ("_meta", "elicitationId")}
+    return json.dumps(lasting, sort_keys=True)

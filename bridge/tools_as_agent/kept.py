@@ -1,0 +1,94 @@
+"""What is kept with a task that waits or is followed, so that it can go on: also in another process.
+
+A kept value says by its `kind` what it is. It holds all that going on takes; nothing of it is in memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated, Final, Literal
+
+from pydantic import Discriminator, JsonValue, TypeAdapter
+
+from bridge.jsonvalues import JsonObject
+
+Questions = dict[str, dict[str, JsonValue]]
+"""Questions of a server by their keys: each the params of an elicitation/create."""
+
+
+class Way(StrEnum):
+    """How a call goes on once its question is answered."""
+
+    ROUND = "round"
+    """The same call again, with the answers and the server's state (MCP 2026-07-28 basic/patterns/mrtr)."""
+    AGAIN = "again"
+    """The same call again, as it was: the server refused it until a URL was visited (error -32042)."""
+    OPEN = "open"
+    """The call is still open, and takes the answer. With the process that held it, it is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnQuestion:
+    """The bridge itself asked: for arguments, or which skill is meant."""
+
+    skill_id: str
+    """Empty when the question is which skill is meant."""
+    arguments: JsonObject
+    fields: tuple[str, ...]
+    """The properties that were asked for."""
+    kind: Literal["own-question"] = "own-question"
+
+    def to_bytes(self) -> bytes:
+        """As it is kept."""
+        return _KEPT.dump_json(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerQuestion:
+    """The server asked in the middle of a call."""
+
+    skill_id: str
+    arguments: JsonObject
+    way: Way
+    questions: Questions
+    given: Questions = field(default_factory=dict)
+    """The answers that are already there: an ElicitResult for each."""
+    request_state: str | None = None
+    is_repeatable: bool = False
+    """Whether the call may be made anew from its start when it cannot go on."""
+    kind: Literal["server-question"] = "server-question"
+
+    def to_bytes(self) -> bytes:
+        """As it is kept."""
+        return _KEPT.dump_json(self)
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedTask:
+    """The server made a task of the call."""
+
+    skill_id: str
+    task_id: str
+    is_legacy: bool
+    extensions: tuple[str, ...] = ()
+    """Those that the client had activated."""
+    kind: Literal["followed-task"] = "followed-task"
+
+    def to_bytes(self) -> bytes:
+        """As it is kept."""
+        return _KEPT.dump_json(self)
+
+
+Kept = OwnQuestion | ServerQuestion | FollowedTask
+
+_KEPT: Final[TypeAdapter[Kept]] = TypeAdapter(Annotated[Kept, Discriminator("kind")])
+
+
+def kept_from(kept: bytes) -> Kept | None:
+    """What was kept, if anything was.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    return _KEPT.validate_json(kept) if kept else None

@@ -1,0 +1,253 @@
+"""What a server asks of a person in the middle of a call, as an A2A question, and the answers as MCP takes them. Pure.
+
+A form is INPUT_REQUIRED; a URL that has to be visited is AUTH_REQUIRED, and so is a form that comes with one.
+What is open is asked in one message: in words, and in one data part with every key. An answer is checked
+against the form; what does not fit is asked again, with what was wrong.
+
+Spec: MCP 2026-07-28 and 2025-11-25 client/elicitation; A2A 1.0 sections 3.4.3 and 7.6.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import urlsplit
+
+from pydantic import JsonValue
+
+from bridge.a2a.errors import Violation, invalid_params
+from bridge.a2a.models import Message, Part, TaskState
+from bridge.errors import PeerError
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.tools import Tool, validator_of
+from bridge.translate.arguments import (
+    Problem,
+    coerced_fields,
+    describe,
+    problems_of,
+    properties_of,
+    whole_numbers,
+)
+from bridge.translate.extension import BLOCK, QUESTION
+from bridge.translate.message_to_call import answer_in
+from bridge.translate.questions import Answer, answer_of
+
+MAX_QUESTION_BYTES: Final = 262_144
+"""How large a question may be, as JSON: it is shown to people, and kept with the task each time it is asked."""
+
+_WEB: Final = frozenset({"http", "https"})
+_WHICH: Final = (
+    "several forms are open: answer with a data part that has the key of each, or name one in metadata"
+)
+
+_RESULT_KEYS: Final = frozenset({"action", "content"})
+"""The fields of an ElicitResult, in which shape an answer may be given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elicitation:
+    """One question of a server: a form, or a URL to be visited."""
+
+    key: str
+    params: JsonObject
+    """As the server asked."""
+    form: Tool | None
+    """The form, as the tool whose arguments it asks for; None for a URL."""
+
+    @property
+    def message(self) -> str:
+        """What the server says to the person."""
+        words = self.params.get("message")
+        return words if isinstance(words, str) and words else "The tool asks for more information"
+
+    @property
+    def url(self) -> str:
+        """Where the person is to go, if the question is no form."""
+        return str(self.params.get("url"))
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What an answer gives: an ElicitResult for each question that it settles, and what does not fit."""
+
+    given: Mapping[str, JsonObject] = field(default_factory=dict)
+    problems: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
+
+
+def elicitation_from(key: str, params: JsonObject) -> Elicitation:
+    """A question as the server asked it.
+
+    Raises:
+        PeerError: it cannot be passed on.
+    """
+    if len(json.dumps(params)) > MAX_QUESTION_BYTES:
+        raise PeerError(f"The tool's question is larger than {MAX_QUESTION_BYTES} bytes")
+    mode = params.get("mode", "form")
+    if mode == "url":
+        url = params.get("url")
+        if not isinstance(url, str) or urlsplit(url).scheme not in _WEB or not urlsplit(url).hostname:
+            raise PeerError("The tool sends its user to something that is no web address")
+        return Elicitation(key, params, None)
+    if mode != "form":
+        raise PeerError(f"The tool asks in a way that is not known here: {str(mode)[:50]!r}")
+    schema = params.get("requestedSchema", {"type": "object"})
+    try:
+        if not isinstance(schema, dict):
+            raise ValueError("its schema is no object")  # noqa: TRY004 - one kind of error for one kind of reader
+        form = Tool(key, {}, schema, validator_of(schema))
+    except ValueError as exc:
+        raise PeerError(f"The form that the tool asks to fill in is none: {exc}") from exc
+    return Elicitation(key, params, form)
+
+
+def state_of_questions(questions: Sequence[Elicitation]) -> TaskState:
+    """The state of a task that asks these."""
+    needs_visit = any(question.form is None for question in questions)
+    return TaskState.AUTH_REQUIRED if needs_visit else TaskState.INPUT_REQUIRED
+
+
+def parts_of_questions(
+    questions: Sequence[Elicitation], problems: Mapping[str, tuple[Problem, ...]] | None = None
+) -> tuple[Part, ...]:
+    """The questions in words and as one data part; `problems` says what was wrong with the answer before."""
+    wrong = problems or {}
+    text = "\n\n".join(_words(question, wrong.get(question.key, ())) for question in questions)
+    asked = [_data(question, wrong.get(question.key, ())) for question in questions]
+    data: JsonObject = asked[0] if len(asked) == 1 else {"questions": [*asked]}
+    blocks: JsonObject = {question.key: question.params for question in questions}
+    return Part(text=text), Part(data=data, media_type="application/json", metadata={BLOCK: blocks})
+
+
+def question_metadata(questions: Sequence[Elicitation]) -> JsonObject:
+    """The metadata of the message that asks: the key, when there is one question."""
+    return {QUESTION: questions[0].key} if len(questions) == 1 else {}
+
+
+def answers_from(
+    message: Message, questions: Sequence[Elicitation], *, fill_defaults: bool = True
+) -> Answers:
+    """What a message answers.
+
+    It is for the question that its metadata names, for those whose keys a data part has, or for all of them.
+
+    Raises:
+        A2AError: INVALID_PARAMS, when it names a question that is not open.
+    """
+    named = (message.metadata or {}).get(QUESTION)
+    if named is not None:
+        addressed = [question for question in questions if question.key == named]
+        if not addressed:
+            keys = ", ".join(question.key for question in questions)
+            raise invalid_params(
+                Violation(f'message.metadata["{QUESTION}"]', f"names no open question; open: {keys}")
+            )
+        return _answers([(question, message) for question in addressed], fill_defaults)
+    by_key = _keyed(message, questions)
+    if by_key is not None:
+        return _answers(by_key, fill_defaults)
+    if sum(question.form is not None for question in questions) > 1 and not _refuses(message, questions):
+        # Which form it fills in would be a guess.
+        forms = [question for question in questions if question.form is not None]
+        return Answers(problems={question.key: (Problem("", _WHICH),) for question in forms})
+    return _answers([(question, message) for question in questions], fill_defaults)
+
+
+def _refuses(message: Message, questions: Sequence[Elicitation]) -> bool:
+    """Whether a message declines or cancels all that is asked."""
+    fields = frozenset(name for question in questions for name in _fields(question))
+    return answer_of(message, fields) is not Answer.ACCEPT
+
+
+def _answers(said: Sequence[tuple[Elicitation, Message]], fill_defaults: bool) -> Answers:
+    given: dict[str, JsonObject] = {}
+    problems: dict[str, tuple[Problem, ...]] = {}
+    for question, message in said:
+        answer = answer_of(message, _fields(question))
+        if answer is not Answer.ACCEPT:
+            given[question.key] = {"action": answer.value}
+        elif question.form is None:
+            given[question.key] = {"action": "accept"}
+        else:
+            content = _content(question.form, message, fill_defaults)
+            wrong = problems_of(question.form, content)
+            if wrong:
+                problems[question.key] = wrong
+            else:
+                given[question.key] = {"action": "accept", "content": _filled(content)}
+    return Answers(given, problems)
+
+
+def _filled(content: JsonObject) -> JsonObject:
+    return {name: whole_numbers(value) for name, value in content.items()}
+
+
+def _content(form: Tool, message: Message, fill_defaults: bool) -> JsonObject:
+    """The fields of a form that a message fills in."""
+    fields = tuple(properties_of(form.input_schema))
+    found = answer_in(message.parts, form, fields)
+    inner = found.get("content")
+    if set(found) == _RESULT_KEYS and isinstance(inner, dict) and not _RESULT_KEYS & set(fields):
+        found = inner
+    content = coerced_fields(found, form)
+    if not fill_defaults:
+        return content
+    properties = properties_of(form.input_schema)
+    return {
+        **{name: prop["default"] for name, prop in properties.items() if "default" in prop},
+        **content,
+    }
+
+
+def _keyed(message: Message, questions: Sequence[Elicitation]) -> list[tuple[Elicitation, Message]] | None:
+    """The answers in a data part whose names are the keys of several questions."""
+    known = {question.key: question for question in questions}
+    if len(known) < 2:
+        return None
+    for part in message.parts:
+        said = part.data if part.kind == "data" else None
+        if not isinstance(said, dict) or not said:
+            continue
+        if said.keys() <= known.keys() and all(isinstance(value, dict) for value in said.values()):
+            return [
+                (known[key], message.model_copy(update={"parts": (Part(data=value),)}))
+                for key, value in said.items()
+            ]
+    return None
+
+
+def _fields(question: Elicitation) -> frozenset[str]:
+    return frozenset(properties_of(question.form.input_schema)) if question.form else frozenset()
+
+
+def _words(question: Elicitation, problems: Sequence[Problem]) -> str:
+    if question.form is None:
+        host = urlsplit(question.url).hostname
+        return f"{question.message}\nOpen this address of {host}, and answer this task when it is done: {question.url}"
+    asked = dict.fromkeys(properties_of(question.form.input_schema), "") | {
+        problem.name: problem.message for problem in problems
+    }
+    lines = [f"- {describe(question.form, Problem(name, wrong))}" for name, wrong in asked.items()]
+    lead = "That answer does not fit the form. " if problems else ""
+    return "\n".join([f"{lead}{question.message}", *lines])
+
+
+def _data(question: Elicitation, problems: Sequence[Problem]) -> JsonObject:
+    data: JsonObject = {"key": question.key, "message": question.message}
+    if question.form is None:
+        data |= {"mode": "url", "url": question.url}
+        if "elicitationId" in question.params:
+            data["elicitationId"] = question.params["elicitationId"]
+        return data
+    data |= {"mode": "form", "schema": question.form.input_schema}
+    if problems:
+        data["errors"] = [{"property": problem.name, "message": problem.message} for problem in problems]
+    return data
+
+
+def required_urls(data: JsonValue) -> dict[str, JsonObject]:
+    """The URLs that a server wants visited first, by key: the data of its error -32042 (2025-11-25)."""
+    listed = data.get("elicitations") if isinstance(data, dict) else None
+    found = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+    return {str(item.get("elicitationId") or f"url-{place}"): item for place, item in enumerate(found, 1)}

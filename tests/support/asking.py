@@ -1,0 +1,39 @@
+"""How the asking server of these tests is started; see asking_server.py for its tools and options."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bridge.mcp.child import Command
+
+ASKING_SERVER = Path(__file__).with_name("asking_server.py")
+
+
+def asking_argv(era: str, *options: str) -> list[str]:
+    """The command line of the asking server, `legacy` or `modern`."""
+    return [sys.executable, str(ASKING_SERVER), "--era", era, *options]
+
+
+def asking_command(era: str, *options: str) -> Command:
+    """The asking server as a child process that speaks over stdio."""
+    from bridge.mcp.child import Command  # here, so that the server's own test needs nothing of the bridge
+
+    return Command(tuple(asking_argv(era, *options)))
+
+
+@contextmanager
+def asking_url(era: str, *options: str, port: int = 0) -> Iterator[str]:
+    """The asking server over HTTP as long as this is entered; its URL."""
+    argv = asking_argv(era, *options, "--http", str(port))
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
