@@ -4,7 +4,7 @@ PORT ?= 8080
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help run test check format peers clean
+.PHONY: help run test bench check format peers clean
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,6 +15,9 @@ run: .venv/installed ## Serve the demo MCP server as an A2A agent on 127.0.0.1 (
 
 test: .venv/developing peers ## Run the whole test suite
 	$(BIN)/python -m pytest tests
+
+bench: .venv/benching peers ## Measure the bridge beside the MCP SDK and a2a-sdk (7 minutes; docs/benchmarks.md)
+	@$(BIN)/python -m tests.benchmarks
 
 check: .venv/developing ## Check format, lint, types and layers
 	$(BIN)/ruff format --check bridge tests examples
@@ -43,3 +46,7 @@ clean: ## Remove what the other targets made
 .venv/developing: pyproject.toml | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@ .venv/installed
+
+.venv/benching: .venv/developing
+	$(BIN)/python -m pip install --quiet --editable '.[dev,bench]'
+	@touch $@

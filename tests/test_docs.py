@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.benchmarks.__main__ import parser as benchmarks
 from tests.support.command import ROOT, WAIT_SECONDS, Wrapping, environment, wrapping
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -73,6 +74,7 @@ def test_every_option_in_the_documentation_exists() -> None:
         for option in parameter.opts
     }
     known |= {"--help", "--version"}
+    known |= set(re.findall(r"--[a-z][a-z-]+", benchmarks().format_help()))
     pages = {page: set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text())) for page in PAGES}
     unknown = {
         str(page.relative_to(ROOT)): sorted(found - known) for page, found in pages.items() if found - known

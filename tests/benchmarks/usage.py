@@ -1,0 +1,34 @@
+"""What Linux says about a process: its CPU time, its memory, and how many files it may open."""
+
+from __future__ import annotations
+
+import resource
+import time
+from pathlib import Path
+from typing import Final
+
+_CLOCK_OF_A_PROCESS: Final = 2
+"""CPUCLOCK_SCHED, as `clock_getcpuclockid` builds it into the clock of a pid."""
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process with all its threads, ended ones too, and without its children.
+
+    What /proc/PID/stat says in steps of 10 ms, in nanoseconds.
+    """
+    return time.clock_gettime((~pid << 3) | _CLOCK_OF_A_PROCESS)
+
+
+def rss_bytes(pid: int) -> int:
+    """What a process has in memory."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise ProcessLookupError(f"process {pid} has no memory: it has ended")
+
+
+def raise_open_files() -> int:
+    """Let this process and those that it starts open as many files as the system allows; how many that is."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard

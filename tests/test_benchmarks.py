@@ -1,0 +1,143 @@
+"""The benchmarks run and say what they found; how quick anything is, no test says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp_types import CallToolResult, TextContent
+
+from tests.benchmarks.__main__ import PARTS, parser
+from tests.benchmarks.direct_client import require_text
+from tests.benchmarks.figures import number, percentile, spread
+from tests.benchmarks.load_calls import require_completed
+from tests.benchmarks.load_streams import checked
+from tests.support.command import ROOT, environment
+
+WAIT_SECONDS = 60.0
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc to see CPU time")
+
+
+def measured(tmp_path: Path, *options: str) -> tuple[str, list[dict[str, Any]]]:
+    """What the smallest run prints, and its runs."""
+    small = ("--requests", "20", "--rounds", "1", "--servers", "raw", "--stores", "memory")
+    command = [
+        sys.executable,
+        "-m",
+        "tests.benchmarks",
+        *small,
+        "--json",
+        str(tmp_path / "runs.json"),
+        *options,
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=WAIT_SECONDS, cwd=ROOT, env=environment(tmp_path)
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout, json.loads((tmp_path / "runs.json").read_text())["runs"]
+
+
+@pytest.mark.slow
+def test_the_smallest_run_measures_the_bridge_beside_the_client(tmp_path: Path) -> None:
+    said, runs = measured(tmp_path, "--only", "a")
+    assert "### SendMessage to the echo tool of the raw stdio server, concurrency 32" in said
+    assert [(run["contestant"], run["concurrency"], run["requests"]) for run in runs] == [
+        ("bridge", 1, 10),
+        ("MCP SDK client", 1, 10),
+        ("bridge", 32, 20),
+        ("MCP SDK client", 32, 20),
+    ]
+
+
+@pytest.mark.slow
+def test_the_smallest_run_of_streams_measures_all_three(tmp_path: Path) -> None:
+    _, runs = measured(tmp_path, "--quick", "--only", "c")
+    assert [(run["contestant"], len(run["streams"])) for run in runs] == [
+        ("bridge", 1),
+        ("a2a-sdk agent", 1),
+        ("MCP SDK client", 1),
+    ]
+    assert all(0 < stream["events"] <= 1000 for run in runs for stream in run["streams"])
+
+
+def test_the_help_names_every_part() -> None:
+    said = parser().format_help()
+    assert all(f"  {name}  {what}\n" in said for name, what in PARTS.items())
+
+
+TASK = {"status": {"state": "TASK_STATE_COMPLETED"}, "artifacts": [{"parts": [{"text": "hi"}]}]}
+
+
+def answer(task: Any, status: str = "200 OK") -> bytes:
+    """A response with a task, as it comes over the wire."""
+    return f"HTTP/1.1 {status}\r\n\r\n{json.dumps({'result': {'task': task}})}".encode()
+
+
+def test_an_answer_with_the_echoed_text_counts() -> None:
+    require_completed(answer(TASK), "hi")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        answer(TASK, status="503 Service Unavailable"),
+        answer(TASK | {"status": {"state": "TASK_STATE_FAILED"}}),
+        answer(TASK | {"artifacts": []}),
+        answer(TASK | {"artifacts": [{"parts": [{"text": "something else"}]}]}),
+        b'HTTP/1.1 200 OK\r\n\r\n{"error": {"code": -32603}}',
+    ],
+)
+def test_any_other_answer_fails_the_run(raw: bytes) -> None:
+    with pytest.raises(ValueError, match="no completed task"):
+        require_completed(raw, "hi")
+
+
+def test_a_tool_that_says_something_else_fails_the_run() -> None:
+    require_text(CallToolResult(content=[TextContent(type="text", text="hi")]), "hi")
+    with pytest.raises(ValueError, match="was to say 'hi'"):
+        require_text(CallToolResult(content=[TextContent(type="text", text="ho")]), "hi")
+
+
+def chunked(*events: dict[str, Any]) -> bytes:
+    """A stream as it comes over the wire."""
+    frames = [b"data: " + json.dumps({"result": event}).encode() + b"\n\n" for event in events]
+    return b"HTTP/1.1 200 OK\r\n\r\n" + b"".join(b"%x\r\n%b\r\n" % (len(f), f) for f in frames) + b"0\r\n\r\n"
+
+
+REPORT = {
+    "statusUpdate": {"status": {"state": "TASK_STATE_WORKING", "message": {"parts": [{"text": "step 1"}]}}}
+}
+RESULT = {"artifactUpdate": {"artifact": {"parts": [{"text": "2 steps"}]}}}
+ENDED = {"statusUpdate": {"status": {"state": "TASK_STATE_COMPLETED"}}}
+
+
+def test_a_stream_counts_the_reports_that_it_delivered() -> None:
+    assert checked(chunked(REPORT, REPORT, RESULT, ENDED), {"steps": 2}) == 2
+
+
+@pytest.mark.parametrize("events", [(REPORT, RESULT), (REPORT, ENDED), ()])
+def test_a_stream_without_its_result_or_end_fails_the_run(events: tuple[dict[str, Any], ...]) -> None:
+    with pytest.raises(ValueError, match="no stream that ends completed"):
+        checked(chunked(*events), {"steps": 2})
+
+
+def test_percentiles_are_samples() -> None:
+    samples = [float(value) for value in range(1, 101)]
+    assert (percentile(samples, 50), percentile(samples, 99), percentile([7.0], 99)) == (50, 99, 7)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [(0.0, "0.0"), (0.01234, "0.0123"), (1.5, "1.50"), (12.34, "12.3"), (1234.6, "1235")]
+)
+def test_figures_have_three_digits_that_count(value: float, said: str) -> None:
+    assert number(value) == said
+
+
+def test_a_spread_is_the_least_and_the_most_of_the_rounds() -> None:
+    assert spread(2.0, [3.0, 1.0]) == "2.00 (1.00..3.00)"
+    assert spread(2.0, [2.0]) == "2.00"
