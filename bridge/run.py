@@ -8,6 +8,7 @@ that its client can read.
 from __future__ import annotations
 
 import errno
+import gc
 import logging
 import signal
 import socket
@@ -33,6 +34,10 @@ _KEEP_ALIVE_SECONDS: Final = 75
 
 _GOODBYE_SECONDS: Final = 3
 """For answers that are still being written once all tasks have ended."""
+
+_COLLECTED_AFTER: Final = (50_000, 20, 100)
+"""New objects before the youngest are looked through for cycles (a few megabytes), and how many such looks come
+before those that survived one, or two, are looked through as well. Python's own: 700, 10, 10."""
 
 _DEAD_PEER_MS: Final = 60_000
 """After which the kernel drops a connection whose peer takes nothing in."""
@@ -89,9 +94,21 @@ async def serve(config: WrapConfig, audience: Audience) -> int:
                 )
                 tasks.start_soon(_announce_once_up, server, audience, bridge, port)
                 stopping.serving = True
+                _calm_the_collector()
                 await server.serve(sockets=[listener])
         tasks.cancel_scope.cancel()
     return 130 if stopping.signal == signal.SIGINT else 0
+
+
+def _calm_the_collector() -> None:
+    """Look for cyclic garbage less often, and never among what was there at the start.
+
+    A call makes thousands of short-lived objects, hardly any of them in cycles. By default every 700 of them are
+    looked through, which was a quarter of the time of a call.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECTED_AFTER)
 
 
 class _Server(uvicorn.Server):

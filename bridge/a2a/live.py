@@ -221,7 +221,7 @@ class Live:
             seq=self._seq,
             event=entry.text,
             head=_head(task) if first or moved else None,
-            snapshot=task.to_json() if first or settled else None,
+            snapshot=_task_in(entry.text) if first else task.to_json() if settled else None,
             private=keep,
             message=message,
             origin=self.origin if first else None,
@@ -291,6 +291,11 @@ class Live:
             if task is not None and stored and (not settled or task.status.state in SETTLED):
                 return task
             await self._moved.wait()
+
+
+def _task_in(text: bytes) -> bytes:
+    """The task in the text of a StreamResponse that is one."""
+    return text[len(b'{"task":') : -1]
 
 
 def _head(task: Task) -> Head:

@@ -16,6 +16,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
@@ -39,10 +40,16 @@ _TIMESTAMP: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([
 
 def timestamp(milliseconds: int) -> str:
     """Milliseconds since the epoch as the wire says it: UTC, three decimals, `Z` (section 5.6.1)."""
-    whole = datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    return f"{whole}.{milliseconds % 1000:03d}Z"
+    return f"{_second(milliseconds // 1000)}.{milliseconds % 1000:03d}Z"
 
 
+@lru_cache(maxsize=16)
+def _second(seconds: int) -> str:
+    """Events come many in a second."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+@lru_cache(maxsize=1024)
 def milliseconds(text: str) -> int:
     """The reverse of `timestamp`, for any RFC 3339 time.
 

@@ -57,6 +57,9 @@ _EXIT_POLL_SECONDS: Final = 0.25
 _POLL_SECONDS: Final = 0.01
 """How often a process group is looked at that is about to be gone. Of that, no system tells."""
 
+_LINES_AT_ONCE: Final = 64
+"""Messages to the server that are written together, when so many wait."""
+
 _LINES_AHEAD: Final = 16
 """Messages that are read before the session takes them, so that those of one chunk cost no change of task each."""
 
@@ -251,7 +254,11 @@ class _Child:
         try:
             async with self._outgoing:
                 async for message in self._outgoing:
-                    await self._stdin.send(line_of(message))
+                    lines = [line_of(message)]
+                    with suppress(anyio.WouldBlock, anyio.EndOfStream):
+                        while len(lines) < _LINES_AT_ONCE:
+                            lines.append(line_of(self._outgoing.receive_nowait()))
+                    await self._stdin.send(b"".join(lines))
         except _GONE:
             self._flushed.set()
             await self._end_reading()

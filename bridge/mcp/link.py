@@ -157,7 +157,10 @@ class Link:
         if tool.runs_only_as_task and self.takes_calls_as_tasks:
             params["task"] = {"ttl": call.task_ttl_ms}
         headers = mcp_param_headers(x_mcp_header_map(tool.input_schema), call.arguments)
-        with self.questions.of_call(asker), self.wire.progress_to(on_progress) as asked:
+        with (
+            self.questions.of_call(asker, as_task="task" in params),
+            self.wire.progress_to(on_progress) as asked,
+        ):
             return await self.request(
                 "tools/call", params, name=tool.name, headers=headers, meta={**asked, **meta}
             )
@@ -183,12 +186,11 @@ class Link:
             ServerRefusedError, NotTakenError, ServerLostError: as `call` does.
         """
         stamped = {**(meta or {}), **self.stamp.meta}
-        options = self.stamp.options(method, name, headers or {})
-        options["request_id"] = next(self.request_ids)
+        stamped_headers = self.stamp.headers(method, name, headers or {})
         self.calls += 1
         try:
             sent = {**params, "_meta": stamped} if stamped else params
-            return await self.wire.send_raw_request(method, sent, options)
+            return await self.wire.ask(next(self.request_ids), method, sent, stamped_headers)
         except MCPError as exc:
             raise self._error_from(exc) from exc
         finally:

@@ -22,9 +22,10 @@ from typing import Any, Final
 
 import anyio
 import anyio.abc
-from mcp import ClientSession
+import anyio.lowlevel
+from mcp import ClientSession, MCPError
 from mcp.client._transport import TransportStreams
-from mcp.shared.dispatcher import CallOptions, DispatchContext, OnNotify, OnNotifyIntercept, OnRequest
+from mcp.shared.dispatcher import DispatchContext, OnNotify, OnNotifyIntercept, OnRequest, coerce_request_id
 from mcp.shared.inbound import (
     MCP_METHOD_HEADER,
     MCP_NAME_HEADER,
@@ -32,13 +33,16 @@ from mcp.shared.inbound import (
     encode_header_value,
 )
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.message import ClientMessageMetadata
 from mcp.shared.transport_context import TransportContext
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
     CLIENT_INFO_META_KEY,
+    CONNECTION_CLOSED,
     PROTOCOL_VERSION_META_KEY,
     ErrorData,
     Implementation,
+    JSONRPCRequest,
     RequestId,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -55,6 +59,11 @@ _PROGRESS: Final = "notifications/progress"
 _TASK_NEWS: Final = frozenset({"notifications/tasks", "notifications/tasks/status"})
 """Of the tasks extension, and of MCP 2025-11-25."""
 
+_CLOSED: Final = "Connection closed"
+"""As the SDK says it."""
+_CANCEL_SECONDS: Final = 5.0
+"""How long it may take to tell the server that a request is cancelled."""
+
 TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
 CAPABILITIES: Final[JsonObject] = {
     "elicitation": {"form": {}, "url": {}},
@@ -66,8 +75,26 @@ OnTaskNews = Callable[[JsonObject], None]
 """Takes the task as the server describes it in a notification."""
 
 
+class _Answer:
+    """What a request of ours waits for."""
+
+    __slots__ = ("arrived", "outcome")
+
+    def __init__(self) -> None:
+        self.arrived = anyio.Event()
+        self.outcome: JsonObject | ErrorData = {}
+
+    def settle(self, outcome: JsonObject | ErrorData) -> None:
+        self.outcome = outcome
+        self.arrived.set()
+
+
 class Wire(JSONRPCDispatcher):
-    """The SDK's dispatcher, which also tells when it ends and what arrives, in order."""
+    """The SDK's dispatcher, which also tells when it ends and what arrives, in order.
+
+    The SDK's own requests (the handshake) go through it as it is. Ours take a shorter way to the same streams:
+    a span, a clock and a pair of streams for each request were a tenth of the time of a call.
+    """
 
     def __init__(
         self, name: str, streams: TransportStreams, questions: Questions, on_tools_changed: Callable[[], None]
@@ -79,6 +106,7 @@ class Wire(JSONRPCDispatcher):
         """Set once the connection has ended, however it did."""
         self._questions = questions
         self._on_tools_changed = on_tools_changed
+        self._answers: dict[RequestId, _Answer] = {}
         self._progress: dict[str, OnProgress] = {}
         self._task_news: dict[str, OnTaskNews] = {}
         self._tokens = itertools.count(1)
@@ -113,6 +141,49 @@ class Wire(JSONRPCDispatcher):
             await super().run(answer, on_notify, see, task_status=task_status)
         finally:
             self.closed.set()
+
+    async def ask(
+        self, request_id: int, method: str, params: JsonObject, headers: Mapping[str, str]
+    ) -> JsonObject:
+        """Send a request and wait for its result. Cancelling this says so to the server.
+
+        Raises:
+            MCPError: the server answered with an error, or the connection ended.
+        """
+        if self._closed:
+            raise MCPError(CONNECTION_CLOSED, _CLOSED)
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        answer = self._answers[request_id] = _Answer()
+        request = JSONRPCRequest(jsonrpc="2.0", id=request_id, method=method, params=params)
+        try:
+            await self._write(request, ClientMessageMetadata(headers=dict(headers)))
+            await answer.arrived.wait()
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            raise MCPError(CONNECTION_CLOSED, _CLOSED) from None
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(_CANCEL_SECONDS, shield=True):
+                await self.notify("notifications/cancelled", {"requestId": request_id, "reason": "cancelled"})
+            raise
+        finally:
+            del self._answers[request_id]
+        if isinstance(answer.outcome, ErrorData):
+            raise MCPError.from_error_data(answer.outcome)
+        return answer.outcome
+
+    def _resolve_pending(self, request_id: RequestId | None, outcome: dict[str, Any] | ErrorData) -> None:
+        """An answer arrived: to a request of ours, or one of the session's."""
+        answer = self._answers.get(coerce_request_id(request_id)) if request_id is not None else None
+        if answer is None:
+            super()._resolve_pending(request_id, outcome)
+        else:
+            answer.settle(outcome)
+
+    def _fan_out_closed(self) -> None:
+        """The connection ended: whoever waits is told."""
+        for answer in self._answers.values():
+            if not answer.arrived.is_set():
+                answer.settle(ErrorData(code=CONNECTION_CLOSED, message=_CLOSED))
+        super()._fan_out_closed()
 
     async def _unreadable(self, exc: Exception) -> None:
         """The server sent what is no message, or one that the SDK cannot read.
@@ -189,7 +260,7 @@ class Stamp:
         }
         return cls(version, meta, modern=True)
 
-    def options(self, method: str, name: str | None, headers: Mapping[str, str]) -> CallOptions:
+    def headers(self, method: str, name: str | None, headers: Mapping[str, str]) -> dict[str, str]:
         """The HTTP headers of a request; other transports pass them over."""
         stamped = {MCP_PROTOCOL_VERSION_HEADER: self.version}
         if self.modern:
@@ -197,7 +268,7 @@ class Stamp:
             if name is not None:
                 stamped[MCP_NAME_HEADER] = encode_header_value(name)
             stamped.update(headers)
-        return {"headers": stamped}
+        return stamped
 
 
 def _line_in(exc: Exception) -> str:
