@@ -1,7 +1,7 @@
 """A small MCP server to try the bridge with: `mcp-a2a wrap -- python examples/demo_server.py`.
 
 Written on the official SDK, with one tool for each thing worth seeing: plain text, structured output, progress,
-an image, and a failure.
+an image, a failure, and a question in the middle of a call.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Annotated
 
 import anyio
 from mcp.server import MCPServer
-from mcp.server.mcpserver import Context, Image
+from mcp.server.mcpserver import Context, Elicit, Image, Resolve
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
@@ -77,6 +77,27 @@ def divide(dividend: float, divisor: float) -> float:
     if divisor == 0:
         raise ToolError("nothing can be divided by zero")
     return dividend / divisor
+
+
+class Seats(BaseModel):
+    """What a booking needs to know."""
+
+    number: int = Field(description="How many seats", ge=1, le=9)
+    window: bool = Field(default=False, description="At the window")
+
+
+def _ask_for_seats(destination: str) -> Elicit[Seats]:
+    return Elicit(f"Which seats to {destination}?", Seats)
+
+
+@server.tool()
+def book(
+    destination: Annotated[str, Field(description="Where to", examples=["Lisbon"])],
+    seats: Annotated[Seats, Resolve(_ask_for_seats)],
+) -> str:
+    """Book seats, after asking which ones."""
+    where = " at the window" if seats.window else ""
+    return f"Booked {seats.number} to {destination}{where}"
 
 
 def _png(width: int, height: int, rows: bytes) -> bytes:

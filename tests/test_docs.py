@@ -43,7 +43,7 @@ CALLS = [line for line in commands_of(QUICKSTART) if re.match(r"(mcp-a2a (card|c
 
 
 def test_the_quickstart_has_commands_to_test() -> None:
-    assert len(CALLS) == 7
+    assert len(CALLS) == 8
 
 
 @pytest.mark.parametrize("line", CALLS)
@@ -54,8 +54,9 @@ def test_each_call_of_the_quickstart_works(line: str, demo: Wrapping, tmp_path: 
     done = subprocess.run(
         words, capture_output=True, text=True, timeout=WAIT_SECONDS, env=environment(tmp_path), check=False
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
+    asks = words[-2:] == ["book", "destination=Lisbon"]  # of which nobody is asked here
+    assert done.returncode == (3 if asks else 0), done.stderr
+    assert "--task" in done.stderr if asks else done.stdout.strip()
 
 
 def test_the_copied_profile_of_the_quickstart_is_taken(tmp_path: Path) -> None:
