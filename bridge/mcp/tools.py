@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError, ValidationError
@@ -20,6 +20,8 @@ from jsonschema.protocols import Validator
 from jsonschema.validators import extend, validator_for
 from mcp.shared.inbound import find_invalid_x_mcp_header
 from pydantic import JsonValue
+from pydantic_core import SchemaError as BadSchemaError
+from pydantic_core import SchemaValidator, core_schema
 from referencing import Registry, Resource, Specification
 from referencing._core import Resolver
 from referencing.exceptions import Unresolvable
@@ -144,9 +146,75 @@ def validator_of(schema: JsonObject) -> Validator:
 
 @lru_cache
 def _quick(kind: type[Validator]) -> type[Validator]:
-    """A dialect whose `uniqueItems` takes time in proportion to the items: the library compares all pairs."""
-    quick: type[Validator] = extend(kind, {"uniqueItems": _unique_items})  # type: ignore[no-untyped-call]
+    """A dialect in which no check takes more time than the value is long: a client's text could hold the bridge up.
+
+    The library compares all pairs of unique items, and its patterns may try exponentially many ways to match.
+    """
+    checks = {
+        "uniqueItems": _unique_items,
+        "pattern": _pattern,
+        "patternProperties": _pattern_properties,
+        "additionalProperties": _additional_properties,
+    }
+    quick: type[Validator] = extend(kind, checks)  # type: ignore[no-untyped-call]
     return quick
+
+
+@lru_cache(maxsize=4096)
+def _matcher(pattern: str) -> SchemaValidator | None:
+    """A pattern that is matched in linear time; None when it needs more (it looks around, or back)."""
+    try:
+        return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
+    except BadSchemaError:
+        return None
+
+
+def matches(pattern: JsonValue, text: str, *, unknown: bool) -> bool:
+    """Whether a pattern is found in a text; `unknown` where that cannot be told in linear time."""
+    matcher = _matcher(pattern) if isinstance(pattern, str) else None
+    return unknown if matcher is None else matcher.isinstance_python(text)
+
+
+def _pattern(
+    _: Validator, pattern: JsonValue, instance: JsonValue, __: JsonObject
+) -> Iterator[ValidationError]:
+    if isinstance(instance, str) and not matches(pattern, instance, unknown=True):
+        yield ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
+def _pattern_properties(
+    validator: Any, schemas: JsonObject, instance: JsonValue, _: JsonObject
+) -> Iterator[ValidationError]:
+    if isinstance(instance, dict):
+        for pattern, schema in schemas.items():
+            for name, value in instance.items():
+                if matches(pattern, name, unknown=False):
+                    yield from validator.descend(value, schema, path=name, schema_path=pattern)
+
+
+def _additional_properties(
+    validator: Any, wanted: JsonValue, instance: JsonValue, schema: JsonObject
+) -> Iterator[ValidationError]:
+    if not isinstance(instance, dict):
+        return
+    extras = unexpected_properties(schema, instance)
+    if isinstance(wanted, dict):
+        for name in extras:
+            yield from validator.descend(instance[name], wanted, path=name)
+    elif wanted is False and extras:
+        yield ValidationError(f"Additional properties are not allowed ({', '.join(map(repr, extras))})")
+
+
+def unexpected_properties(schema: JsonObject, instance: JsonObject) -> list[str]:
+    """The properties of an object that its schema neither names nor has a pattern for."""
+    known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    assert isinstance(known, dict)
+    assert isinstance(patterns, dict)
+    return [
+        name
+        for name in instance
+        if name not in known and not any(matches(pattern, name, unknown=True) for pattern in patterns)
+    ]
 
 
 def _unique_items(

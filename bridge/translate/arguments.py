@@ -18,7 +18,7 @@ from pydantic import JsonValue
 from bridge.a2a.errors import A2AError
 from bridge.a2a.jsontext import parse
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.tools import Tool
+from bridge.mcp.tools import Tool, unexpected_properties
 
 MAX_PROBLEMS: Final = 20
 """How many faults one question names: a person mends these first."""
@@ -269,9 +269,7 @@ def _unexpected(error: ValidationError) -> list[str]:
     schema, instance = error.schema, error.instance
     if error.validator_value is not False or not isinstance(schema, dict) or not isinstance(instance, dict):
         return []
-    patterns = [re.compile(pattern) for pattern in schema.get("patternProperties", {})]
-    known = schema.get("properties", {})
-    return [name for name in instance if name not in known and not any(p.search(name) for p in patterns)]
+    return unexpected_properties(schema, instance)
 
 
 def _short(message: str) -> str:

@@ -212,3 +212,27 @@ def test_only_names_that_the_schema_closes_out_are_called_unknown() -> None:
         Problem("a", "1 is not of type 'string'"),
         Problem("b", UNKNOWN_ARGUMENT),
     )
+
+
+@pytest.mark.parametrize(
+    ("schema", "arguments", "wrong"),
+    [
+        ({"properties": {"text": {"type": "string", "pattern": "^(a+)+$"}}}, {"text": "a" * 50 + "!"}, "text"),
+        ({"properties": {"text": {"pattern": "^(?=a)b$"}}}, {"text": "zz"}, None),
+        ({"patternProperties": {"^(x+)+$": {"type": "integer"}}}, {"x" * 50 + "!": 1}, None),
+        ({"patternProperties": {"^(x+)+$": {"type": "integer"}}}, {"xx": "no number"}, "xx"),
+        (
+            {"patternProperties": {"^(x+)+$": {}}, "additionalProperties": False},
+            {"x" * 50 + "!": 1},
+            "x" * 50 + "!",
+        ),
+        ({"additionalProperties": {"type": "integer"}}, {"a": "no number"}, "a"),
+        ({"patternProperties": {"^(?=a)": {}}, "additionalProperties": False}, {"a": 1}, None),
+    ],
+    ids=["exponential", "only-JavaScript", "name", "matches", "additional", "additional-schema", "not-told"],
+)
+def test_patterns_take_time_in_proportion_to_the_text(
+    schema: dict[str, Any], arguments: dict[str, Any], wrong: str | None
+) -> None:
+    checked = tool_of({"name": "t", "inputSchema": {"type": "object", **schema}})
+    assert [problem.name for problem in problems_of(checked, arguments)] == ([wrong] if wrong else [])
