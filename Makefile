@@ -4,7 +4,7 @@ PORT ?= 8080
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help run test bench check format peers clean
+.PHONY: help run test interop bench check format peers clean
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,6 +15,9 @@ run: .venv/installed ## Serve the demo MCP server as an A2A agent on 127.0.0.1 (
 
 test: .venv/developing peers ## Run the whole test suite
 	$(BIN)/python -m pytest tests
+
+interop: .venv/developing peers ## Run the tests that take minutes: a thousand kills, a long run
+	$(BIN)/python -m pytest tests/interop -m slow
 
 bench: .venv/benching peers ## Measure the bridge beside the MCP SDK and a2a-sdk (7 minutes; docs/benchmarks.md)
 	@$(BIN)/python -m tests.benchmarks

@@ -23,8 +23,12 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test may only name requirements that exist."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A test may only name requirements that exist. One that takes minutes runs only when `-m` asks for it."""
+    if not config.option.markexpr:
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in slow]
     for item in items:
         for mark in item.iter_markers("proves"):
             unknown = set(mark.args) - set(REQUIREMENTS)

@@ -42,7 +42,6 @@ def measured(tmp_path: Path, *options: str) -> tuple[str, list[dict[str, Any]]]:
     return done.stdout, json.loads((tmp_path / "runs.json").read_text())["runs"]
 
 
-@pytest.mark.slow
 def test_the_smallest_run_measures_the_bridge_beside_the_client(tmp_path: Path) -> None:
     said, runs = measured(tmp_path, "--only", "a")
     assert "### SendMessage to the echo tool of the raw stdio server, concurrency 32" in said
@@ -54,7 +53,6 @@ def test_the_smallest_run_measures_the_bridge_beside_the_client(tmp_path: Path) 
     ]
 
 
-@pytest.mark.slow
 def test_the_smallest_run_of_streams_measures_all_three(tmp_path: Path) -> None:
     _, runs = measured(tmp_path, "--quick", "--only", "c")
     assert [(run["contestant"], len(run["streams"])) for run in runs] == [

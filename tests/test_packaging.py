@@ -8,8 +8,6 @@ import tomllib
 import zipfile
 from pathlib import Path
 
-import pytest
-
 from bridge.config.profile import load_profile, mappings_folder
 from tests.support.command import ROOT, WAIT_SECONDS
 
@@ -19,7 +17,6 @@ def test_a_checkout_finds_its_profiles_beside_the_package() -> None:
     assert load_profile("default")
 
 
-@pytest.mark.slow
 def test_a_wheel_finds_its_profiles_inside_the_package(tmp_path: Path) -> None:
     command = [
         sys.executable,

@@ -331,7 +331,14 @@ class Engine:
     # Doing the work
 
     def _start(self, live: Live, running: Running, turn: Turn, stored: Commit, work: Work) -> None:
-        job = Job(turn, self._tasks.events_of(live), partial(self._emit, live), stored, running.listen)
+        job = Job(
+            turn,
+            self._tasks.events_of(live),
+            partial(self._emit, live),
+            stored,
+            running.listen,
+            partial(self._is_left, live, running),
+        )
         self._group.start_soon(self._run, live, running, job, work)
 
     async def _run(self, live: Live, running: Running, job: Job, work: Work) -> None:
@@ -363,6 +370,9 @@ class Engine:
             logger.info("a late event was dropped: %s", exc)
             return Commit(done=True)
 
+    def _is_left(self, live: Live, running: Running) -> bool:
+        return self._closing and not running.canceled and live.task.status.state in INTERRUPTED
+
     # What the last process left behind, and what nobody answers
 
     async def _recover(self) -> None:
@@ -393,12 +403,20 @@ class Engine:
             before_ms = self._ids.now_ms() - round(seconds * 1000)
             try:
                 for task_id in await self._store.waiting(INTERRUPTED, before_ms):
-                    live = await self._tasks.find(task_id)
-                    if live is not None and live.running is None and _waits_since(live.task) < before_ms:
-                        self._tasks.conclude(live, TaskState.FAILED, f"No answer came within {seconds:g} s")
+                    await self._end_if_unanswered(task_id, before_ms)
             except StoreError:
                 logger.exception("tasks that nobody answers could not be looked for; tried again later")
             await anyio.sleep(min(seconds / 4, _LOOK_SECONDS))
+
+    async def _end_if_unanswered(self, task_id: str, before_ms: int) -> None:
+        try:
+            live = await self._tasks.find(task_id)
+        except ValueError as exc:
+            logger.debug("task %s cannot be read and is left as it is: %s", task_id, exc)
+            return
+        if live is not None and live.running is None and _waits_since(live.task) < before_ms:
+            words = f"No answer came within {self._limits.input_timeout_seconds:g} s"
+            self._tasks.conclude(live, TaskState.FAILED, words)
 
     def _look_whether_idle(self) -> None:
         if self._closing and not any(live.running and not live.running.hearing for live in self._tasks):

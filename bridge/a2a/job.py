@@ -65,6 +65,9 @@ class Job:
     that the same message, sent again after a crash, finds this task instead of doing it twice."""
     listen: Callable[[Hearing | None], None]
     """From here on, take answers in this way while the work goes on; None takes no more of them."""
+    is_left: Callable[[], bool]
+    """Whether the bridge stops while the task waits for its client, so that another process may go on with it:
+    what goes on elsewhere is then left as it is."""
 
     def new_id(self) -> str:
         """A fresh id, for an artifact."""

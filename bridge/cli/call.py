@@ -6,24 +6,24 @@ between them, in the main thread, where Ctrl+C and Ctrl+D reach whoever is asked
 
 from __future__ import annotations
 
-import re
+import shlex
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import click
 
-from bridge.cli import forms
+from bridge.cli import answers
 from bridge.cli.card import Connection, connection_options, tool_on
+from bridge.cli.said import Said
 from bridge.errors import PeerError, UsageError
 
 if TYPE_CHECKING:
     from bridge.a2a.card import FoundCard
     from bridge.a2a.client import AgentClient
-    from bridge.a2a.models import AgentCard, Message, Part, StreamResponse, Task, TaskStatus
+    from bridge.a2a.models import AgentCard, Message, Part, StreamResponse, TaskStatus
     from bridge.cli.results import CallView
     from bridge.jsonvalues import JsonObject
     from bridge.mcp.tools import Tool
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 _CANCEL_SECONDS: Final = 10.0
 """How long an agent may take to cancel a task that nobody waits for any more."""
 
-_PAIR: Final = re.compile(r"([^=]+)=(.*)", re.DOTALL)
 _CODES: Final[Mapping[str, int]] = {"COMPLETED": 0, "FAILED": 1, "REJECTED": 1, "CANCELED": 1}
 """How a task ended, and the exit code for it."""
 
-_JSON: Final = "application/json"
+_UNANSWERED: Final = 3
+"""The exit code for a task that waits for an answer."""
 _ASKING: Final = frozenset({"INPUT_REQUIRED", "AUTH_REQUIRED"})
 
 
@@ -44,6 +44,13 @@ _ASKING: Final = frozenset({"INPUT_REQUIRED", "AUTH_REQUIRED"})
 @click.argument("words", nargs=-1, metavar="[SKILL] [KEY=VALUE]...")
 @click.option("--json", "arguments", metavar="OBJECT", help="All arguments as one JSON object.")
 @click.option("--text", help="Send this text instead of arguments; SKILL may be left out then.")
+@click.option(
+    "--task",
+    "task_id",
+    metavar="ID",
+    help="Go on with this task: answer what it asks with KEY=VALUE, --json or --text; or watch it.",
+)
+@click.option("--decline", is_flag=True, help="With --task: decline what it asks.")
 @click.option(
     "--json-output", is_flag=True, help="Print each event as one line of JSON, and nothing else but faults."
 )
@@ -80,88 +87,34 @@ def call(**options: Any) -> int:
     mcp-a2a call http://127.0.0.1:8080 search --json '{"query": "bridges", "limit": 3}'
     mcp-a2a call --text "What can you do?" https://agent.example.com
 
-    What the agent asks for is asked at the terminal, where Ctrl+D declines. Ctrl+C cancels the task.
+    What the agent asks for is asked at the terminal, where Ctrl+D declines. Ctrl+C cancels the task. Without a
+    terminal the task is left waiting, and --task answers it:
 
-    Exit codes: 0 the task is completed, 1 it is not (failed, rejected, canceled, or waiting for an answer and
-    there is no terminal, or --no-wait), 2 the command is at fault, 130 interrupted.
+    \b
+    mcp-a2a call http://127.0.0.1:8080 --task 0198c0de-... name=Ada
+    mcp-a2a call http://127.0.0.1:8080 --task 0198c0de-... --decline
+
+    Exit codes: 0 the task is completed, 1 it is not (failed, rejected, canceled), 2 the command is at fault, 3 the
+    task waits for an answer and there is no terminal, or --no-wait; 130 interrupted.
     """
     import anyio
 
     from bridge.cli.results import CallView
 
     connection = Connection.from_options(options)
-    said = _Said.from_options(options)
+    said = Said.from_options(options)
     view = CallView(json_lines=options["json_output"], id_only=options["no_wait"], save=options["save"])
     found = anyio.run(connection.card)
     _require_trusted(found, connection, options["trust"])
     talk = _Conversation(connection, found.card, view, options["timeout_seconds"])
-    message = talk.message(said.parts(found.card), said.metadata)
     try:
-        return talk.begin(message) if options["no_wait"] else talk.run(message)
+        message = talk.resumed(options["task_id"], said) if options["task_id"] else talk.opened(said)
+        return talk.begin(message) if options["no_wait"] and message else talk.run(message)
     except KeyboardInterrupt:
         talk.cancel()
         raise
     finally:
         view.settle()
-
-
-@dataclass(frozen=True)
-class _Said:
-    """What the command line asks the agent for."""
-
-    skill: str | None
-    pairs: dict[str, tuple[str, ...]]
-    """What was given for each argument; more than one text when it was given more than once."""
-    arguments: JsonObject | None
-    text: str | None
-
-    @classmethod
-    def from_options(cls, options: dict[str, Any]) -> _Said:
-        words: list[str] = list(options["words"])
-        skill = words.pop(0) if words and "=" not in words[0] else None
-        pairs = [_PAIR.fullmatch(word) for word in words]
-        text, given = options["text"], options["arguments"]
-        try:
-            " ".join([*options["words"], text or "", given or ""]).encode()
-        except UnicodeEncodeError as exc:
-            raise UsageError("the command line is not in UTF-8") from exc
-        if wrong := [word for word, pair in zip(words, pairs, strict=True) if pair is None]:
-            raise UsageError(f"arguments are given as KEY=VALUE, not {wrong[0]!r}")
-        if sum((bool(pairs), given is not None, text is not None)) > 1:
-            raise UsageError("give KEY=VALUE, --json or --text: one of them")
-        if skill is None and text is None:
-            raise UsageError(
-                "which skill? Name it after the URL, or give --text (mcp-a2a card URL lists them)"
-            )
-        said: dict[str, tuple[str, ...]] = {}
-        for pair in filter(None, pairs):
-            said[pair[1]] = (*said.get(pair[1], ()), pair[2])
-        return cls(skill, said, _object_from(given), text)
-
-    @property
-    def metadata(self) -> JsonObject | None:
-        """Names the skill, for agents that look there."""
-        from bridge.translate.extension import SKILL
-
-        return {SKILL: self.skill} if self.skill else None
-
-    def parts(self, card: AgentCard) -> tuple[Part, ...]:
-        """What is sent: the text, or the arguments as data.
-
-        Raises:
-            UsageError: an argument has two values, or the skill says that it takes no such argument.
-        """
-        from bridge.a2a.models import Part
-
-        if self.text is not None:
-            return (Part(text=self.text),)
-        tool = tool_on(card, self.skill)
-        arguments = self.arguments
-        if arguments is None:
-            arguments = {name: forms.typed_all(texts, name, tool) for name, texts in self.pairs.items()}
-        if tool is not None:
-            forms.check_names(arguments, tool, self.skill or "")
-        return (Part(data=arguments, media_type=_JSON),)
 
 
 class _Conversation:
@@ -183,8 +136,29 @@ class _Conversation:
         self._answered: TaskStatus | None = None
         """The question that was answered last. The next turn may begin with it, as the task still says so."""
 
+    def opened(self, said: Said) -> Message:
+        """The first message of a new task."""
+        return self.message(said.parts(self._card), said.metadata)
+
+    def resumed(self, task_id: str, said: Said) -> Message | None:
+        """Look at a task that is there already; the message that answers it, if the command line has an answer.
+
+        Raises:
+            UsageError: there is an answer, and the task asks nothing, or something else.
+        """
+        import anyio
+
+        anyio.run(self._look, task_id)
+        if not said.has_answer:
+            return None
+        if self._state not in _ASKING:
+            raise UsageError(f"the task asks for nothing: it is {self._state}")
+        answer = said.answer(self._questions())
+        self._answered = self._status
+        return self.message(*answer)
+
     def begin(self, message: Message) -> int:
-        """Send the first message and leave the task to itself."""
+        """Send a message and leave the task to itself."""
         import anyio
 
         anyio.run(self._turn, message, True)
@@ -192,28 +166,27 @@ class _Conversation:
             return self._code()
         self._view.left(self._task_id)
         if self._state in _ASKING:
-            self._view.waits()
-            return 1
+            return self._unanswered("--no-wait does not")
         return _CODES.get(self._state or "", 0)
 
-    def run(self, message: Message) -> int:
-        """Send the first message, show what comes, and answer what is asked; the exit code."""
+    def run(self, message: Message | None) -> int:
+        """Send a message, show what comes, and answer what is asked; the exit code. None only watches the task."""
         import anyio
 
         from bridge.cli.render import can_ask
 
-        while True:
+        if message is not None or (self._state not in _ASKING and self._state not in _CODES):
             anyio.run(self._turn, message)
+        while True:
             self._view.settle()
             if self._state not in _ASKING or not can_ask():
                 return self._code()
-            assert self._status is not None
-            answer = forms.answer_to(self._status, self._tool, is_first=self._answered is None)
+            answer = answers.answer_to(self._questions(), is_first=self._answered is None)
             if answer is None:
                 self.cancel()
                 return 1
             self._answered = self._status
-            message = self.message(*answer)
+            anyio.run(self._turn, self.message(*answer))
 
     def cancel(self) -> None:
         """Cancel the task, as far as there is one that goes on."""
@@ -236,6 +209,10 @@ class _Conversation:
             metadata=metadata,
         )
 
+    def _questions(self) -> list[answers.Question]:
+        assert self._status is not None
+        return answers.questions_in(self._status, self._tool)
+
     def _tool(self, skill: str) -> Tool | None:
         return tool_on(self._card, skill)
 
@@ -247,12 +224,21 @@ class _Conversation:
         if self._replied:
             return 0
         if self._state in _ASKING:
-            self._view.unanswered()
-            return 1
+            return self._unanswered("there is no terminal to ask for it")
         if (code := _CODES.get(self._state or "")) is not None:
             return code
         where = f"while the task was {self._state}" if self._state else "and said nothing"
         raise PeerError(f"the agent ended its answer {where}. {self._what_now()}")
+
+    def _unanswered(self, reason: str) -> int:
+        questions = self._questions()
+        answer = f"--task {shlex.quote(self._task_id or '')} {answers.words_for(questions)}"
+        self._view.unanswered(
+            reason,
+            f"mcp-a2a call {shlex.quote(self._connection.url)} {answer}",
+            declinable=all(question.key is not None for question in questions),
+        )
+        return _UNANSWERED
 
     def _what_now(self) -> str:
         """What to do about a task that nobody listens to any more."""
@@ -260,7 +246,16 @@ class _Conversation:
             return "If it began a task, that may still run; it did not say its id."
         return f"The task may still run: ask the agent with its id, {self._task_id} (GetTask, or CancelTask)."
 
-    async def _turn(self, message: Message, no_wait: bool = False) -> None:
+    async def _look(self, task_id: str) -> None:
+        from bridge.a2a.client import AgentClient
+        from bridge.a2a.models import StreamResponse
+
+        async with self._connection.client() as http:
+            event = StreamResponse(task=await AgentClient(http, self._card).get(task_id))
+        self._view.show(event)
+        self._ends_turn(event)
+
+    async def _turn(self, message: Message | None, no_wait: bool = False) -> None:
         import anyio
 
         from bridge.a2a.card import interface_of
@@ -287,30 +282,52 @@ class _Conversation:
             raise
 
     async def _events(
-        self, agent: AgentClient, message: Message, no_wait: bool
+        self, agent: AgentClient, message: Message | None, no_wait: bool
+    ) -> AsyncGenerator[StreamResponse, None]:
+        streams = bool(self._card.capabilities.streaming) and not no_wait
+        if message is None or (self._state == "AUTH_REQUIRED" and await self._has_gone_on(agent)):
+            source = self._watch(agent, streams)
+        else:
+            source = self._send(agent, message, streams, no_wait)
+        async with aclosing(source) as events:
+            async for event in events:
+                yield event
+
+    async def _has_gone_on(self, agent: AgentClient) -> bool:
+        """Whether the task went on by itself once it was authorised (section 7.6.1); it may ask something else."""
+        assert self._task_id is not None
+        assert self._status is not None
+        status = (await agent.get(self._task_id)).status
+        if status.state.name not in _ASKING:
+            return True
+        before, now = self._status.message, status.message
+        return before is not None and now is not None and before.message_id != now.message_id
+
+    async def _watch(self, agent: AgentClient, streams: bool) -> AsyncGenerator[StreamResponse, None]:
+        from bridge.a2a.models import StreamResponse
+
+        assert self._task_id is not None
+        # First: one that has ended cannot be subscribed to.
+        yield StreamResponse(task=await agent.get(self._task_id))
+        if streams:
+            async with aclosing(agent.subscribe(self._task_id)) as events:
+                async for event in events:
+                    yield event
+
+    async def _send(
+        self, agent: AgentClient, message: Message, streams: bool, no_wait: bool
     ) -> AsyncGenerator[StreamResponse, None]:
         from bridge.a2a.models import SendMessageConfiguration, SendMessageRequest, StreamResponse, Task
 
-        streams = bool(self._card.capabilities.streaming) and not no_wait
-        source = None
-        if self._state == "AUTH_REQUIRED" and (task := await self._gone_on(agent)):
-            yield StreamResponse(task=task)
-            source = agent.subscribe(task.id) if streams else None
         configuration = SendMessageConfiguration(return_immediately=no_wait or None)
         request = SendMessageRequest(message=message, configuration=configuration)
         if not streams:
             answer = await agent.send(request)
             yield StreamResponse(task=answer) if isinstance(answer, Task) else StreamResponse(message=answer)
             return
-        async with aclosing(source or agent.stream(request)) as events:
+        async with aclosing(agent.stream(request)) as events:
             async for event in events:
                 yield event
-
-    async def _gone_on(self, agent: AgentClient) -> Task | None:
-        """The task, when it went on by itself once it was authorised (section 7.6.1)."""
-        assert self._task_id is not None
-        task = await agent.get(self._task_id)
-        return task if task.status.state.name not in _ASKING else None
 
     def _ends_turn(self, event: StreamResponse) -> bool:
         """Take note of an event; whether it is the last of its turn, even if the stream stays open."""
@@ -351,15 +368,6 @@ def _broke_off(exc: PeerError) -> bool:
     cause = exc.__cause__
     unreached = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
     return isinstance(cause, httpx2.TransportError | httpx2.StreamError) and not isinstance(cause, unreached)
-
-
-def _object_from(text: str | None) -> JsonObject | None:
-    from bridge.translate.arguments import json_in
-
-    value = next(iter(json_in(text)), None) if text is not None else None
-    if text is not None and not isinstance(value, dict):
-        raise UsageError(f"--json takes a JSON object, not {text[:80]!r}")
-    return value if isinstance(value, dict) else None
 
 
 def _require_trusted(found: FoundCard, connection: Connection, trusted: tuple[str, ...]) -> None:

@@ -1,6 +1,6 @@
-"""Questions of an agent, put to the person at the terminal, and what they type as values.
+"""Forms, put to the person at the terminal field by field, and what they type as values.
 
-A question that carries a schema is asked field by field; any other is asked as it stands.
+What is asked, and how its answer is sent, is in `answers`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,9 @@ from bridge.errors import UsageError
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from bridge.a2a.models import Part, TaskStatus
     from bridge.jsonvalues import JsonObject
     from bridge.mcp.tools import Tool
 
-_JSON: Final = "application/json"
-_DECLINES: Final = " (Ctrl+D declines)"
-_CANCELS: Final = " (Ctrl+D cancels the task)"
 _YES_OR_NO: Final = "yes or no"
 _LETTERS: Final = {"y": True, "n": False}
 """What is short for yes and no."""
@@ -36,39 +32,22 @@ _ELSEWHERE: Final = frozenset(
 """Where a schema may have further properties that are not looked for here."""
 
 
-def answer_to(
-    status: TaskStatus, tool_of: Callable[[str], Tool | None], *, is_first: bool
-) -> tuple[tuple[Part, ...], JsonObject | None] | None:
-    """What the person at the terminal answers, with its metadata; None to cancel the task.
-
-    `tool_of` gives the tool behind a skill, where the card tells it; the first question says how to decline.
-    """
-    from bridge.a2a.models import Part
-    from bridge.cli import render
-    from bridge.translate.extension import ANSWER, QUESTION
-
-    asked = (status.message.metadata if status.message else None) or {}
-    key: JsonObject = {QUESTION: asked[QUESTION]} if QUESTION in asked else {}
-    if status.state.name == "AUTH_REQUIRED":
-        words = render.ask("Press Enter once that is done (Ctrl+D cancels the task)")
-        return None if words is None else ((Part(text=words or "done"),), key or None)
-    hint = (_DECLINES if key else _CANCELS) if is_first else ""
-    form = _form_in(status, tool_of)
-    answer = render.ask(f"Your answer:{hint}") if form is None else _filled(form, hint)
-    if answer is None:
-        # Refusing is never said in words alone, which could be taken for the answer.
-        return ((Part(text="declined"),), {**key, ANSWER: "decline"}) if key else None
-    part = Part(text=answer) if isinstance(answer, str) else Part(data=answer, media_type=_JSON)
-    return (part,), {**key, ANSWER: "accept"} if key else None
-
-
 @dataclass(frozen=True)
-class _Form:
+class Form:
     """What is asked for: the fields as the arguments of a tool."""
 
     tool: Tool
     behind: Tool | None
     """The tool whose arguments are asked for, when it is known. Its nested ones are texts in the form."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The fields that it takes, or the first one when it takes none."""
+        from bridge.translate.arguments import properties_of, required_of
+
+        fields = tuple(properties_of(self.tool.input_schema))
+        required = required_of(self.tool.input_schema)
+        return tuple(name for name in fields if name in required) or fields[:1]
 
     def nested(self, name: str) -> JsonObject | None:
         """The schema of an argument that the form asks for as the text of its JSON."""
@@ -82,15 +61,14 @@ class _Form:
         return field
 
 
-def _form_in(status: TaskStatus, tool_of: Callable[[str], Tool | None]) -> _Form | None:
-    for part in status.message.parts if status.message else ():
-        if isinstance(part.data, dict) and (tool := tool_with(part.data.get("schema"))):
-            skill = part.data.get("skill")
-            return _Form(tool, tool_of(skill) if isinstance(skill, str) else None)
-    return None
+def form_from(data: JsonObject, tool_of: Callable[[str], Tool | None]) -> Form | None:
+    """The form in the data of a question; `tool_of` gives the tool behind a skill, where the card tells it."""
+    tool = tool_with(data["schema"]) if "schema" in data else None
+    skill = data.get("skill")
+    return Form(tool, tool_of(skill) if isinstance(skill, str) else None) if tool else None
 
 
-def _filled(form: _Form, hint: str) -> JsonObject | None:
+def filled_in(form: Form, hint: str) -> JsonObject | None:
     """A form, filled in field by field; None when it is declined."""
     from bridge.cli import render
     from bridge.translate.arguments import properties_of, required_of
@@ -118,14 +96,18 @@ def _filled(form: _Form, hint: str) -> JsonObject | None:
     return filled
 
 
-def _question(name: str, field: JsonObject, form: _Form, *, required: bool) -> str:
+def _question(name: str, field: JsonObject, form: Form, *, required: bool) -> str:
     """One field in one line: `Size (one of "S", "M"; required): How large it is ["M"]:`"""
     from bridge.translate.arguments import type_words
 
     title, description = field.get("title"), field.get("description")
-    titled = ", ".join(
-        f"{_shown(value)} ({words})" for value, words in _choices(field) if _shown(value) != words
-    )
+    items = field.get("items")
+    several = _choices(items) if isinstance(items, dict) else []
+    choices = _choices(field) or several
+    named = [words if words == _shown(value) else f"{_shown(value)} ({words})" for value, words in choices]
+    titled = ", ".join(named) if any(words != _shown(value) for value, words in choices) else ""
+    if titled and several:
+        titled = f"any of {titled}"
     kind = _YES_OR_NO if field.get("type") == "boolean" else titled or type_words(field)
     line = f"{title if isinstance(title, str) else name} ({kind}"
     line += "; required)" if required else ")"
@@ -161,7 +143,7 @@ def _names_in(schema: JsonObject, root: JsonObject, lead: str = " with") -> str:
     return f"{lead} {', '.join(names)}" if names else ""
 
 
-def _fault(value: JsonValue, name: str, form: _Form) -> str | None:
+def _fault(value: JsonValue, name: str, form: Form) -> str | None:
     """What is wrong with the value of one field, by the schema of the form and of the tool behind it."""
     from bridge.translate.arguments import coerced, json_in
 

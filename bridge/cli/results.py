@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeGuard
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from bridge.cli.answers import is_question
 from bridge.cli.render import can_ask, err, plain, share_a_place, unseen, write
 from bridge.cli.repeats import Shown
 from bridge.errors import UsageError
@@ -84,15 +85,10 @@ class CallView:
         if not self._json_lines:
             write(f"{task_id}\n")
 
-    def waits(self) -> None:
-        """The task that is left to itself waits for an answer."""
-        self._fault(
-            "The task waits for an answer. Call without --no-wait, at a terminal, to be asked for it."
-        )
-
-    def unanswered(self) -> None:
-        """Nobody is there to answer what was asked."""
-        self._fault("The agent waits for an answer, and there is no terminal to ask for it.")
+    def unanswered(self, reason: str, command: str, *, declinable: bool) -> None:
+        """Nobody is there to answer what was asked; `command` would."""
+        decline = " (--decline in place of the answer declines)" if declinable else ""
+        self._fault(f"The task waits for an answer, and {reason}. To answer it{decline}:\n{plain(command)}")
 
     def not_canceled(self, task_id: str, reason: str) -> None:
         """The task may go on, though nobody waits for it."""
@@ -185,7 +181,8 @@ class CallView:
         worded = any(part.text is not None for part in parts)
         repeated = Shown().repeated_in(parts)
         for part in parts:
-            if (part.kind != "data" or with_data or not worded) and part not in repeated:
+            shown = with_data and not is_question(part.data)
+            if (part.kind != "data" or shown or not worded) and part not in repeated:
                 yield self._kept(part) or _words(part)
 
     def _kept(self, part: Part, name: str = "") -> str | None:

@@ -1,8 +1,9 @@
 """Whose call a question belongs to that a legacy server asks while calls are under way (elicitation/create).
 
 Nothing on the wire ties such a question to a call, unless it is a task's. So it belongs to the one call that
-is under way. When there are several it is answered with cancel, since a guess could show one client the
-question of another; and whoever owns the connection is told, who then runs one call at a time.
+is under way; calls of which the server makes tasks do not count beside others. When there are several it is
+answered with cancel, since a guess could show one client the question of another; and whoever owns the
+connection is told, who then runs one call at a time.
 
 Spec: MCP 2025-11-25 client/elicitation, basic/utilities/tasks (related-task).
 """
@@ -51,6 +52,8 @@ def elicitation_in(request: JsonValue) -> JsonObject:
 @dataclass(eq=False)
 class _Caller:
     asker: Asker | None
+    as_task: bool = False
+    """Whether the server makes a task of the call: what it asks then has to name the task."""
     asked: set[anyio.CancelScope] = field(default_factory=set)
     """The questions that wait for an answer."""
 
@@ -66,9 +69,9 @@ class Questions:
         self._tasks: dict[str, _Caller] = {}
 
     @contextmanager
-    def of_call(self, asker: Asker | None) -> Iterator[None]:
+    def of_call(self, asker: Asker | None, *, as_task: bool = False) -> Iterator[None]:
         """A call is under way. Without an asker its questions are cancelled."""
-        caller = _Caller(asker)
+        caller = _Caller(asker, as_task)
         self._calls.add(caller)
         try:
             yield
@@ -107,20 +110,23 @@ class Questions:
                 raise
             finally:
                 caller.asked.discard(scope)
+        if scope.cancelled_caught and caller.asker.is_left:
+            await anyio.sleep_forever()  # until the connection ends
         return _as_answer_to(params, result)
 
     def _caller_of(self, params: Mapping[str, Any]) -> _Caller | None:
         related = _related_task(params)
         if related is not None:
             return self._tasks.get(str(related.get("taskId")))
-        if len(self._calls) == 1:
-            return next(iter(self._calls))
-        if self._calls:
+        calls = [call for call in self._calls if not call.as_task] or list(self._calls)
+        if len(calls) == 1:
+            return calls[0]
+        if calls:
             logger.warning(
                 "%s asked something while %d calls were under way, and nothing says which one it is for: it was"
                 " answered with cancel, and from now on one call at a time runs on this connection",
                 self._name,
-                len(self._calls),
+                len(calls),
             )
             self._on_ambiguous()
         else:

@@ -32,11 +32,13 @@ an HTTP event, 1 MiB, is below what tools return; it has none for a line."""
 
 _SDK_SAYS: Final[Mapping[tuple[int, str], str]] = {
     (CONNECTION_CLOSED, "Connection closed"): BROKEN_OFF,
+    (CONNECTION_CLOSED, "SSE stream failed: the response is larger than "): TOO_LARGE,
     (CONNECTION_CLOSED, "SSE stream "): BROKEN_OFF,
     (PARSE_ERROR, "Failed to parse JSON response"): NO_MCP,
     (PARSE_ERROR, "Failed to parse SSE message"): NO_MCP,
 }
-"""Code and beginning of the errors that the SDK makes itself. The codes alone say nothing: servers use them too."""
+"""Code and beginning of the errors that the SDK makes itself. The codes alone say nothing: servers use them too.
+The first that fits counts."""
 
 
 class ServerDownError(PeerError):

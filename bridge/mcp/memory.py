@@ -45,6 +45,14 @@ class ServerMemory:
         if self._known.get(key) == value:
             return
         self._known[key] = value
+        self._write(server)
+
+    def forget(self, fact: Fact, server: str) -> None:
+        """What was known has proved wrong."""
+        if self._known.pop(_key(fact, server), None) is not None:
+            self._write(server)
+
+    def _write(self, server: str) -> None:
         if self._path is None:
             return
         try:
@@ -55,10 +63,6 @@ class ServerMemory:
             new.replace(self._path)
         except OSError as exc:
             logger.warning("cannot remember what %s is: %s", server, exc)
-
-    def forget(self, fact: Fact, server: str) -> None:
-        """What was known has proved wrong."""
-        self._known.pop(_key(fact, server), None)
 
 
 def _key(fact: Fact, server: str) -> str:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -197,9 +197,25 @@ class Session:
         """
         return await self._on_link(lambda link: link.request(method, params, name=name))
 
-    def about_task(self, task_id: str, asker: Asker, on_news: OnTaskNews) -> AbstractContextManager[None]:
-        """Hear what the server says and asks of one of its tasks on the connection that there is now."""
-        return self._link.about_task(task_id, asker, on_news) if self._link else nullcontext()
+    @contextmanager
+    def about_task(self, task_id: str, asker: Asker, on_news: OnTaskNews) -> Iterator[Callable[[], None]]:
+        """Hear what the server says and asks of one of its tasks as long as this is open.
+
+        What it gives is called whenever there may be another connection, to hear on that one.
+        """
+        heard: Link | None = None
+        with ExitStack() as hearing:
+
+            def keep_up() -> None:
+                nonlocal heard
+                if self._link is not heard:
+                    hearing.close()
+                    heard = self._link
+                    if heard is not None:
+                        hearing.enter_context(heard.about_task(task_id, asker, on_news))
+
+            keep_up()
+            yield keep_up
 
     async def _on_link(self, request: Callable[[Link], Awaitable[JsonObject]]) -> JsonObject:
         """Send a request; once more, on a new connection, when the server has not taken it."""
@@ -289,14 +305,19 @@ class Session:
             connect_seconds=self._pace.connect_seconds,
             on_ambiguous=self._go_serial,
         )
-        over_http_sse = self._memory.recall(Fact.TRANSPORT, server) == _HTTP_SSE
+        if self._memory.recall(Fact.TRANSPORT, server) == _HTTP_SSE:
+            try:
+                return await stack.enter_async_context(open_one(Era.LEGACY, over_http_sse=True))
+            except Exception as exc:
+                fault = leaf_of(exc)
+                if isinstance(fault, ServerDownError):
+                    raise
+                logger.debug("%s is no longer reached over HTTP+SSE: %s", name, fault)
+                self._memory.forget(Fact.TRANSPORT, server)
         try:
-            first_era = Era.LEGACY if over_http_sse else era
-            return await stack.enter_async_context(open_one(first_era, over_http_sse=over_http_sse))
+            return await stack.enter_async_context(open_one(era))
         except Exception as exc:
             fault = leaf_of(exc)
-            if over_http_sse and not isinstance(fault, ServerDownError):
-                self._memory.forget(Fact.TRANSPORT, server)
             if not isinstance(fault, NoStreamableHttpError):
                 raise
         try:

@@ -72,10 +72,15 @@ def handle_from(result: JsonObject) -> TaskHandle | None:
     )
 
 
-async def follow(session: Session, handle: TaskHandle, asker: Asker, on_status: OnStatus) -> JsonObject:
+async def follow(
+    session: Session,
+    handle: TaskHandle,
+    asker: Asker,
+    on_status: OnStatus,
+) -> JsonObject:
     """Follow a task to its result, which is what the call itself would have given.
 
-    Cancelling this cancels the task on the server.
+    Cancelling this cancels the task on the server, unless another process will follow it.
 
     Raises:
         ServerRefusedError: the call ended with a JSON-RPC error.
@@ -86,8 +91,9 @@ async def follow(session: Session, handle: TaskHandle, asker: Asker, on_status: 
     try:
         return await following.run()
     except anyio.get_cancelled_exc_class():
-        with anyio.move_on_after(_CANCEL_SECONDS, shield=True):
-            await following.cancel()
+        if not asker.is_left:
+            with anyio.move_on_after(_CANCEL_SECONDS, shield=True):
+                await following.cancel()
         raise
 
 
@@ -112,9 +118,9 @@ class _Following:
         async with anyio.create_task_group() as group:
             if not self._handle.is_legacy:
                 group.start_soon(self._listen)
-            while self._result is None and self._error is None:
-                with self._session.about_task(self._handle.task_id, self._asker, self._hear):
-                    await self._poll_once(group)
+            with self._session.about_task(self._handle.task_id, self._asker, self._hear) as keep_up:
+                while self._result is None and self._error is None:
+                    await self._poll_once(group, keep_up)
             group.cancel_scope.cancel()
         if self._error is not None:
             raise self._error
@@ -128,9 +134,10 @@ class _Following:
         except PeerError as exc:
             logger.debug("%s: its task could not be cancelled: %s", self._session.name, exc)
 
-    async def _poll_once(self, group: anyio.abc.TaskGroup) -> None:
+    async def _poll_once(self, group: anyio.abc.TaskGroup, keep_up: Callable[[], None]) -> None:
         """Look at the task, do what it asks for, and wait until it is time to look again."""
         task = await self._look()
+        keep_up()
         if task is None:
             return
         words = task.get("statusMessage")

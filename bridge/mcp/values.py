@@ -67,6 +67,11 @@ class Asker(Protocol):
         """
         ...
 
+    @property
+    def is_left(self) -> bool:
+        """Whether the bridge stops while this asks: the server is told nothing, and another process may ask again."""
+        ...
+
     def withdraw(self, key: str) -> None:
         """The server no longer wants the answer to this question; the call goes on."""
         ...

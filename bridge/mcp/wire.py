@@ -50,6 +50,7 @@ from pydantic import ValidationError
 
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.asking import ELICIT, Questions
+from bridge.mcp.faults import UNREACHABLE, error_of
 from bridge.mcp.values import OnProgress, Progress
 
 logger = logging.getLogger(__name__)
@@ -106,6 +107,7 @@ class Wire(JSONRPCDispatcher):
         """Set once the connection has ended, however it did."""
         self._questions = questions
         self._on_tools_changed = on_tools_changed
+        self._writable = True
         self._answers: dict[RequestId, _Answer] = {}
         self._progress: dict[str, OnProgress] = {}
         self._task_news: dict[str, OnTaskNews] = {}
@@ -113,8 +115,9 @@ class Wire(JSONRPCDispatcher):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing can be sent any more. It is so a moment before `closed` is set."""
-        return self._closed
+        """Whether nothing can be sent any more. It is so before `closed` is set: what the server wrote last is
+        still being read."""
+        return self._closed or not self._writable
 
     async def run(
         self,
@@ -148,10 +151,11 @@ class Wire(JSONRPCDispatcher):
         """Send a request and wait for its result. Cancelling this says so to the server.
 
         Raises:
-            MCPError: the server answered with an error, or the connection ended.
+            MCPError: the server answered with an error, or the connection ended: UNREACHABLE says that it did
+                so before the request was sent.
         """
-        if self._closed:
-            raise MCPError(CONNECTION_CLOSED, _CLOSED)
+        if self.ended:
+            raise self._not_sent()
         await anyio.lowlevel.checkpoint_if_cancelled()
         answer = self._answers[request_id] = _Answer()
         request = JSONRPCRequest(jsonrpc="2.0", id=request_id, method=method, params=params)
@@ -159,7 +163,8 @@ class Wire(JSONRPCDispatcher):
             await self._write(request, ClientMessageMetadata(headers=dict(headers)))
             await answer.arrived.wait()
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            raise MCPError(CONNECTION_CLOSED, _CLOSED) from None
+            self._writable = False  # nobody took the request
+            raise self._not_sent() from None
         except anyio.get_cancelled_exc_class():
             with anyio.move_on_after(_CANCEL_SECONDS, shield=True):
                 await self.notify("notifications/cancelled", {"requestId": request_id, "reason": "cancelled"})
@@ -169,6 +174,10 @@ class Wire(JSONRPCDispatcher):
         if isinstance(answer.outcome, ErrorData):
             raise MCPError.from_error_data(answer.outcome)
         return answer.outcome
+
+    def _not_sent(self) -> MCPError:
+        words = f"The connection to {self._name} ended before the request was sent"
+        return MCPError.from_error_data(error_of(UNREACHABLE, words))
 
     def _resolve_pending(self, request_id: RequestId | None, outcome: dict[str, Any] | ErrorData) -> None:
         """An answer arrived: to a request of ours, or one of the session's."""

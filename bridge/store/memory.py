@@ -150,11 +150,11 @@ class MemoryStore:
                 yield task.stored()
 
     async def waiting(self, states: Collection[str], before_ms: int) -> Sequence[str]:
-        """The ids of the tasks that are in one of these states since before a time."""
+        """The ids of the unfinished tasks that are in one of these states since before a time."""
         return [
             task.task_id
             for task in self._tasks.values()
-            if task.head.state in states and task.head.status_ms < before_ms
+            if not task.head.ended and task.head.state in states and task.head.status_ms < before_ms
         ]
 
     async def evict(self, ended_before_ms: int, keep_ended: int) -> int:

@@ -166,7 +166,7 @@ class Store(AbstractAsyncContextManager["Store"], Protocol):
         ...
 
     async def waiting(self, states: Collection[str], before_ms: int) -> Sequence[str]:
-        """The ids of the tasks that are in one of these states since before a time, in no order."""
+        """The ids of the tasks that have not ended and are in one of these states since before a time, in no order."""
         ...
 
     async def evict(self, ended_before_ms: int, keep_ended: int) -> int:

@@ -43,6 +43,11 @@ class Patience:
         self.seconds, self._left = seconds, None
         self.scope.deadline = anyio.current_time() + seconds
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether it stands still."""
+        return self._left is not None
+
     def pause(self) -> None:
         """Stand still."""
         if self._left is None:
@@ -88,8 +93,15 @@ class Asking:
         self._known = known
         self._on_giving_up = on_giving_up
         self._open: dict[str, _Open] = {}
+        self._is_asking = False
+        """Whether the task is in a state in which it waits for its client."""
         self.gave_up = False
         """Whether a question was not answered in time."""
+
+    @property
+    def is_left(self) -> bool:
+        """See `Asker.is_left`."""
+        return self._job.is_left()
 
     async def ask(self, questions: Mapping[str, JsonObject]) -> Mapping[str, JsonObject]:
         """Put questions to the client and wait for its answers; see `Asker.ask`.
@@ -125,11 +137,13 @@ class Asking:
 
     def withdraw(self, key: str) -> None:
         """The server no longer wants to know; see `Asker.withdraw`."""
-        if self._open.pop(key, None) is None:
+        self._open.pop(key, None)  # whoever asked may have forgotten it already
+        if not self._is_asking:
             return
-        if self._open:
+        if self._unanswered():
             self._show({})
         else:
+            self._is_asking = False
             self._go_on()
             self._job.status(TaskState.WORKING)
 
@@ -147,6 +161,7 @@ class Asking:
     def _show(self, problems: Mapping[str, tuple[Problem, ...]]) -> None:
         """Let the task ask what is open."""
         questions = self._unanswered()
+        self._is_asking = True
         self._job.listen(self._hear)
         message = self._job.message(parts_of_questions(questions, problems), question_metadata(questions))
         kept = self._keep({question.key: question.params for question in questions})
@@ -165,6 +180,7 @@ class Asking:
             if self._unanswered():
                 self._show(answers.problems)
             else:
+                self._is_asking = False
                 self._job.listen(None)
 
         return accepted

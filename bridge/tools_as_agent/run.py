@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import anyio
@@ -52,6 +53,10 @@ _STATE_REFUSED: Final = (
     " server does not say that the tool can be repeated"
 )
 
+_STATE_REFUSED_AGAIN: Final = (
+    "The server did not take the answer ({}), not even when the call was made again from its start"
+)
+
 
 class ToolRun:
     """Runs the tool that a turn asked for. Made with a reserved place on its server, which it gives back."""
@@ -64,7 +69,9 @@ class ToolRun:
     async def __call__(self, job: Job) -> None:
         """Take the turn from WORKING to its end, or to a question."""
         try:
-            await job.accepted
+            if isinstance(self._decision, Follow):
+                activated = job.turn.extensions | frozenset(self._decision.task.extensions)
+                job.turn = replace(job.turn, extensions=activated)
             async with self._upstream.session(job.turn.principal.name, job.events.context_id) as session:
                 await self._run(job, session)
         except PeerError as exc:
@@ -74,17 +81,19 @@ class ToolRun:
 
     async def _run(self, job: Job, session: Session) -> None:
         patience = Patience(self._options.call_timeout_seconds)
-        progress, result = _ProgressRelay(job, self._options.progress_in_flight), None
+        progress, result = _ProgressRelay(job, self._options.progress_in_flight, patience), None
         call = _Call(job, session, self._decision, self._options, patience)
         with patience.scope:
             try:
                 result = await call.result(progress)
             except ServerRefusedError as exc:
                 progress.flush()
-                return await self._refused(job, exc)
+                if not call.gave_up:
+                    return await self._refused(job, exc)
             except TaskCancelledError as exc:
                 progress.flush()
-                return await self._end(job, TaskState.CANCELED, (Part(text=str(exc)),))
+                if not call.gave_up:
+                    return await self._end(job, TaskState.CANCELED, (Part(text=str(exc)),))
             except PeerError:
                 progress.flush()
                 raise
@@ -192,6 +201,7 @@ class _Call:
             task = self._decision.task
             return await self._follow(TaskHandle(task.task_id, task.is_legacy))
         call, pause = _first_call(self._decision, self._options), _FIRST_RETRY_SECONDS
+        is_anew = False
         while True:
             try:
                 result = await self._once(call, progress)
@@ -200,6 +210,9 @@ class _Call:
                     raise
                 if not self._decision.tool.is_repeatable:
                     raise PeerError(_STATE_REFUSED.format(exc)) from exc
+                if is_anew:
+                    raise PeerError(_STATE_REFUSED_AGAIN.format(exc)) from exc
+                is_anew = True
                 self._known = _known_answers(self._decision, even_of_rounds=True)
                 call = replace(call, input_responses=None, request_state=None)
                 continue
@@ -219,11 +232,13 @@ class _Call:
                 pause = min(pause * 2, _LONGEST_RETRY_SECONDS)
 
     async def _once(self, call: ToolCall, progress: _ProgressRelay) -> JsonObject:
+        self._patience.pause()
         async with self._session.turn(self._options.queue_timeout_seconds):
-            self._patience.restart(self._options.call_timeout_seconds)
+            self._patience.resume()
             if self._job.turn.task is None and self._asking is None:
                 self._job.status(TaskState.WORKING)
-            self._asking = self._asking_that_keeps(self._kept_open)
+            await self._job.accepted
+            self._asking = self._asking_that_keeps(partial(_kept_open, self._decision))
             return await self._session.call(call, progress, self._asking)
 
     async def _follow(self, handle: TaskHandle) -> JsonObject:
@@ -238,17 +253,12 @@ class _Call:
         return await follow(self._session, handle, self._asking, self._tell)
 
     def _asking_that_keeps(self, keep: Callable[[Questions], bytes]) -> Asking:
+        # Nothing here leads back to this call: in a circle, the task and its result would stay in memory after
+        # their end, until the garbage collector comes by.
+        wind_up = partial(self._patience.restart, self._options.cancel_grace_seconds)
         return Asking(
-            self._job, self._patience, self._options.input_timeout_seconds, keep, self._known, self._wind_up
+            self._job, self._patience, self._options.input_timeout_seconds, keep, self._known, wind_up
         )
-
-    def _kept_open(self, questions: Questions) -> bytes:
-        assert isinstance(self._decision, RunTool)
-        return _asked(self._decision, Way.OPEN, questions).to_bytes()
-
-    def _wind_up(self) -> None:
-        """Nobody answered: the call may end by itself, but not for long."""
-        self._patience.restart(self._options.cancel_grace_seconds)
 
     def _tell(self, words: str) -> None:
         """What the server says about its task."""
@@ -278,6 +288,11 @@ class _Call:
         if left := open_questions(asked):
             return ask_server_questions(asked, left)
         return {**given}
+
+
+def _kept_open(decision: RunTool | Follow, questions: Questions) -> bytes:
+    assert isinstance(decision, RunTool)
+    return _asked(decision, Way.OPEN, questions).to_bytes()
 
 
 def _asked(decision: RunTool, way: Way, questions: Questions) -> ServerQuestion:
@@ -326,10 +341,14 @@ class Conclusion:
 
 
 class _ProgressRelay:
-    """Progress as status updates, in order. A flood is thinned, and its last is never lost."""
+    """Progress as status updates, in order. A flood is thinned, and its last is never lost.
 
-    def __init__(self, job: Job, in_flight: int) -> None:
+    While a person is asked the task goes on asking: what comes then is said afterwards.
+    """
+
+    def __init__(self, job: Job, in_flight: int, patience: Patience) -> None:
         self._job = job
+        self._patience = patience
         self._most = in_flight
         self._in_flight = 0
         self._newest: Progress | None = None
@@ -341,7 +360,7 @@ class _ProgressRelay:
 
     def flush(self) -> None:
         """Say what still waits to be said."""
-        if self._newest is None:
+        if self._newest is None or self._patience.is_paused:
             return
         progress, self._newest = self._newest, None
         message = self._job.message((Part(text=progress.message),)) if progress.message else None

@@ -30,7 +30,7 @@ from bridge.translate.arguments import (
     properties_of,
     whole_numbers,
 )
-from bridge.translate.extension import BLOCK, QUESTION
+from bridge.translate.extension import ANSWER, BLOCK, QUESTION
 from bridge.translate.message_to_call import answer_in
 from bridge.translate.questions import Answer, answer_of
 
@@ -44,6 +44,7 @@ _WHICH: Final = (
 
 _RESULT_KEYS: Final = frozenset({"action", "content"})
 """The fields of an ElicitResult, in which shape an answer may be given."""
+_REFUSALS: Final = (Answer.DECLINE, Answer.CANCEL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ def elicitation_from(key: str, params: JsonObject) -> Elicitation:
     mode = params.get("mode", "form")
     if mode == "url":
         url = params.get("url")
-        if not isinstance(url, str) or urlsplit(url).scheme not in _WEB or not urlsplit(url).hostname:
+        if not isinstance(url, str) or not _is_web_address(url):
             raise PeerError("The tool sends its user to something that is no web address")
         return Elicitation(key, params, None)
     if mode != "form":
@@ -100,6 +101,14 @@ def elicitation_from(key: str, params: JsonObject) -> Elicitation:
     except ValueError as exc:
         raise PeerError(f"The form that the tool asks to fill in is none: {exc}") from exc
     return Elicitation(key, params, form)
+
+
+def _is_web_address(url: str) -> bool:
+    try:
+        split = urlsplit(url)
+    except ValueError:
+        return False
+    return split.scheme in _WEB and bool(split.hostname)
 
 
 def state_of_questions(questions: Sequence[Elicitation]) -> TaskState:
@@ -157,14 +166,25 @@ def answers_from(
 def _refuses(message: Message, questions: Sequence[Elicitation]) -> bool:
     """Whether a message declines or cancels all that is asked."""
     fields = frozenset(name for question in questions for name in _fields(question))
-    return answer_of(message, fields) is not Answer.ACCEPT
+    return _action_of(message, fields) is not Answer.ACCEPT
+
+
+def _action_of(message: Message, fields: frozenset[str]) -> Answer:
+    """What a message does with its question, also when it says so as an ElicitResult that has some content."""
+    answer = answer_of(message, fields)
+    if answer is Answer.ACCEPT and ANSWER not in (message.metadata or {}) and not _RESULT_KEYS & fields:
+        for part in message.parts:
+            said = part.data if part.kind == "data" else None
+            if isinstance(said, dict) and set(said) == _RESULT_KEYS and said["action"] in _REFUSALS:
+                return Answer(str(said["action"]))
+    return answer
 
 
 def _answers(said: Sequence[tuple[Elicitation, Message]], fill_defaults: bool) -> Answers:
     given: dict[str, JsonObject] = {}
     problems: dict[str, tuple[Problem, ...]] = {}
     for question, message in said:
-        answer = answer_of(message, _fields(question))
+        answer = _action_of(message, _fields(question))
         if answer is not Answer.ACCEPT:
             given[question.key] = {"action": answer.value}
         elif question.form is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from copy import deepcopy
 from typing import Any
@@ -11,6 +11,7 @@ import anyio
 import pytest
 from pydantic_core import from_json
 
+from bridge.a2a.commit import Commit
 from bridge.a2a.engine import Caller
 from bridge.a2a.errors import (
     INVALID_PARAMS,
@@ -21,12 +22,15 @@ from bridge.a2a.errors import (
     A2AError,
     ErrorKind,
 )
-from bridge.a2a.job import Job
+from bridge.a2a.job import Job, Turn
 from bridge.a2a.live import Watcher
-from bridge.a2a.models import ListTasksRequest, Task, TaskState, text_of
+from bridge.a2a.models import ListTasksRequest, Part, Task, TaskState, text_of
 from bridge.errors import StoreError
 from bridge.store.memory import MemoryStore
+from bridge.store.records import Head
 from bridge.web import Principal
+from tests.store.changes import first as first_change
+from tests.store.changes import keep
 from tests.support.agents import ALICE, Clock, asked, engine_of, give, say
 from tests.support.drivers import PATIENCE_SECONDS, shape_of
 from tests.support.stores import FailingStore, GatedStore, SlowReadStore
@@ -708,3 +712,314 @@ async def test_a_commit_that_work_waits_for_raises_what_the_store_says(late: boo
         (task,) = (await engine.list(ListTasksRequest(), ALICE)).tasks
         assert task.status.state is F
     assert caught in (["the disk is full"], [])
+
+
+# Work that hears answers while it goes on
+
+
+class Listening:
+    """Work that asks, hears answers, and completes with the first that it takes."""
+
+    def __init__(self, *refused: str) -> None:
+        self.asked, self.heard, self.go = anyio.Event(), anyio.Event(), anyio.Event()
+        self.answers: list[str] = []
+        self._refused = refused
+
+    async def __call__(self, job: Job) -> None:
+        say(job, W)
+
+        def hear(turn: Turn) -> Callable[[Commit], None]:
+            said = text_of(turn.message.parts)
+            if said in self._refused:
+                raise A2AError(INVALID_PARAMS, f"not {said}")
+
+            def accepted(stored: Commit) -> None:
+                self.answers.append(said)
+                job.listen(None)
+                self.heard.set()
+
+            return accepted
+
+        job.listen(hear)
+        await say(job, INPUT, "Which?")
+        self.asked.set()
+        await self.heard.wait()
+        await self.go.wait()
+        give(job, self.answers[-1])
+        await say(job, C)
+
+
+@pytest.mark.proves("a2a-3.2.2-blocking", "map-answers")
+async def test_work_that_hears_gets_the_answer_without_being_started_anew() -> None:
+    work = Listening()
+    work.go.set()
+    async with engine_of(work) as engine:
+        task = await engine.send(asked(), ALICE)
+        assert (task.status.state, engine.running) == (INPUT, 1)
+        stream = await engine.stream(asked({"text": "this"}, taskId=task.id), ALICE)
+        assert await shape(stream) == ["task WORKING", "artifactUpdate", "statusUpdate COMPLETED"]
+        done = await engine.get(task.id, None, ALICE)
+        assert work.answers == ["this"]
+        assert [text_of(one.parts) for one in done.history or ()] == ["go", "Which?", "this"]
+        assert not list(engine._tasks)
+
+
+@pytest.mark.proves("map-answers")
+async def test_an_answer_that_is_refused_leaves_the_task_and_its_streams_unchanged() -> None:
+    work = Listening("that")
+    work.go.set()
+    async with engine_of(work) as engine:
+        task = await engine.send(asked(), ALICE)
+        watching = await engine.subscribe(task.id, ALICE)
+        for send in (engine.send, engine.stream):
+            async with refused(INVALID_PARAMS):
+                await send(asked({"text": "that"}, taskId=task.id), ALICE)
+            assert await engine.get(task.id, None, ALICE) == task
+        async with refused(TASK_NOT_FOUND):
+            await engine.send(asked({"text": "this"}, taskId=task.id), BOB)
+        assert (await engine.send(asked({"text": "this"}, taskId=task.id), ALICE)).status.state is C
+        rest = ["statusUpdate WORKING", "artifactUpdate", "statusUpdate COMPLETED"]
+        assert await shape(watching) == ["task INPUT_REQUIRED", *rest]
+        assert work.answers == ["this"]
+
+
+@pytest.mark.proves("map-answers")
+async def test_of_two_answers_at_once_the_first_is_heard_and_the_other_refused() -> None:
+    work, kinds = Listening(), []
+    async with engine_of(work) as engine, anyio.create_task_group() as group:
+        task = await engine.send(asked(), ALICE)
+
+        async def answer(text: str) -> None:
+            try:
+                kinds.append((await engine.send(asked({"text": text}, taskId=task.id), ALICE)).status.state)
+            except A2AError as exc:
+                kinds.append(exc.kind)
+
+        group.start_soon(answer, "one")
+        group.start_soon(answer, "two")
+        await anyio.wait_all_tasks_blocked()
+        assert kinds == [UNSUPPORTED_OPERATION]
+        work.go.set()
+    assert (kinds[1], work.answers) == (C, ["one"])
+
+
+@pytest.mark.proves("a2a-3.3.1-idempotent", "map-answers")
+async def test_the_same_answer_is_heard_once() -> None:
+    work = Listening()
+    async with engine_of(work) as engine, anyio.create_task_group() as group:
+        task = await engine.send(asked(), ALICE)
+        answer, states = asked({"text": "this"}, taskId=task.id), []
+
+        async def send() -> None:
+            states.append((await engine.send(answer, ALICE)).status.state)
+
+        for _ in range(3):
+            group.start_soon(send)
+        await work.heard.wait()
+        work.go.set()
+    assert (states, work.answers) == ([C, C, C], ["this"])
+
+
+@pytest.mark.proves("map-answers")
+async def test_a_message_waits_while_work_that_has_asked_does_not_hear_yet() -> None:
+    """It has asked and is about to end, or to hear."""
+    wind_up, asked_once = anyio.Event(), anyio.Event()
+
+    async def work(job: Job) -> None:
+        if job.turn.task is not None:
+            return await say(job, C)
+        await say(job, INPUT, "Which?")
+        asked_once.set()
+        return await wind_up.wait()
+
+    async with engine_of(work) as engine, anyio.create_task_group() as group:
+        task, states = await engine.send(asked(), ALICE), []
+
+        async def answer() -> None:
+            states.append((await engine.send(asked(taskId=task.id), ALICE)).status.state)
+
+        group.start_soon(answer)
+        await anyio.wait_all_tasks_blocked()
+        assert states == []
+        wind_up.set()
+    assert states == [C]
+
+
+@pytest.mark.proves("a2a-3.1.5-cancel")
+async def test_a_task_that_hears_can_be_cancelled() -> None:
+    async with engine_of(Listening()) as engine:
+        task = await engine.send(asked(), ALICE)
+        assert (await engine.cancel(task.id, ALICE)).status.state is X
+        assert not list(engine._tasks)
+
+
+@pytest.mark.proves("cli-stop", "restart-goes-on")
+async def test_the_drain_does_not_wait_for_work_that_hears_and_leaves_its_task_waiting() -> None:
+    store, left = MemoryStore(), []
+
+    async def work(job: Job) -> None:
+        if job.turn.task is not None:
+            return await say(job, C)
+        job.listen(lambda _: lambda _: None)
+        await say(job, INPUT, "Which?")
+        try:
+            return await anyio.sleep_forever()
+        finally:
+            left.append(job.is_left())
+
+    async with engine_of(work, store) as engine:
+        task = await engine.send(asked(), ALICE)
+        canceled = await engine.send(asked(), ALICE)
+        await engine.cancel(canceled.id, ALICE)
+        assert left == [False], "a client that cancels leaves nothing to go on with"
+        stream = await engine.subscribe(task.id, ALICE)
+        await engine.drain(PATIENCE_SECONDS)
+        assert await shape(stream) == ["task INPUT_REQUIRED"]
+        assert left == [False, True]
+    async with engine_of(work, store) as engine:
+        assert await engine.get(task.id, None, ALICE) == task
+        assert (await engine.send(asked(taskId=task.id), ALICE)).status.state is C
+
+
+# Going on after a restart
+
+
+@pytest.mark.proves("restart-goes-on")
+@pytest.mark.parametrize("state", [W, INPUT, AUTH], ids=lambda state: state.name)
+async def test_work_that_can_be_resumed_is_and_knows_its_last_message(state: TaskState) -> None:
+    store, clock, began = MemoryStore(), Clock(), anyio.Event()
+
+    async def first(job: Job) -> None:
+        await job.status(state, keep=b"resume")
+        began.set()
+        await anyio.sleep_forever()
+
+    async def second(job: Job) -> None:
+        assert job.turn.task is not None
+        assert (job.turn.kept, job.turn.principal.name) == (b"resume", ALICE.principal.name)
+        await job.accepted
+        give(job, text_of(job.turn.message.parts))
+        await job.status(C, keep=b"")
+
+    async with engine_of(first, store, clock) as old:
+        task = await old.send(asked({"text": "go on"}, configuration={"returnImmediately": True}), ALICE)
+        await began.wait()
+        copy = deepcopy(store)
+        async with engine_of(second, copy, clock) as new:
+            await until(lambda: not list(new._tasks))
+            done = await new.get(task.id, None, ALICE)
+            assert done.status.state is C
+            assert [text_of(one.parts) for one in done.artifacts or ()] == ["go on"]
+        stored = await copy.load(task.id)
+        assert stored is not None
+        assert stored.private == b""
+
+
+@pytest.mark.proves("restart-fails-running", "restart-goes-on")
+async def test_work_that_is_resumed_and_breaks_has_failed() -> None:
+    store, clock, began = MemoryStore(), Clock(), anyio.Event()
+
+    async def first(job: Job) -> None:
+        await job.status(W, keep=b"resume")
+        began.set()
+        await anyio.sleep_forever()
+
+    async with engine_of(first, store, clock) as old:
+        task = await old.send(asked(configuration={"returnImmediately": True}), ALICE)
+        await began.wait()
+        async with engine_of(raise_something, deepcopy(store), clock) as new:
+            await until(lambda: not list(new._tasks))
+            failed = await new.get(task.id, None, ALICE)
+            assert (failed.status.state, "its log says why" in words(failed)) == (F, True)
+
+
+# Nobody answers
+
+
+@pytest.mark.proves("map-input-timeout")
+@pytest.mark.parametrize("state", [INPUT, AUTH], ids=lambda state: state.name)
+async def test_a_task_that_nobody_answers_fails_after_its_time(state: TaskState) -> None:
+    async def ask(job: Job) -> None:
+        await job.status(state, job.message((Part(text="Which?"),)), keep=b"kept")
+
+    store, clock = MemoryStore(), Clock()
+    async with engine_of(ask, store, clock, input_timeout_seconds=0.01) as engine:
+        task = await engine.send(asked(), ALICE)
+        stream = await engine.subscribe(task.id, ALICE)
+        clock.now_ms += 10
+        late = await engine.send(asked(), ALICE)
+        clock.now_ms += 1
+        assert await shape(stream) == [f"task {state.name}", "statusUpdate FAILED"]
+        failed = await engine.get(task.id, None, ALICE)
+        assert words(failed) == "No answer came within 0.01 s"
+        assert (await engine.get(late.id, None, ALICE)).status.state is state
+        async with refused(UNSUPPORTED_OPERATION):
+            await engine.send(asked(taskId=task.id), ALICE)
+        stored = await store.load(task.id)
+        assert stored is not None
+        assert stored.private == b""
+
+
+@pytest.mark.proves("map-input-timeout")
+async def test_a_task_that_is_worked_on_is_left_to_its_work() -> None:
+    clock, work, over = Clock(), Listening(), anyio.Event()
+    work.go.set()
+
+    async def both(job: Job) -> None:
+        if text_of(job.turn.message.parts) == "hears":
+            return await work(job)
+        return await say(job, INPUT, "Which?")
+
+    async with engine_of(both, None, clock, input_timeout_seconds=0.01) as engine:
+        hears = await engine.send(asked({"text": "hears"}), ALICE)
+        waits = await engine.send(asked(), ALICE)
+        stream = await engine.subscribe(waits.id, ALICE)
+        clock.now_ms += 1_000_000
+        assert (await shape(stream))[-1] == "statusUpdate FAILED"
+        over.set()
+        assert (await engine.get(hears.id, None, ALICE)).status.state is INPUT
+        assert (await engine.send(asked({"text": "this"}, taskId=hears.id), ALICE)).status.state is C
+
+
+@pytest.mark.proves("map-input-timeout")
+async def test_a_task_that_cannot_be_read_is_left_as_it_is_and_others_still_fail_in_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def ask(job: Job) -> None:
+        await say(job, INPUT, "Which?")
+
+    store, clock = MemoryStore(), Clock()
+    head = Head(INPUT.value, ended=False, status_ms=1)
+    await keep(store, first_change("broken", head=head))
+    async with engine_of(ask, store, clock, input_timeout_seconds=0.01) as engine:
+        task = await engine.send(asked(), ALICE)
+        stream = await engine.subscribe(task.id, ALICE)
+        clock.now_ms += 1_000
+        assert (await shape(stream))[-1] == "statusUpdate FAILED"
+        assert engine.ready
+    stored = await store.load("broken")
+    assert stored is not None
+    assert stored.head == head
+
+
+@pytest.mark.proves("map-input-timeout")
+async def test_a_store_that_cannot_be_searched_is_asked_again_later(caplog: pytest.LogCaptureFixture) -> None:
+    class FailsOnce(MemoryStore):
+        failed = False
+
+        async def waiting(self, states: Collection[str], before_ms: int) -> Sequence[str]:
+            if not self.failed:
+                self.failed = True
+                raise StoreError("the disk is gone")
+            return await super().waiting(states, before_ms)
+
+    async def ask(job: Job) -> None:
+        await say(job, INPUT, "Which?")
+
+    clock = Clock()
+    async with engine_of(ask, FailsOnce(), clock, input_timeout_seconds=0.01) as engine:
+        task = await engine.send(asked(), ALICE)
+        stream = await engine.subscribe(task.id, ALICE)
+        clock.now_ms += 1_000
+        assert (await shape(stream))[-1] == "statusUpdate FAILED"
+    assert "tried again later" in caplog.text

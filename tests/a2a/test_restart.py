@@ -166,7 +166,6 @@ def started(folder: Path) -> Iterator[tuple[Wrapping, Caller]]:
         yield bridge, Caller(bridge, client)
 
 
-@pytest.mark.slow
 @pytest.mark.proves("store-kill", "restart-fails-running", "restart-keeps-waiting", "mcp-no-leak")
 def test_a_killed_bridge_loses_nothing_that_it_acknowledged_and_leaves_nobody_behind(tmp_path: Path) -> None:
     with started(tmp_path) as (bridge, caller):

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -30,8 +31,10 @@ from bridge.a2a.client import AgentClient
 from bridge.a2a.job import Job
 from bridge.a2a.models import Artifact, Part, StreamResponse, TaskState
 from bridge.cli.main import main
+from bridge.mcp.eras import Era
 from bridge.translate.extension import URI
 from tests.support.agents import give, say, serving
+from tests.support.asking import asking_command
 from tests.support.command import ROOT, WAIT_SECONDS, environment
 from tests.support.running import Running, config_for, listening, raw_command, running
 
@@ -252,11 +255,6 @@ async def test_a_file_name_of_the_agent_leads_nowhere_else(run: Run, tmp_path: P
     [
         ("fail", "failed: it broke, and this is why"),
         ("refuse", "failed: not today"),
-        (
-            "echo",
-            "- text (string, required): What to say [missing]\nThe agent waits for an answer, and there is no",
-        ),
-        ("nope", "input required: There is no skill 'nope'"),
     ],
 )
 @pytest.mark.proves("cli-call")
@@ -504,7 +502,11 @@ async def test_a_file_without_a_name_is_called_as_its_artifact(run: Run, tmp_pat
 @pytest.mark.parametrize(
     ("result", "code", "words"),
     [
-        (task_of("INPUT_REQUIRED", asked=({"text": "What?"},)), 1, "Call without --no-wait"),
+        (
+            task_of("INPUT_REQUIRED", asked=({"text": "What?"},)),
+            3,
+            "answer, and --no-wait does not. To answer",
+        ),
         (task_of("COMPLETED", {"text": "the result"}), 0, "The agent keeps the result"),
         (task_of("FAILED"), 1, "failed"),
     ],
@@ -605,7 +607,195 @@ async def test_a_connection_that_breaks_off_names_the_task_that_may_still_run(ru
     )
 
 
+# Questions, in a script
+
+
+@pytest.fixture(scope="module", params=["legacy", "modern"])
+async def asking(request: pytest.FixtureRequest) -> AsyncIterator[Running]:
+    async with running(config_for(asking_command(request.param), era=Era(request.param))) as bridge:
+        yield bridge
+
+
+ADA = {"name": "Ada", "color": "green", "tags": ["a", "b"]}
+
+
+def accepted(done: Done) -> Any:
+    """What the server took from its form."""
+    return json.loads(done.out.removeprefix("accept "))
+
+
+def command_in(done: Done) -> list[str]:
+    """The command that would answer, as it was said."""
+    mcp_a2a, call, *words = shlex.split(done.err.splitlines()[-1])
+    assert (mcp_a2a, call) == ("mcp-a2a", "call")
+    return words
+
+
+@pytest.mark.proves("cli-call")
+@pytest.mark.parametrize(
+    ("skill", "answer", "declinable"),
+    [
+        ("echo", ["text=..."], True),
+        ("nope", ["--text", "..."], True),
+    ],
+)
+async def test_a_question_that_nobody_can_be_asked_ends_with_3_and_the_command_that_answers(
+    skill: str, answer: list[str], declinable: bool, run: Run, bridge: Running
+) -> None:
+    done = await run(bridge.base_url, skill)
+    assert (done.code, done.out) == (3, "")
+    assert ("(--decline in place of the answer declines)" in done.err) == declinable
+    assert command_in(done) == [bridge.base_url, "--task", done.task_id, *answer]
+
+
+@pytest.mark.proves("cli-call", "map-elicitation-form")
+async def test_a_form_of_a_server_is_answered_by_the_command_that_is_said(run: Run, asking: Running) -> None:
+    asked = await run(asking.base_url, "ask")
+    assert asked.code == 3
+    url, _, task_id, answer = command_in(asked)
+    assert answer == "name=..."
+    wrong = await run(url, "--task", task_id, "name=A", "age=7")
+    assert wrong.code == 3
+    assert "That answer does not fit the form" in wrong.err
+    done = await run(url, "--task", task_id, "name=Ada", "age=7", "tags=a", "tags=b")
+    assert (done.code, accepted(done)) == (0, {**ADA, "age": 7})
+    again = await run(url, "--task", task_id, "name=Ada")
+    assert (again.code, again.err.splitlines()[-1]) == (
+        2,
+        "mcp-a2a: the task asks for nothing: it is COMPLETED",
+    )
+    assert (await run(url, "--task", task_id)).out == done.out
+
+
+@pytest.mark.proves("cli-call", "map-elicitation-url")
+async def test_a_visit_is_said_and_its_end_is_answered_or_declined(run: Run, asking: Running) -> None:
+    for answer, said in ((["--text", "done"], "accept\n"), (["--decline"], "decline\n")):
+        asked = await run(asking.base_url, "ask-url")
+        assert asked.code == 3
+        url, _, task_id, *shown = command_in(asked)
+        assert shown == ["--text", "done"]
+        assert "{" not in asked.err
+        done = await run(url, "--task", task_id, *answer)
+        assert (done.code, done.out) == (0, said)
+
+
+@pytest.mark.proves("cli-call", "map-elicitation-both")
+@pytest.mark.parametrize("asking", ["modern"], indirect=True)
+async def test_several_questions_are_answered_by_one_object(run: Run, asking: Running) -> None:
+    asked = await run(asking.base_url, "ask-form-and-url")
+    assert asked.code == 3
+    url, _, task_id, option, example = command_in(asked)
+    assert option == "--json"
+    done = await run(url, "--task", task_id, option, example.replace("...", "Ada"))
+    assert (done.code, done.out) == (0, 'accept {"name": "Ada"}; accept\n')
+
+
+async def test_a_task_at_work_is_watched_to_its_end(run: Run) -> None:
+    go_on = anyio.Event()
+
+    async def script(job: Job) -> None:
+        await say(job, TaskState.WORKING, "at it")
+        await go_on.wait()
+        await give(job, "done")
+        await say(job, TaskState.COMPLETED)
+
+    async with serving(script) as (url, _), anyio.create_task_group() as tasks:
+        begun = await run(url, "act", "--no-wait")
+        assert begun.code == 0
+        watched: list[Done] = []
+
+        async def watch() -> None:
+            watched.append(await run(url, "--task", begun.task_id, "--timeout-seconds", "20"))
+
+        tasks.start_soon(watch)
+        go_on.set()
+    assert (watched[0].code, watched[0].out) == (0, "done\n")
+
+
+@pytest.mark.proves("cli-usage")
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["echo", "--task", "t"], "give a skill or --task, not both: 'echo' is no KEY=VALUE"),
+        (["--task", "t", "--decline", "a=b"], "give an answer or --decline, not both"),
+        (["--task", "t", "--no-wait"], "--no-wait with --task takes an answer, too"),
+        (["echo", "--decline"], "--decline takes --task: which task asks?"),
+    ],
+)
+async def test_what_no_task_can_be_told_is_one_message(arguments: list[str], words: str, run: Run) -> None:
+    done = await run("http://127.0.0.1:1", *arguments)
+    assert (done.code, done.err) == (2, f"mcp-a2a: {words}\n")
+
+
+async def test_a_question_without_a_name_cannot_be_declined(run: Run) -> None:
+    async def script(job: Job) -> None:
+        await say(job, TaskState.INPUT_REQUIRED, "What then?")
+
+    async with serving(script) as (url, _):
+        asked = await run(url, "act")
+        assert "--decline" not in asked.err
+        done = await run(url, "--task", asked.task_id, "--decline")
+    assert done.code == 2
+    assert "the agent does not say how its question is declined" in done.err
+
+
 # At a terminal
+
+
+@pytest.mark.proves("cli-call", "map-elicitation-form")
+async def test_a_form_of_a_server_is_asked_field_by_field(asking: Running, tmp_path: Path) -> None:
+    async with at_terminal(asking.base_url, "ask", state=tmp_path) as terminal:
+        for asked, answer in (
+            ("Name (string; required): (Ctrl+D declines) ", "A\n"),
+            ('"A" is too short', "Ada\n"),
+            ("age (integer): ", "old\n"),
+            ('"old" is not of type "integer"', "36\n"),
+            ('color (one of "red", "green", "blue") ["green"]: ', "\n"),
+            ("tags (", "a, b\n"),
+        ):
+            await terminal.until(asked)
+            terminal.type(answer)
+        done = await terminal.end()
+    assert (done.code, accepted(done)) == (0, {**ADA, "age": 36})
+
+
+@pytest.mark.proves("cli-call", "map-elicitation-url")
+async def test_a_url_of_a_server_is_shown_and_waited_for(asking: Running, tmp_path: Path) -> None:
+    for key, said in (("\n", "accept\n"), ("\x04", "decline\n")):
+        async with at_terminal(asking.base_url, "ask-url", state=tmp_path) as terminal:
+            await terminal.until("auth required: ")
+            await terminal.until("http")
+            await terminal.until("Press Enter once that is done (Ctrl+D declines) ")
+            assert "{" not in terminal.shown
+            terminal.type(key)
+            done = await terminal.end()
+        assert (done.code, done.out) == (0, said)
+
+
+@pytest.mark.proves("cli-call", "map-elicitation-both")
+@pytest.mark.parametrize("asking", ["modern"], indirect=True)
+async def test_a_form_and_a_url_are_asked_one_after_the_other(asking: Running, tmp_path: Path) -> None:
+    async with at_terminal(asking.base_url, "ask-form-and-url", state=tmp_path) as terminal:
+        for asked, answer in (
+            ("Your name, please\nname (string; required): (Ctrl+D declines) ", "Ada\n"),
+            ("Press Enter once that is done (Ctrl+D declines) ", "\x04"),
+        ):
+            await terminal.until(asked)
+            terminal.type(answer)
+        done = await terminal.end()
+    assert (done.code, done.out) == (0, 'accept {"name": "Ada"}; decline\n')
+
+
+@pytest.mark.proves("cli-call", "map-elicitation-url")
+@pytest.mark.parametrize("asking", ["legacy"], indirect=True)
+async def test_a_url_that_a_call_needs_first_is_shown_and_the_call_is_made_again(
+    asking: Running, tmp_path: Path
+) -> None:
+    async with at_terminal(asking.base_url, "need-url", state=tmp_path) as terminal:
+        await terminal.until("Press Enter once that is done")
+        terminal.type("\n")
+        done = await terminal.end()
+    assert (done.code, done.out) == (0, "connected\n")
 
 
 @pytest.mark.proves("cli-call")
@@ -715,7 +905,7 @@ async def test_a_form_is_filled_in_field_by_field(tmp_path: Path) -> None:
         for asked, answer in (
             ("Size (s (Small), m (Middle); required):", "big\n"),
             ('"big" is not one of ["s", "m"]', "Middle\n"),
-            ("colours (", "Red, 2\n"),
+            ("colours (any of 1 (Red), 2):", "Red, 2\n"),
             ("loud (yes or no):", "y\n"),
             ("count (integer) [7]:", "\n"),
             ("note (string):", "\n"),
@@ -775,5 +965,6 @@ async def test_an_authorization_is_waited_for(by_itself: bool, run: Run, tmp_pat
         assert len(turns) == (1 if by_itself else 2)
         if not by_itself:
             done = await run(url, "act")
-            assert done.code == 1
-            assert "https://x.test/sign-in\nThe agent waits for an answer" in done.err
+            assert done.code == 3
+            assert "https://x.test/sign-in\nThe task waits for an answer" in done.err
+            assert done.err.endswith(f"mcp-a2a call {url} --task {done.task_id} --text done\n")

@@ -16,7 +16,6 @@ import pytest
 
 from bridge.mcp.child import Command
 from bridge.mcp.transport import Url
-from tests import peers
 from tests.interop.conversation import (
     CANCELED,
     COMPLETED,
@@ -24,13 +23,15 @@ from tests.interop.conversation import (
     INPUT_REQUIRED,
     WORKING,
     Outcome,
+    Reply,
     calling,
     client_of,
+    converse,
     each_peer,
     saying,
 )
 from tests.peers import Json, PeerClient, PeerRefused, Transport
-from tests.peers.node import everything_command, package_command, require_peers
+from tests.peers.node import everything_command, everything_http_command, require_peers
 from tests.support.command import free_port, wrapping
 from tests.support.processes import PROC, children_with, gone
 from tests.support.running import Running, config_for, raw_command, running
@@ -242,17 +243,12 @@ async def test_a_killed_http_server_fails_its_call_and_once_it_is_back_the_next_
             assert (await sent(client, calling("echo", message="again"))).parts[0]["text"] == "Echo: again"
 
 
-def _on_loopback(command: list[str]) -> list[str]:
-    """A Node server's command, made to listen on loopback although it names no host."""
-    node, *words = command
-    return [node, "--require", str(Path(peers.__file__).with_name("loopback.cjs")), *words]
-
-
 class ServerOnPort:
-    """The reference server over Streamable HTTP, on one port, started as often as a test says."""
+    """The reference server over `streamableHttp` or `sse`, on one port, started as often as a test says."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, transport: str = "streamableHttp") -> None:
         self._port = port
+        self._transport = transport
         self._process: anyio.abc.Process | None = None
 
     async def __aenter__(self) -> ServerOnPort:
@@ -265,7 +261,7 @@ class ServerOnPort:
     async def start(self) -> None:
         """Start it and wait until it listens."""
         self._process = await anyio.open_process(
-            _on_loopback(package_command(f"@modelcontextprotocol/{EVERYTHING}", "streamableHttp")),
+            everything_http_command(self._transport),
             env={**os.environ, "PORT": str(self._port)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -273,7 +269,7 @@ class ServerOnPort:
         assert self._process.stderr is not None
         with anyio.fail_after(20):
             async for chunk in self._process.stderr:
-                if b"listening on port" in chunk:
+                if b"on port" in chunk:
                     return
         raise AssertionError("the server ended before it listened")
 
@@ -283,6 +279,61 @@ class ServerOnPort:
             process, self._process = self._process, None
             process.kill()
             await process.aclose()
+
+
+# Questions of a server
+
+
+@asynccontextmanager
+async def server_over(transport: str) -> AsyncIterator[tuple[str, ...]]:
+    """The reference server over a transport; how the command line names it."""
+    require_peers()
+    if transport == "stdio":
+        yield tuple(everything_command())
+        return
+    async with ServerOnPort(port := free_port(), transport) as server:
+        await server.start()
+        yield (f"http://127.0.0.1:{port}/{'sse' if transport == 'sse' else 'mcp'}",)
+
+
+@pytest.mark.parametrize("transport", ["stdio", "sse", "streamableHttp"])
+@pytest.mark.proves("map-elicitation-form", "map-elicitation-url", "map-server-tasks", "mcp-http-sse")
+async def test_what_a_server_asks_is_asked_and_answered_over_every_transport(
+    transport: str, tmp_path: Path
+) -> None:
+    visit = {"url": "https://example.com/sign-in", "message": "Sign in", "elicitationId": "e-1"}
+    name = Reply("Please provide inputs", {"name": "Ada", "integer": 7})
+    python = Reply("multiple interpretations", {"interpretation": "comedy"})
+    outcomes: dict[str, Outcome] = {}
+
+    async def hold(client: PeerClient, request: Json, *replies: Reply) -> Outcome:
+        outcome = await converse(client, request, replies, streamed=True)
+        assert outcome.state == COMPLETED, outcome
+        return outcome
+
+    async def research(client: PeerClient) -> None:
+        request = calling("simulate-research-query", topic="python", ambiguous=True)
+        outcomes["research"] = await hold(client, request, python)
+
+    async with server_over(transport) as server:
+        with wrapping("--era", "auto", state=tmp_path, server=server) as bridge:
+            async with (
+                client_of(("js", "HTTP+JSON"), bridge.url) as js,
+                client_of(("py", "JSONRPC"), bridge.url) as py,
+                anyio.create_task_group() as tasks,
+            ):
+                # Its questions name their task: they are never taken for those of the calls beside it.
+                tasks.start_soon(research, js)
+                for client in (py, js):
+                    form = await hold(client, calling("trigger-elicitation-request"), name)
+                    assert form.parts[1]["text"] == (
+                        "User inputs:\n- Name: Ada\n- Favorite Integer: 7\n- Favorite Number: 3.14"
+                    )
+                    sign_in = Reply("Sign in", visits=visit["url"])
+                    url = await hold(client, calling("trigger-url-elicitation", **visit), sign_in)
+                    assert url.parts[0]["text"].startswith("✅ User completed the URL elicitation flow.")
+            assert outcomes["research"].parts[0]["text"].startswith("# Research Report: python (comedy)\n")
+            assert bridge.stop(signal.SIGTERM) == 0
 
 
 # Arguments and results on the way
@@ -330,7 +381,6 @@ async def test_whole_numbers_reach_the_server_whole(peer: Peer, raw: Running) ->
 
 
 @needs_proc
-@pytest.mark.slow
 @pytest.mark.proves("restart-fails-running", "restart-keeps-waiting", "store-kill", "mcp-no-leak")
 async def test_a_killed_bridge_tells_after_its_restart_what_became_of_its_tasks(tmp_path: Path) -> None:
     require_peers()

@@ -14,16 +14,29 @@ import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import anyio
 import mcp_types as types
 import pytest
-from mcp import Client, StdioServerParameters, stdio_client
+from mcp import Client, MCPError, StdioServerParameters, stdio_client
 
 from bridge.mcp.child import Command
-from tests.interop.conversation import COMPLETED, FAILED, PEERS, Outcome, calling, client_of
+from tests.interop.conversation import (
+    COMPLETED,
+    FAILED,
+    PEERS,
+    WORKING,
+    Outcome,
+    Reply,
+    calling,
+    client_of,
+    converse,
+)
 from tests.peers import Json, PeerClient
 from tests.peers.node import (
     everything_command,
@@ -38,6 +51,25 @@ from tests.support.running import Running, config_for, running
 ALICE: Final = {"type": "entity", "name": "Alice", "entityType": "person", "observations": ["likes tea"]}
 BOB: Final = {"type": "entity", "name": "Bob", "entityType": "person", "observations": []}
 KNOWS: Final = {"type": "relation", "from": "Alice", "to": "Bob", "relationType": "knows"}
+FIELDS: Final = "Please provide inputs for the following fields"
+FILLED: Final = {
+    "name": "Ada",
+    "check": True,
+    "firstLine": "grüße 🎈",
+    "email": "ada@example.com",
+    "homepage": "https://example.com/",
+    "birthdate": "1815-12-10",
+    "integer": 7,
+    "number": 2.5,
+    "untitledSingleSelectEnum": "Joey",
+    "untitledMultipleSelectEnum": ["Piano", "Bass"],
+    "titledSingleSelectEnum": "hero-2",
+    "titledMultipleSelectEnum": ["fish-1", "fish-3"],
+    "legacyTitledEnum": "pet-4",
+}
+VISIT: Final = {"url": "https://example.com/sign-in?x=1", "message": "Sign in", "elicitationId": "e-1"}
+VISITED: Final = Reply("Sign in", visits=VISIT["url"])
+URL_REQUIRED: Final = -32042
 _TIME: Final = re.compile(r"\d\d?:\d\d:\d\d( [AP]M)?")
 
 World = dict[str, str]
@@ -56,6 +88,10 @@ class Row:
     does: Callable[[World], bool] | None = None
     """What the world is like after it; by default as it was."""
     state: str = COMPLETED
+    replies: tuple[Reply, ...] = ()
+    """The answers to what the server asks, in order."""
+    is_task: bool = False
+    """Whether the server makes a task of it, which takes seconds and which the official client cannot follow."""
 
     @property
     def id(self) -> str:
@@ -89,8 +125,50 @@ ROWS: Final = [
     Row("everything", "toggle-simulated-logging", {}, "imulated"),
     Row("everything", "toggle-subscriber-updates", {}, "imulated"),
     Row("everything", "trigger-long-running-operation", {"duration": 0.02, "steps": 2}, "Steps: 2"),
+    Row("everything", "trigger-elicitation-request", {}, "- Name: Ada", replies=(Reply(FIELDS, FILLED),)),
     Row(
-        "everything", "simulate-research-query", {"topic": "tea"}, "requires task augmentation", state=FAILED
+        "everything",
+        "trigger-elicitation-request",
+        {},
+        "User declined",
+        replies=(Reply(FIELDS, action="decline"),),
+    ),
+    Row(
+        "everything",
+        "trigger-elicitation-request",
+        {},
+        "User cancelled",
+        replies=(Reply(FIELDS, action="cancel"),),
+    ),
+    Row("everything", "trigger-url-elicitation", VISIT, "User completed", replies=(VISITED,)),
+    Row(
+        "everything",
+        "trigger-url-elicitation",
+        VISIT,
+        "User declined",
+        replies=(Reply("Sign in", action="decline", visits=VISIT["url"]),),
+    ),
+    Row(
+        "everything",
+        "trigger-url-elicitation",
+        {**VISIT, "errorPath": True},
+        "User completed",
+        replies=(Reply("satisfy the prerequisite", visits="https://modelcontextprotocol.io"), VISITED),
+    ),
+    Row(
+        "everything",
+        "simulate-research-query",
+        {"topic": "tea"},
+        "# Research Report: tea\n",
+        is_task=True,
+    ),
+    Row(
+        "everything",
+        "simulate-research-query",
+        {"topic": "python", "ambiguous": True},
+        "# Research Report: python (snake)\n",
+        replies=(Reply("Which interpretation of the topic", {"interpretation": "snake"}),),
+        is_task=True,
     ),
     Row("filesystem", "read_file", {"path": "@/one.txt", "head": 2}, "first\nsecond"),
     Row("filesystem", "read_text_file", {"path": "@/one.txt"}, "first\nsecond\nthird"),
@@ -189,6 +267,14 @@ class Servers:
     direct: dict[str, Client]
     root: Path
     graph: Path
+    replies: list[Reply] = field(default_factory=list)
+    """What the direct clients answer next."""
+
+    async def answer(self, _: object, params: Any) -> types.ElicitResult:
+        """What a direct client answers."""
+        reply = self.replies.pop(0)
+        assert getattr(params, "url", None) == reply.visits
+        return types.ElicitResult(action=reply.action, content=reply.content)
 
     def arguments(self, row: Row) -> Any:
         """The arguments of a row, with the folder in its place."""
@@ -233,7 +319,8 @@ async def servers(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ser
         for name, command in commands.items():
             program, *words = command.argv
             parameters = StdioServerParameters(command=program, args=words, env=dict(command.env))
-            direct = Client(stdio_client(parameters, errlog=quiet), mode="legacy")
+            transport = stdio_client(parameters, errlog=quiet)
+            direct = Client(transport, mode="legacy", elicitation_callback=made.answer)
             made.direct[name] = await stack.enter_async_context(direct)
             made.bridges[name] = await stack.enter_async_context(running(config_for(command)))
         yield made
@@ -254,14 +341,14 @@ async def clients(servers: Servers, request: pytest.FixtureRequest) -> AsyncIter
 async def test_each_tool_that_a_server_lists_is_a_skill_and_has_a_row(server: str, servers: Servers) -> None:
     direct = await servers.direct[server].list_tools()
     listed = {tool.name for tool in direct.tools}
-    # What takes a client that can sample, be asked or name its roots is listed to such a client only.
+    # What takes a client that can sample or name its roots is listed to such a client only.
     assert {skill.id for skill in servers.bridges[server].bridge.agent.skills} == listed
     assert {row.tool for row in ROWS if row.server == server} == listed
     assert not servers.bridges[server].bridge.upstream.listing.left_out
 
 
 @pytest.mark.proves("map-content", "map-is-error", "a2a-3.2.2-blocking", "a2a-3.1.2-stream")
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+@pytest.mark.parametrize("row", [row for row in ROWS if not row.is_task], ids=lambda row: row.id)
 async def test_a_call_gives_and_does_what_it_does_directly(
     row: Row, servers: Servers, clients: dict[str, PeerClient]
 ) -> None:
@@ -269,15 +356,12 @@ async def test_a_call_gives_and_does_what_it_does_directly(
     arguments = servers.arguments(row)
     for streamed in (False, True):
         before = servers.make_world()
+        servers.replies[:] = row.replies
         expected = await _called_directly(servers.direct[row.server], row.tool, arguments)
+        assert not servers.replies
         expected_world = servers.world()
         servers.make_world()
-        request = calling(row.tool, **arguments)
-        outcome = (
-            await Outcome.after(client.stream(request))
-            if streamed
-            else Outcome.of(await client.send(request))
-        )
+        outcome = await converse(client, calling(row.tool, **arguments), row.replies, streamed=streamed)
         assert outcome.state == row.state, outcome
         given = outcome.parts if row.state == COMPLETED else outcome.said
         assert [_compared(part) for part in given] == [_compared(part) for part in expected]
@@ -286,9 +370,41 @@ async def test_a_call_gives_and_does_what_it_does_directly(
         assert row.does(expected_world) if row.does else before == expected_world
 
 
+@pytest.mark.proves("map-server-tasks", "map-elicitation-form")
+async def test_calls_of_which_the_server_makes_tasks_are_followed_side_by_side(servers: Servers) -> None:
+    """Each takes four seconds: all of them at once, of all clients."""
+    rows = [row for row in ROWS if row.is_task]
+    outcomes: list[tuple[Row, bool, Outcome]] = []
+
+    async def hold(client: PeerClient, row: Row, *, streamed: bool) -> None:
+        request = calling(row.tool, **servers.arguments(row))
+        outcomes.append((row, streamed, await converse(client, request, row.replies, streamed=streamed)))
+
+    async with AsyncExitStack() as stack:
+        base_url = servers.bridges["everything"].base_url
+        clients = [await stack.enter_async_context(client_of(peer, base_url)) for peer in PEERS]
+        async with anyio.create_task_group() as tasks:
+            for client, row, streamed in product(clients, rows, (False, True)):
+                tasks.start_soon(partial(hold, client, row, streamed=streamed))
+    assert len(outcomes) == len(PEERS) * len(rows) * 2
+    for row, streamed, outcome in outcomes:
+        assert outcome.state == COMPLETED, outcome
+        (part,) = outcome.parts
+        assert part["text"].startswith(row.gives)
+        assert part["text"].count("✓") == 4
+        assert not streamed or WORKING in outcome.states
+
+
 async def _called_directly(client: Client, tool: str, arguments: Any) -> list[Json]:
     """The parts that a result has to become, written down without the bridge's own tables."""
-    result = await client.call_tool(tool, arguments)
+    try:
+        result = await client.call_tool(tool, arguments)
+    except MCPError as exc:
+        if exc.code != URL_REQUIRED:
+            raise
+        for elicitation in exc.data["elicitations"]:
+            await client.elicitation_callback(None, types.ElicitRequestURLParams.model_validate(elicitation))
+        result = await client.call_tool(tool, arguments)
     parts = [part for block in result.content for part in await _parts_of(block, client)]
     if result.structured_content is not None:
         parts.append({"data": result.structured_content, "mediaType": "application/json"})
@@ -327,7 +443,11 @@ def _compared(part: Json) -> Json:
 
 
 def _opened(part: Json) -> Json:
-    """Bytes that are text are compared as text: a time may stand in them."""
+    """Bytes that are text are compared as text: a time may stand in them. An answer that a server repeats is
+    compared as data: protocol buffers keep no order of names."""
+    _, repeats, answer = part.get("text", "").partition("Raw result: ")
+    if repeats:
+        return {**part, "text": json.loads(answer)}
     try:
         return {**part, "raw": base64.b64decode(part["raw"]).decode()} if "raw" in part else part
     except UnicodeDecodeError:

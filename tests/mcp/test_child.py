@@ -268,7 +268,6 @@ async def test_a_server_that_closes_its_stdin_ends_the_connection_once_it_is_wri
 
 
 @needs_proc
-@pytest.mark.slow
 async def test_a_server_that_will_not_end_is_killed_with_what_it_started() -> None:
     program = """
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -318,7 +317,6 @@ async def test_a_child_is_ended_when_its_task_is_cancelled() -> None:
 
 
 @needs_proc
-@pytest.mark.slow
 async def test_nothing_is_left_of_many_children() -> None:
     async def start_and_end(program: str) -> None:
         async with started(program) as there:

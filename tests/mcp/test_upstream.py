@@ -14,26 +14,29 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
 import anyio.abc
 import pytest
+from mcp.server.sse import SseServerTransport
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from bridge.errors import BridgeError, PeerError
 from bridge.mcp.child import Command
 from bridge.mcp.eras import Era
 from bridge.mcp.faults import ServerDownError, ServerLostError, ServerRefusedError
 from bridge.mcp.memory import Fact, ServerMemory
-from bridge.mcp.session import SessionPace
+from bridge.mcp.session import Session, SessionPace
 from bridge.mcp.transport import Target, Url
 from bridge.mcp.upstream import QueueFullError, SessionRules, Upstream
 from bridge.mcp.values import OnProgress, Progress, ToolCall
+from tests.support.command import free_port
 from tests.support.processes import PROC, children_with, gone
-from tests.support.running import RAW_SERVER, raw_command
+from tests.support.running import RAW_SERVER, listening, raw_command
 from tests.support.sdk_server import NAMES, HttpServer, Tools
 
 ROOT: Final = Path(__file__).parents[2]
@@ -663,6 +666,251 @@ def test_a_url_is_told_without_its_secrets() -> None:
     assert str(url) == "https://tools.test:8443/mcp"
     assert "Bearer" not in repr(url)
     assert "hidden" not in repr(Command(("server",), {"KEY": "hidden"}))
+
+
+# Sessions of principals and contexts
+
+
+@asynccontextmanager
+async def upstream_with(
+    rules: SessionRules, pace: SessionPace = PACE, target: Target | None = None, **options: Any
+) -> AsyncIterator[Upstream]:
+    """An upstream that has connected."""
+    upstream = Upstream("tools", target or raw_command(), era=Era.LEGACY, rules=rules, pace=pace, **options)
+    with anyio.fail_after(60):
+        async with upstream.run():
+            await upstream.ready()
+            yield upstream
+
+
+async def said_by(session: Session, tool: str = "echo", **arguments: Any) -> str:
+    """The text that a tool gives on a session."""
+    result: Any = await session.call(ToolCall(tool, arguments or {"text": "hello"}))
+    return str(result["content"][0]["text"])
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Give others their turn until something is so."""
+    with anyio.fail_after(15):
+        while not true():
+            await anyio.sleep(0.001)
+
+
+@pytest.mark.proves("mcp-sessions")
+@pytest.mark.parametrize(
+    ("per", "same"),
+    [
+        ("shared", {"ann 1": 0, "ann 2": 0, "bob 1": 0}),
+        ("principal", {"ann 1": 0, "ann 2": 0, "bob 1": 1}),
+        ("context", {"ann 1": 0, "ann 2": 1, "bob 1": 0}),
+    ],
+)
+async def test_callers_share_a_session_as_the_rules_say(per: Any, same: dict[str, int]) -> None:
+    async with upstream_with(SessionRules(per=per)) as upstream, AsyncExitStack() as stack:
+        found = [await stack.enter_async_context(upstream.session(*caller.split())) for caller in same]
+        numbers = [list(dict.fromkeys(found)).index(session) for session in found]
+        assert numbers == list(same.values())
+        assert [await said_by(session) for session in found] == ["hello"] * 3
+        assert upstream.own_sessions == (0 if per == "shared" else 2)
+
+
+@needs_proc
+@pytest.mark.proves("mcp-sessions", "mcp-no-leak")
+async def test_each_principal_has_a_process_of_its_own_which_ends_when_it_was_idle() -> None:
+    before = set(children_with(str(RAW_SERVER)))
+    rules = SessionRules(per="principal", idle_seconds=0.1)
+    async with upstream_with(rules) as upstream:
+        (first,) = set(children_with(str(RAW_SERVER))) - before
+        async with upstream.session("ann", "c") as ann:
+            assert await said_by(ann, "grow") == "grown"
+            async with upstream.session("bob", "c") as bob:
+                assert await said_by(bob) == "hello"
+                own = set(children_with(str(RAW_SERVER))) - before - {first}
+                assert len(own) == 2
+            await gone(max(own))
+            await until(lambda: upstream.own_sessions == 1)
+            assert await said_by(ann) == "hello", "a session in use is not idle"
+        await until(lambda: upstream.own_sessions == 0)
+        await gone(*own)
+        assert set(children_with(str(RAW_SERVER))) - before == {first}
+        async with upstream.session("ann", "c") as again:
+            assert again is not ann
+            assert await said_by(again) == "hello"
+    assert set(children_with(str(RAW_SERVER))) == before
+
+
+@pytest.mark.proves("mcp-sessions")
+async def test_the_session_that_has_been_idle_for_longest_makes_room_for_another() -> None:
+    async with upstream_with(SessionRules(per="principal", most=2)) as upstream:
+        found = {}
+        for name in ("ann", "bob", "ann"):
+            async with upstream.session(name, "c") as session:
+                assert await said_by(session) == "hello"
+                found[name] = session
+            await anyio.wait_all_tasks_blocked()
+        async with upstream.session("cid", "c") as session:
+            assert await said_by(session) == "hello"
+            assert upstream.own_sessions == 2
+        async with upstream.session("ann", "c") as session:
+            assert session is found["ann"]
+        async with upstream.session("bob", "c") as session:
+            assert session is not found["bob"], "it was idle for longest"
+            assert await said_by(session) == "hello"
+
+
+@pytest.mark.proves("mcp-sessions")
+async def test_when_all_sessions_are_in_use_another_caller_is_told() -> None:
+    async with upstream_with(SessionRules(per="context", most=1)) as upstream:
+        async with upstream.session("ann", "one"):
+            with pytest.raises(ServerDownError, match="all 1 sessions with tools are in use"):
+                async with upstream.session("ann", "two"):
+                    pass
+            async with upstream.session("bob", "one") as same:
+                assert await said_by(same) == "hello"
+        async with upstream.session("ann", "two") as session:
+            assert await said_by(session) == "hello"
+
+
+async def test_a_session_of_its_own_that_dies_is_its_callers_alone() -> None:
+    async with (
+        upstream_with(SessionRules(per="principal")) as upstream,
+        upstream.session("ann", "c") as ann,
+        upstream.session("bob", "c") as bob,
+    ):
+        assert [await said_by(ann), await said_by(bob)] == ["hello", "hello"]
+        with pytest.raises(ServerLostError):
+            await said_by(ann, "die")
+        assert await said_by(bob) == "hello"
+        assert await said_by(ann) == "hello"
+        assert upstream.down is None
+
+
+@pytest.mark.proves("mcp-sessions")
+async def test_several_shared_sessions_take_turns() -> None:
+    pace = replace(PACE, concurrency=1)
+    async with upstream_with(SessionRules(shared=2, queue=0), pace) as upstream, AsyncExitStack() as stack:
+        await until(lambda: not any(session.down for session in upstream._shared))
+        found = []
+        for _ in range(2):
+            upstream.reserve()
+            session = await stack.enter_async_context(upstream.session("ann", "c"))
+            await stack.enter_async_context(session.turn(5))
+            found.append(session)
+        assert found[0] is not found[1]
+        assert [await said_by(session) for session in found] == ["hello", "hello"]
+        with pytest.raises(QueueFullError, match="2 calls run and 0 wait"):
+            upstream.reserve()
+
+
+@pytest.mark.proves("mcp-serial")
+async def test_a_server_that_is_remembered_as_serial_gets_one_call_at_a_time(tmp_path: Path) -> None:
+    file = tmp_path / "servers.json"
+    ServerMemory(file).remember(Fact.SERIAL, str(raw_command()), "yes")
+    async with (
+        upstream_with(SessionRules(), memory=ServerMemory(file)) as upstream,
+        upstream.session("ann", "c") as session,
+    ):
+        assert session.is_serial
+        async with session.turn(5):
+            with pytest.raises(
+                ServerDownError, match=r"^tools was busy for 0\.05 s, so the call was given up$"
+            ):
+                async with session.turn(0.05):
+                    pass
+            assert session.load == 1
+        async with session.turn(0.05):
+            assert await said_by(session) == "hello"
+        assert session.load == 0
+    async with upstream_with(SessionRules()) as upstream, upstream.session("ann", "c") as session:
+        assert not session.is_serial
+
+
+# HTTP+SSE, the transport before Streamable HTTP
+
+
+@dataclass
+class OldServer:
+    """A server that speaks HTTP+SSE at /sse, and what was posted there by mistake."""
+
+    url: str = ""
+    mistakes: int = 0
+
+    @asynccontextmanager
+    async def run(self, port: int = 0) -> AsyncIterator[OldServer]:
+        transport = SseServerTransport("/messages/")
+        server, _ = Tools().server()
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["path"] == "/messages/":
+                await transport.handle_post_message(scope, receive, send)
+            elif scope["method"] != "GET":
+                self.mistakes += 1
+                await Response(status_code=405)(scope, receive, send)
+            else:
+                async with transport.connect_sse(scope, receive, send) as streams:
+                    await server.run(*streams, server.create_initialization_options())
+
+        async with listening(app, port) as root_url:
+            self.url = f"{root_url}/sse"
+            yield self
+
+
+@pytest.mark.proves("mcp-http-sse")
+async def test_a_url_of_the_older_transport_is_found_out_and_remembered(tmp_path: Path) -> None:
+    file = tmp_path / "servers.json"
+    async with OldServer().run() as server:
+        async with met(Url(server.url), Era.AUTO, memory=ServerMemory(file)) as there:
+            assert await there.text("echo", text="hello") == "hello"
+            assert there.names == list(NAMES)
+        assert "http-sse" in json.loads(file.read_text()).values()
+        mistakes = server.mistakes
+        assert mistakes > 0
+        async with met(Url(server.url), Era.AUTO, memory=ServerMemory(file)) as there:
+            assert await there.text("echo", text="hello") == "hello"
+        assert server.mistakes == mistakes, "it is not tried in another way any more"
+
+
+@pytest.mark.proves("mcp-http-sse")
+@each_era
+async def test_a_server_that_speaks_streamable_http_again_is_reached_at_once_and_remembered_so(
+    era: Era, tmp_path: Path
+) -> None:
+    file = tmp_path / "servers.json"
+    async with HttpServer().run() as server:
+        ServerMemory(file).remember(Fact.TRANSPORT, server.url, "http-sse")
+        async with met(Url(server.url), era, memory=ServerMemory(file)) as there:
+            assert await there.text("echo", text="hello") == "hello"
+        assert "http-sse" not in json.loads(file.read_text()).values()
+
+
+@pytest.mark.proves("mcp-http-sse")
+async def test_a_server_of_the_older_transport_that_is_down_for_a_while_is_not_mistaken(
+    tmp_path: Path,
+) -> None:
+    file, port = tmp_path / "servers.json", free_port()
+    url = f"http://127.0.0.1:{port}/sse"
+    ServerMemory(file).remember(Fact.TRANSPORT, url, "http-sse")
+    async with met(Url(url), Era.AUTO, memory=ServerMemory(file), ready=False) as there:
+        with pytest.raises(PeerError, match="cannot be reached"):
+            await there.upstream.ready()
+        assert "http-sse" in json.loads(file.read_text()).values()
+        async with OldServer().run(port) as server:
+            assert await there.text("echo", text="up") == "up"
+            assert server.mistakes == 0
+
+
+@pytest.mark.proves("mcp-http-sse")
+async def test_a_url_where_neither_transport_is_spoken_says_both() -> None:
+    async def nothing(scope: Scope, receive: Receive, send: Send) -> None:
+        await PlainTextResponse("nothing here", 404)(scope, receive, send)
+
+    async with listening(nothing) as root_url, met(Url(f"{root_url}/mpc"), Era.AUTO, ready=False) as there:
+        with pytest.raises(PeerError) as failed:
+            await there.upstream.ready()
+        assert str(failed.value) == (
+            f"{root_url}/mpc answered HTTP 404 Not Found, and it is no server of the older HTTP+SSE: "
+            f"{root_url}/mpc answered the GET for its events with HTTP 404 Not Found"
+        )
 
 
 # Nothing is left

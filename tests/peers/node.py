@@ -42,7 +42,12 @@ def everything_command() -> list[str]:
 
 def everything_sse_command() -> list[str]:
     """Return the command of the same server over HTTP+SSE, on loopback and the port in PORT, at `/sse`."""
-    program, *words = package_command("@modelcontextprotocol/server-everything", "sse")
+    return everything_http_command("sse")
+
+
+def everything_http_command(transport: str) -> list[str]:
+    """Return the command of the same server over `sse` or `streamableHttp`, on loopback and the port in PORT."""
+    program, *words = package_command("@modelcontextprotocol/server-everything", transport)
     return [program, "--require", str(Path(__file__).with_name("loopback.cjs")), *words]
 
 

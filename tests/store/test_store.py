@@ -338,6 +338,41 @@ async def test_unfinished_tasks_are_read_oldest_first_while_they_change(store: S
     assert [task.task_id async for task in store.unfinished()] == []
 
 
+@pytest.mark.proves("map-input-timeout", "store-contract")
+async def test_tasks_that_wait_are_found_by_state_and_time(store: Store) -> None:
+    def asks(status_ms: int, state: str = "asks") -> Head:
+        return Head(state, ended=False, status_ms=status_ms)
+
+    await keep(
+        store,
+        first("old", head=asks(5)),
+        first("young", head=asks(20)),
+        first("other", owner="bob", context_id="b", head=asks(6, "pays")),
+        first("works", head=asks(5, "works")),
+        first("ended", head=Head("asks", ended=True, status_ms=5)),
+        first("answered", head=asks(5)),
+        Change("answered", 2, b"", head=asks(7, "works")),
+        first("asks again", head=asks(5)),
+        Change("asks again", 2, b"", head=asks(30)),
+        first("asks now", head=asks(1, "works")),
+        Change("asks now", 2, b"", head=asks(9)),
+    )
+    assert set(await store.waiting(["asks", "pays"], 20)) == {"old", "other", "asks now"}
+    assert set(await store.waiting(frozenset({"asks"}), 21)) == {"old", "asks now", "young"}
+    assert list(await store.waiting(["pays"], 6)) == []
+    assert list(await store.waiting(["pays"], 7)) == ["other"]
+    assert list(await store.waiting([], 100)) == []
+    await keep(store, Change("old", 2, b"", head=FAILED))
+    assert set(await store.waiting(["asks"], 20)) == {"asks now"}
+
+
+@pytest.mark.proves("map-input-timeout")
+async def test_many_tasks_that_wait_are_all_found(store: Store) -> None:
+    head = Head("asks", ended=False, status_ms=1)
+    await keep(store, *(first(f"t{number:04}", head=head) for number in range(1200)))
+    assert len(set(await store.waiting(["asks"], 2))) == 1200
+
+
 async def test_answers_come_in_the_order_of_submission(store: Store) -> None:
     order: list[int] = []
     last = anyio.Event()

@@ -51,6 +51,7 @@ TOOLS: list[Json] = [
     tool("ask-withdraw", seconds="number"),
     tool("ask-both"),
     tool("ask-progress"),
+    tool("ask-noisy"),
     tool("sample"),
     tool("roots"),
     tool("echo", required="text", text="string"),
@@ -255,6 +256,8 @@ class Legacy(AskingServer):
                 (answer,) = self._ask(call, sure_form())
                 call.progress(2, 2, "after")
                 return text(shown(answer))
+            case "ask-noisy":
+                return self._ask_noisy(call)
             case "sample":
                 return text(json.dumps(*self._ask(call, SAMPLING, method="sampling/createMessage")))
             case "roots":
@@ -320,6 +323,16 @@ class Legacy(AskingServer):
         finally:
             self._withdraw(call, question)
         return text("went on without an answer")
+
+    def _ask_noisy(self, call: Call) -> Json:
+        """Reports progress while its question is open."""
+        question = self._send_question(call, sure_form(), "elicitation/create")
+        call.progress(1, 2, "meanwhile")
+        try:
+            self.until(call, lambda: question.answer is not None)
+        finally:
+            self._withdraw(call, question)
+        return text(shown(self._checked(question)))
 
     # -- tasks
 

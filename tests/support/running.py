@@ -71,6 +71,8 @@ async def listening(app: Any, port: int = 0) -> AsyncIterator[str]:
             yield f"http://127.0.0.1:{port}"
         finally:
             server.should_exit = True
+            for listener in server.servers:
+                listener.close()  # which it would not do when it is cancelled
 
 
 class _Server(uvicorn.Server):

@@ -1,0 +1,114 @@
+"""What the command line of a call says to an agent: to a skill, or to a task that asks."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from bridge.cli import answers, forms
+from bridge.cli.card import tool_on
+from bridge.errors import UsageError
+
+if TYPE_CHECKING:
+    from bridge.a2a.models import AgentCard, Part
+    from bridge.jsonvalues import JsonObject
+
+_PAIR: Final = re.compile(r"([^=]+)=(.*)", re.DOTALL)
+_JSON: Final = "application/json"
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the command line asks the agent for."""
+
+    skill: str | None
+    pairs: dict[str, tuple[str, ...]]
+    """What was given for each argument; more than one text when it was given more than once."""
+    arguments: JsonObject | None
+    text: str | None
+    declines: bool = False
+
+    @classmethod
+    def from_options(cls, options: dict[str, Any]) -> Said:
+        words: list[str] = list(options["words"])
+        skill = words.pop(0) if words and "=" not in words[0] else None
+        pairs = [_PAIR.fullmatch(word) for word in words]
+        text, given, declines = options["text"], options["arguments"], options["decline"]
+        try:
+            " ".join([*options["words"], text or "", given or ""]).encode()
+        except UnicodeEncodeError as exc:
+            raise UsageError("the command line is not in UTF-8") from exc
+        if wrong := [word for word, pair in zip(words, pairs, strict=True) if pair is None]:
+            raise UsageError(f"arguments are given as KEY=VALUE, not {wrong[0]!r}")
+        if sum((bool(pairs), given is not None, text is not None)) > 1:
+            raise UsageError("give KEY=VALUE, --json or --text: one of them")
+        _require_one_purpose(options, skill, bool(pairs) or given is not None or text is not None)
+        if skill is None and text is None and not options["task_id"]:
+            raise UsageError(
+                "which skill? Name it after the URL, or give --text (mcp-a2a card URL lists them)"
+            )
+        said: dict[str, tuple[str, ...]] = {}
+        for pair in filter(None, pairs):
+            said[pair[1]] = (*said.get(pair[1], ()), pair[2])
+        return cls(skill, said, _object_from(given), text, declines)
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether it says anything to a task that asks."""
+        return self.declines or bool(self.pairs) or self.arguments is not None or self.text is not None
+
+    def answer(self, questions: list[answers.Question]) -> answers.Answer:
+        """What it answers.
+
+        Raises:
+            UsageError: it does not fit what is asked.
+        """
+        if self.declines:
+            return answers.declined(questions)
+        return answers.answer_given(questions, self.text, self.arguments, self.pairs)
+
+    @property
+    def metadata(self) -> JsonObject | None:
+        """Names the skill, for agents that look there."""
+        from bridge.translate.extension import SKILL
+
+        return {SKILL: self.skill} if self.skill else None
+
+    def parts(self, card: AgentCard) -> tuple[Part, ...]:
+        """What is sent: the text, or the arguments as data.
+
+        Raises:
+            UsageError: an argument has two values, or the skill says that it takes no such argument.
+        """
+        from bridge.a2a.models import Part
+
+        if self.text is not None:
+            return (Part(text=self.text),)
+        tool = tool_on(card, self.skill)
+        arguments = self.arguments
+        if arguments is None:
+            arguments = {name: forms.typed_all(texts, name, tool) for name, texts in self.pairs.items()}
+        if tool is not None:
+            forms.check_names(arguments, tool, self.skill or "")
+        return (Part(data=arguments, media_type=_JSON),)
+
+
+def _require_one_purpose(options: dict[str, Any], skill: str | None, says_something: bool) -> None:
+    if options["task_id"] and skill is not None:
+        raise UsageError(f"give a skill or --task, not both: {skill!r} is no KEY=VALUE")
+    if options["decline"] and not options["task_id"]:
+        raise UsageError("--decline takes --task: which task asks?")
+    if options["task_id"] and options["no_wait"] and not (says_something or options["decline"]):
+        raise UsageError("--no-wait with --task takes an answer, too")
+    if options["decline"] and says_something:
+        raise UsageError("give an answer or --decline, not both")
+
+
+def _object_from(text: str | None) -> JsonObject | None:
+    from bridge.translate.arguments import json_in
+
+    value = next(iter(json_in(text)), None) if text is not None else None
+    if text is not None and not isinstance(value, dict):
+        raise UsageError(f"--json takes a JSON object, not {text[:80]!r}")
+    return value if isinstance(value, dict) else None
