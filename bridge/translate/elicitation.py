@@ -10,15 +10,18 @@ Spec: MCP 2026-07-28 and 2025-11-25 client/elicitation; A2A 1.0 sections 3.4.3 a
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Final
 from urllib.parse import urlsplit
 
+from jsonschema import FormatChecker
 from pydantic import JsonValue
 
 from bridge.a2a.errors import Violation, invalid_params
-from bridge.a2a.models import Message, Part, TaskState
+from bridge.a2a.models import Message, Part, TaskState, milliseconds
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool, validator_of
@@ -36,6 +39,9 @@ from bridge.translate.questions import Answer, answer_of
 
 MAX_QUESTION_BYTES: Final = 262_144
 """How large a question may be, as JSON: it is shown to people, and kept with the task each time it is asked."""
+
+_EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+")
+"""Loose: whether there is such a mailbox, only mail can tell."""
 
 _WEB: Final = frozenset({"http", "https"})
 _WHICH: Final = (
@@ -97,7 +103,7 @@ def elicitation_from(key: str, params: JsonObject) -> Elicitation:
     try:
         if not isinstance(schema, dict):
             raise ValueError("its schema is no object")  # noqa: TRY004 - one kind of error for one kind of reader
-        form = Tool(key, {}, schema, validator_of(schema))
+        form = Tool(key, {}, schema, validator_of(schema).evolve(format_checker=_FORMATS))
     except ValueError as exc:
         raise PeerError(f"The form that the tool asks to fill in is none: {exc}") from exc
     return Elicitation(key, params, form)
@@ -109,6 +115,44 @@ def _is_web_address(url: str) -> bool:
     except ValueError:
         return False
     return split.scheme in _WEB and bool(split.hostname)
+
+
+def _format_checker() -> FormatChecker:
+    """Checks the formats that a form may ask for (client/elicitation, requested schema); what is no text passes."""
+    checker = FormatChecker(formats=())
+    for name, is_right in _FORMAT_CHECKS.items():
+        checker.checks(name)(lambda value, is_right=is_right: not isinstance(value, str) or is_right(value))
+    return checker
+
+
+def _is_date(text: str) -> bool:
+    try:
+        return len(text) == len("2026-01-31") and bool(date.fromisoformat(text))
+    except ValueError:
+        return False
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return milliseconds(text) is not None
+    except ValueError:
+        return False
+
+
+def _is_uri(text: str) -> bool:
+    try:
+        return bool(urlsplit(text).scheme) and " " not in text
+    except ValueError:
+        return False
+
+
+_FORMAT_CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
+    "email": lambda text: bool(_EMAIL.fullmatch(text)),
+    "uri": _is_uri,
+    "date": _is_date,
+    "date-time": _is_time,
+}
+_FORMATS: Final = _format_checker()
 
 
 def state_of_questions(questions: Sequence[Elicitation]) -> TaskState:
@@ -213,11 +257,11 @@ def _content(form: Tool, message: Message, fill_defaults: bool) -> JsonObject:
     content = coerced_fields(found, form)
     if not fill_defaults:
         return content
-    properties = properties_of(form.input_schema)
-    return {
-        **{name: prop["default"] for name, prop in properties.items() if "default" in prop},
-        **content,
-    }
+    in_order: JsonObject = {}
+    for name, prop in properties_of(form.input_schema).items():
+        if name in content or "default" in prop:
+            in_order[name] = content.get(name, prop.get("default"))
+    return in_order | content
 
 
 def _keyed(message: Message, questions: Sequence[Elicitation]) -> list[tuple[Elicitation, Message]] | None:

@@ -205,8 +205,8 @@ async def test_a_flood_of_progress_is_in_order_thinned_where_the_store_is_slower
     assert numbers == sorted(set(numbers))
     assert numbers[-1] == STEPS
     assert updates[-1]["status"]["state"] == COMPLETED
-    if store != "memory:":  # which keeps each event at once: none has to wait
-        assert len(numbers) < STEPS / 2
+    if store != "memory:" and in_flight == 1:  # in memory, each event is kept at once: none has to wait
+        assert len(numbers) < STEPS
 
 
 @each_store

@@ -442,3 +442,33 @@ def test_the_urls_of_an_error_are_known_by_their_ids() -> None:
 )
 def test_an_error_that_names_no_url_has_none(data: Any) -> None:
     assert required_urls(data) == {}
+
+
+@pytest.mark.parametrize(
+    ("format_name", "right", "wrong"),
+    [
+        ("email", "ada@example.com", "ada at example"),
+        ("uri", "https://example.com/a", "ada@example.com"),
+        ("uri", "urn:isbn:1", "https://[broken"),
+        ("date", "2026-01-31", "2026-02-31"),
+        ("date", "2026-12-01", "20261201"),
+        ("date-time", "2026-01-31T12:00:00Z", "2026-01-31 noon"),
+        ("unknown", "anything", None),
+    ],
+)
+def test_the_formats_that_a_form_may_ask_for_are_checked(
+    format_name: str, right: str, wrong: str | None
+) -> None:
+    asked = {"type": "object", "properties": {"field": {"type": "string", "format": format_name}}}
+    question = elicitation_from("k", {"message": "m", "requestedSchema": asked})
+    assert answers_from(said({"field": right}), [question]).given == {
+        "k": {"action": "accept", "content": {"field": right}}
+    }
+    if wrong is not None:
+        assert answers_from(said({"field": wrong}), [question]).given == {}
+
+
+def test_defaults_stand_where_the_form_has_them() -> None:
+    given = answers_from(said({"tags": ["a"], "name": "Ada"}), [form()]).given["who"]["content"]
+    assert isinstance(given, dict)
+    assert list(given) == ["name", "color", "tags"]
