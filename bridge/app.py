@@ -291,6 +291,7 @@ def _agent_options(config: WrapConfig) -> AgentOptions:
         inline_limit_bytes=profile.content.inline_limit_bytes,
         allow_file_links=profile.content.allow_file_links,
         progress_in_flight=profile.run.progress_in_flight,
+        progress_per_second=profile.run.progress_per_second,
         name=config.name,
         description=config.description,
     )

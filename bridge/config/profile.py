@@ -56,6 +56,7 @@ class RunTable(_Table):
     concurrency: PositiveInt
     queue: Count
     progress_in_flight: PositiveInt
+    progress_per_second: PositiveFloat
 
 
 class ServerTable(_Table):

@@ -28,6 +28,8 @@ class AgentOptions:
     inline_limit_bytes: int
     """How large a linked resource may be to be read and passed on in place of its link."""
     allow_file_links: bool
+    progress_per_second: float
+    """Progress events over time; a call may have ten seconds' worth of them at once."""
     progress_in_flight: int
     """Progress events on their way to the store at once; beyond them, only the newest waits."""
     name: str | None = None

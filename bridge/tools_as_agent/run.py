@@ -30,17 +30,18 @@ from bridge.mcp.faults import ServerRefusedError
 from bridge.mcp.session import Session
 from bridge.mcp.tasks import TaskCancelledError, TaskHandle, follow, handle_from
 from bridge.mcp.upstream import Upstream
-from bridge.mcp.values import Progress, ToolCall
+from bridge.mcp.values import ToolCall
 from bridge.tools_as_agent.asking import Asking, Patience, recognised
 from bridge.tools_as_agent.kept import FollowedTask, Questions, ServerQuestion, Way
 from bridge.tools_as_agent.options import AgentOptions
+from bridge.tools_as_agent.progress import ProgressRelay
 from bridge.tools_as_agent.route import Ask, End, Follow, RunTool, ask_server_questions, open_questions
 from bridge.translate.arguments import whole_numbers
 from bridge.translate.content import LinkRules, links_to_read, parts_from_result, peer_metadata
 from bridge.translate.elicitation import required_urls
 from bridge.translate.extension import PEER, SKILL, URI
 from bridge.translate.faults import URL_REQUIRED, error_metadata, parts_of_failure, state_of_error
-from bridge.translate.notes import progress_metadata, unaccepted_types
+from bridge.translate.notes import unaccepted_types
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +82,7 @@ class ToolRun:
 
     async def _run(self, job: Job, session: Session) -> None:
         patience = Patience(self._options.call_timeout_seconds)
-        progress, result = _ProgressRelay(job, self._options.progress_in_flight, patience), None
+        progress, result = self._relay(job, patience), None
         call = _Call(job, session, self._decision, self._options, patience)
         with patience.scope:
             try:
@@ -109,6 +110,10 @@ class ToolRun:
         if isinstance(result, Ask):
             return await Question(result)(job)
         return await self._finish(job, result, await self._linked(result, job))
+
+    def _relay(self, job: Job, patience: Patience) -> ProgressRelay:
+        options = self._options
+        return ProgressRelay(job, options.progress_in_flight, options.progress_per_second, patience)
 
     async def _finish(self, job: Job, result: JsonObject, read: dict[str, Sequence[JsonValue]]) -> None:
         kind = result.get("resultType", "complete")
@@ -191,7 +196,7 @@ class _Call:
         """Whether the client did not answer in time."""
         return self._asking is not None and self._asking.gave_up
 
-    async def result(self, progress: _ProgressRelay) -> JsonObject | Ask:
+    async def result(self, progress: ProgressRelay) -> JsonObject | Ask:
         """What the call gives: a result, or a question for another turn.
 
         Raises:
@@ -231,7 +236,7 @@ class _Call:
                 await anyio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_RETRY_SECONDS)
 
-    async def _once(self, call: ToolCall, progress: _ProgressRelay) -> JsonObject:
+    async def _once(self, call: ToolCall, progress: ProgressRelay) -> JsonObject:
         self._patience.pause()
         async with self._session.turn(self._options.queue_timeout_seconds):
             self._patience.resume()
@@ -338,39 +343,6 @@ class Conclusion:
     async def __call__(self, job: Job) -> None:
         """Set the task to its end."""
         await job.status(self._end.state, job.message((Part(text=self._end.words),)), keep=b"")
-
-
-class _ProgressRelay:
-    """Progress as status updates, in order. A flood is thinned, and its last is never lost.
-
-    While a person is asked the task goes on asking: what comes then is said afterwards.
-    """
-
-    def __init__(self, job: Job, in_flight: int, patience: Patience) -> None:
-        self._job = job
-        self._patience = patience
-        self._most = in_flight
-        self._in_flight = 0
-        self._newest: Progress | None = None
-
-    def __call__(self, progress: Progress) -> None:
-        self._newest = progress
-        if self._in_flight < self._most:
-            self.flush()
-
-    def flush(self) -> None:
-        """Say what still waits to be said."""
-        if self._newest is None or self._patience.is_paused:
-            return
-        progress, self._newest = self._newest, None
-        message = self._job.message((Part(text=progress.message),)) if progress.message else None
-        self._in_flight += 1
-        commit = self._job.status(TaskState.WORKING, message, metadata=progress_metadata(progress))
-        commit.when_settled(self._stored)
-
-    def _stored(self) -> None:
-        self._in_flight -= 1
-        self.flush()
 
 
 def _note_on(parts: Sequence[Part], job: Job) -> tuple[Part, ...]:

@@ -42,5 +42,6 @@ def options_with(**chosen: Any) -> AgentOptions:
         "inline_limit_bytes": 1,
         "allow_file_links": False,
         "progress_in_flight": 1,
+        "progress_per_second": 1.0,
     }
     return AgentOptions(**{**usual, **chosen})

@@ -190,7 +190,7 @@ async def skills_of(bridge: Running, http: httpx2.AsyncClient) -> list[str]:
 @each_store
 @pytest.mark.parametrize("in_flight", [1, 64])
 @pytest.mark.proves("map-progress")
-async def test_a_flood_of_progress_is_in_order_thinned_where_the_store_is_slower_and_keeps_its_last(
+async def test_a_flood_of_progress_is_in_order_thinned_and_keeps_its_last(
     store: str, in_flight: int, tmp_path: Path
 ) -> None:
     profile = profile_with(run={"progress_in_flight": in_flight})
@@ -205,8 +205,7 @@ async def test_a_flood_of_progress_is_in_order_thinned_where_the_store_is_slower
     assert numbers == sorted(set(numbers))
     assert numbers[-1] == STEPS
     assert updates[-1]["status"]["state"] == COMPLETED
-    if store != "memory:" and in_flight == 1:  # in memory, each event is kept at once: none has to wait
-        assert len(numbers) < STEPS
+    assert len(numbers) < STEPS / 2
 
 
 @each_store

@@ -1,0 +1,65 @@
+"""What a tool reports on its way, as updates of the task: in order, and never more than may be kept.
+
+A server may report as fast as it can for as long as its call may take, and each update is stored. So a flood
+is thinned: by how many updates are on their way to the store, and by how many there are over time. The newest
+report waits then, and the last one is always said.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import anyio
+
+from bridge.a2a.job import Job
+from bridge.a2a.models import Part, TaskState
+from bridge.mcp.values import Progress
+from bridge.tools_as_agent.asking import Patience
+from bridge.translate.notes import progress_metadata
+
+BURST_SECONDS: Final = 10
+"""A tool may report so many seconds' worth of updates at once: short ones with many steps are shown whole."""
+
+
+class ProgressRelay:
+    """Takes the reports of one run. While a person is asked the task goes on asking; what comes then waits."""
+
+    def __init__(self, job: Job, in_flight: int, per_second: float, patience: Patience) -> None:
+        """`in_flight` is how many updates may be on their way to the store, `per_second` how many there may be
+        over time."""
+        self._job = job
+        self._patience = patience
+        self._most = in_flight
+        self._per_second = per_second
+        self._left = per_second * BURST_SECONDS
+        self._since = anyio.current_time()
+        self._in_flight = 0
+        self._newest: Progress | None = None
+
+    def __call__(self, progress: Progress) -> None:
+        """Take a report."""
+        self._newest = progress
+        self._say_if_it_may()
+
+    def flush(self) -> None:
+        """Say what still waits to be said."""
+        if self._newest is None or self._patience.is_paused:
+            return
+        progress, self._newest = self._newest, None
+        message = self._job.message((Part(text=progress.message),)) if progress.message else None
+        self._in_flight += 1
+        self._left -= 1
+        commit = self._job.status(TaskState.WORKING, message, metadata=progress_metadata(progress))
+        commit.when_settled(self._stored)
+
+    def _stored(self) -> None:
+        self._in_flight -= 1
+        if self._newest is not None:
+            self._say_if_it_may()
+
+    def _say_if_it_may(self) -> None:
+        now = anyio.current_time()
+        earned = (now - self._since) * self._per_second
+        self._left, self._since = min(self._left + earned, self._per_second * BURST_SECONDS), now
+        if self._in_flight < self._most and self._left >= 1:
+            self.flush()
