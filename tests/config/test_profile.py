@@ -50,7 +50,7 @@ def test_every_key_of_the_default_profile_is_commented(table: str, key: str) -> 
 def test_every_unit_is_in_the_name_of_its_key(table: str, key: str) -> None:
     annotation = TABLES[table].model_fields[key].annotation
     if annotation is float or float in get_args(annotation):
-        assert key.endswith("_seconds")
+        assert key.endswith(("_seconds", "_per_second"))
 
 
 @pytest.mark.proves("profile")

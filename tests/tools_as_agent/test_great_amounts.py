@@ -214,7 +214,8 @@ async def test_a_reader_that_is_too_slow_for_a_flood_is_cut_off_and_the_task_com
     store: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     where = store if store == "memory:" else str(tmp_path / store)
-    config = config_for(raw_command(), store=where, profile=profile_with(streams={"queue_events": 8}))
+    profile = profile_with(streams={"queue_events": 8}, run={"progress_per_second": 1_000_000.0})
+    config = config_for(raw_command(), store=where, profile=profile)
     sent = message(call_part("flood", steps=STEPS))
     async with running(config) as bridge, httpx2.AsyncClient(timeout=60) as http:
         rpc = Rpc(http, bridge.base_url)
