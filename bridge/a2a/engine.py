@@ -22,10 +22,17 @@ import anyio
 from bridge.a2a.commit import Commit
 from bridge.a2a.errors import Violation, invalid_params
 from bridge.a2a.events import Ids
-from bridge.a2a.job import Agent, Job, Turn, Work
-from bridge.a2a.life import CLOSES_STREAM, ENDED, INTERRUPTED, IllegalTransitionError, with_history
+from bridge.a2a.job import Agent, Job, Running, Turn, Work
+from bridge.a2a.life import (
+    CLOSES_STREAM,
+    ENDED,
+    INTERRUPTED,
+    SETTLED,
+    IllegalTransitionError,
+    with_history,
+)
 from bridge.a2a.listing import query_from, response_from, shown_of
-from bridge.a2a.live import DEFAULT_WATCH_EVENTS, Live, Running, Watcher
+from bridge.a2a.live import DEFAULT_WATCH_EVENTS, Live, Watcher
 from bridge.a2a.messages import MessageBook
 from bridge.a2a.models import (
     ListTasksRequest,
@@ -336,7 +343,7 @@ class Engine:
             self._tasks.events_of(live),
             partial(self._emit, live),
             stored,
-            running.listen,
+            running,
             partial(self._is_left, live, running),
         )
         self._group.start_soon(self._run, live, running, job, work)
@@ -352,9 +359,10 @@ class Engine:
                 logger.exception("the work on task %s failed", live.id)
                 broke = True
         live.running = None
-        state = live.task.status.state
-        if state not in ENDED and state not in INTERRUPTED and live.failure is None:
-            if running.canceled:
+        if live.task.status.state not in SETTLED and live.failure is None:
+            if self._is_left(live, running):
+                live.leave()
+            elif running.canceled:
                 self._tasks.conclude(live, TaskState.CANCELED, _CANCELED)
             elif self._closing:
                 self._tasks.conclude(live, TaskState.FAILED, _STOPPED)
@@ -371,7 +379,9 @@ class Engine:
             return Commit(done=True)
 
     def _is_left(self, live: Live, running: Running) -> bool:
-        return self._closing and not running.canceled and live.task.status.state in INTERRUPTED
+        """Whether this process stops, and the next one can go on with a task."""
+        can_go_on = running.outlives or live.task.status.state in INTERRUPTED
+        return self._closing and self._store.lasts and not running.canceled and can_go_on
 
     # What the last process left behind, and what nobody answers
 

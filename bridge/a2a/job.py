@@ -8,8 +8,10 @@ that cannot be left while it asks (the call that the question belongs to is stil
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
+
+import anyio
 
 from bridge.a2a.commit import Commit
 from bridge.a2a.events import EventMaker
@@ -49,6 +51,33 @@ Hearing = Callable[[Turn], Callable[[Commit], None]]
 message was accepted, with the commit that says when it is stored."""
 
 
+@dataclass(eq=False)
+class Running:
+    """The work that goes on for a task."""
+
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    finished: anyio.Event = field(default_factory=anyio.Event)
+    canceled: bool = False
+    """The client asked for it."""
+    hearing: Hearing | None = None
+    """What takes the client's answers while the work goes on; None while it takes none."""
+    outlives: bool = False
+    """Whether another process could go on with it from what is kept, although its task is at work."""
+    moved: anyio.Event = field(default_factory=anyio.Event)
+    """Set, and replaced, when `hearing` or `finished` changes."""
+
+    def listen(self, hearing: Hearing | None) -> None:
+        """Take answers from here on, or no more of them."""
+        self.hearing = hearing
+        self.moved.set()
+        self.moved = anyio.Event()
+
+    def finish(self) -> None:
+        """The work is over."""
+        self.finished.set()
+        self.listen(None)
+
+
 @dataclass
 class Job:
     """A task as its worker holds it: each method is one event, accepted in the order of the calls.
@@ -63,11 +92,18 @@ class Job:
     accepted: Commit
     """Says when the message that started this is stored: await it before anything that cannot be taken back, so
     that the same message, sent again after a crash, finds this task instead of doing it twice."""
-    listen: Callable[[Hearing | None], None]
-    """From here on, take answers in this way while the work goes on; None takes no more of them."""
+    running: Running
     is_left: Callable[[], bool]
-    """Whether the bridge stops while the task waits for its client, so that another process may go on with it:
-    what goes on elsewhere is then left as it is."""
+    """Whether the bridge stops, and another process can go on with this: what goes on elsewhere is then left as it
+    is."""
+
+    def listen(self, hearing: Hearing | None) -> None:
+        """From here on, take answers in this way while the work goes on; None takes no more of them."""
+        self.running.listen(hearing)
+
+    def outlive(self) -> None:
+        """From here on, another process could go on with this from what is kept, also while the task is at work."""
+        self.running.outlives = True
 
     def new_id(self) -> str:
         """A fresh id, for an artifact."""

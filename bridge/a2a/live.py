@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, Self
 
 import anyio
 
 from bridge.a2a.commit import Commit
-from bridge.a2a.job import Hearing
+from bridge.a2a.job import Running
 from bridge.a2a.life import CLOSES_STREAM, ENDED, SETTLED, after, with_history
 from bridge.a2a.models import StreamResponse, Task, TaskState, milliseconds
 from bridge.errors import StoreError
@@ -122,31 +122,6 @@ class Watcher:
         self.close()
 
 
-@dataclass(eq=False)
-class Running:
-    """The work that goes on for a task."""
-
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    finished: anyio.Event = field(default_factory=anyio.Event)
-    canceled: bool = False
-    """The client asked for it."""
-    hearing: Hearing | None = None
-    """What takes the client's answers while the work goes on; None while it takes none."""
-    moved: anyio.Event = field(default_factory=anyio.Event)
-    """Set, and replaced, when `hearing` or `finished` changes."""
-
-    def listen(self, hearing: Hearing | None) -> None:
-        """Take answers from here on, or no more of them."""
-        self.hearing = hearing
-        self.moved.set()
-        self.moved = anyio.Event()
-
-    def finish(self) -> None:
-        """The work is over."""
-        self.finished.set()
-        self.listen(None)
-
-
 class Live:
     """One task in memory."""
 
@@ -157,6 +132,8 @@ class Live:
         self.running: Running | None = None
         self.mending = False
         """Whether someone already waits for the store, to end this task."""
+        self.left = False
+        """Whether another process goes on with it: nothing more will happen to it here."""
         self.failure: Exception | None = None
         """Why an accepted event could not be stored; what is visible is then behind what happened."""
         self._store = store
@@ -277,8 +254,14 @@ class Live:
         for watcher in tuple(self._watchers):
             watcher.end()
 
+    def leave(self) -> None:
+        """Let another process go on with it: whoever waits here is told how it stands."""
+        self.left = True
+        self.end_streams()
+        self._moved.set()
+
     async def reached(self, seq: int, *, settled: bool) -> Task:
-        """The visible task once the event `seq` is stored and, if asked, the task waits or has ended.
+        """The visible task once the event `seq` is stored and, if asked, the task waits, has ended or was left.
 
         Raises:
             StoreError: the store could not keep an event.
@@ -288,7 +271,7 @@ class Live:
                 raise StoreError(f"the store could not keep task {self.id}") from self.failure
             task = self._visible
             stored = task is not None and self._visible_seq >= seq
-            if task is not None and stored and (not settled or task.status.state in SETTLED):
+            if task is not None and stored and (not settled or self.left or task.status.state in SETTLED):
                 return task
             await self._moved.wait()
 

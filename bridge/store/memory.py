@@ -178,6 +178,11 @@ class MemoryStore:
             del self._messages[task.origin.owner, message_id]
 
     @property
+    def lasts(self) -> bool:
+        """False: it ends with the process."""
+        return False
+
+    @property
     def failure(self) -> str | None:
         """None: memory can always be written."""
         return None

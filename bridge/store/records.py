@@ -177,6 +177,11 @@ class Store(AbstractAsyncContextManager["Store"], Protocol):
         ...
 
     @property
+    def lasts(self) -> bool:
+        """Whether another process finds again what is kept here."""
+        ...
+
+    @property
     def failure(self) -> str | None:
         """Why the store cannot write, in words, or None while it can."""
         ...

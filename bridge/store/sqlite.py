@@ -184,6 +184,11 @@ class SQLiteStore:
         return evicted
 
     @property
+    def lasts(self) -> bool:
+        """True: it is a file."""
+        return True
+
+    @property
     def failure(self) -> str | None:
         """Why the store cannot write, in words, or None while it can."""
         return self._writer.failure

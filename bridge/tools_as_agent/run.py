@@ -254,6 +254,7 @@ class _Call:
         self._patience.restart(self._options.task_timeout_seconds)
         if not isinstance(self._decision, Follow):
             self._job.status(TaskState.WORKING, keep=kept)
+        self._job.outlive()
         self._asking = self._asking_that_keeps(lambda _: kept)
         return await follow(self._session, handle, self._asking, self._tell)
 

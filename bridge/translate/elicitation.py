@@ -265,10 +265,8 @@ def _content(form: Tool, message: Message, fill_defaults: bool) -> JsonObject:
 
 
 def _keyed(message: Message, questions: Sequence[Elicitation]) -> list[tuple[Elicitation, Message]] | None:
-    """The answers in a data part whose names are the keys of several questions."""
-    known = {question.key: question for question in questions}
-    if len(known) < 2:
-        return None
+    """The answers in a data part whose names are the keys of questions."""
+    known = {question.key: question for question in questions if not _has_object_for(question.key, question)}
     for part in message.parts:
         said = part.data if part.kind == "data" else None
         if not isinstance(said, dict) or not said:
@@ -279,6 +277,12 @@ def _keyed(message: Message, questions: Sequence[Elicitation]) -> list[tuple[Eli
                 for key, value in said.items()
             ]
     return None
+
+
+def _has_object_for(name: str, question: Elicitation) -> bool:
+    """Whether a form has a field of this name that takes an object, as only forms beyond the specification do."""
+    properties = properties_of(question.form.input_schema) if question.form else {}
+    return properties.get(name, {}).get("type") == "object"
 
 
 def _fields(question: Elicitation) -> frozenset[str]:

@@ -890,13 +890,22 @@ async def test_a_server_of_the_older_transport_that_is_down_for_a_while_is_not_m
     file, port = tmp_path / "servers.json", free_port()
     url = f"http://127.0.0.1:{port}/sse"
     ServerMemory(file).remember(Fact.TRANSPORT, url, "http-sse")
-    async with met(Url(url), Era.AUTO, memory=ServerMemory(file), ready=False) as there:
-        with pytest.raises(PeerError, match="cannot be reached"):
-            await there.upstream.ready()
-        assert "http-sse" in json.loads(file.read_text()).values()
-        async with OldServer().run(port) as server:
+    server, left = OldServer(), anyio.Event()
+
+    async def serve(*, task_status: anyio.abc.TaskStatus[None]) -> None:
+        async with server.run(port):
+            task_status.started()
+            await left.wait()
+
+    async with anyio.create_task_group() as servers:
+        async with met(Url(url), Era.AUTO, memory=ServerMemory(file), ready=False) as there:
+            with pytest.raises(PeerError, match="cannot be reached"):
+                await there.upstream.ready()
+            assert "http-sse" in json.loads(file.read_text()).values()
+            await servers.start(serve)
             assert await there.text("echo", text="up") == "up"
             assert server.mistakes == 0
+        left.set()
 
 
 @pytest.mark.proves("mcp-http-sse")

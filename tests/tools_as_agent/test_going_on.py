@@ -19,7 +19,6 @@ from bridge.mcp.transport import Url
 from tests.support.asking import ASKING_SERVER, asking_url
 from tests.support.asking_bridge import (
     AT_ONCE,
-    Asked,
     asking,
     keys_of,
     outcome,
@@ -193,6 +192,38 @@ async def test_a_task_that_the_server_has_done_meanwhile_gives_its_result(store:
     await tell(served, "tasks/update", task_id, {"name-1": {"action": "accept", "content": {"name": "Eve"}}})
     async with asking("modern", target=served, store=store) as client:
         assert outcome(await client.ended(task)).endswith('name-1: accept {"name": "Eve"}')
+
+
+@pytest.mark.proves("restart-goes-on", "map-server-tasks")
+@modern_server
+async def test_a_task_of_the_server_that_is_at_work_when_the_bridge_stops_goes_on(
+    store: str, served: Url
+) -> None:
+    """Whoever waits for it is told how it stands, and the server hears of no cancellation."""
+    async with asking("modern", target=served, store=store) as client, anyio.create_task_group() as tasks:
+        told: list[Any] = []
+
+        async def wait_for_it(sent: Any) -> None:
+            told.append(await client.send(*sent["parts"], messageId=sent["messageId"]))
+
+        sent = message(call_part("task-job", never=True, poll_ms=10))["message"]
+        task = await client.send(*sent["parts"], messageId=sent["messageId"], configuration=AT_ONCE)
+        async with client.watching(task) as events:
+            while not kept_of(store, task["id"]):
+                await events.next()
+            tasks.start_soon(wait_for_it, sent)
+            assert client.bridge is not None
+            await client.bridge.bridge.engine.drain(0)
+            while await events.next() is not None:
+                pass
+    assert [state_of(one) for one in told] in ([], ["WORKING"])
+    async with asking("modern", target=served, store=store) as client:
+        assert state_of(await client.get(task["id"])) == "WORKING"
+        seen = json.loads(await client.text("requests"))
+        assert "tasks/cancel" not in seen
+        canceled = await client.call("CancelTask", id=task["id"])
+        assert state_of(canceled) == "CANCELED"
+        assert json.loads(await client.text("requests"))["tasks/cancel"] == 1
 
 
 def kept_of(store: str, task_id: str) -> bytes:

@@ -217,7 +217,11 @@ def test_only_names_that_the_schema_closes_out_are_called_unknown() -> None:
 @pytest.mark.parametrize(
     ("schema", "arguments", "wrong"),
     [
-        ({"properties": {"text": {"type": "string", "pattern": "^(a+)+$"}}}, {"text": "a" * 50 + "!"}, "text"),
+        (
+            {"properties": {"text": {"type": "string", "pattern": "^(a+)+$"}}},
+            {"text": "a" * 50 + "!"},
+            "text",
+        ),
         ({"properties": {"text": {"pattern": "^(?=a)b$"}}}, {"text": "zz"}, None),
         ({"patternProperties": {"^(x+)+$": {"type": "integer"}}}, {"x" * 50 + "!": 1}, None),
         ({"patternProperties": {"^(x+)+$": {"type": "integer"}}}, {"xx": "no number"}, "xx"),

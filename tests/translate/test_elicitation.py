@@ -472,3 +472,9 @@ def test_defaults_stand_where_the_form_has_them() -> None:
     given = answers_from(said({"tags": ["a"], "name": "Ada"}), [form()]).given["who"]["content"]
     assert isinstance(given, dict)
     assert list(given) == ["name", "color", "tags"]
+
+
+def test_the_key_of_the_only_question_may_be_named_although_a_field_is_called_so_too() -> None:
+    question = form("second", second="string")
+    given = answers_from(said({"second": {"second": "y"}}), [question]).given
+    assert given == {"second": {"action": "accept", "content": {"second": "y"}}}
