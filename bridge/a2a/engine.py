@@ -169,7 +169,8 @@ class Engine:
         """
         configuration = request.configuration or SendMessageConfiguration()
         accepted = await self._take(request, caller, watch=False)
-        settled = not configuration.return_immediately
+        is_left = self._closing and accepted.live.running is None
+        settled = not configuration.return_immediately and not is_left
         task = await self._tasks.reached(accepted.live, accepted.seq, settled=settled)
         return with_history(task, configuration.history_length)
 

@@ -33,7 +33,7 @@ from tests.store.changes import first as first_change
 from tests.store.changes import keep
 from tests.support.agents import ALICE, Clock, asked, engine_of, give, say
 from tests.support.drivers import PATIENCE_SECONDS, shape_of
-from tests.support.stores import FailingStore, GatedStore, SlowReadStore
+from tests.support.stores import FailingStore, GatedStore, LastingStore, SlowReadStore
 
 W, C, F, X = TaskState.WORKING, TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELED
 INPUT, AUTH = TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED
@@ -855,7 +855,7 @@ async def test_a_task_that_hears_can_be_cancelled() -> None:
 
 @pytest.mark.proves("cli-stop", "restart-goes-on")
 async def test_the_drain_does_not_wait_for_work_that_hears_and_leaves_its_task_waiting() -> None:
-    store, left = MemoryStore(), []
+    store, left = LastingStore(), []
 
     async def work(job: Job) -> None:
         if job.turn.task is not None:

@@ -40,6 +40,15 @@ class GatedStore(MemoryStore):
         self._open = False
 
 
+class LastingStore(MemoryStore):
+    """Is found again by a second engine, as a file is."""
+
+    @property
+    def lasts(self) -> bool:
+        """True, as long as the test holds it."""
+        return True
+
+
 class FailingStore(MemoryStore):
     """Refuses every change while it is broken; says so at once, or in a later turn of the loop."""
 

@@ -1,0 +1,202 @@
+"""The call behind a run, from its first request to a result, in as many rounds as the server wants.
+
+A server may ask while the call is open, ask by ending the call, want to be called again without asking
+anything, or make a task of it that outlives the connection. What comes of it is a result, or a question that
+the next turn answers.
+
+Spec: MCP 2026-07-28 basic/patterns/mrtr; 2025-11-25 client/elicitation; the tasks extension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import anyio
+
+from bridge.a2a.job import Job
+from bridge.a2a.models import Part, TaskState
+from bridge.errors import PeerError
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.asking import elicitation_in
+from bridge.mcp.faults import ServerRefusedError
+from bridge.mcp.session import Session
+from bridge.mcp.tasks import TaskHandle, follow, handle_from
+from bridge.mcp.values import ToolCall
+from bridge.tools_as_agent.asking import Asking, Patience, recognised
+from bridge.tools_as_agent.kept import FollowedTask, Questions, ServerQuestion, Way
+from bridge.tools_as_agent.options import AgentOptions
+from bridge.tools_as_agent.progress import ProgressRelay
+from bridge.tools_as_agent.route import Ask, Follow, RunTool, ask_server_questions, open_questions
+from bridge.translate.arguments import whole_numbers
+from bridge.translate.elicitation import required_urls
+from bridge.translate.faults import URL_REQUIRED
+
+_FIRST_RETRY_SECONDS: Final = 0.1
+_LONGEST_RETRY_SECONDS: Final = 10.0
+"""Between two calls with which a server that asks for nothing wants to be called again."""
+
+_STATE_REFUSED: Final = (
+    "The server did not take the answer any more ({}), and the call was not made again from its start, since the"
+    " server does not say that the tool can be repeated"
+)
+
+_STATE_REFUSED_AGAIN: Final = (
+    "The server did not take the answer ({}), not even when the call was made again from its start"
+)
+
+
+class CallInRounds:
+    """One call; used once."""
+
+    def __init__(
+        self,
+        job: Job,
+        session: Session,
+        decision: RunTool | Follow,
+        options: AgentOptions,
+        patience: Patience,
+    ) -> None:
+        self._job = job
+        self._session = session
+        self._decision = decision
+        self._options = options
+        self._patience = patience
+        self._known = _known_answers(decision)
+        self._asking: Asking | None = None
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether the client did not answer in time."""
+        return self._asking is not None and self._asking.gave_up
+
+    async def result(self, progress: ProgressRelay) -> JsonObject | Ask:
+        """What the call gives: a result, or a question for another turn.
+
+        Raises:
+            PeerError: it gave neither.
+        """
+        if isinstance(self._decision, Follow):
+            task = self._decision.task
+            return await self._follow(TaskHandle(task.task_id, task.is_legacy))
+        call, pause = _first_call(self._decision, self._options), _FIRST_RETRY_SECONDS
+        is_anew = False
+        while True:
+            try:
+                result = await self._once(call, progress)
+            except ServerRefusedError as exc:
+                if exc.code == URL_REQUIRED and (urls := required_urls(exc.data)):
+                    asked = _asked(self._decision, Way.AGAIN, urls)
+                    return ask_server_questions(asked, open_questions(asked))
+                if call.request_state is None:
+                    raise
+                if not self._decision.tool.is_repeatable:
+                    raise PeerError(_STATE_REFUSED.format(exc)) from exc
+                if is_anew:
+                    raise PeerError(_STATE_REFUSED_AGAIN.format(exc)) from exc
+                is_anew = True
+                self._known = _known_answers(self._decision, even_of_rounds=True)
+                call = replace(call, input_responses=None, request_state=None)
+                continue
+            if (handle := handle_from(result)) is not None:
+                return await self._follow(handle)
+            if result.get("resultType") != "input_required":
+                return result
+            answers = self._answers_to(result)
+            if isinstance(answers, Ask):
+                return answers
+            state = result.get("requestState")
+            call = replace(
+                call, input_responses=answers, request_state=state if isinstance(state, str) else None
+            )
+            if answers is None:
+                await anyio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_RETRY_SECONDS)
+
+    async def _once(self, call: ToolCall, progress: ProgressRelay) -> JsonObject:
+        self._patience.pause()
+        async with self._session.turn(self._options.queue_timeout_seconds):
+            self._patience.resume()
+            if self._job.turn.task is None and self._asking is None:
+                self._job.status(TaskState.WORKING)
+            await self._job.accepted
+            self._asking = self._asking_that_keeps(partial(_kept_open, self._decision))
+            return await self._session.call(call, progress, self._asking)
+
+    async def _follow(self, handle: TaskHandle) -> JsonObject:
+        """The server made a task of the call: what goes on after a restart is its id."""
+        kept = FollowedTask(
+            self._decision.skill_id, handle.task_id, handle.is_legacy, tuple(self._job.turn.extensions)
+        ).to_bytes()
+        self._patience.restart(self._options.task_timeout_seconds)
+        if not isinstance(self._decision, Follow):
+            self._job.status(TaskState.WORKING, keep=kept)
+        self._job.outlive()
+        self._asking = self._asking_that_keeps(lambda _: kept)
+        return await follow(self._session, handle, self._asking, self._tell)
+
+    def _asking_that_keeps(self, keep: Callable[[Questions], bytes]) -> Asking:
+        # Nothing here leads back to this call: in a circle, the task and its result would stay in memory after
+        # their end, until the garbage collector comes by.
+        wind_up = partial(self._patience.restart, self._options.cancel_grace_seconds)
+        return Asking(
+            self._job, self._patience, self._options.input_timeout_seconds, keep, self._known, wind_up
+        )
+
+    def _tell(self, words: str) -> None:
+        """What the server says about its task."""
+        self._job.status(TaskState.WORKING, self._job.message((Part(text=words),)))
+
+    def _answers_to(self, result: JsonObject) -> JsonObject | Ask | None:
+        """The answers to a round, when they are known already; None when it asks nothing; else the question.
+
+        Raises:
+            PeerError: what it asks cannot be passed on.
+        """
+        assert isinstance(self._decision, RunTool)
+        requests, state = result.get("inputRequests"), result.get("requestState")
+        if not isinstance(requests, dict) or not requests:
+            return None
+        questions = {key: elicitation_in(request) for key, request in requests.items()}
+        given = {
+            key: self._known.pop(name)
+            for key, params in questions.items()
+            if (name := recognised(params)) in self._known
+        }
+        asked = replace(
+            _asked(self._decision, Way.ROUND, questions),
+            given=given,
+            request_state=state if isinstance(state, str) else None,
+        )
+        if left := open_questions(asked):
+            return ask_server_questions(asked, left)
+        return {**given}
+
+
+def _kept_open(decision: RunTool | Follow, questions: Questions) -> bytes:
+    assert isinstance(decision, RunTool)
+    return _asked(decision, Way.OPEN, questions).to_bytes()
+
+
+def _asked(decision: RunTool, way: Way, questions: Questions) -> ServerQuestion:
+    repeatable = decision.tool.is_repeatable
+    return ServerQuestion(decision.skill_id, decision.arguments, way, questions, is_repeatable=repeatable)
+
+
+def _first_call(decision: RunTool, options: AgentOptions) -> ToolCall:
+    arguments = {name: whole_numbers(value) for name, value in decision.arguments.items()}
+    call = ToolCall(decision.tool.name, arguments, task_ttl_ms=round(options.task_timeout_seconds * 1000))
+    answered = decision.answered
+    if answered is None or answered.way is not Way.ROUND:
+        return call
+    return replace(call, input_responses={**answered.given}, request_state=answered.request_state)
+
+
+def _known_answers(decision: RunTool | Follow, *, even_of_rounds: bool = False) -> dict[str, JsonObject]:
+    """The answers that hold when a call is made anew from its start and asks the same."""
+    answered = decision.answered if isinstance(decision, RunTool) else None
+    if answered is None or not (even_of_rounds or answered.way is Way.OPEN):
+        return {}
+    return {recognised(answered.questions[key]): answer for key, answer in answered.given.items()}
