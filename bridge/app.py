@@ -71,17 +71,22 @@ class WrapConfig:
     era: Era = Era.AUTO
 
     def require_safe(self) -> None:
-        """Refuse to be open to others without credentials, unless told to.
+        """See `require_safe`."""
+        require_safe(self.host, self.credentials, self.allow_unauthenticated)
 
-        Raises:
-            UsageError: it would be.
-        """
-        if is_loopback(self.host) or self.credentials or self.allow_unauthenticated:
-            return
-        raise UsageError(
-            f"listening on {self.host} lets other machines call the tools: "
-            "give --auth bearer:env:NAME, or --allow-unauthenticated to let everyone"
-        )
+
+def require_safe(host: str, credentials: Sequence[Credential], allow_unauthenticated: bool) -> None:
+    """Refuse to be open to others without credentials, unless told to.
+
+    Raises:
+        UsageError: it would be.
+    """
+    if is_loopback(host) or credentials or allow_unauthenticated:
+        return
+    raise UsageError(
+        f"listening on {host} lets other machines call the tools: "
+        "give --auth bearer:env:NAME, or --allow-unauthenticated to let everyone"
+    )
 
 
 @dataclass(frozen=True)

@@ -12,17 +12,20 @@ import gc
 import logging
 import signal
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 import anyio
 import uvicorn
+from starlette.types import ASGIApp
 
-from bridge.app import Bridge, WrapConfig, wrapped
+from bridge.app import Bridge, WrapConfig, require_safe, wrapped
 from bridge.errors import UsageError
+from bridge.exposed import ExposeConfig, Exposure, exposed
 from bridge.mcp.transport import Target
+from bridge.web import ANONYMOUS, LOCAL, Access, Credential, Place, is_loopback
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +91,7 @@ async def serve(config: WrapConfig, audience: Audience) -> int:
         with stopping.starting:
             await tasks.start(_watch_signals, stopping)
             async with wrapped(config) as bridge:
-                server = _server_for(bridge)
+                server = _uvicorn_for(bridge.app)
                 tasks.start_soon(
                     _stop_server, server, bridge, stopping, config.profile.run.drain_seconds, audience
                 )
@@ -98,6 +101,59 @@ async def serve(config: WrapConfig, audience: Audience) -> int:
                 await server.serve(sockets=[listener])
         tasks.cancel_scope.cancel()
     return 130 if stopping.signal == signal.SIGINT else 0
+
+
+async def serve_stdio(config: ExposeConfig) -> int:
+    """Serve a face of agents over stdin and stdout until stdin ends, or a signal comes; gives the exit code.
+
+    Raises:
+        UsageError: it cannot be served as configured.
+    """
+    stopping = Stopping()
+    async with anyio.create_task_group() as tasks:
+        with stopping.starting:
+            await tasks.start(_watch_signals, stopping)
+            async with exposed(config) as exposure:
+                _calm_the_collector()
+                await exposure.server.run_stdio()
+        tasks.cancel_scope.cancel()
+    return 130 if stopping.signal == signal.SIGINT else 0
+
+
+async def serve_face(
+    config: ExposeConfig, host: str, port: int, credentials: Sequence[Credential], allow_unauthenticated: bool
+) -> int:
+    """Serve a face of agents over Streamable HTTP until a signal comes; gives the exit code.
+
+    Raises:
+        UsageError: the port is taken, or it would be open to others without credentials.
+    """
+    require_safe(host, credentials, allow_unauthenticated)
+    stopping = Stopping()
+    access = Access(credentials, LOCAL if is_loopback(host) else ANONYMOUS)
+    async with _listening(host, port) as listener, anyio.create_task_group() as tasks:
+        await tasks.start(_watch_signals, stopping)
+        with stopping.starting:
+            async with (
+                exposed(config) as exposure,
+                exposure.server.at(access, Place(None, frozenset({host}))) as app,
+            ):
+                server = _uvicorn_for(app)
+                tasks.start_soon(_stop_face, server, exposure, stopping)
+                logger.warning(
+                    "serving MCP at http://%s:%d/mcp (Ctrl+C stops)", host, listener.getsockname()[1]
+                )
+                stopping.serving = True
+                _calm_the_collector()
+                await server.serve(sockets=[listener])
+        tasks.cancel_scope.cancel()
+    return 130 if stopping.signal == signal.SIGINT else 0
+
+
+async def _stop_face(server: _Server, exposure: Exposure, stopping: Stopping) -> None:
+    await stopping.asked.wait()
+    exposure.server.stop()
+    server.should_exit = True
 
 
 def _calm_the_collector() -> None:
@@ -119,10 +175,10 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _server_for(bridge: Bridge) -> _Server:
+def _uvicorn_for(app: ASGIApp) -> _Server:
     return _Server(
         uvicorn.Config(
-            bridge.app,
+            app,
             lifespan="off",
             ws="none",
             http="httptools",

@@ -8,21 +8,32 @@ Spec: A2A 1.0 section 8.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 import httpx2
 from pydantic import ValidationError
 
 from bridge.a2a import models
-from bridge.a2a.errors import A2AError
-from bridge.a2a.fetch import body_of, exchange, faults_of, json_from, origin_of, shown, status_words, url_from
-from bridge.a2a.models import AgentCard, AgentInterface
-from bridge.a2a.versions import CURRENT, HEADER, require_served
+from bridge.a2a.fetch import (
+    Outgoing,
+    body_of,
+    exchange,
+    faults_of,
+    json_from,
+    origin_of,
+    shown,
+    status_words,
+    url_from,
+)
+from bridge.a2a.models import AgentCard
+from bridge.a2a.versions import CURRENT, HEADER
 from bridge.errors import PeerError
 
 CARD_PATH: Final = "/.well-known/agent-card.json"
-BINDING: Final = "JSONRPC"
+NOT_MODIFIED: Final = 304
 
 CARD_LIMIT_BYTES: Final = 16 * 1024 * 1024
 """What a card may weigh: one that lists a thousand tools with their schemas has a few megabytes."""
@@ -43,19 +54,34 @@ class FoundCard:
     """What in it is not as the specification asks, field by field, though it can be read."""
 
 
-async def fetch_card(http: httpx2.AsyncClient, url: str) -> FoundCard:
+async def fetch_card(
+    http: httpx2.AsyncClient, url: str, headers: Mapping[str, str] = MappingProxyType({})
+) -> FoundCard:
     """The card of the agent at `url`: below it at the well-known path, or, when there is none, `url` itself.
 
     Raises:
         PeerError: it cannot be reached, or what is there is no card.
     """
-    places = _card_places(url)
-    for place in places:
-        text = await _card_text(http, place)
-        if text is not None:
-            card, deviations = card_from(text, shown(place))
-            return FoundCard(place, text, card, deviations)
-    raise PeerError(f"there is no agent card at {' or '.join(map(shown, places))}")
+    for place in (places := card_places(url)):
+        found = await read_place(http, place, headers)
+        if found is not None:
+            return found_card(place, found[1])
+    raise absent(places)
+
+
+def absent(places: Iterable[str]) -> PeerError:
+    """There is no card at any of these."""
+    return PeerError(f"there is no agent card at {' or '.join(map(shown, places))}")
+
+
+def found_card(place: str, text: bytes) -> FoundCard:
+    """A card out of the text at a URL.
+
+    Raises:
+        PeerError: it cannot be read as a card of A2A 1.0.
+    """
+    card, deviations = card_from(text, shown(place))
+    return FoundCard(place, text, card, deviations)
 
 
 def card_from(text: bytes, where: str) -> tuple[AgentCard, tuple[str, ...]]:
@@ -80,19 +106,6 @@ def card_from(text: bytes, where: str) -> tuple[AgentCard, tuple[str, ...]]:
             raise PeerError(f"what is at {where} is no agent card: {'; '.join(faults_of(exc))}") from exc
 
 
-def interface_of(card: AgentCard) -> AgentInterface:
-    """The first interface of a card that this client speaks.
-
-    Raises:
-        PeerError: there is none; it says what the card offers.
-    """
-    for interface in card.supported_interfaces:
-        if interface.protocol_binding.upper() == BINDING and _is_current(interface.protocol_version):
-            return interface
-    offered = ", ".join(f"{one.protocol_binding} {one.protocol_version}" for one in card.supported_interfaces)
-    raise PeerError(f"{card.name} offers {offered}, and this client speaks {BINDING} {CURRENT}")
-
-
 class _SkillAsRead(models.AgentSkill):
     """A skill of which no more is asked than that it can be called."""
 
@@ -111,7 +124,8 @@ class _CardAsRead(AgentCard):
     skills: tuple[_SkillAsRead, ...] = ()
 
 
-def _card_places(url: str) -> tuple[str, ...]:
+def card_places(url: str) -> tuple[str, ...]:
+    """Where the card of the agent at `url` may be, in the order in which they are tried."""
     place = url_from(url).copy_with(fragment=None)
     if place.path.endswith(".json"):
         return (str(place),)
@@ -119,20 +133,29 @@ def _card_places(url: str) -> tuple[str, ...]:
     return str(below), str(place)
 
 
-async def _card_text(http: httpx2.AsyncClient, url: str) -> bytes | None:
-    """What is at a URL; None when nothing is."""
-    place = url
+async def read_place(
+    http: httpx2.AsyncClient, url: str, headers: Mapping[str, str]
+) -> tuple[httpx2.Response, bytes] | None:
+    """What is at a URL, or 304 with nothing when `headers` are conditional; None when nothing is there.
+
+    Redirects are followed within the origin, with the headers.
+
+    Raises:
+        PeerError: it cannot be reached, or answers with something else.
+    """
+    place, sent = url, {**headers, HEADER: CURRENT, "Accept": "application/json"}
     for _ in range(_REDIRECTS + 1):
-        headers = {HEADER: CURRENT, "Accept": "application/json"}
-        async with exchange(http, "GET", place, headers) as response:
+        async with exchange(http, Outgoing("GET", place, sent)) as response:
             if response.has_redirect_location:
                 place = _next_place(place, response.headers["location"])
                 continue
             if response.status_code in _ABSENT:
                 return None
+            if response.status_code == NOT_MODIFIED:
+                return response, b""
             if not response.is_success:
                 raise PeerError(status_words(response))
-            return await body_of(response, CARD_LIMIT_BYTES)
+            return response, await body_of(response, CARD_LIMIT_BYTES)
     raise PeerError(f"{shown(url)} redirects more than {_REDIRECTS} times")
 
 
@@ -144,10 +167,3 @@ def _next_place(url: str, location: str) -> str:
             "give that URL itself if you trust it"
         )
     return following
-
-
-def _is_current(version: str) -> bool:
-    try:
-        return require_served(version) == CURRENT
-    except A2AError:
-        return False

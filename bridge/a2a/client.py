@@ -1,31 +1,37 @@
-"""A client of A2A agents: performs operations over JSON-RPC 1.0.
+"""A client of A2A agents: performs operations over the bindings of A2A 1.0.
 
 It knows the wire and nothing of what the messages are for. It is strict in what it sends and liberal in what
-it reads. Whatever the other side does wrong becomes a PeerError that names the URL and the fault.
+it reads. Whatever the other side does wrong becomes a PeerError that names the URL and the fault; its kind
+says what the caller may conclude: never left, left without an answer, refused, or no answer of A2A.
 
-Spec: A2A 1.0 sections 9 (JSON-RPC), 3.2.6 (service parameters).
+Spec: A2A 1.0 sections 3.1 (operations), 3.2.6 (service parameters), 8.3 (which interface).
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
-from contextlib import asynccontextmanager
-from typing import Final, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar
 
+import anyio
 import httpx2
 from pydantic import JsonValue, ValidationError
 
-from bridge.a2a import models
-from bridge.a2a.card import interface_of
-from bridge.a2a.errors import INTERNAL, Violation
-from bridge.a2a.fetch import body_of, exchange, faults_of, json_from, short, shown, status_words
+from bridge.a2a import liberal, models
+from bridge.a2a.bindings import EVENT_STREAM, AgentRefusedError, Binding, binding_of
+from bridge.a2a.card import FoundCard
+from bridge.a2a.credentials import Credentials, applied
+from bridge.a2a.fetch import NotReachedError, UnansweredError, body_of, exchange, faults_of
 from bridge.a2a.gating import EXTENSIONS_HEADER
-from bridge.a2a.models import AgentCard, Message, StreamResponse, Task
+from bridge.a2a.interfaces import Trust, address_guard, permitted_interfaces
+from bridge.a2a.models import AgentInterface, Message, StreamResponse, Task
 from bridge.a2a.operations import Operation
 from bridge.a2a.versions import CURRENT, HEADER
 from bridge.errors import PeerError
 from bridge.sse import EventReader
+
+__all__ = ["AgentClient", "AgentRefusedError", "ClientOptions", "Deadlines"]
 
 ANSWER_LIMIT_BYTES: Final = 64 * 1024 * 1024
 """What one answer, or one event of a stream, may weigh: as much as a tool's result may."""
@@ -33,54 +39,84 @@ ANSWER_LIMIT_BYTES: Final = 64 * 1024 * 1024
 _M = TypeVar("_M", bound=models.Model)
 
 
-class AgentRefusedError(PeerError):
-    """The agent answered with an error."""
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """How long an agent may take; None is as long as it likes."""
 
-    def __init__(
-        self, code: int, message: str, reason: str | None = None, violations: tuple[Violation, ...] = ()
-    ) -> None:
-        more = "".join(f"\n  {one.field}: {one.description}" for one in violations)
-        super().__init__(f"the agent refused: {message} ({reason or code}){more}")
-        self.code = code
-        self.message = message
-        self.reason = reason
-        """The reason of its ErrorInfo, such as TASK_NOT_FOUND."""
-        self.violations = violations
+    connect_seconds: float = 10.0
+    answer_seconds: float | None = 30.0
+    """For what waits for no work of the agent: get and cancel, and that it takes in a request. A message may take
+    long to answer even when it asks to return immediately, since there are agents that only ever answer in full."""
+    silence_seconds: float | None = 120.0
+    """Without a byte in a stream that has begun. Heartbeats count."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOptions:
+    """How an agent is spoken to."""
+
+    extensions: tuple[str, ...] = ()
+    """URIs to activate; those that the card does not declare are left out."""
+    credentials: Credentials = field(default_factory=Credentials)
+    trust: Trust = field(default_factory=Trust)
+    deadlines: Deadlines = field(default_factory=Deadlines)
+    limit_bytes: int = ANSWER_LIMIT_BYTES
 
 
 class AgentClient:
-    """Performs operations on one agent."""
+    """Performs operations on one agent.
+
+    The HTTP client that it is given carries no credentials of its own: they are added request by request.
+    """
 
     def __init__(
         self,
         http: httpx2.AsyncClient,
-        card: AgentCard,
-        extensions: Iterable[str] = (),
-        limit_bytes: int = ANSWER_LIMIT_BYTES,
+        found: FoundCard,
+        options: ClientOptions = ClientOptions(),
     ) -> None:
-        """`extensions` are the URIs to activate; those that the card does not declare are left out.
+        """The card is judged at once, and nothing is sent.
 
         Raises:
-            PeerError: the card has no interface that this client speaks.
+            PeerError: the card has no interface that this client speaks and may call, or asks for credentials
+                that are not configured.
         """
-        declared = {extension.uri for extension in card.capabilities.extensions or ()}
-        self.interface = interface_of(card)
-        self._http = http
-        self._limit_bytes = limit_bytes
-        self._numbers = itertools.count(1)
-        self._headers = {HEADER: CURRENT}
-        if active := [uri for uri in dict.fromkeys(extensions) if uri in declared]:
+        self.card = found.card
+        declared = {extension.uri for extension in found.card.capabilities.extensions or ()}
+        active = [uri for uri in dict.fromkeys(options.extensions) if uri in declared]
+        self.extensions = frozenset(active)
+        permitted = permitted_interfaces(found, options.trust, has_credentials=bool(options.credentials))
+        self._found = found
+        self._options = options
+        self._bindings = [binding_of(interface) for interface in permitted]
+        shown_to_agent = applied(found.card, options.credentials)
+        self._query = shown_to_agent.query
+        self._headers = {**shown_to_agent.request_headers(), HEADER: CURRENT}
+        if active:
             self._headers[EXTENSIONS_HEADER] = ", ".join(active)
+        self._http = http
+
+    @property
+    def interface(self) -> AgentInterface:
+        """The interface in use: the first that may be called, or the one after those that were out of reach."""
+        return self._bindings[0].interface
+
+    @property
+    def streams(self) -> bool:
+        """Whether the agent says that it streams."""
+        return bool(self.card.capabilities.streaming)
 
     async def send(self, request: models.SendMessageRequest) -> Task | Message:
         """Send a message and wait for what the agent answers with (section 3.1.1).
 
         Raises:
             AgentRefusedError: the agent answered with an error.
-            PeerError: it cannot be reached, or its answer is no answer. (Both hold for every operation.)
+            NotReachedError: the request never left, by any interface.
+            UnansweredError: the request left, and no whole answer came.
+            PeerError: its answer is no answer. (All of these hold for every operation.)
         """
-        result = await self._perform(Operation.SEND_MESSAGE, request)
-        payload = self._read(StreamResponse, result).payload
+        result = await self._perform(Operation.SEND_MESSAGE, request, None)
+        payload = self._read(StreamResponse, liberal.event_from(result)).payload
         if not isinstance(payload, Task | Message):
             raise PeerError(f"{self} answered a message with an update, not with a task or a message")
         return payload
@@ -96,68 +132,102 @@ class AgentClient:
     async def get(self, task_id: str, history_length: int | None = None) -> Task:
         """The task as it is now (section 3.1.3)."""
         request = models.GetTaskRequest(id=task_id, history_length=history_length)
-        return self._read(Task, await self._perform(Operation.GET_TASK, request))
+        return await self._task(Operation.GET_TASK, request)
 
     async def cancel(self, task_id: str) -> Task:
         """Cancel a task; the task as it is then (section 3.1.5)."""
-        request = models.CancelTaskRequest(id=task_id)
-        return self._read(Task, await self._perform(Operation.CANCEL_TASK, request))
+        return await self._task(Operation.CANCEL_TASK, models.CancelTaskRequest(id=task_id))
 
     def __str__(self) -> str:
-        return shown(self.interface.url)
+        return str(self._bindings[0])
 
-    async def _perform(self, operation: Operation, request: models.Model) -> JsonValue:
-        async with self._call(operation, request) as response:
-            return self._result(await body_of(response, self._limit_bytes), response)
+    async def _task(self, operation: Operation, request: models.Model) -> Task:
+        result = await self._perform(operation, request, self._options.deadlines.answer_seconds)
+        return self._read(Task, liberal.task_from(result))
+
+    async def _perform(self, operation: Operation, request: models.Model, seconds: float | None) -> JsonValue:
+        try:
+            with anyio.fail_after(seconds):
+                async with self._call(operation, request) as (binding, response):
+                    return binding.result(await body_of(response, self._options.limit_bytes), response)
+        except TimeoutError as exc:
+            raise UnansweredError(f"{self} did not answer within {seconds:g} s") from exc
 
     async def _events(
         self, operation: Operation, request: models.Model
     ) -> AsyncGenerator[StreamResponse, None]:
-        async with self._call(operation, request, accept="text/event-stream") as response:
-            if not response.headers.get("content-type", "").startswith("text/event-stream"):
+        async with self._call(operation, request, streamed=True) as (binding, response):
+            if not response.headers.get("content-type", "").startswith(EVENT_STREAM):
                 # An error, or an agent that has all to say at once.
-                result = self._result(await body_of(response, self._limit_bytes), response)
-                yield self._read(StreamResponse, result)
+                text = await body_of(response, self._options.limit_bytes)
+                yield self._event(binding, text, response)
                 return
-            events = EventReader(self._limit_bytes)
-            async for chunk in response.aiter_bytes():
-                try:
-                    texts = [event.data for event in events.feed(chunk)]
-                except ValueError as exc:
-                    raise PeerError(f"{self} sent {exc}") from exc
-                for text in texts:
-                    yield self._read(StreamResponse, self._result(text, response))
+            async with aclosing(self._texts(response)) as texts:
+                async for text in texts:
+                    yield self._event(binding, text, response)
+
+    async def _texts(self, response: httpx2.Response) -> AsyncGenerator[bytes, None]:
+        """The data of each event of a stream. Only one that has begun can be too silent."""
+        events, silence_seconds = EventReader(self._options.limit_bytes), None
+        chunks = response.aiter_bytes()
+        while chunk := await self._chunk(chunks, silence_seconds):
+            try:
+                found = [event.data for event in events.feed(chunk)]
+            except ValueError as exc:
+                raise PeerError(f"{self} sent {exc}") from exc
+            for text in found:
+                silence_seconds = self._options.deadlines.silence_seconds
+                yield text
+
+    async def _chunk(self, chunks: AsyncIterator[bytes], silence_seconds: float | None) -> bytes:
+        """The next bytes of a stream; none at its end."""
+        try:
+            with anyio.fail_after(silence_seconds):
+                return await anext(chunks, b"")
+        except TimeoutError as exc:
+            raise UnansweredError(f"{self} was silent for {silence_seconds:g} s") from exc
 
     @asynccontextmanager
     async def _call(
-        self, operation: Operation, request: models.Model, accept: str = "application/json"
+        self, operation: Operation, request: models.Model, *, streamed: bool = False
+    ) -> AsyncIterator[tuple[Binding, httpx2.Response]]:
+        """One exchange, by the first interface that can be reached; what was out of reach stands last from then on."""
+        params, reached = request.to_object(), False
+        for binding in (tried := list(self._bindings)):
+            try:
+                async with self._exchange(binding, operation, params, streamed) as response:
+                    reached = True
+                    self._bindings = [binding, *(one for one in tried if one is not binding)]
+                    yield binding, response
+                    return
+            except NotReachedError:
+                if reached or binding is tried[-1]:
+                    raise
+
+    @asynccontextmanager
+    async def _exchange(
+        self, binding: Binding, operation: Operation, params: dict[str, JsonValue], streamed: bool
     ) -> AsyncIterator[httpx2.Response]:
-        tenant = {"tenant": self.interface.tenant} if self.interface.tenant else {}
-        call = {
-            "jsonrpc": "2.0",
-            "id": next(self._numbers),
-            "method": operation.value,
-            "params": {**request.to_object(), **tenant},
-        }
-        headers = {**self._headers, "Accept": accept}
-        async with exchange(self._http, "POST", self.interface.url, headers, call) as response:
+        outgoing = binding.request(operation, params)
+        guard = address_guard(self._found, binding.interface.url, self._options.trust)
+        deadlines = self._options.deadlines
+        timeout = httpx2.Timeout(
+            connect=deadlines.connect_seconds,
+            read=None,
+            write=deadlines.answer_seconds,
+            pool=deadlines.connect_seconds,
+        ).as_dict()
+        extensions: dict[str, Any] = {"timeout": timeout, **({"trace": guard} if guard else {})}
+        accept = f"{EVENT_STREAM}, {binding.accept}" if streamed else binding.accept
+        headers = {**self._headers, **outgoing.headers, "Accept": accept}
+        asked = replace(
+            outgoing, headers=headers, query={**outgoing.query, **self._query}, extensions=extensions
+        )
+        async with exchange(self._http, asked) as response:
             yield response
 
-    def _result(self, text: bytes, response: httpx2.Response) -> JsonValue:
-        """The result in a JSON-RPC answer, whatever the HTTP status is."""
-        try:
-            answer = json_from(text, str(self))
-        except PeerError:
-            if response.is_success:
-                raise
-            raise PeerError(status_words(response)) from None
-        if isinstance(answer, dict) and isinstance(error := answer.get("error"), dict):
-            raise _refusal(error)
-        if not response.is_success:
-            raise PeerError(status_words(response))
-        if not isinstance(answer, dict) or "result" not in answer:
-            raise PeerError(f"{self} answered with something that is no JSON-RPC answer: {short(answer)}")
-        return answer["result"]
+    def _event(self, binding: Binding, text: bytes, response: httpx2.Response) -> StreamResponse:
+        return self._read(StreamResponse, liberal.event_from(binding.result(text, response)))
 
     def _read(self, model: type[_M], value: JsonValue) -> _M:
         try:
@@ -165,24 +235,3 @@ class AgentClient:
         except ValidationError as exc:
             faults = "; ".join(faults_of(exc))
             raise PeerError(f"{self} answered with something that is no {model.__name__}: {faults}") from exc
-
-
-def _refusal(error: dict[str, JsonValue]) -> AgentRefusedError:
-    code, message, data = error.get("code"), error.get("message"), error.get("data")
-    reason: str | None = None
-    violations: list[Violation] = []
-    for detail in data if isinstance(data, list) else ():
-        if not isinstance(detail, dict):
-            continue
-        if isinstance(said := detail.get("reason"), str):
-            reason = said
-        found = detail.get("fieldViolations")
-        for one in found if isinstance(found, list) else ():
-            if isinstance(one, dict):
-                violations.append(Violation(str(one.get("field", "")), str(one.get("description", ""))))
-    return AgentRefusedError(
-        code if isinstance(code, int) else INTERNAL.jsonrpc_code,
-        message if isinstance(message, str) and message else short(error),
-        reason,
-        tuple(violations),
-    )

@@ -6,8 +6,10 @@ Whatever goes wrong becomes a PeerError that names the URL, without credentials 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import httpx2
 from pydantic import JsonValue, ValidationError
@@ -16,20 +18,63 @@ from bridge.a2a.errors import A2AError
 from bridge.a2a.jsontext import parse
 from bridge.errors import PeerError, reason_of
 
+_NEVER_LEFT: Final = (
+    httpx2.ConnectError,
+    httpx2.ConnectTimeout,
+    httpx2.PoolTimeout,
+    httpx2.ProxyError,
+    httpx2.UnsupportedProtocol,
+)
+"""What goes wrong before the first byte of a request is written."""
+
+
+class NotReachedError(PeerError):
+    """The request provably never left: it may be sent again, or elsewhere."""
+
+
+class UnansweredError(PeerError):
+    """The request left, and no whole answer came: nobody knows what became of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """One request: what `exchange` sends."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content: bytes | None = None
+    query: Mapping[str, str] = field(default_factory=dict)
+    """Added to what the URL has."""
+    extensions: Mapping[str, Any] = field(default_factory=dict)
+    """httpx2's own, such as `timeout` and `trace`."""
+
 
 @asynccontextmanager
-async def exchange(
-    http: httpx2.AsyncClient, method: str, url: str, headers: dict[str, str], content: object = None
-) -> AsyncIterator[httpx2.Response]:
-    """One request and its response, whose body is still to be read."""
-    request = http.build_request(method, url_from(url), headers=headers, json=content)
+async def exchange(http: httpx2.AsyncClient, outgoing: Outgoing) -> AsyncIterator[httpx2.Response]:
+    """One request and its response, whose body is still to be read. Redirects are left to the caller.
+
+    Raises:
+        NotReachedError: the request never left.
+        UnansweredError: the answer did not come, or not whole.
+    """
+    place = url_from(outgoing.url).copy_merge_params(outgoing.query)
+    request = http.build_request(
+        outgoing.method,
+        place,
+        headers=dict(outgoing.headers),
+        content=outgoing.content,
+        extensions=dict(outgoing.extensions),
+    )
     response: httpx2.Response | None = None
     try:
         response = await http.send(request, stream=True, follow_redirects=False)
         yield response
     except (httpx2.HTTPError, httpx2.StreamError) as exc:
-        fault = "cannot be reached" if response is None else "broke off its answer"
-        raise PeerError(f"{shown(url)} {fault}: {reason_of(exc)}") from exc
+        kind = NotReachedError if isinstance(exc, _NEVER_LEFT) else UnansweredError
+        unheard = "cannot be reached" if kind is NotReachedError else "gave no answer"
+        fault = unheard if response is None else "broke off its answer"
+        raise kind(f"{shown(outgoing.url)} {fault}: {reason_of(exc)}") from exc
     finally:
         if response is not None:
             await response.aclose()

@@ -1,4 +1,4 @@
-"""The HTTP+JSON binding: a verb and a path to an operation and its parameters, errors to bytes. Pure.
+"""The HTTP+JSON binding: a verb and a path to an operation and its parameters and back, errors to bytes. Pure.
 
 Spec: A2A 1.0 section 11. Both verbs of subscribe are taken: the text says POST, the proto GET.
 """
@@ -9,46 +9,57 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import quote
 
 from pydantic import JsonValue
 from pydantic_core import to_json
 
 from bridge.a2a.errors import METHOD_NOT_ALLOWED, METHOD_NOT_FOUND, A2AError, Violation, invalid_params
 from bridge.a2a.operations import Operation
+from bridge.jsonvalues import JsonObject
 
 MEDIA_TYPE: Final = "application/a2a+json"
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One path, one or more verbs, one operation."""
+    """One path, one or more verbs, one operation. A client takes the first verb."""
 
     verbs: tuple[str, ...]
+    template: str
     pattern: re.Pattern[str]
     operation: Operation
 
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Which fields of the request stand in the path."""
+        return tuple(self.pattern.groupindex)
 
-def _route(verbs: str, pattern: str, operation: Operation) -> Route:
-    return Route(tuple(verbs.split()), re.compile(pattern), operation)
+
+def _route(verbs: str, template: str, operation: Operation) -> Route:
+    pattern = _FIELD.sub(r"(?P<\1>[^/]+?)", template)
+    return Route(tuple(verbs.split()), template, re.compile(pattern), operation)
 
 
-_TASK: Final = r"/tasks/(?P<id>[^/]+?)"
-_CONFIGS: Final = r"/tasks/(?P<taskId>[^/]+)/pushNotificationConfigs"
+_FIELD: Final = re.compile(r"\{(\w+)\}")
+_CONFIGS: Final = "/tasks/{taskId}/pushNotificationConfigs"
 
 ROUTES: Final = (
-    _route("POST", r"/message:send", Operation.SEND_MESSAGE),
-    _route("POST", r"/message:stream", Operation.SEND_STREAMING_MESSAGE),
-    _route("GET", r"/tasks", Operation.LIST_TASKS),
-    _route("POST", _TASK + r":cancel", Operation.CANCEL_TASK),
-    _route("GET POST", _TASK + r":subscribe", Operation.SUBSCRIBE_TO_TASK),
-    _route("GET", _TASK, Operation.GET_TASK),
+    _route("POST", "/message:send", Operation.SEND_MESSAGE),
+    _route("POST", "/message:stream", Operation.SEND_STREAMING_MESSAGE),
+    _route("GET", "/tasks", Operation.LIST_TASKS),
+    _route("POST", "/tasks/{id}:cancel", Operation.CANCEL_TASK),
+    _route("POST GET", "/tasks/{id}:subscribe", Operation.SUBSCRIBE_TO_TASK),
+    _route("GET", "/tasks/{id}", Operation.GET_TASK),
     _route("POST", _CONFIGS, Operation.CREATE_PUSH_CONFIG),
     _route("GET", _CONFIGS, Operation.LIST_PUSH_CONFIGS),
-    _route("GET", _CONFIGS + r"/(?P<id>[^/]+)", Operation.GET_PUSH_CONFIG),
-    _route("DELETE", _CONFIGS + r"/(?P<id>[^/]+)", Operation.DELETE_PUSH_CONFIG),
-    _route("GET", r"/extendedAgentCard", Operation.GET_EXTENDED_AGENT_CARD),
+    _route("GET", _CONFIGS + "/{id}", Operation.GET_PUSH_CONFIG),
+    _route("DELETE", _CONFIGS + "/{id}", Operation.DELETE_PUSH_CONFIG),
+    _route("GET", "/extendedAgentCard", Operation.GET_EXTENDED_AGENT_CARD),
 )
 """Section 11.3, tried in this order: the verbs with a colon before the bare id."""
+
+_ROUTE_OF: Final = {route.operation: route for route in ROUTES}
 
 _QUERY: Final[dict[Operation, frozenset[str]]] = {
     Operation.LIST_TASKS: frozenset(
@@ -111,6 +122,38 @@ def params_from(
             raise invalid_params(Violation("includeArtifacts", "must be true or false"))
         params["includeArtifacts"] = _BOOLEANS[flag]
     return {**params, **path_params}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a request goes: what `match` and `params_from` turn back."""
+
+    verb: str
+    path: str
+    """Quoted, beginning with a slash."""
+    query: dict[str, str]
+    body: JsonObject | None
+
+
+def target_of(operation: Operation, params: JsonObject) -> Target:
+    """The request of an operation: its fields in the path, in the query of a GET or DELETE, or in the body.
+
+    A tenant goes first in the path, as the proto's second bindings have it, and stays in a body.
+    """
+    route = _ROUTE_OF[operation]
+    verb, rest = route.verbs[0], dict(params)
+    quoted = {name: quote(str(rest.pop(name)), safe="") for name in route.fields}
+    path = route.template.format_map(quoted)
+    if tenant := rest.get("tenant"):
+        path = f"/{quote(str(tenant), safe='')}{path}"
+    if verb == "POST":
+        return Target(verb, path, {}, rest)
+    rest.pop("tenant", None)
+    return Target(verb, path, {name: _query_value(value) for name, value in rest.items()}, None)
+
+
+def _query_value(value: JsonValue) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def error_bytes(error: A2AError) -> bytes:

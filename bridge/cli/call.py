@@ -23,7 +23,7 @@ from bridge.errors import PeerError, UsageError
 if TYPE_CHECKING:
     from bridge.a2a.card import FoundCard
     from bridge.a2a.client import AgentClient
-    from bridge.a2a.models import AgentCard, Message, Part, StreamResponse, TaskStatus
+    from bridge.a2a.models import Message, Part, StreamResponse, TaskStatus
     from bridge.cli.results import CallView
     from bridge.jsonvalues import JsonObject
     from bridge.mcp.tools import Tool
@@ -105,8 +105,7 @@ def call(**options: Any) -> int:
     said = Said.from_options(options)
     view = CallView(json_lines=options["json_output"], id_only=options["no_wait"], save=options["save"])
     found = anyio.run(connection.card)
-    _require_trusted(found, connection, options["trust"])
-    talk = _Conversation(connection, found.card, view, options["timeout_seconds"])
+    talk = _Conversation(connection, found, view, options["timeout_seconds"])
     try:
         message = talk.resumed(options["task_id"], said) if options["task_id"] else talk.opened(said)
         return talk.begin(message) if options["no_wait"] and message else talk.run(message)
@@ -121,10 +120,11 @@ class _Conversation:
     """A call with its turns, until its task has ended or nobody can answer."""
 
     def __init__(
-        self, connection: Connection, card: AgentCard, view: CallView, timeout_seconds: float | None
+        self, connection: Connection, found: FoundCard, view: CallView, timeout_seconds: float | None
     ) -> None:
         self._connection = connection
-        self._card = card
+        self._found = found
+        self._card = found.card
         self._view = view
         self._timeout_seconds = timeout_seconds
         self._task_id: str | None = None
@@ -247,25 +247,23 @@ class _Conversation:
         return f"The task may still run: ask the agent with its id, {self._task_id} (GetTask, or CancelTask)."
 
     async def _look(self, task_id: str) -> None:
-        from bridge.a2a.client import AgentClient
         from bridge.a2a.models import StreamResponse
 
         async with self._connection.client() as http:
-            event = StreamResponse(task=await AgentClient(http, self._card).get(task_id))
+            event = StreamResponse(task=await self._connection.agent(http, self._found).get(task_id))
         self._view.show(event)
         self._ends_turn(event)
 
     async def _turn(self, message: Message | None, no_wait: bool = False) -> None:
         import anyio
 
-        from bridge.a2a.card import interface_of
-        from bridge.a2a.client import AgentClient
         from bridge.a2a.fetch import shown
+        from bridge.a2a.interfaces import interface_of
 
         try:
             with anyio.fail_after(self._timeout_seconds):
                 async with self._connection.client() as http:
-                    client = AgentClient(http, self._card)
+                    client = self._connection.agent(http, self._found)
                     async with aclosing(self._events(client, message, no_wait)) as events:
                         async for event in events:
                             self._view.show(event)
@@ -348,13 +346,12 @@ class _Conversation:
     async def _cancel(self, task_id: str) -> None:
         import anyio
 
-        from bridge.a2a.client import AgentClient
         from bridge.a2a.models import StreamResponse
 
         try:
             with anyio.fail_after(_CANCEL_SECONDS):
                 async with self._connection.client() as http:
-                    task = await AgentClient(http, self._card).cancel(task_id)
+                    task = await self._connection.agent(http, self._found).cancel(task_id)
         except (PeerError, TimeoutError) as exc:
             self._view.not_canceled(task_id, str(exc) or "it did not answer")
         else:
@@ -368,21 +365,3 @@ def _broke_off(exc: PeerError) -> bool:
     cause = exc.__cause__
     unreached = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
     return isinstance(cause, httpx2.TransportError | httpx2.StreamError) and not isinstance(cause, unreached)
-
-
-def _require_trusted(found: FoundCard, connection: Connection, trusted: tuple[str, ...]) -> None:
-    """Keep the headers with the origin that they were given for, wherever a card may point.
-
-    Raises:
-        PeerError: the card says to call another origin, which is not trusted.
-    """
-    from bridge.a2a.card import interface_of
-    from bridge.a2a.fetch import origin_of, shown
-
-    url = interface_of(found.card).url
-    known = {origin_of(one) for one in (connection.url, *trusted)}
-    if connection.headers and origin_of(url) not in known:
-        raise PeerError(
-            f"the card at {shown(found.url)} says to call {shown(url)}, which is another origin, so the headers "
-            f"are not sent there. If you trust it, add --trust {origin_of(url)}"
-        )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import httpx2
 
     from bridge.a2a.card import FoundCard
+    from bridge.a2a.client import AgentClient
     from bridge.a2a.models import AgentCard
     from bridge.mcp.tools import Tool
 
@@ -59,6 +60,8 @@ class Connection:
 
     url: str
     headers: dict[str, str] = field(repr=False)
+    trusted: frozenset[str] = frozenset()
+    """Origins to which the headers may go besides the URL's."""
 
     @classmethod
     def from_options(cls, options: dict[str, Any]) -> Connection:
@@ -67,6 +70,7 @@ class Connection:
         Raises:
             UsageError: the URL is none, or a header cannot be made.
         """
+        from bridge.a2a.fetch import origin_of
         from bridge.config.secrets import header_from, secret_from
 
         url: str = options["url"]
@@ -79,15 +83,34 @@ class Connection:
             headers["Authorization"] = f"Bearer {token}"
         if not all(value.isascii() and value.isprintable() for value in headers.values()):
             raise UsageError("a header holds a character that HTTP does not carry")
-        return cls(url, headers)
+        return cls(url, headers, frozenset(map(origin_of, options.get("trust", ()))))
 
     def client(self) -> httpx2.AsyncClient:
-        """An HTTP client with the headers. It waits as long as the agent takes; the caller sets a bound."""
+        """An HTTP client without the headers. It waits as long as the agent takes; the caller sets a bound."""
         import httpx2
 
         timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
-        hooks = {"response": [self._let_in]}
-        return httpx2.AsyncClient(headers=self.headers, timeout=timeout, event_hooks=hooks)
+        return httpx2.AsyncClient(timeout=timeout, event_hooks={"response": [self._let_in]})
+
+    def agent(self, http: httpx2.AsyncClient, found: FoundCard) -> AgentClient:
+        """A client of the agent behind a card. It waits as long as the agent takes, too.
+
+        Raises:
+            PeerError: the card leads where the headers must not go, or asks for others.
+        """
+        from bridge.a2a.client import AgentClient, ClientOptions, Deadlines
+        from bridge.a2a.credentials import Credentials, CredentialsMissingError
+        from bridge.a2a.interfaces import Trust
+
+        options = ClientOptions(
+            credentials=Credentials(self.headers),
+            trust=Trust(self.trusted),
+            deadlines=Deadlines(_CONNECT_SECONDS, answer_seconds=None, silence_seconds=None),
+        )
+        try:
+            return AgentClient(http, found, options)
+        except CredentialsMissingError as exc:
+            raise PeerError(f"{exc}. Give them with --bearer or --header") from exc
 
     async def _let_in(self, response: httpx2.Response) -> None:
         from bridge.a2a.fetch import status_words
@@ -114,7 +137,7 @@ class Connection:
         try:
             with anyio.fail_after(_CARD_SECONDS):
                 async with self.client() as http:
-                    return await fetch_card(http, self.url)
+                    return await fetch_card(http, self.url, self.headers)
         except TimeoutError as exc:
             raise PeerError(f"{shown(self.url)} gave no card within {_CARD_SECONDS:g} s") from exc
 

@@ -15,6 +15,8 @@ import click
 from bridge import __version__
 from bridge.cli.call import call
 from bridge.cli.card import card
+from bridge.cli.expose import expose
+from bridge.cli.install import install
 from bridge.cli.wrap import wrap
 from bridge.errors import BridgeError, UsageError, leaf_of
 
@@ -42,6 +44,8 @@ def cli() -> None:
 cli.add_command(wrap)
 cli.add_command(card)
 cli.add_command(call)
+cli.add_command(expose)
+cli.add_command(install)
 
 
 def main() -> NoReturn:

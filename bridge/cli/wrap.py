@@ -113,14 +113,19 @@ def _config_from(options: dict[str, Any]) -> WrapConfig:
         description=options["description"],
         public_url=public_url.rstrip("/") if public_url else None,
         store=options["store"],
-        credentials=_credentials_from(options["auth"]),
+        credentials=credentials_from(options["auth"]),
         allow_unauthenticated=options["allow_unauthenticated"],
         hosts=frozenset(name.lower() for name in options["allow_host"]),
         era=Era(options["era"]),
     )
 
 
-def _credentials_from(texts: tuple[str, ...]) -> list[Credential]:
+def credentials_from(texts: tuple[str, ...]) -> list[Credential]:
+    """Who may call.
+
+    Raises:
+        UsageError: a token cannot be read, or two principals have the same.
+    """
     from bridge.config.secrets import credential_from
 
     credentials = [credential_from(text) for text in texts]

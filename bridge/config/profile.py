@@ -108,6 +108,23 @@ class StoreTable(_Table):
     clean_every_seconds: PositiveFloat
 
 
+class AgentsTable(_Table):
+    """`[agents]`"""
+
+    granularity: Literal["skill", "agent", "search"]
+    prefix: Literal["collision", "always"]
+    follow_up_tools: bool
+    answer_within_seconds: PositiveFloat
+    skill_in_text: bool
+    agent_connect_seconds: PositiveFloat
+    answer_seconds: PositiveFloat
+    silence_seconds: PositiveFloat
+    first_cards_seconds: NotNegative
+    card_min_seconds: PositiveFloat
+    card_max_seconds: PositiveFloat
+    allow_private: bool
+
+
 class Profile(_Table):
     """A mapping profile, whole."""
 
@@ -120,6 +137,7 @@ class Profile(_Table):
     requests: RequestsTable
     streams: StreamsTable
     store: StoreTable
+    agents: AgentsTable
 
 
 def load_profile(name: str = DEFAULT) -> Profile:

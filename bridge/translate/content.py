@@ -30,6 +30,10 @@ WITHHELD: Final = "withheld"
 """True under `.../block` of a link that was not passed on."""
 SPELLED: Final = "spelled"
 """True under `.../block` of a text that is the JSON of a value too deep to be data."""
+WHOLE: Final = "block"
+"""The `type` under `.../block` of the data part that holds a whole block."""
+ADDED: Final = "added"
+"""The `type` under `.../block` of a text that the server did not say: it was no block."""
 MAX_DATA_DEPTH: Final = 64
 """Levels of arrays and objects in a data part. Deeper ones are passed on as JSON text: many readers stop at 100
 levels (protobuf), and a value stands some levels deep in a task already."""
@@ -64,7 +68,7 @@ def parts_from_result(result: JsonObject, links: LinkRules) -> tuple[Part, ...]:
     blocks = content if isinstance(content, list) else [] if content is None else [content]
     parts: list[Part] = []
     for block in blocks:
-        twin = has_structured and _repeats(block, structured)
+        twin = has_structured and repeats(block, structured)
         parts += _parts_from_block(block, links, twin=twin)
     if has_structured:
         parts.append(_data(structured, STRUCTURED))
@@ -163,7 +167,7 @@ def _part_from_contents(contents: JsonObject) -> Part | None:
     """Text or blob contents of a resource as a part; None when they are neither."""
     text, blob, media_type = contents.get("text"), contents.get("blob"), contents.get("mimeType")
     said_type = media_type if isinstance(media_type, str) else None
-    filename = _filename(contents.get("uri"))
+    filename = filename_in(contents.get("uri"))
     if isinstance(text, str):
         return Part(text=text, media_type=said_type, filename=filename)
     if isinstance(blob, str):
@@ -173,7 +177,7 @@ def _part_from_contents(contents: JsonObject) -> Part | None:
 
 def _whole(block: JsonValue) -> Part:
     """A block that we have no words for, as it is."""
-    return _data(block, "block")
+    return _data(block, WHOLE)
 
 
 def _data(value: JsonValue, kind: str) -> Part:
@@ -210,7 +214,7 @@ def _marked(part: Part, mark: str) -> Part:
     return part.model_copy(update={"metadata": {BLOCK: {**rest, mark: True}}})
 
 
-def _repeats(block: JsonValue, structured: JsonValue) -> bool:
+def repeats(block: JsonValue, structured: JsonValue) -> bool:
     """Whether a text block is the JSON of the structured content."""
     if not isinstance(block, dict) or block.get("type") != "text" or not isinstance(block.get("text"), str):
         return False
@@ -220,7 +224,7 @@ def _repeats(block: JsonValue, structured: JsonValue) -> bool:
         return False
 
 
-def _filename(uri: JsonValue) -> str | None:
+def filename_in(uri: JsonValue) -> str | None:
     """The last step of a URI's path."""
     try:
         path = urlsplit(uri).path if isinstance(uri, str) else ""

@@ -14,8 +14,8 @@ from pydantic import JsonValue
 
 from bridge.a2a.models import Part, TaskState
 from bridge.jsonvalues import JsonObject
-from bridge.translate.content import bounded
-from bridge.translate.extension import PEER
+from bridge.translate.content import ADDED, bounded
+from bridge.translate.extension import BLOCK, PEER
 
 URL_REQUIRED: Final = -32042
 """The server wants a URL visited before it is called again (MCP 2025-11-25 client/elicitation)."""
@@ -43,4 +43,4 @@ def parts_of_failure(parts: Sequence[Part]) -> tuple[Part, ...]:
     """The parts of a status message for a result with isError: all of them, and at least one that is text."""
     if any(part.text for part in parts):
         return tuple(parts)
-    return (Part(text=_NO_WORDS), *parts)
+    return (Part(text=_NO_WORDS, metadata={BLOCK: {"type": ADDED}}), *parts)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
@@ -18,9 +18,12 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from bridge.a2a.card import CARD_LIMIT_BYTES, CARD_PATH, card_from, fetch_card, interface_of
-from bridge.a2a.client import AgentClient, AgentRefusedError
-from bridge.a2a.fetch import origin_of, shown
+from bridge.a2a.bindings import AgentRefusedError
+from bridge.a2a.card import CARD_LIMIT_BYTES, CARD_PATH, FoundCard, card_from, fetch_card
+from bridge.a2a.client import AgentClient, ClientOptions, Deadlines
+from bridge.a2a.credentials import Credentials
+from bridge.a2a.fetch import NotReachedError, UnansweredError, origin_of, shown
+from bridge.a2a.interfaces import Trust, interface_of, permitted_interfaces
 from bridge.a2a.models import (
     AgentCard,
     Message,
@@ -36,6 +39,8 @@ from bridge.a2a.models import (
 from bridge.errors import PeerError
 from tests.support.agents import give, say, serving
 from tests.support.command import ROOT
+from tests.support.faults import RESET
+from tests.support.proxy import proxy_to
 from tests.support.running import EXTENSION, Running, config_for, listening, raw_command, running
 
 CARD: dict[str, Any] = {
@@ -104,9 +109,19 @@ async def desk() -> AsyncIterator[Desk]:
         yield desk
 
 
-def card_at(url: str, **more: Any) -> AgentCard:
+def card_at(url: str, **more: Any) -> FoundCard:
     interface = {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
-    return AgentCard.model_validate({**CARD, "supportedInterfaces": [interface], **more})
+    card = AgentCard.model_validate({**CARD, "supportedInterfaces": [interface], **more})
+    return FoundCard(url, b"", card)
+
+
+BINDINGS = ("JSONRPC", "HTTP+JSON")
+
+
+def over(binding: str, found: FoundCard) -> FoundCard:
+    """The card with the interfaces of one binding alone."""
+    listed = tuple(one for one in found.card.supported_interfaces if one.protocol_binding == binding)
+    return replace(found, card=found.card.model_copy(update={"supported_interfaces": listed}))
 
 
 def saying(words: str = "", *, skill: str = "", **arguments: Any) -> SendMessageRequest:
@@ -257,14 +272,15 @@ def interfaces(*offers: tuple[str, str]) -> AgentCard:
 
 def test_the_first_interface_that_is_spoken_is_taken() -> None:
     card = interfaces(
-        ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3"), ("JSONRPC", "1.9"), ("JSONRPC", "1.0.2"), ("JSONRPC", "1.0")
+        ("GRPC", "1.0"), ("JSONRPC", "0.3"), ("JSONRPC", "1.9"), ("JSONRPC", "1.0.2"), ("HTTP+JSON", "1.0")
     )
     assert interface_of(card).url == "https://x.test/3"
 
 
 def test_when_no_interface_is_spoken_it_says_what_is_offered() -> None:
     with pytest.raises(
-        PeerError, match=r"Least offers GRPC 1.0, JSONRPC 0.3, and this client speaks JSONRPC 1.0"
+        PeerError,
+        match=r"Least offers GRPC 1.0, JSONRPC 0.3, and this client speaks JSONRPC and HTTP\+JSON 1.0",
     ):
         interface_of(interfaces(("GRPC", "1.0"), ("JSONRPC", "0.3")))
 
@@ -272,8 +288,11 @@ def test_when_no_interface_is_spoken_it_says_what_is_offered() -> None:
 # Operations
 
 
-async def test_a_message_is_sent_and_its_task_read_again(bridge: Running, http: httpx2.AsyncClient) -> None:
-    agent = AgentClient(http, (await fetch_card(http, bridge.base_url)).card)
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_a_message_is_sent_and_its_task_read_again(
+    binding: str, bridge: Running, http: httpx2.AsyncClient
+) -> None:
+    agent = AgentClient(http, over(binding, await fetch_card(http, bridge.base_url)))
     task = await agent.send(saying(skill="echo", text="hello"))
     assert isinstance(task, Task)
     assert task.status.state is TaskState.COMPLETED
@@ -282,8 +301,11 @@ async def test_a_message_is_sent_and_its_task_read_again(bridge: Running, http: 
     assert await agent.get(task.id) == task
 
 
-async def test_a_stream_gives_each_event_in_order(bridge: Running, http: httpx2.AsyncClient) -> None:
-    agent = AgentClient(http, (await fetch_card(http, bridge.base_url)).card)
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_a_stream_gives_each_event_in_order(
+    binding: str, bridge: Running, http: httpx2.AsyncClient
+) -> None:
+    agent = AgentClient(http, over(binding, await fetch_card(http, bridge.base_url)))
     first, *updates, last = await all_of(agent, saying(skill="progress", steps=3))
     assert first.task is not None
     assert last.status_update is not None
@@ -292,10 +314,11 @@ async def test_a_stream_gives_each_event_in_order(bridge: Running, http: httpx2.
     assert [text_of(message.parts) for message in said if message] == ["step 1", "step 2", "step 3"]
 
 
+@pytest.mark.parametrize("binding", BINDINGS)
 async def test_a_task_is_cancelled_and_its_other_stream_ends(
-    bridge: Running, http: httpx2.AsyncClient
+    binding: str, bridge: Running, http: httpx2.AsyncClient
 ) -> None:
-    agent = AgentClient(http, (await fetch_card(http, bridge.base_url)).card)
+    agent = AgentClient(http, over(binding, await fetch_card(http, bridge.base_url)))
     request = saying(skill="wait")
     begun = await agent.send(
         request.model_copy(update={"configuration": SendMessageConfiguration(return_immediately=True)})
@@ -309,10 +332,11 @@ async def test_a_task_is_cancelled_and_its_other_stream_ends(
     assert last.status_update.status.state is TaskState.CANCELED
 
 
+@pytest.mark.parametrize("binding", BINDINGS)
 async def test_an_error_of_the_agent_keeps_its_code_reason_and_fields(
-    bridge: Running, http: httpx2.AsyncClient
+    binding: str, bridge: Running, http: httpx2.AsyncClient
 ) -> None:
-    agent = AgentClient(http, (await fetch_card(http, bridge.base_url)).card)
+    agent = AgentClient(http, over(binding, await fetch_card(http, bridge.base_url)))
     with pytest.raises(AgentRefusedError) as refused:
         await agent.get("no-such-task")
     assert (refused.value.code, refused.value.reason) == (-32001, "TASK_NOT_FOUND")
@@ -324,8 +348,11 @@ async def test_an_error_of_the_agent_keeps_its_code_reason_and_fields(
     assert "configuration.historyLength: Input should be greater" in str(refused.value)
 
 
-async def test_an_error_instead_of_a_stream_is_an_error(bridge: Running, http: httpx2.AsyncClient) -> None:
-    agent = AgentClient(http, (await fetch_card(http, bridge.base_url)).card)
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_an_error_instead_of_a_stream_is_an_error(
+    binding: str, bridge: Running, http: httpx2.AsyncClient
+) -> None:
+    agent = AgentClient(http, over(binding, await fetch_card(http, bridge.base_url)))
     with pytest.raises(AgentRefusedError, match="TASK_NOT_FOUND"):
         await anext(agent.subscribe("no-such-task"))
 
@@ -333,9 +360,9 @@ async def test_an_error_instead_of_a_stream_is_an_error(bridge: Running, http: h
 async def test_an_extension_is_asked_for_only_when_the_card_declares_it(
     bridge: Running, http: httpx2.AsyncClient
 ) -> None:
-    card = (await fetch_card(http, bridge.base_url)).card
-    for extensions, state in (([EXTENSION, "urn:x"], TaskState.FAILED), ([], TaskState.INPUT_REQUIRED)):
-        task = await AgentClient(http, card, extensions).send(saying(skill="add"))
+    found = await fetch_card(http, bridge.base_url)
+    for extensions, state in (((EXTENSION, "urn:x"), TaskState.FAILED), ((), TaskState.INPUT_REQUIRED)):
+        task = await AgentClient(http, found, ClientOptions(extensions)).send(saying(skill="add"))
         assert isinstance(task, Task)
         assert task.status.state is state  # with it active, the server itself is asked, and says no
     sent: list[str | None] = []
@@ -346,12 +373,13 @@ async def test_an_extension_is_asked_for_only_when_the_card_declares_it(
 
     async with answering(answer) as url:
         with pytest.raises(PeerError):
-            await AgentClient(http, card_at(url), [EXTENSION]).get("t")
+            await AgentClient(http, card_at(url), ClientOptions((EXTENSION,))).get("t")
     assert sent == [None]
 
 
-async def test_a_foreign_agent_is_understood(stranger: str, http: httpx2.AsyncClient) -> None:
-    agent = AgentClient(http, (await fetch_card(http, stranger)).card)
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_a_foreign_agent_is_understood(binding: str, stranger: str, http: httpx2.AsyncClient) -> None:
+    agent = AgentClient(http, over(binding, await fetch_card(http, stranger)))
     events = await all_of(agent, saying("hello there"))
     assert [text_of(e.artifact_update.artifact.parts) for e in events if e.artifact_update] == ["hello there"]
     task = await agent.send(saying("ask me"))
@@ -379,7 +407,213 @@ async def test_the_tenant_of_an_interface_is_repeated_and_the_version_sent(http:
     assert sent == [("1.0", {"id": "t", "tenant": "blue"}), ("1.0", {"id": "t"})]
 
 
+async def test_the_tenant_and_the_version_go_along_over_http_json(http: httpx2.AsyncClient) -> None:
+    sent: list[Any] = []
+
+    async def answer(request: Request) -> Response:
+        sent.append((request.method, request.scope["raw_path"].decode(), dict(request.query_params)))
+        assert request.headers["A2A-Version"] == "1.0"
+        if request.method == "POST":
+            assert request.headers["Content-Type"] == "application/a2a+json"
+            sent.append(await request.json())
+        return Response(json.dumps({"id": "t", "status": STATUS["status"]}))
+
+    async with answering(answer) as url:
+        interface = {"url": f"{url}/a/", "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"}
+        tenant = {**interface, "tenant": "b/c"}
+        agent = AgentClient(http, card_at(url, supportedInterfaces=[tenant]))
+        await agent.get("t:1/2", history_length=0)
+        await agent.cancel("t")
+        await AgentClient(http, card_at(url, supportedInterfaces=[interface])).get("t")
+    assert sent == [
+        ("GET", "/a/b%2Fc/tasks/t%3A1%2F2", {"historyLength": "0"}),
+        ("POST", "/a/b%2Fc/tasks/t:cancel", {}),
+        {"tenant": "b/c"},
+        ("GET", "/a/tasks/t", {}),
+    ]
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+@pytest.mark.parametrize("wrapped", [True, False])
+async def test_what_agents_write_in_their_own_way_is_understood(
+    wrapped: bool, binding: str, desk: Desk, http: httpx2.AsyncClient
+) -> None:
+    said = {"kind": "message", "messageId": "m", "role": "agent", "parts": [{"text": "hi", "kind": "text"}]}
+    user = {"kind": "data", "data": {"role": "agent", "state": "completed"}}
+    history = [{**said, "role": "user", "parts": [user]}]
+    task = {
+        "kind": "task",
+        "id": "t",
+        "status": {"state": "input-required", "message": said},
+        "history": history,
+    }
+    interface = {"url": desk.url, "protocolBinding": binding, "protocolVersion": "1.0"}
+    agent = AgentClient(http, card_at(desk.url, supportedInterfaces=[interface]))
+
+    def answer(payload: Any) -> Response:
+        return Response(
+            json.dumps(payload if binding != "JSONRPC" else {"jsonrpc": "2.0", "id": 1, "result": payload})
+        )
+
+    desk.response = answer({"task": task} if wrapped else task)
+    for found in (await agent.send(saying("x")), await agent.get("t"), await agent.cancel("t")):
+        assert isinstance(found, Task)
+        assert found.status.state is TaskState.INPUT_REQUIRED
+        assert found.history is not None
+        assert found.history[0].role is Role.USER
+        assert found.history[0].parts[0].data == user["data"]
+    desk.response = answer({"message": said} if wrapped else said)
+    reply = await agent.send(saying("x"))
+    assert isinstance(reply, Message)
+    assert reply.role is Role.AGENT
+    for state, meant in (
+        ("cancelled", "CANCELED"),
+        ("TASK_STATE_CANCELLED", "CANCELED"),
+        ("WORKING", "WORKING"),
+    ):
+        update = {**STATUS, "kind": "status-update", "final": False, "status": {"state": state}}
+        desk.response = answer({"statusUpdate": update} if wrapped else update)
+        [event] = await all_of(agent, saying("x"))
+        assert event.status_update is not None
+        assert event.status_update.status.state is TaskState[meant]
+    artifact = {"taskId": "t", "contextId": "c", "artifact": {"artifactId": "a", "parts": [{"text": "hi"}]}}
+    desk.response = answer({"artifactUpdate": artifact} if wrapped else artifact)
+    [event] = await all_of(agent, saying("x"))
+    assert event.artifact_update is not None
+
+
+# Which interface, and what goes there
+
+
+def elsewhere(*urls: str, at: str = "https://agent.example.com/card") -> FoundCard:
+    listed = [{"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"} for url in urls]
+    return FoundCard(at, b"", AgentCard.model_validate({**CARD, "supportedInterfaces": listed}))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:8080/",
+        "http://localhost/",
+        "http://[::1]/",
+        "http://[::ffff:10.0.0.1]/",
+        "https://10.1.2.3/",
+        "http://169.254.169.254/latest",
+        "http://printer/",
+        "https://db.internal/",
+    ],
+)
+def test_a_public_card_that_leads_inside_is_refused_unless_allowed(url: str) -> None:
+    found = elsewhere(url)
+    with pytest.raises(PeerError, match=r"is public and says to call .* a private address"):
+        permitted_interfaces(found, Trust(), has_credentials=False)
+    assert permitted_interfaces(found, Trust(allow_private=True), has_credentials=False)
+    assert permitted_interfaces(found, Trust(frozenset({origin_of(url)})), has_credentials=True)
+    assert permitted_interfaces(elsewhere(url, at="http://192.168.0.2/"), Trust(), has_credentials=False)
+
+
+def test_credentials_stay_with_the_origin_of_the_card() -> None:
+    found = elsewhere("https://other.example.com/", "https://agent.example.com/a2a")
+    for trust, has_credentials, first in (
+        (Trust(), True, "https://agent.example.com/a2a"),
+        (Trust(), False, "https://other.example.com/"),
+        (Trust(frozenset({"https://other.example.com:443"})), True, "https://other.example.com/"),
+    ):
+        assert permitted_interfaces(found, trust, has_credentials=has_credentials)[0].url == first
+    with pytest.raises(PeerError, match=r"add --trust http://agent\.example\.com:80"):
+        permitted_interfaces(elsewhere("http://agent.example.com/"), Trust(), has_credentials=True)
+
+
+async def test_a_public_name_that_leads_inside_is_left_before_anything_is_sent(
+    http: httpx2.AsyncClient,
+) -> None:
+    asked: list[str] = []
+
+    def answer(request: Request) -> Response:
+        asked.append(request.method)
+        return Response(
+            json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"id": "t", "status": STATUS["status"]}})
+        )
+
+    async with answering(answer) as url:
+        found = elsewhere(url.replace("127.0.0.1", "127.1"))  # a name to us, and this machine to the system
+        with pytest.raises(NotReachedError, match="which is a private address"):
+            await AgentClient(http, found).get("t")
+        assert asked == []
+        allowed = ClientOptions(trust=Trust(allow_private=True))
+        assert (await AgentClient(http, found, allowed).get("t")).id == "t"
+
+
+async def test_the_next_interface_is_taken_only_when_nothing_left(
+    desk: Desk, http: httpx2.AsyncClient
+) -> None:
+    asked: list[str] = []
+
+    def second(request: Request) -> Response:
+        asked.append(request.method)
+        return Response(
+            json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"id": "t", "status": STATUS["status"]}})
+        )
+
+    async with answering(second) as url, proxy_to(httpx2.URL(desk.url).port or 0) as proxy:
+        agent = AgentClient(http, elsewhere("http://127.0.0.1:1/", url, at="http://127.0.0.1/"))
+        assert (await agent.get("t")).id == "t"
+        assert agent.interface.url == url
+        asked.clear()
+        agent = AgentClient(http, elsewhere(proxy.url("/"), url, at="http://127.0.0.1/"))
+        proxy.on(b"SendMessage", RESET)
+        with pytest.raises(UnansweredError):
+            await agent.send(saying("x"))
+        assert asked == []
+    with pytest.raises(NotReachedError, match="Connection refused"):
+        await AgentClient(http, elsewhere("http://127.0.0.1:1/", url, at="http://127.0.0.1/")).get("t")
+
+
 # What goes wrong
+
+
+async def test_an_agent_that_keeps_silent_is_left_by_a_deadline(http: httpx2.AsyncClient) -> None:
+    async def hanging(scope: Scope, receive: Receive, send: Send) -> None:
+        await Request(scope, receive).body()
+        if b"text/event-stream" in dict(scope["headers"])[b"accept"]:
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": 200,
+                    "headers": [(b"content-type", b"text/event-stream")],
+                }
+            )
+            await send(
+                {"type": "http.response.body", "body": events_of({"statusUpdate": STATUS}), "more_body": True}
+            )
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    deadlines = Deadlines(answer_seconds=0.05, silence_seconds=0.05)
+    async with listening(hanging) as url:
+        agent = AgentClient(http, card_at(url), ClientOptions(deadlines=deadlines))
+        with anyio.fail_after(10):
+            with pytest.raises(UnansweredError, match="did not answer within"):
+                await agent.get("t")
+            async with aclosing(agent.subscribe("t")) as events:
+                assert (await anext(events)).status_update is not None
+                with pytest.raises(UnansweredError, match="was silent for"):
+                    await anext(events)
+
+
+@pytest.mark.parametrize("status", [302, 307, 308])
+async def test_a_message_is_not_redirected(status: int, http: httpx2.AsyncClient) -> None:
+    asked: list[str] = []
+
+    def other(request: Request) -> Response:
+        asked.append(request.method)
+        return Response()
+
+    async with answering(other) as there, answering(lambda _: RedirectResponse(there, status)) as url:
+        agent = AgentClient(http, card_at(url), ClientOptions(credentials=Credentials(bearer="s3cret")))
+        with pytest.raises(PeerError, match=f"answered HTTP {status}"):
+            await agent.send(saying("x"))
+    assert asked == []
 
 
 async def test_a_stream_in_single_bytes_with_heartbeats_is_read(http: httpx2.AsyncClient) -> None:
@@ -441,7 +675,7 @@ async def test_what_is_no_answer_is_told_in_words(
     headers = {"WWW-Authenticate": 'Bearer realm="x"'} if status == 401 else {}
     desk.response = Response(body, status, headers=headers, media_type=media_type)
     with pytest.raises(PeerError, match=words) as refused:
-        await all_of(AgentClient(http, card_at(desk.url), limit_bytes=65_536), saying("x"))
+        await all_of(AgentClient(http, card_at(desk.url), ClientOptions(limit_bytes=65_536)), saying("x"))
     assert desk.url in str(refused.value) or isinstance(refused.value, AgentRefusedError)
 
 
@@ -479,7 +713,7 @@ async def test_closing_a_stream_leaves_the_task_alone(http: httpx2.AsyncClient) 
         await say(job, TaskState.COMPLETED)
 
     async with serving(script) as (url, _):
-        agent = AgentClient(http, (await fetch_card(http, url)).card)
+        agent = AgentClient(http, await fetch_card(http, url))
         async with aclosing(agent.stream(saying("x"))) as events:
             first = await anext(events)
         assert first.task is not None

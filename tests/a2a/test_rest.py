@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
 from bridge.a2a.errors import INVALID_PARAMS, METHOD_NOT_ALLOWED, METHOD_NOT_FOUND, A2AError
 from bridge.a2a.operations import Operation
-from bridge.a2a.rest import match, params_from
+from bridge.a2a.rest import match, params_from, target_of
 
 CONFIGS = "/tasks/t/pushNotificationConfigs"
 PATHS: list[tuple[str, str, Operation, dict[str, str]]] = [
@@ -111,3 +112,26 @@ def test_a_body_that_is_no_object_or_a_flag_that_is_none_is_invalid(
     with pytest.raises(A2AError) as refused:
         params_from(operation, {}, query, body)
     assert refused.value.kind is INVALID_PARAMS
+
+
+def test_what_a_client_writes_is_what_a_server_reads() -> None:
+    asked: dict[str, Any] = {"id": "a:b c", "taskId": "t?1", "historyLength": 0, "includeArtifacts": True}
+    for _, _, operation, fields in PATHS:
+        target = target_of(operation, dict(asked))
+        expected = (operation, {name: asked[name] for name in fields})
+        assert match(target.verb, unquote(target.path)) == expected
+        assert target.path.isascii()
+        rest = {name: value for name, value in asked.items() if name not in fields}
+        if target.body is None:
+            assert target.query == {
+                name: "true" if value is True else str(value) for name, value in rest.items()
+            }
+        else:
+            assert (target.body, target.query) == (rest, {})
+
+
+def test_a_tenant_stands_in_the_path_and_in_a_body() -> None:
+    sent = target_of(Operation.CANCEL_TASK, {"id": "t", "tenant": "a/b"})
+    assert (sent.path, sent.body) == ("/a%2Fb/tasks/t:cancel", {"tenant": "a/b"})
+    asked = target_of(Operation.GET_TASK, {"id": "t", "tenant": "a"})
+    assert (asked.path, asked.query) == ("/a/tasks/t", {})

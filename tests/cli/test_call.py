@@ -172,7 +172,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
 
 async def state_of(url: str, task_id: str) -> TaskState:
     async with httpx2.AsyncClient(trust_env=False) as http:
-        task = await AgentClient(http, (await fetch_card(http, url)).card).get(task_id)
+        task = await AgentClient(http, await fetch_card(http, url)).get(task_id)
     return task.status.state
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from bridge.a2a.card import FoundCard
 from bridge.a2a.engine import Caller, Engine, EngineLimits
 from bridge.a2a.events import Ids
 from bridge.a2a.gating import Gate
@@ -64,6 +65,17 @@ class Scripted:
     def resume(self, kept: bytes, state: TaskState) -> Work | None:
         """Go on with what was kept as `resume`."""
         return self.script if kept == b"resume" else None
+
+
+def found_at(url: str, binding: str = "JSONRPC", **more: Any) -> FoundCard:
+    """The card of an agent at a URL, as a client has it, with one interface there; `more` are fields of it."""
+    interface = {"url": url, "protocolBinding": binding, "protocolVersion": "1.0"}
+    card = Scripted(_nothing).card(url).to_object()
+    return FoundCard(url, b"", AgentCard.model_validate({**card, "supportedInterfaces": [interface], **more}))
+
+
+async def _nothing(job: Job) -> None:
+    pass
 
 
 class Clock:

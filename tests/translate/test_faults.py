@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from bridge.a2a.models import Part, TaskState
-from bridge.translate.extension import PEER
+from bridge.translate.extension import BLOCK, PEER
 from bridge.translate.faults import error_metadata, parts_of_failure, state_of_error
 
 IMAGE = Part(raw="AAAA", media_type="image/png")
 SAID = Part(text="it broke")
+ADDED = Part(text="The tool failed and gave no words for it", metadata={BLOCK: {"type": "added"}})
 
 
 @pytest.mark.proves("map-mcp-error")
@@ -42,9 +43,9 @@ def test_a_servers_error_is_kept_whole_in_metadata() -> None:
     [
         ((SAID, IMAGE), (SAID, IMAGE)),
         ((IMAGE, SAID), (IMAGE, SAID)),
-        ((IMAGE,), (Part(text="The tool failed and gave no words for it"), IMAGE)),
-        ((Part(text=""),), (Part(text="The tool failed and gave no words for it"), Part(text=""))),
-        ((), (Part(text="The tool failed and gave no words for it"),)),
+        ((IMAGE,), (ADDED, IMAGE)),
+        ((Part(text=""),), (ADDED, Part(text=""))),
+        ((), (ADDED,)),
     ],
 )
 def test_a_failure_says_all_that_the_tool_said_and_at_least_some_words(

@@ -1,0 +1,1 @@
+"""The second direction: remote A2A agents, served as the tools of an MCP server."""

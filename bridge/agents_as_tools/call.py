@@ -1,0 +1,359 @@
+"""One call of a tool as a conversation with its agent: the page to read.
+
+The call becomes a message; the agent's task is followed until it has ended or asks. What it asks goes to the
+host in the way that the host takes questions, and the answer goes back as the next message. A host that was
+given a handle, or a question to come back with, has let go of the call; until then its cancellation is the
+agent's.
+
+Messages go out on a task of their own, so that one whose task is not known yet can still be cancelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+from uuid import uuid4
+
+import anyio
+import anyio.abc
+
+from bridge.a2a.client import AgentClient
+from bridge.a2a.life import ENDED
+from bridge.a2a.models import (
+    Message,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    StreamResponse,
+    Task,
+    TaskStatus,
+    text_of,
+)
+from bridge.a2a.remote import Listener, converse, wait
+from bridge.agents_as_tools.handles import FarContext, FarTask, Handles
+from bridge.agents_as_tools.options import FaceOptions
+from bridge.agents_as_tools.remote_agent import RemoteAgent
+from bridge.agents_as_tools.resources import links_of
+from bridge.errors import PeerError
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.serving import INTERNAL_ERROR, INVALID_PARAMS, Incoming, McpRefusal
+from bridge.seal import HandleError, request_digest
+from bridge.translate.ask_back import Waiting, answer_message, modes_of, question_words, questions_in
+from bridge.translate.blocks import Reading
+from bridge.translate.call_to_message import (
+    BadArgumentsError,
+    Conversation,
+    context_in,
+    message_from_call,
+)
+from bridge.translate.extension import PROGRESS
+from bridge.translate.result import (
+    result_from_message,
+    result_from_task,
+    server_error_in,
+    words_result,
+)
+from bridge.translate.skill_tools import AgentTool
+
+_CONTEXT_META: Final = "mcp-a2a/context"
+"""Where a result has the handle of its conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What calls share."""
+
+    handles: Handles
+    options: FaceOptions
+    background: anyio.abc.TaskGroup
+    """Where messages go out, as long as the face is served."""
+
+
+class AgentCall:
+    """One call; used once."""
+
+    def __init__(self, agent: RemoteAgent, tool: AgentTool, incoming: Incoming, around: Surroundings) -> None:
+        self._agent = agent
+        self._tool = tool
+        self._incoming = incoming
+        self._around = around
+        self._sending: _Sending | None = None
+        self._let_go = False
+
+    async def __call__(self) -> JsonObject:
+        """The result of the call, or a question, or a handle to come back with.
+
+        Raises:
+            McpRefusal: the answer is a JSON-RPC error.
+        """
+        within_seconds = self._around.options.answer_within_seconds
+        try:
+            with anyio.move_on_after(within_seconds):
+                return await self._conversation()
+            return self._still_at_work(within_seconds)
+        except PeerError as exc:
+            return _failure(str(exc))
+        except BadArgumentsError as exc:
+            return _failure(str(exc))
+        except anyio.get_cancelled_exc_class():
+            if self._sending is not None and not self._let_go:
+                self._sending.cancel(self._around.options.cancel_seconds)
+            raise
+
+    async def _conversation(self) -> JsonObject:
+        outcome = await self._first()
+        while isinstance(outcome, Task) and outcome.status.state not in ENDED:
+            following = await self._answer_to(outcome)
+            if isinstance(following, dict):
+                return following
+            outcome = await self._next(following, outcome)
+        if isinstance(outcome, Message):
+            return self._with_context(result_from_message(outcome, self._reading()), outcome.context_id, None)
+        if self._agent.extension_active and (error := server_error_in(outcome)) is not None:
+            raise _refusal_of(error)
+        result = result_from_task(outcome, self._reading(outcome))
+        return self._with_context(result, outcome.context_id, outcome.id)
+
+    async def _first(self) -> Task | Message:
+        """What the call begins with: a message, or for a host that comes back, the task where it stands."""
+        state = self._incoming.request_state
+        if state is not None:
+            return await self._come_back(state)
+        context = self._context()
+        conversation = Conversation(
+            message_id=str(uuid4()),
+            context_id=context.context_id if context else None,
+            reference_task_ids=(context.task_id,) if context and context.task_id else (),
+        )
+        message = message_from_call(
+            self._tool,
+            self._incoming.arguments,
+            conversation,
+            skill_in_text=self._around.options.skill_in_text,
+        )
+        return await self._send(message, None)
+
+    async def _come_back(self, state: str) -> Task | Message:
+        """A question was answered; unless it was answered before, which changes nothing now."""
+        far = self._opened(state)
+        task = await self._agent.client.get(far.task_id)
+        if task.status.state in ENDED:
+            return task
+        questions = questions_in(
+            task.status.message, task.status.state, extension_active=self._agent.extension_active
+        )
+        responses = self._incoming.input_responses or {}
+        asked = {question.key for question in questions}
+        if not asked or not asked & responses.keys():
+            return task if asked else await self._wait(task.id, None)
+        answer = answer_message(questions, responses, Waiting(state, task.id, task.context_id))
+        return await self._next(answer, task)
+
+    async def _next(self, answer: Message | None, task: Task) -> Task | Message:
+        """Send an answer; None only waits for what comes (a URL was visited, which the agent sees by itself)."""
+        if answer is None:
+            return await self._wait(task.id, task.status)
+        return await self._send(answer, task.status)
+
+    async def _answer_to(self, task: Task) -> Message | JsonObject | None:
+        """What the agent asks, asked of the host: its answer, or what the host is given to come back with."""
+        incoming, status = self._incoming, task.status
+        questions = questions_in(status.message, status.state, extension_active=self._agent.extension_active)
+        taken = ({"form"} if incoming.takes_forms else set()) | ({"url"} if incoming.takes_urls else set())
+        if not questions or not modes_of(questions) <= taken:
+            return self._question_in_words(task)
+        if not incoming.is_modern:
+            responses = await incoming.ask({question.key: question.params for question in questions})
+            return answer_message(questions, {**responses}, Waiting("", task.id, task.context_id))
+        self._let_go = True
+        request = request_digest(incoming.name, incoming.arguments)
+        state = self._around.handles.of_question(self._far(task.id), incoming.principal, request)
+        return {
+            "resultType": "input_required",
+            "inputRequests": {
+                question.key: {"method": "elicitation/create", "params": question.params}
+                for question in questions
+            },
+            "requestState": state,
+        }
+
+    # Words for hosts that take no questions, or cannot wait
+
+    def _question_in_words(self, task: Task) -> JsonObject:
+        self._let_go = True
+        words = question_words(task.status.message, task.status.state)
+        how = self._how_to("task_reply", task.id, "To answer, call task_reply with this handle")
+        return self._with_context(
+            words_result(f"{words}\n\n{how}", output=self._tool.output), task.context_id, task.id
+        )
+
+    def _still_at_work(self, seconds: float) -> JsonObject:
+        task_id = self._sending.task_id if self._sending else None
+        if task_id is None:
+            return _failure(
+                f"The agent {self._agent.key} gave no answer within {seconds:g} s and no task that could be followed;"
+                " what came of the call is not known"
+            )
+        self._let_go = True
+        how = self._how_to("task_result", task_id, "To get its result, call task_result with this handle")
+        words = f"The agent {self._agent.key} is still at work after {seconds:g} s. {how}"
+        return words_result(words, output=self._tool.output)
+
+    def _how_to(self, tool: str, task_id: str, words: str) -> str:
+        if not self._around.options.follow_up_tools:
+            return f"This server offers no {tool}, so it cannot be followed from here."
+        handle = self._around.handles.of_task(self._far(task_id), self._incoming.principal)
+        return f"{words}: {handle}"
+
+    # The agent
+
+    async def _send(self, message: Message, answered: TaskStatus | None) -> Task | Message:
+        request = SendMessageRequest(
+            message=message, configuration=SendMessageConfiguration(return_immediately=False)
+        )
+        client = self._agent.client
+
+        async def sent(listener: Listener) -> Task | Message:
+            return await converse(client, request, listener, answered=answered)
+
+        return await self._run(client, sent)
+
+    async def _wait(self, task_id: str, answered: TaskStatus | None) -> Task | Message:
+        client = self._agent.client
+
+        async def waited(listener: Listener) -> Task | Message:
+            return await wait(client, task_id, listener, answered=answered)
+
+        return await self._run(client, waited)
+
+    async def _run(self, client: AgentClient, work: _Work) -> Task | Message:
+        known = self._sending.task_id if self._sending else None
+        self._sending = sending = _Sending(client, self._on_event, known)
+        self._around.background.start_soon(sending.run, work)
+        await sending.done.wait()
+        if sending.fault is not None:
+            raise sending.fault
+        assert sending.outcome is not None
+        return sending.outcome
+
+    def _on_event(self, event: StreamResponse) -> None:
+        """What the agent says on its way, as progress."""
+        update, artifact = event.status_update, event.artifact_update
+        if update is not None:
+            numbers = (update.metadata or {}).get(PROGRESS)
+            found = numbers if isinstance(numbers, dict) else {}
+            words = text_of(update.status.message.parts) if update.status.message else ""
+            if found or words:
+                self._incoming.report(
+                    _number(found.get("progress")), _number(found.get("total")), words or None
+                )
+        elif artifact is not None and not self._agent.extension_active:
+            # (What an agent of ours gives is its tool's result, which says nothing before it is there.)
+            name = artifact.artifact.name or "a result"
+            self._incoming.report(None, None, f"{name} is coming in")
+
+    # Handles
+
+    def _far(self, task_id: str) -> FarTask:
+        return FarTask(self._agent.mark, task_id)
+
+    def _opened(self, state: str) -> FarTask:
+        request = request_digest(self._incoming.name, self._incoming.arguments)
+        try:
+            far = self._around.handles.question(state, self._incoming.principal, request)
+        except HandleError as exc:
+            raise McpRefusal(INVALID_PARAMS, str(exc)) from exc
+        if far.agent != self._agent.mark:
+            raise McpRefusal(INVALID_PARAMS, str(HandleError()))
+        return far
+
+    def _context(self) -> FarContext | None:
+        text = None if self._tool.original else context_in(self._incoming.arguments)
+        if text is None:
+            return None
+        try:
+            context = self._around.handles.context(text, self._incoming.principal)
+        except HandleError as exc:
+            raise BadArgumentsError(f"context: {exc}") from exc
+        if context.agent != self._agent.mark:
+            raise BadArgumentsError("context: it belongs to another agent")
+        return context
+
+    def _with_context(self, result: JsonObject, context_id: str | None, task_id: str | None) -> JsonObject:
+        """A result with the handle of its conversation, for tools that take one."""
+        if self._tool.original is not None or context_id is None:
+            return result
+        context = FarContext(self._agent.mark, context_id, task_id)
+        handle = self._around.handles.of_context(context, self._incoming.principal)
+        meta = result.get("_meta")
+        return {**result, "_meta": {**(meta if isinstance(meta, dict) else {}), _CONTEXT_META: handle}}
+
+    def _reading(self, task: Task | None = None) -> Reading:
+        links = links_of(task, self._agent, self._around.handles, self._incoming.principal) if task else None
+        return Reading(
+            extension_active=self._agent.extension_active,
+            output=self._tool.output,
+            inline_limit_bytes=self._around.options.inline_limit_bytes,
+            link_for=links,
+        )
+
+
+_Work = Callable[[Listener], Awaitable[Task | Message]]
+
+
+class _Sending:
+    """A message on its way, or a task that is waited for, on a task of its own."""
+
+    def __init__(
+        self, client: AgentClient, on_event: Callable[[StreamResponse], None], task_id: str | None
+    ) -> None:
+        self._client = client
+        self._on_event = on_event
+        self._scope = anyio.CancelScope()
+        self._cancelled_within: float | None = None
+        self.task_id = task_id
+        self.done = anyio.Event()
+        self.outcome: Task | Message | None = None
+        self.fault: PeerError | None = None
+
+    async def run(self, work: _Work) -> None:
+        try:
+            with self._scope:
+                try:
+                    self.outcome = await work(Listener(self._on_event, self._know))
+                except PeerError as exc:
+                    self.fault = exc
+        finally:
+            self.done.set()
+        if self._cancelled_within is not None and self.task_id is not None:
+            with anyio.move_on_after(self._cancelled_within):
+                with suppress(PeerError):  # it has ended by itself, or cannot be reached
+                    await self._client.cancel(self.task_id)
+
+    def cancel(self, within_seconds: float) -> None:
+        """Cancel what the agent does, as soon as it is known by which id."""
+        self._cancelled_within = within_seconds
+        self._scope.deadline = anyio.current_time() + (0 if self.task_id else within_seconds)
+
+    def _know(self, task_id: str) -> None:
+        self.task_id = task_id
+        if self._cancelled_within is not None:
+            self._scope.cancel()
+
+
+def _failure(words: str) -> JsonObject:
+    return {"content": [{"type": "text", "text": words}], "isError": True}
+
+
+def _refusal_of(error: JsonObject) -> McpRefusal:
+    """The error of a server behind an agent of ours. Only two codes go across; another one stands in the data."""
+    code, message = error.get("code"), str(error.get("message", ""))
+    if code == INVALID_PARAMS:
+        data = error.get("data")
+        return McpRefusal(INVALID_PARAMS, message, data if isinstance(data, dict) else None)
+    return McpRefusal(INTERNAL_ERROR, message, error)
+
+
+def _number(value: object) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,0 +1,88 @@
+"""The tools with which a host comes back to a task that it was given a handle of.
+
+`task_result` waits for it a little longer, `task_reply` answers what it asks, `task_cancel` ends it. Nothing
+about the task is kept here: the handle says which it is, and its agent says how it stands.
+"""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import anyio
+
+from bridge.a2a.life import ENDED
+from bridge.a2a.models import Message, SendMessageConfiguration, SendMessageRequest, Task, TaskStatus
+from bridge.a2a.remote import Listener, converse, wait
+from bridge.agents_as_tools.call import Surroundings
+from bridge.agents_as_tools.handles import FarTask
+from bridge.agents_as_tools.remote_agent import RemoteAgent
+from bridge.agents_as_tools.resources import links_of
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.serving import Incoming
+from bridge.translate.ask_back import question_words
+from bridge.translate.blocks import Reading
+from bridge.translate.call_to_message import BadArgumentsError, Conversation, message_from_reply
+from bridge.translate.result import result_from_message, result_from_task, words_result
+from bridge.translate.skill_tools import MAX_WAIT_SECONDS
+
+
+class FollowUp:
+    """One call of a follow-up tool."""
+
+    def __init__(self, agent: RemoteAgent, far: FarTask, incoming: Incoming, around: Surroundings) -> None:
+        self._agent = agent
+        self._far = far
+        self._incoming = incoming
+        self._around = around
+
+    async def result(self) -> JsonObject:
+        """The task's result, if it comes in time.
+
+        Raises:
+            PeerError: the agent cannot be asked.
+            BadArgumentsError: `wait_seconds` is no number.
+        """
+        wanted = self._incoming.arguments.get("wait_seconds", MAX_WAIT_SECONDS)
+        if not isinstance(wanted, int | float) or isinstance(wanted, bool):
+            raise BadArgumentsError("wait_seconds: it is no number")
+        return await self._shown_within(min(max(wanted, 0), MAX_WAIT_SECONDS), None)
+
+    async def reply(self) -> JsonObject:
+        """Answer what the task asks; raises as `result` does."""
+        client = self._agent.client
+        task = await client.get(self._far.task_id)
+        conversation = Conversation(str(uuid4()), task.context_id, task.id)
+        message = message_from_reply(self._incoming.arguments, conversation)
+        request = SendMessageRequest(message=message, configuration=SendMessageConfiguration())
+        outcome: Task | Message | None = None
+        with anyio.move_on_after(self._around.options.answer_within_seconds):
+            outcome = await converse(client, request, Listener(), answered=task.status)
+        return self._shown(outcome)
+
+    async def cancel(self) -> JsonObject:
+        """End the task; raises as `result` does."""
+        return self._shown(await self._agent.client.cancel(self._far.task_id))
+
+    async def _shown_within(self, seconds: float, answered: TaskStatus | None) -> JsonObject:
+        outcome: Task | None = None
+        with anyio.move_on_after(seconds):
+            outcome = await wait(self._agent.client, self._far.task_id, Listener(), answered=answered)
+        return self._shown(outcome)
+
+    def _shown(self, outcome: Task | Message | None) -> JsonObject:
+        handles, principal = self._around.handles, self._incoming.principal
+        links = links_of(outcome, self._agent, handles, principal) if isinstance(outcome, Task) else None
+        reading = Reading(
+            extension_active=self._agent.extension_active,
+            inline_limit_bytes=self._around.options.inline_limit_bytes,
+            link_for=links,
+        )
+        if isinstance(outcome, Message):
+            return result_from_message(outcome, reading)
+        if outcome is None:
+            words = f"The agent {self._agent.key} is still at work. Call task_result with the same handle to go on."
+            return words_result(words, output=None)
+        if outcome.status.state in ENDED:
+            return result_from_task(outcome, reading)
+        words = question_words(outcome.status.message, outcome.status.state)
+        return words_result(f"{words}\n\nTo answer, call task_reply with the same handle.", output=None)

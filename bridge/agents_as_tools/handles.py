@@ -1,0 +1,82 @@
+"""What a host is given to come back with: sealed, so that nothing about a call has to be kept here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bridge.seal import LIFETIME_SECONDS, Binding, Handle, HandleError, Purpose, Seal, agent_mark
+
+
+@dataclass(frozen=True, slots=True)
+class FarTask:
+    """A task of an agent, as a handle names it."""
+
+    agent: str
+    """Its mark, see `agent_mark`."""
+    task_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class FarContext:
+    """A conversation with an agent, as a handle names it."""
+
+    agent: str
+    context_id: str
+    task_id: str | None
+
+
+class Handles:
+    """Seals and opens; each purpose for itself, and for one principal."""
+
+    def __init__(self, seal: Seal, now_seconds: Callable[[], float] = time.time) -> None:
+        self._seal = seal
+        self._now_seconds = now_seconds
+
+    def of_question(self, task: FarTask, principal: str, request: bytes) -> str:
+        """The requestState of a question, good for the same request only."""
+        return self._sealed(Purpose.REQUEST_STATE, task.agent, (task.task_id,), principal, request)
+
+    def of_task(self, task: FarTask, principal: str) -> str:
+        """The handle of a task, for the follow-up tools."""
+        return self._sealed(Purpose.FOLLOW_UP, task.agent, (task.task_id,), principal)
+
+    def of_context(self, context: FarContext, principal: str) -> str:
+        """The handle of a conversation."""
+        ids = (context.context_id, *((context.task_id,) if context.task_id else ()))
+        return self._sealed(Purpose.CONTEXT, context.agent, ids, principal)
+
+    def question(self, text: str, principal: str, request: bytes) -> FarTask:
+        """The task that a requestState names.
+
+        Raises:
+            HandleError: it is forged, another's, of another request or too old.
+        """
+        return self._task(text, Binding(Purpose.REQUEST_STATE, principal, request))
+
+    def task(self, text: str, principal: str) -> FarTask:
+        """The task that a handle names; raises as `question` does."""
+        return self._task(text, Binding(Purpose.FOLLOW_UP, principal))
+
+    def context(self, text: str, principal: str) -> FarContext:
+        """The conversation that a handle names; raises as `question` does."""
+        handle = self._seal.open(text, Binding(Purpose.CONTEXT, principal), self._now_seconds())
+        if not 1 <= len(handle.ids) <= 2:
+            raise HandleError
+        return FarContext(handle.agent, handle.ids[0], handle.ids[1] if len(handle.ids) > 1 else None)
+
+    def _task(self, text: str, binding: Binding) -> FarTask:
+        handle = self._seal.open(text, binding, self._now_seconds())
+        if len(handle.ids) != 1:
+            raise HandleError
+        return FarTask(handle.agent, handle.ids[0])
+
+    def _sealed(
+        self, purpose: Purpose, agent: str, ids: tuple[str, ...], principal: str, request: bytes = b""
+    ) -> str:
+        expires = int(self._now_seconds()) + LIFETIME_SECONDS[purpose]
+        return self._seal.seal(Handle(agent, ids, expires), Binding(purpose, principal, request))
+
+
+__all__ = ["FarContext", "FarTask", "Handles", "agent_mark"]

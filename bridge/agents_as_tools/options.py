@@ -1,0 +1,24 @@
+"""What can be chosen about a face made of agents. Values only; where they come from is no matter here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from bridge.translate.skill_tools import ToolRules
+
+
+@dataclass(frozen=True, slots=True)
+class FaceOptions:
+    """The choices of one MCP server made of agents."""
+
+    name: str = "mcp-a2a"
+    rules: ToolRules = field(default_factory=ToolRules)
+    follow_up_tools: bool = True
+    answer_within_seconds: float = 50
+    """When a call is answered with a handle although its agent is still at work: hosts give up at 60 s."""
+    skill_in_text: bool = False
+    """Whether the skill is also named in the text of a message, for agents that ignore metadata."""
+    inline_limit_bytes: int = 1_048_576
+    """Parts larger than this are given as links to resources of the face."""
+    cancel_seconds: float = 5
+    """How long a cancellation may take to reach an agent."""

@@ -1,0 +1,93 @@
+"""What can be read of agents: their cards, and the parts of their artifacts that are too large for a result.
+
+The URI of a part names its task by a sealed handle, so that nothing has to be kept here: it is fetched from the
+agent when it is read, for the principal that was given the link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import quote, unquote
+
+from bridge.a2a.models import Part, Task
+from bridge.agents_as_tools.handles import FarTask, Handles
+from bridge.agents_as_tools.remote_agent import RemoteAgent
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.serving import INVALID_PARAMS, McpRefusal
+from bridge.seal import HandleError
+
+SCHEME: Final = "a2a://"
+
+TEMPLATE: Final[JsonObject] = {
+    "uriTemplate": "a2a://{agent}/tasks/{handle}/{artifact}/{part}",
+    "name": "artifact part",
+    "title": "A part of what an agent gave",
+    "description": "A part that was too large for a result, under the link that stood in its place",
+}
+
+
+def card_resource(agent: RemoteAgent) -> JsonObject:
+    """An agent's card, as it is listed."""
+    return {
+        "uri": f"{SCHEME}{agent.key}/card",
+        "name": f"{agent.key} card",
+        "title": f"The card of {agent.card.name}",
+        "mimeType": "application/json",
+    }
+
+
+def read_card(agent: RemoteAgent, uri: str) -> JsonObject:
+    """An agent's card, as it is read."""
+    text = agent.card.to_json().decode()
+    return {"contents": [{"uri": uri, "mimeType": "application/json", "text": text}]}
+
+
+def links_of(task: Task, agent: RemoteAgent, handles: Handles, principal: str) -> Callable[[Part], str]:
+    """The URIs of a task's parts."""
+    places = {
+        id(part): f"{quote(artifact.artifact_id, safe='')}/{number}"
+        for artifact in task.artifacts or ()
+        for number, part in enumerate(artifact.parts)
+    }
+
+    def link_for(part: Part) -> str:
+        handle = handles.of_task(FarTask(agent.mark, task.id), principal)
+        return f"{SCHEME}{agent.key}/tasks/{handle}/{places.get(id(part), 'status/0')}"
+
+    return link_for
+
+
+async def read_part(uri: str, agents: dict[str, RemoteAgent], handles: Handles, principal: str) -> JsonObject:
+    """A part of an artifact, fetched from its agent.
+
+    Raises:
+        McpRefusal: there is no such part for this principal.
+        PeerError: the agent cannot be asked.
+    """
+    unknown = McpRefusal(INVALID_PARAMS, f"There is no resource {uri[:200]}")
+    steps = uri.removeprefix(SCHEME).split("/")
+    if len(steps) != 5 or steps[1] != "tasks" or not steps[4].isdecimal():
+        raise unknown
+    try:
+        far = handles.task(steps[2], principal)
+    except HandleError as exc:
+        raise unknown from exc
+    agent = agents.get(far.agent)
+    if agent is None:
+        raise unknown
+    task = await agent.client.get(far.task_id)
+    for artifact in task.artifacts or ():
+        if artifact.artifact_id == unquote(steps[3]) and int(steps[4]) < len(artifact.parts):
+            return {"contents": [_contents(uri, artifact.parts[int(steps[4])])]}
+    raise unknown
+
+
+def _contents(uri: str, part: Part) -> JsonObject:
+    typed: JsonObject = {} if part.media_type is None else {"mimeType": part.media_type}
+    if part.kind == "raw":
+        return {"uri": uri, **typed, "blob": part.raw}
+    if part.kind == "text":
+        return {"uri": uri, **typed, "text": part.text}
+    # A part that is a URL, or data, is given as the JSON that it is.
+    return {"uri": uri, "mimeType": "application/json", "text": part.to_json().decode()}

@@ -1,0 +1,123 @@
+"""`mcp-a2a expose`: remote A2A agents as the tools of an MCP server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bridge.errors import UsageError
+
+if TYPE_CHECKING:
+    from bridge.exposed import ExposeConfig
+
+
+@click.command()
+@click.argument("urls", nargs=-1, required=True, metavar="AGENT_URL...")
+@click.option("--name", help="What the MCP server calls itself.")
+@click.option(
+    "--granularity",
+    type=click.Choice(["skill", "agent", "search"]),
+    help="A tool for each skill, for each agent, or two tools to find and call skills. Default: the profile's.",
+)
+@click.option("--mapping", default="default", show_default=True, metavar="NAME|FILE", help="Mapping profile.")
+@click.option("--bearer", metavar="env:NAME|file:PATH", help="Token for the agents.")
+@click.option(
+    "--header",
+    multiple=True,
+    metavar="NAME=env:VAR|file:PATH|VALUE",
+    help="HTTP header for the agents. Repeatable.",
+)
+@click.option(
+    "--trust",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Send credentials also to this origin, when a card says to call it there. Repeatable.",
+)
+@click.option(
+    "--answer-within-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    help="When a call of a slow agent is answered with a handle to come back with. Default: the profile's.",
+)
+@click.option(
+    "--http", "over_http", is_flag=True, help="Serve over Streamable HTTP instead of stdin and stdout."
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="With --http: address to listen on.")
+@click.option(
+    "--port",
+    default=8090,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="With --http: port; 0 takes a free one.",
+)
+@click.option(
+    "--auth",
+    multiple=True,
+    metavar="[PRINCIPAL=]bearer:env:NAME|file:PATH",
+    help="With --http: let in who has this token. Repeatable.",
+)
+@click.option("--allow-unauthenticated", is_flag=True, help="Listen beyond this machine without --auth.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="warning",
+    show_default=True,
+)
+def expose(**options: Any) -> int:
+    """Offer remote A2A agents as the tools of an MCP server.
+
+    Each skill of each agent becomes a tool. MCP hosts start this as a command and speak to it over stdin and
+    stdout; with --http it listens instead.
+
+    \b
+    mcp-a2a expose https://agent.example.com
+    mcp-a2a expose --http --port 8090 http://127.0.0.1:8080 https://agent.example.com
+    """
+    import anyio
+
+    from bridge.cli import logs
+    from bridge.run import serve_face, serve_stdio
+
+    logs.set_up(options["log_format"], options["log_level"])
+    config = _config_from(options)
+    if not options["over_http"]:
+        return anyio.run(serve_stdio, config)
+    from bridge.cli.wrap import credentials_from
+
+    return anyio.run(
+        serve_face,
+        config,
+        options["host"],
+        options["port"],
+        credentials_from(options["auth"]),
+        options["allow_unauthenticated"],
+    )
+
+
+def _config_from(options: dict[str, Any]) -> ExposeConfig:
+    from bridge.a2a.fetch import origin_of
+    from bridge.config.profile import load_profile
+    from bridge.config.secrets import header_from, secret_from
+    from bridge.exposed import ExposeConfig
+
+    for url in options["urls"]:
+        if not url.startswith(("http://", "https://")):
+            raise UsageError(f"an agent is named by its http(s) URL, not {url!r}")
+        origin_of(url)
+    profile = load_profile(options["mapping"])
+    changes = {
+        key: options[key] for key in ("granularity", "answer_within_seconds") if options[key] is not None
+    }
+    profile = profile.model_copy(update={"agents": profile.agents.model_copy(update=changes)})
+    bearer = secret_from(options["bearer"]) if options["bearer"] else None
+    if options["bearer"] and bearer is None:
+        raise UsageError("--bearer takes env:NAME or file:PATH, so that no token stands on the line")
+    return ExposeConfig(
+        urls=options["urls"],
+        profile=profile,
+        name=options["name"],
+        headers=dict(header_from(text) for text in options["header"]),
+        bearer=bearer,
+        trusted=frozenset(map(origin_of, options["trust"])),
+    )

@@ -1,0 +1,299 @@
+"""`mcp-a2a install`: A2A agents as an MCP server in a host's own configuration."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from bridge.errors import UsageError
+from bridge.hosts import edit, entry, files, places
+from bridge.jsonvalues import JsonObject
+
+_PRINTED: Final = "mcp-json"
+_HOSTS: Final[Mapping[str, places.Host]] = {**places.HOSTS, _PRINTED: places.ANY_HOST}
+
+_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""What every host takes for a server's name."""
+
+
+@click.command(no_args_is_help=True)
+@click.argument("host", type=click.Choice(list(_HOSTS)), metavar="HOST")
+@click.argument("urls", nargs=-1, metavar="URL...")
+@click.option("--name", help="The server's name in the host. Default: from the first URL.")
+@click.option("--bearer", metavar="env:NAME|file:PATH", help="Token for the agents.")
+@click.option(
+    "--header",
+    multiple=True,
+    metavar="NAME=env:VAR|file:PATH|VALUE",
+    help="HTTP header for the agents. Repeatable.",
+)
+@click.option(
+    "--granularity",
+    type=click.Choice(["skill", "agent", "search"]),
+    help="A tool for each skill, for each agent, or two tools that find and call a skill.",
+)
+@click.option(
+    "--answer-within-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    help="After how long a call answers that the agent is still at work.",
+)
+@click.option(
+    "--scope",
+    type=click.Choice([scope.value for scope in places.Scope]),
+    default=places.Scope.USER.value,
+    show_default=True,
+    help="For you everywhere, or for the project in the current folder.",
+)
+@click.option("--file", "path", metavar="PATH", help="Write this file instead of the host's own.")
+@click.option("--uvx", is_flag=True, help="Start it by uvx rather than from this installation.")
+@click.option("--create", is_flag=True, help="Write the file even if the host is not found.")
+@click.option("--remove", is_flag=True, help="Take the server out again.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, and write nothing.")
+@click.option("--check", is_flag=True, help="First start the server as the host would, and list its tools.")
+def install(**options: Any) -> int:
+    """Add A2A agents to an MCP host, as a server that it starts.
+
+    \b
+    HOST is one of
+      claude-desktop, claude-code, cursor, vscode
+      mcp-json      prints the server as JSON, for any other host
+
+    \b
+    mcp-a2a install claude-desktop https://agent.example.com
+    mcp-a2a install claude-code --bearer env:TOKEN https://agent.example.com
+    mcp-a2a install cursor --bearer file:~/.secrets/token --check https://agent.example.com
+    mcp-a2a install vscode --remove https://agent.example.com
+
+    All else in the host's file stays as it is, and a backup of it is kept beside it. A secret is written as
+    the place it is read from; env:NAME is for hosts that start from a shell (claude-code).
+    """
+    host = _HOSTS[options["host"]]
+    _require_consistent(options)
+    if options["remove"]:
+        return _remove(options, host)
+    exposed = _exposed_from(options, host)
+    server = entry.entry_for(_program(options), exposed.arguments(_absolute), host)
+    if options["host"] == _PRINTED and not options["path"]:
+        _check(options, host, server)
+        _print({host.servers_key: {_name(options): server}})
+        return 0
+    return _add(options, host, server, exposed.urls)
+
+
+def _require_consistent(options: dict[str, Any]) -> None:
+    if not options["urls"] and not (options["remove"] and options["name"]):
+        raise UsageError(f"which agents? mcp-a2a install {options['host']} URL...")
+    if options["remove"] and options["check"]:
+        raise UsageError("--check starts a server: it does not go with --remove")
+    project = options["scope"] == places.Scope.PROJECT
+    if options["path"] and project:
+        raise UsageError("--file names the file, so --scope has nothing to say")
+    if options["host"] == _PRINTED and not options["path"]:
+        given = {"--remove": options["remove"], "--dry-run": options["dry_run"], "--scope project": project}
+        for option in (option for option, is_given in given.items() if is_given):
+            raise UsageError(f"{_PRINTED} prints and has no file: {option} needs another host, or --file")
+    if options["name"] is not None and not _NAME.fullmatch(options["name"]):
+        raise UsageError("--name takes at most 64 letters, digits, - and _: hosts take no more than that")
+
+
+def _exposed_from(options: dict[str, Any], host: places.Host) -> entry.Exposed:
+    """What the options ask to expose, looked at as `expose` will do."""
+    from bridge.cli.card import Connection
+
+    seconds = options["answer_within_seconds"]
+    if seconds is not None and not math.isfinite(seconds):
+        raise UsageError("--answer-within-seconds takes a number of seconds")
+    exposed = entry.Exposed(
+        options["urls"], options["bearer"], options["header"], options["granularity"], seconds
+    )
+    entry.require_readable(exposed, host)
+    for url in exposed.urls:
+        Connection.from_options({"url": url, "bearer": exposed.bearer, "header": exposed.headers})
+    return exposed
+
+
+def _absolute(path: str) -> str:
+    return os.path.abspath(Path(path).expanduser())
+
+
+def _program(options: dict[str, Any]) -> tuple[str, ...]:
+    executable = Path(sys.executable)
+    if not options["uvx"] and not entry.is_passing(executable):
+        return entry.installed_program(executable, lambda path: Path(path).is_file())
+    if options["host"] == _PRINTED or options["scope"] == places.Scope.PROJECT:
+        return entry.uvx_program("uvx")  # read on other machines, where it is elsewhere
+    found = shutil.which("uvx")
+    if found is None:
+        raise UsageError("there is no uvx here: install uv (https://docs.astral.sh/uv), or leave out --uvx")
+    return entry.uvx_program(_absolute(found))
+
+
+def _name(options: dict[str, Any]) -> str:
+    return options["name"] or entry.name_for(options["urls"][0])
+
+
+def _print(document: JsonObject) -> None:
+    from bridge.cli import render
+
+    render.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+
+
+@dataclass(frozen=True)
+class _Edit:
+    """A host's file, and the server in it that is meant."""
+
+    file: files.HostFile
+    slot: edit.Slot
+    present: JsonObject | None
+
+    @classmethod
+    def of(cls, options: dict[str, Any], host: places.Host) -> _Edit:
+        file = files.read(_file(options, host))
+        slot = edit.Slot(host.servers_key, _name(options), host.comments)
+        return cls(file, slot, edit.server_in(file.text, slot) if file.text.strip() else None)
+
+    def require_ours(self, urls: tuple[str, ...], *, is_named: bool) -> None:
+        """Refuse to touch a server that is not ours, or that a name which we made happens to hit."""
+        if self.present is None:
+            return
+        exposed, name = entry.urls_of(self.present), self.slot.name
+        if exposed is None:
+            raise UsageError(f"{name} in {self.file.path} is a server of another kind: give another --name")
+        if exposed != urls and not is_named:
+            raise UsageError(
+                f"{name} in {self.file.path} exposes {', '.join(exposed)}: "
+                f"give --name {name} if that one is meant, else another"
+            )
+
+
+def _add(options: dict[str, Any], host: places.Host, server: JsonObject, urls: tuple[str, ...]) -> int:
+    try:
+        change = _Edit.of(options, host)
+        change.require_ours(urls, is_named=bool(options["name"]))
+        whole = {**(change.present or {}), **server}  # what a person added to the entry stays
+        text = edit.with_server(change.file.text, change.slot, whole)
+    except edit.BrokenFileError as exc:
+        pasted = json.dumps({host.servers_key: {_name(options): server}}, indent=2, ensure_ascii=False)
+        raise UsageError(
+            f"{_file(options, host)}: {exc}. Nothing was written",
+            detail=f"\nTo add it by hand, put this into the file:\n{pasted}",
+        ) from exc
+    _check(options, host, whole)
+    return _finish(options, host, change, text)
+
+
+def _remove(options: dict[str, Any], host: places.Host) -> int:
+    try:
+        change = _Edit.of(options, host)
+        change.require_ours(options["urls"], is_named=bool(options["name"]))
+        text = edit.without_server(change.file.text, change.slot)
+    except edit.BrokenFileError as exc:
+        raise UsageError(f"{_file(options, host)}: {exc}. Nothing was written") from exc
+    return _finish(options, host, change, text)
+
+
+def _finish(options: dict[str, Any], host: places.Host, change: _Edit, text: str) -> int:
+    from bridge.cli import render
+
+    name, path = change.slot.name, change.file.path
+    if text == change.file.text:
+        render.say(f"{name} is {'not' if options['remove'] else 'already'} in {path}: nothing to change")
+        return 0
+    if options["dry_run"]:
+        render.write(_diff(change.file.text, text, str(path)))
+        return 0
+    shared = options["scope"] == places.Scope.PROJECT
+    backup = files.write(change.file, text, datetime.now().astimezone(), shared=shared)
+    render.say(f"{name} is {'no longer' if options['remove'] else 'now'} in {path}")
+    if backup:
+        render.say(f"What was there before is in {backup}")
+    if shared and not options["remove"] and not options["uvx"]:
+        render.say("It names a path of this machine: for a file that others share, give --uvx")
+    if host.afterwards and not options["remove"]:
+        render.say(f"{host.afterwards}.")
+    return 0
+
+
+def _diff(before: str, after: str, path: str) -> str:
+    lines = difflib.unified_diff(
+        before.splitlines(keepends=True), after.splitlines(keepends=True), path, f"{path} (new)"
+    )
+    return "".join(
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+    )
+
+
+def _file(options: dict[str, Any], host: places.Host) -> Path:
+    """The file that is meant.
+
+    Raises:
+        UsageError: the host, or the file's folder, is not there, and nobody said to make it.
+    """
+    if options["path"]:
+        path = Path(_absolute(options["path"]))
+        if not path.parent.is_dir() and not options["create"]:
+            raise UsageError(f"there is no folder {path.parent}: --create makes it")
+        return path
+    if options["scope"] == places.Scope.PROJECT:
+        return Path(places.project_place(host, Path.cwd()).file)
+    machine = places.Machine(places.system_of(sys.platform), str(Path.home()), os.environ)
+    known = places.user_places(host, machine)
+    for place in known:
+        if any(Path(sign).exists() for sign in place.signs):
+            return Path(place.file)
+    if options["create"]:
+        return Path(known[-1].file)
+    looked = " and ".join(str(sign) for place in known for sign in place.signs)
+    raise UsageError(
+        f"{host.title} is not found here (looked for {looked}): start it once, "
+        f"or give --create to write {known[-1].file} all the same"
+    )
+
+
+def _check(options: dict[str, Any], host: places.Host, server: JsonObject) -> None:
+    """Start the server as the host would, and show its tools.
+
+    Raises:
+        PeerError: it does not work.
+    """
+    if not options["check"]:
+        return
+    import anyio
+
+    from bridge.cli import logs, render
+    from bridge.cli.trial import Start, tools_of
+
+    logs.set_up("text", "warning")
+    arguments = server["args"] if isinstance(server["args"], list) else []
+    start = Start(str(server["command"]), [str(word) for word in arguments], _environment(host, server))
+    tools = anyio.run(tools_of, start)
+    say = render.say if options["host"] == _PRINTED else lambda line: render.write(f"{line}\n")
+    say(f"{len(tools)} tools, as {host.title} would see them:")
+    for tool in sorted(tools, key=lambda tool: tool.name):
+        description = (tool.description or "").strip().partition("\n")[0]
+        say(f"  {tool.name}  {render.unseen(description)}")
+
+
+def _environment(host: places.Host, server: JsonObject) -> dict[str, str]:
+    """The variables that the host gives a server, as far as they differ from host to host."""
+    if host.from_shell:
+        given = dict(os.environ)
+    else:
+        given = {"HOME": str(Path.home())}
+        path = places.DESKTOP_PATH[places.system_of(sys.platform)]
+        if path:
+            given["PATH"] = path
+    own = server.get("env")
+    return given | {name: str(value) for name, value in own.items()} if isinstance(own, dict) else given

@@ -1,0 +1,78 @@
+"""Starts a server as a host would, and asks it for its tools."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+import mcp_types as types
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+from bridge.cli import render
+from bridge.errors import PeerError, leaf_of, reason_of
+
+TRIAL_SECONDS: Final = 60.0
+"""How long a server may take until its tools are listed. After as long, Claude Desktop gives up."""
+
+_LAST_CHARACTERS: Final = 4000
+"""How much is shown of what a server wrote to its stderr."""
+
+_FAILURES: Final = (MCPError, OSError, ValueError, RuntimeError, ExceptionGroup)
+"""What the SDK's client raises at a server that does not start, ends, or says what is no MCP."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a host starts a server."""
+
+    command: str
+    arguments: Sequence[str]
+    environment: Mapping[str, str] = field(repr=False)
+    """Beside the few variables that the SDK gives every server: the user's name, shell and terminal."""
+
+
+async def tools_of(start: Start) -> list[types.Tool]:
+    """The tools that a server lists when it is started in a folder of nobody's.
+
+    Raises:
+        PeerError: it does not start, or does not answer in time; what it wrote to stderr is the detail.
+    """
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said,
+    ):
+        server = StdioServerParameters(
+            command=start.command, args=list(start.arguments), env=dict(start.environment), cwd=folder
+        )
+        try:
+            with anyio.fail_after(TRIAL_SECONDS):
+                async with Client(stdio_client(server, errlog=said), mode="legacy") as client:
+                    return await _listed(client)
+        except TimeoutError as exc:
+            words = f"{start.command} listed no tools within {TRIAL_SECONDS:g} s"
+            raise PeerError(words, detail=_last_words(said.fileno())) from exc
+        except _FAILURES as exc:
+            words = f"{start.command} does not work as the host would start it: {reason_of(leaf_of(exc))}"
+            raise PeerError(words, detail=_last_words(said.fileno())) from exc
+
+
+async def _listed(client: Client) -> list[types.Tool]:
+    tools: list[types.Tool] = []
+    cursor: str | None = None
+    while True:
+        page = await client.list_tools(cursor=cursor)
+        tools += page.tools
+        cursor = page.next_cursor
+        if not cursor:
+            return tools
+
+
+def _last_words(handle: int) -> str:
+    with open(handle, "rb", closefd=False) as said:
+        said.seek(0)
+        words = said.read().decode(errors="replace").strip()
+    return f"\nIt wrote to stderr:\n{render.unseen(words[-_LAST_CHARACTERS:])}" if words else ""

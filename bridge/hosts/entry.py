@@ -1,0 +1,148 @@
+"""What is written for a server: the command that starts `mcp-a2a expose` from any folder and without a shell. Pure.
+
+A host gives it no PATH to speak of, some other folder to work in and, unless it starts from a shell itself, none
+of the variables that are set there: so the command and the files it names are absolute paths.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Final
+from urllib.parse import urlsplit
+
+from bridge.errors import UsageError
+from bridge.hosts.places import Host
+from bridge.jsonvalues import JsonObject
+
+COMMAND: Final = "mcp-a2a"
+_VERB: Final = "expose"
+
+NAME_LIMIT: Final = 20
+"""Characters of a name that we make: Cursor takes 60 for the server's and the tool's together, and a tool has 40."""
+
+_SAID_BY_ALL: Final = frozenset(
+    ("www", "api", "a2a", "mcp", "agent", "agents", ".well-known", "agent.json", "agent-card.json")
+)
+"""What in a URL says nothing of the agent behind it."""
+
+_ADDRESS: Final = re.compile(r"localhost|[\d.]+|\[?[\da-f:]*:[\da-f:]*\]?", re.IGNORECASE)
+_HEX_DIGITS: Final = 4
+
+
+@dataclass(frozen=True)
+class Exposed:
+    """The agents that a server exposes, and how."""
+
+    urls: tuple[str, ...]
+    bearer: str | None = None
+    headers: tuple[str, ...] = ()
+    granularity: str | None = None
+    answer_within_seconds: float | None = None
+
+    def arguments(self, resolve: Callable[[str], str]) -> tuple[str, ...]:
+        """The words behind the command; `resolve` makes a file's path absolute."""
+        options: list[str] = []
+        if self.bearer is not None:
+            options += ["--bearer", _absolute(self.bearer, resolve)]
+        for header in self.headers:
+            name, _, value = header.partition("=")
+            options += ["--header", f"{name}={_absolute(value, resolve)}"]
+        if self.granularity is not None:
+            options += ["--granularity", self.granularity]
+        if self.answer_within_seconds is not None:
+            options += ["--answer-within-seconds", f"{self.answer_within_seconds:g}"]
+        return (_VERB, *options, *self.urls)
+
+    def from_environment(self) -> list[str]:
+        """The variables that secrets are read from."""
+        values = [self.bearer or "", *(header.partition("=")[2] for header in self.headers)]
+        return [value.removeprefix("env:") for value in values if value.startswith("env:")]
+
+
+def require_readable(exposed: Exposed, host: Host) -> None:
+    """Refuse what this host would not pass on as it is written.
+
+    Raises:
+        UsageError: a secret is in a variable that the host does not see, or in a URL; or a text would be
+            taken for a variable by the host.
+    """
+    variables = exposed.from_environment()
+    if variables and not host.from_shell:
+        raise UsageError(
+            f"{host.title} does not start from a shell and would not see {variables[0]}: "
+            f"keep the secret in a file, and give file:PATH in place of env:{variables[0]}"
+        )
+    for url in exposed.urls:
+        if "@" in re.split(r"[/?#]", url.partition("://")[2])[0]:
+            raise UsageError(
+                "a password in a URL would stand in the host's file: give --bearer or --header instead"
+            )
+    if any("${" in text for text in (*exposed.urls, *exposed.headers)):
+        raise UsageError("hosts take ${ for the beginning of a variable: leave it out")
+
+
+def entry_for(program: Sequence[str], arguments: Sequence[str], host: Host) -> JsonObject:
+    """The server as the host's file lists it."""
+    typed: JsonObject = {"type": "stdio"} if host.typed else {}
+    return {**typed, "command": program[0], "args": [*program[1:], *arguments]}
+
+
+def installed_program(executable: PurePath, is_file: Callable[[PurePath], bool]) -> tuple[str, ...]:
+    """How this installation is started: by its own command, or by its Python where there is none.
+
+    With `-P`, since a host may start it in a project that has a folder `bridge` of its own.
+    """
+    for name in (COMMAND, f"{COMMAND}.exe"):
+        if is_file(beside := executable.with_name(name)):
+            return (str(beside),)
+    return (str(executable), "-P", "-m", "bridge")
+
+
+def is_passing(executable: PurePath) -> bool:
+    """Whether this installation is one that `uvx` made for a single run, in a cache that is cleaned now and then."""
+    return any(part.startswith("archive-v") for part in executable.parts)
+
+
+def uvx_program(uvx: str) -> tuple[str, ...]:
+    """How it is started where only uv is installed."""
+    return (uvx, COMMAND)
+
+
+def urls_of(entry: JsonObject) -> tuple[str, ...] | None:
+    """The agents that an entry exposes; None when it is not one of ours."""
+    command, arguments = entry.get("command"), entry.get("args")
+    if not isinstance(command, str) or not isinstance(arguments, list) or _VERB not in arguments:
+        return None
+    words = [command, *map(str, arguments[: arguments.index(_VERB)])]
+    if not any(re.split(r"[/\\]", word)[-1] in (COMMAND, f"{COMMAND}.exe", "bridge") for word in words):
+        return None
+    return tuple(str(word) for word in arguments if str(word).startswith(("http://", "https://")))
+
+
+def name_for(url: str) -> str:
+    """A name for the server, from what in an agent's URL says most: the end of its path, else its host.
+
+    At most `NAME_LIMIT` characters of `a-z`, `0-9` and `-`.
+    """
+    place = urlsplit(url)
+    host = (place.hostname or "").lower()
+    said = [part for part in place.path.lower().split("/") if part and part not in _SAID_BY_ALL]
+    if not said and _ADDRESS.fullmatch(host):
+        said = [f"agent-{place.port}" if place.port else "agent"]
+    if not said:
+        labels = host.split(".")
+        said = [label for label in labels[:-1] or labels if label not in _SAID_BY_ALL][:1] or [host]
+    slug = re.sub(r"[^a-z0-9]+", "-", said[-1]).strip("-") or "agent"
+    if len(slug) <= NAME_LIMIT:
+        return slug
+    digest = hashlib.sha256(slug.encode()).hexdigest()[:_HEX_DIGITS]
+    return f"{slug[: NAME_LIMIT - _HEX_DIGITS - 1].rstrip('-')}-{digest}"
+
+
+def _absolute(value: str, resolve: Callable[[str], str]) -> str:
+    source, colon, path = value.partition(":")
+    return f"file:{resolve(path)}" if colon and source == "file" else value

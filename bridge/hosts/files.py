@@ -1,0 +1,132 @@
+"""Reading and writing a host's file: whole, with a backup, and never over somebody else's change.
+
+A host's file may hold secrets, so a backup is for its owner alone, and a new file of the user's is too. What is a
+link stays one: the file behind it is written.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from bridge.errors import UsageError
+
+_OWNER_ONLY: Final = 0o600
+_SHARED: Final = 0o644
+_BOM: Final = b"\xef\xbb\xbf"
+"""What some Windows editors begin a file with."""
+
+
+@dataclass(frozen=True)
+class HostFile:
+    """A host's file as it was read; one that is not there yet is empty."""
+
+    path: Path
+    content: bytes | None
+
+    @property
+    def text(self) -> str:
+        """What it says.
+
+        Raises:
+            UsageError: it is not UTF-8.
+        """
+        try:
+            return (self.content or b"").removeprefix(_BOM).decode()
+        except UnicodeDecodeError as exc:
+            raise UsageError(f"{self.path} is not UTF-8 (byte {exc.start}): nothing was written") from exc
+
+
+def read(path: Path) -> HostFile:
+    """Read a host's file.
+
+    Raises:
+        UsageError: it is there and cannot be read.
+    """
+    return HostFile(path, _content_of(path))
+
+
+def write(file: HostFile, text: str, now: datetime, *, shared: bool = False) -> Path | None:
+    """Put a new text in place of the one that was read; return where the backup is, if there was a file.
+
+    Args:
+        now: the time that the backup's name carries.
+        shared: whether others may read a file that is new; one that was there keeps its permissions.
+
+    Raises:
+        UsageError: the folder cannot be written, or the file has changed since it was read.
+    """
+    target = file.path.resolve()
+    bom = _BOM if (file.content or b"").startswith(_BOM) else b""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        mode = _mode_of(target, _SHARED if shared else _OWNER_ONLY)
+        written = _write_beside(target, bom + text.encode(), mode)
+        try:
+            if _content_of(file.path) != file.content:
+                raise UsageError(
+                    f"{file.path} has just been changed by another: nothing was written, try again"
+                )
+            backup = _back_up(target, file.content, now) if file.content is not None else None
+            written.replace(target)
+        finally:
+            written.unlink(missing_ok=True)
+    except OSError as exc:
+        raise UsageError(f"cannot write {file.path}: {exc.strerror or exc}") from exc
+    return backup
+
+
+def _content_of(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as exc:
+        raise UsageError(f"cannot read {path}: {exc.strerror or exc}") from exc
+
+
+def _mode_of(path: Path, otherwise: int) -> int:
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:
+        return otherwise
+
+
+def _back_up(target: Path, content: bytes, now: datetime) -> Path:
+    """Keep what was there under a name of its own: `mcp.json.20260301T120000.bak`, then `...-2.bak`."""
+    stamp, count = now.strftime("%Y%m%dT%H%M%S"), 1
+    while True:
+        backup = target.with_name(f"{target.name}.{stamp}{f'-{count}' if count > 1 else ''}.bak")
+        try:
+            handle = os.open(
+                backup, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), _OWNER_ONLY
+            )
+        except FileExistsError:
+            count += 1
+            continue
+        with open(handle, "wb") as kept:
+            kept.write(content)
+        return backup
+
+
+def _write_beside(target: Path, content: bytes, mode: int) -> Path:
+    """The new content in the same folder, so that it takes the file's place in one step."""
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".new")
+    written = Path(name)
+    try:
+        with open(handle, "wb") as new:
+            new.write(content)
+            new.flush()
+            os.fsync(new.fileno())
+        written.chmod(mode)
+    except BaseException:
+        with suppress(OSError):
+            written.unlink()
+        raise
+    return written

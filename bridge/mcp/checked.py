@@ -1,0 +1,74 @@
+"""The SDK's server, set up to check requests and leave the answers to a middleware.
+
+Its own way with an answer is to pass it through models, which drop what they do not know and refuse a content
+block of an unknown type, after the tool has run. What a middleware gives in the place of a handler's result
+goes out unread. So the handlers here give an empty result, which nobody sees: one is reached when the SDK has
+found the request fine (its parameters, its era, a client that has initialized).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeVar
+
+import mcp_types as types
+from mcp.server.context import ServerMiddleware
+from mcp.server.lowlevel import Server
+from mcp.server.lowlevel.server import NotificationOptions
+from mcp.server.models import InitializationOptions
+from mcp.server.subscriptions import ListenHandler
+
+from bridge.mcp.requests import Context
+from bridge.mcp.serving import ToolFace
+
+InputSchemas = Callable[[str], Mapping[str, Any] | None]
+
+_CHANGES: Final = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+
+_ResultT = TypeVar("_ResultT")
+
+
+def checked_server(
+    face: ToolFace, answers: ServerMiddleware[Any], listen: ListenHandler, input_schema: InputSchemas
+) -> Server[Any]:
+    """The server under a face's name, every request of which ends in `answers`."""
+    server = _Server(
+        face.name,
+        version=face.version,
+        title=face.title,
+        instructions=face.instructions,
+        website_url=face.website_url,
+        icons=[types.Icon.model_validate(icon) for icon in face.icons] or None,
+        get_tool_input_schema=input_schema,
+        on_list_tools=_giving(types.ListToolsResult(tools=[])),
+        on_call_tool=_giving(types.CallToolResult(content=[])),
+        on_list_resources=_giving(types.ListResourcesResult(resources=[])),
+        on_list_resource_templates=_giving(types.ListResourceTemplatesResult(resource_templates=[])),
+        on_read_resource=_giving(types.ReadResourceResult(contents=[])),
+        on_list_prompts=_giving(types.ListPromptsResult(prompts=[])),
+        on_get_prompt=_giving(types.GetPromptResult(messages=[])),
+        on_subscriptions_listen=listen,
+    )
+    server.middleware.append(answers)
+    return server
+
+
+class _Server(Server[Any]):
+    """The SDK's, which by itself tells legacy HTTP clients that its lists never change."""
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+    ) -> InitializationOptions:
+        return super().create_initialization_options(
+            notification_options or _CHANGES, experimental_capabilities, extensions
+        )
+
+
+def _giving(result: _ResultT) -> Callable[[Context, Any], Awaitable[_ResultT]]:
+    async def answer(_: Context, __: Any) -> _ResultT:
+        return result
+
+    return answer

@@ -1,0 +1,130 @@
+"""Our MCP server under a path of HTTP: who is let in, and how its streams end.
+
+What comes after the door is the SDK's. Both eras share the path: the version header tells them apart.
+
+Spec: MCP 2026-07-28 and 2025-11-25 basic/transports (Streamable HTTP).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp_types import INVALID_REQUEST
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from bridge.web import Access, Place, Principal, RefusedError, require_json
+
+HEALTH_PATH: Final = "/healthz"
+
+_JSON: Final = "application/json"
+_METHODS: Final = ("GET", "POST", "DELETE")
+_AGAIN_SECONDS: Final = "5"
+
+
+@dataclass(eq=False)
+class Endpoint:
+    """The ASGI application: the endpoint at its path, and `GET /healthz`."""
+
+    inner: ASGIApp
+    """The SDK's session manager."""
+    access: Access
+    place: Place
+    path: str
+    is_stopping: bool = False
+    _streams: set[anyio.CancelScope] = field(default_factory=set)
+    """The open streams of notifications of legacy clients."""
+    _posts: set[anyio.CancelScope] = field(default_factory=set)
+    """Everything else that is being served."""
+
+    def stop(self) -> None:
+        """Let nobody in any more, and end the streams that no call waits for."""
+        self.is_stopping = True
+        _cancel(self._streams)
+
+    def end(self) -> None:
+        """End what is still being served."""
+        self.stop()
+        _cancel(self._posts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            return
+        headers, verb = Headers(scope=scope), scope["method"]
+        try:
+            self.place.require_own(headers)
+            path = scope["path"].removeprefix(scope.get("root_path", ""))
+            if path == HEALTH_PATH and verb in ("GET", "HEAD"):
+                await Response('{"status":"ok"}', media_type=_JSON)(scope, receive, send)
+                return
+            principal = self._admit(verb, path, headers)
+        except RefusedError as exc:
+            await _refusal(exc)(scope, receive, send)
+            return
+        admitted = {**scope, "user": _user(principal)}
+        await self._serve(admitted, receive, send, self._streams if verb == "GET" else self._posts)
+
+    def _admit(self, verb: str, path: str, headers: Mapping[str, str]) -> Principal:
+        if path.rstrip("/") != self.path.rstrip("/"):
+            raise RefusedError(404, f"There is nothing here; MCP is at {self.path}")
+        principal = self.access.principal_of(headers.get("authorization"))
+        if verb not in _METHODS:
+            raise RefusedError(405, "MCP is spoken with POST", {"Allow": ", ".join(_METHODS)})
+        if verb == "POST":
+            require_json(headers, frozenset({_JSON}))
+        # What belongs to a session may be the answer to a question, or cancel a call.
+        if self.is_stopping and (verb == "GET" or "mcp-session-id" not in headers):
+            raise _stopping()
+        return principal
+
+    async def _serve(
+        self, scope: Scope, receive: Receive, send: Send, served: set[anyio.CancelScope]
+    ) -> None:
+        began = ended = False
+
+        async def watched_send(message: Message) -> None:
+            nonlocal began, ended
+            began = True
+            ended = message["type"] == "http.response.body" and not message.get("more_body", False)
+            await send(message)
+
+        with anyio.CancelScope() as life:
+            served.add(life)
+            try:
+                await self.inner(scope, receive, watched_send)
+            finally:
+                served.discard(life)
+        if not life.cancelled_caught or ended:
+            return
+        if began:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        else:
+            await _refusal(_stopping())(scope, receive, send)
+
+
+def _cancel(served: set[anyio.CancelScope]) -> None:
+    for life in tuple(served):
+        life.cancel()
+
+
+def _stopping() -> RefusedError:
+    return RefusedError(503, "The bridge is stopping", {"Retry-After": _AGAIN_SECONDS})
+
+
+def _user(principal: Principal) -> AuthenticatedUser:
+    """Whom the SDK ties a session to: another principal that names it is told that there is no such session."""
+    return AuthenticatedUser(AccessToken(token="-", client_id=principal.name, scopes=[]))  # noqa: S106
+
+
+def _refusal(refused: RefusedError) -> Response:
+    error = {"code": INVALID_REQUEST, "message": str(refused)}
+    body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error})
+    return Response(body, refused.status, headers=refused.headers, media_type=_JSON)

@@ -1,0 +1,93 @@
+"""What stands in one request of a client of ours, as it was sent. Knows nothing of answers.
+
+The SDK has checked the shape of it; its models are passed by, as they drop what they do not know.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+from mcp.server.context import ServerRequestContext
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import JsonValue
+
+from bridge import trace
+from bridge.jsonvalues import JsonObject, is_deeper
+from bridge.mcp.ask import Declared, LegacyAsk
+from bridge.mcp.reports import Reports
+from bridge.mcp.serving import INVALID_PARAMS, Incoming, McpRefusal
+from bridge.web import LOCAL
+
+Context = ServerRequestContext[Any, Any]
+
+_TRACEPARENT: Final = "traceparent"
+
+
+def is_modern(context: Context) -> bool:
+    """Whether it came from a client of 2026-07-28 or later."""
+    return context.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+
+def param(context: Context, name: str) -> Any:
+    """One of its parameters, which the SDK has checked; None when it was not given."""
+    return (context.params or {}).get(name)
+
+
+def principal_of(context: Context) -> str:
+    """Who sent it. Over stdio there is one client, whose machine this is."""
+    return LOCAL.name if context.request is None else str(context.request.user.username)
+
+
+def begin_trace(context: Context) -> None:
+    """What runs from now on works for this request. `_meta` names the trace (2026-07-28), else the header."""
+    header = None if context.request is None else context.request.headers.get(_TRACEPARENT)
+    said = (param(context, "_meta") or {}).get(_TRACEPARENT)
+    trace.begin(said if isinstance(said, str) else header)
+
+
+def require_readable(context: Context, depth: int) -> None:
+    """Refuse what could not be walked, or not be written as JSON again.
+
+    Raises:
+        McpRefusal: it is nested too deeply, or a number is none.
+    """
+    params: JsonObject = dict(context.params or {})
+    if is_deeper(params, depth):
+        raise McpRefusal(INVALID_PARAMS, f"The parameters are nested deeper than {depth} levels")
+    if not _is_finite(params):
+        raise McpRefusal(INVALID_PARAMS, "A number in the parameters is out of range")
+
+
+def incoming_of(context: Context, reports: Reports) -> Incoming:
+    """A tools/call as the face is asked it."""
+    modern, meta = is_modern(context), param(context, "_meta") or {}
+    declared = Declared.in_capabilities(context.session.client_capabilities, is_modern=modern)
+    more: dict[str, Any] = {"report": reports} if asks_for_progress(context) else {}
+    if not modern:
+        more["ask"] = LegacyAsk(context, declared)
+    return Incoming(
+        name=param(context, "name"),
+        arguments=param(context, "arguments") or {},
+        meta=meta,
+        principal=principal_of(context),
+        is_modern=modern,
+        takes_forms=declared.forms,
+        takes_urls=declared.urls,
+        takes_tasks=declared.tasks,
+        input_responses=param(context, "inputResponses"),
+        request_state=param(context, "requestState"),
+        traceparent=trace.traceparent.get(),
+        **more,
+    )
+
+
+def asks_for_progress(context: Context) -> bool:
+    """Whether it names a token for reports."""
+    return (param(context, "_meta") or {}).get("progressToken") is not None
+
+
+def _is_finite(value: JsonValue) -> bool:
+    if isinstance(value, dict | list):
+        return all(_is_finite(inner) for inner in (value.values() if isinstance(value, dict) else value))
+    return not isinstance(value, float) or math.isfinite(value)

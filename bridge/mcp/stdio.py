@@ -1,0 +1,173 @@
+"""Our own stdin and stdout as a connection of the SDK's server: one JSON-RPC message in each line.
+
+The SDK has such a transport. This one bounds a line, answers one that is no message, and ends when it is
+cancelled: the SDK's waits in a thread for a line that may never come.
+
+While it serves, and after, descriptor 1 is stderr and descriptor 0 is empty: what a library or a child process
+prints or reads cannot reach the client.
+
+Spec: MCP 2026-07-28 basic/transports (stdio).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+import anyio
+import anyio.lowlevel
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
+from pydantic_core import from_json
+
+from bridge.mcp.lines import Lines, TooLong, line_of, message_in
+
+logger = logging.getLogger(__name__)
+
+Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
+Outgoing = MemoryObjectSendStream[SessionMessage]
+
+_CHUNK_BYTES: Final = 64 * 1024
+"""As much as a pipe holds."""
+
+_LINES_AHEAD: Final = 16
+"""Messages that are read before the server takes them."""
+
+_LAST_SECONDS: Final = 1.0
+"""How long a client may take to read what was said last. As the SDK gives its last answers."""
+
+
+@asynccontextmanager
+async def stdio_streams(limit_bytes: int) -> AsyncIterator[tuple[Incoming, Outgoing]]:
+    """The client at our stdin and stdout, as messages. It has left when the first stream ends.
+
+    Can be entered once in a process.
+    """
+    wire_in, wire_out = _taken_over()
+    received, messages = anyio.create_memory_object_stream[SessionMessage | Exception](_LINES_AHEAD)
+    sink, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+    writer = _Writer(wire_out, outgoing)
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(writer.run, tasks.cancel_scope)
+            tasks.start_soon(_read, wire_in, limit_bytes, received, sink.clone())
+            try:
+                yield messages, sink
+            finally:
+                sink.close()
+                messages.close()
+                tasks.cancel_scope.cancel()
+                await writer.end()
+    finally:
+        os.close(wire_in)
+        os.close(wire_out)
+
+
+def _taken_over() -> tuple[int, int]:
+    """Stdin and stdout under other numbers. Theirs lead elsewhere from now on."""
+    wire_in, wire_out = os.dup(0), os.dup(1)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 0)
+    try:
+        os.dup2(2, 1)
+    except OSError:  # there is no stderr
+        os.dup2(nowhere, 1)
+    os.close(nowhere)
+    kind = os.fstat(wire_out).st_mode
+    if stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind):  # a terminal is not ours alone
+        os.set_blocking(wire_out, False)
+    return wire_in, wire_out
+
+
+async def _read(
+    wire_in: int,
+    limit_bytes: int,
+    received: MemoryObjectSendStream[SessionMessage | Exception],
+    sink: Outgoing,
+) -> None:
+    lines = Lines(limit_bytes)
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        async with received, sink:
+            while chunk := await _chunk(wire_in):
+                for line in lines.feed(chunk):
+                    if isinstance(line, bytes) and (not line or line.isspace()):
+                        continue
+                    message = _message_or_refusal(line, limit_bytes)
+                    if isinstance(message.message, JSONRPCError) and message.message.id is None:
+                        await sink.send(message)
+                    else:
+                        await received.send(message)
+
+
+async def _chunk(wire_in: int) -> bytes:
+    """What the client has sent; empty when it has closed its end."""
+    try:
+        await anyio.wait_readable(wire_in)
+    except PermissionError:  # a file: it never has to be waited for
+        await anyio.lowlevel.checkpoint()
+    try:
+        return os.read(wire_in, _CHUNK_BYTES)
+    except OSError as exc:  # a terminal that was hung up
+        logger.info("stdin ended: %s", exc.strerror)
+        return b""
+
+
+def _message_or_refusal(line: bytes | TooLong, limit_bytes: int) -> SessionMessage:
+    if isinstance(line, TooLong):
+        return _refusal(INVALID_REQUEST, f"The message is larger than {limit_bytes} bytes")
+    message = message_in(line)
+    if isinstance(message, SessionMessage):
+        return message
+    try:
+        from_json(line)
+    except ValueError:
+        return _refusal(PARSE_ERROR, "The line is no JSON")
+    return _refusal(INVALID_REQUEST, "The line is no JSON-RPC message")
+
+
+def _refusal(code: int, words: str) -> SessionMessage:
+    logger.warning("from the client: %s", words)
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=code, message=words)))
+
+
+class _Writer:
+    """Writes what the server says. Shielded: what is said while it is being stopped still goes out."""
+
+    def __init__(self, wire_out: int, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:
+        self._wire_out = wire_out
+        self._outgoing = outgoing
+        self._life = anyio.CancelScope(shield=True)
+        self._done = anyio.Event()
+
+    async def run(self, connection: anyio.CancelScope) -> None:
+        """Write until nothing more can be said. When the client reads no more, the connection is over."""
+        try:
+            with self._life:
+                async with self._outgoing:
+                    async for message in self._outgoing:
+                        await self._write(line_of(message))
+        except OSError as exc:
+            logger.info("the client reads no more: %s", exc.strerror)
+            connection.cancel()
+        finally:
+            self._done.set()
+
+    async def end(self) -> None:
+        """Give the client a moment to take what was said last."""
+        with anyio.CancelScope(shield=True):
+            with anyio.move_on_after(_LAST_SECONDS):
+                await self._done.wait()
+            self._life.cancel()
+
+    async def _write(self, line: bytes) -> None:
+        rest = memoryview(line)
+        while rest:
+            try:
+                rest = rest[os.write(self._wire_out, rest) :]
+            except BlockingIOError:
+                await anyio.wait_writable(self._wire_out)

@@ -1,0 +1,359 @@
+"""What an agent asks in the middle of its task, as elicitations, and their answers as a message. Pure.
+
+The other way round: `elicitation.py`. An agent asks in words, or with data that carries a form. A form is asked
+as such when it is in the subset that MCP allows, and any other question as one field of text. Someone who has to
+authenticate is sent to a URL, if the agent gives one as such; no form ever asks for secrets.
+
+Spec: A2A 1.0 sections 3.4.3 and 7.6; MCP client/elicitation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from pydantic import JsonValue
+
+from bridge.a2a.models import Message, Part, Role, TaskState, text_of
+from bridge.jsonvalues import JsonObject
+from bridge.translate.arguments import properties_of, required_of
+from bridge.translate.extension import ANSWER, BLOCK, QUESTION
+from bridge.translate.questions import Answer
+
+TEXT_FIELD: Final = "answer"
+"""The field of a form that asks for text."""
+
+_NO_WORDS: Final[Mapping[TaskState, str]] = {
+    TaskState.INPUT_REQUIRED: "The agent asks for more information",
+    TaskState.AUTH_REQUIRED: "The agent asks you to authenticate",
+}
+_REFUSED: Final[Mapping[str, str]] = {
+    Answer.ACCEPT: "Done",
+    Answer.DECLINE: "The question was declined",
+    Answer.CANCEL: "The question was canceled",
+}
+"""What is said in words where an answer holds nothing else: a message has at least one part."""
+
+_WEB: Final = frozenset({"http", "https"})
+_URL_NAMES: Final = ("url", "authUrl", "auth_url", "authorizationUrl", "authorization_url", "uri", "href")
+"""Fields that say where to go, the likeliest first."""
+
+_SAID: Final = frozenset({"type", "title", "description", "default"})
+_KEYWORDS: Final[Mapping[str, frozenset[str]]] = {
+    "string": _SAID | {"minLength", "maxLength", "format", "enum", "enumNames", "oneOf"},
+    "number": _SAID | {"minimum", "maximum"},
+    "integer": _SAID | {"minimum", "maximum"},
+    "boolean": _SAID,
+    "array": _SAID | {"minItems", "maxItems", "items"},
+}
+"""What MCP knows of each type of field. Others only narrow what is taken; the agent sees to them itself."""
+_FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
+
+
+@dataclass(frozen=True, slots=True)
+class AskedBack:
+    """One question of an agent."""
+
+    key: str
+    """What it is called among `inputRequests`."""
+    own_key: str | None
+    """What the agent calls it, if it does."""
+    params: JsonObject
+    """Of elicitation/create."""
+    text_field: str | None = None
+    """The one field of a form that we made, whose value is the answer in words."""
+
+    @property
+    def mode(self) -> str:
+        """`form` or `url`."""
+        return str(self.params.get("mode", "form"))
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The task that asks."""
+
+    request_state: str
+    """What the question was given out with: the same answer to the same state is one message."""
+    task_id: str
+    context_id: str | None
+
+
+def questions_in(
+    message: Message | None, state: TaskState, *, extension_active: bool
+) -> tuple[AskedBack, ...]:
+    """What a task in INPUT_REQUIRED or AUTH_REQUIRED asks; nothing when it can be asked in words only."""
+    if message is None:
+        # A form for text is still right, as the state alone says that the agent waits for words.
+        return () if state is TaskState.AUTH_REQUIRED else (_for_text(question_words(None, state), "input"),)
+    asked = _originals(message) if extension_active else ()
+    if not asked:
+        asked = _described(message, state)
+    if not asked and state is TaskState.AUTH_REQUIRED and not _asks_several(message):
+        url = _url_in(message.parts)
+        asked = () if url is None else (_for_url(_spoken(message, state), url, message.message_id),)
+    if not asked and state is TaskState.INPUT_REQUIRED:
+        asked = (_for_text(question_words(message, state), message.message_id, _key_of(message)),)
+    return asked
+
+
+def modes_of(questions: Iterable[AskedBack]) -> frozenset[str]:
+    """The modes of elicitation that a client has to have declared to be asked these."""
+    return frozenset(question.mode for question in questions)
+
+
+def question_words(message: Message | None, state: TaskState) -> str:
+    """A question for a person to read, with the URLs and data that stand in no text."""
+    parts = message.parts if message else ()
+    words = text_of(parts).strip()
+    shown = [part.url for part in parts if part.url is not None and part.url not in words]
+    shown += [json.dumps(part.data, ensure_ascii=False) for part in parts if _is_unsaid(part, words, message)]
+    return "\n".join(filter(None, [words or _NO_WORDS[state], *shown]))
+
+
+def _spoken(message: Message, state: TaskState) -> str:
+    """A question for a person who is shown its form or its URL as well."""
+    return text_of(message.parts).strip() or _NO_WORDS[state]
+
+
+def _is_unsaid(part: Part, words: str, message: Message | None) -> bool:
+    """Whether a part is data that the words do not say: those of our own questions say all."""
+    if part.kind != "data":
+        return False
+    is_ours = isinstance(part.data, dict) and bool(part.data.keys() & {"key", "questions"})
+    return not words or not (is_ours or _key_of(message))
+
+
+def answer_message(
+    questions: Sequence[AskedBack], responses: Mapping[str, JsonValue], waiting: Waiting
+) -> Message | None:
+    """The message that answers an agent; None when there is nothing to tell it.
+
+    `responses` are ElicitResults by the keys of `questions`. A foreign agent that sent someone to a URL notices by
+    itself when that is done; an agent that gave its question a key waits to be told.
+    """
+    answered = [(one, result) for one in questions if (result := _result(responses.get(one.key))) is not None]
+    if not answered or all(_needs_no_words(question, result) for question, result in answered):
+        return None
+    parts, metadata = _one_answer(*answered[0]) if len(questions) == 1 else _keyed_answers(answered)
+    return Message(
+        message_id=message_id_of(waiting.request_state, {one.key: result for one, result in answered}),
+        role=Role.USER,
+        task_id=waiting.task_id,
+        context_id=waiting.context_id,
+        parts=(*parts,),
+        metadata=metadata,
+    )
+
+
+def message_id_of(request_state: str, answer: JsonValue) -> str:
+    """The id of the message that gives an answer: the same when a request is sent again."""
+    digest = hashlib.sha256(json.dumps([request_state, answer], sort_keys=True).encode()).digest()
+    return str(UUID(bytes=digest[:16], version=5))
+
+
+def _originals(message: Message) -> tuple[AskedBack, ...]:
+    """The questions as the server behind the agent asked them."""
+    return tuple(
+        AskedBack(_request_key(key, part.data, message), key, _with_faults(params, part.data, message))
+        for part in message.parts
+        if part.kind == "data" and isinstance(blocks := (part.metadata or {}).get(BLOCK), dict)
+        for key, params in blocks.items()
+        if isinstance(params, dict) and (params.get("mode") != "url" or _is_web(params.get("url")))
+    )
+
+
+def _described(message: Message, state: TaskState) -> tuple[AskedBack, ...]:
+    """The questions that data parts describe: each has a schema or a URL. All of them, or none is asked this way."""
+    found: list[AskedBack] = []
+    for part in message.parts:
+        several = part.data.get("questions") if isinstance(part.data, dict) else None
+        for data in several if isinstance(several, list) else [part.data]:
+            question = _question_from(data, message, state) if isinstance(data, dict) else None
+            if question is None and isinstance(several, list):
+                return ()
+            found += [] if question is None else [question]
+    is_clear = len({question.key for question in found}) == len(found)
+    return tuple(found) if is_clear and (len(found) < 2 or all(one.own_key for one in found)) else ()
+
+
+def _asks_several(message: Message) -> bool:
+    """Whether a visit alone would not answer a message."""
+    return any(isinstance(part.data, dict) and "questions" in part.data for part in message.parts)
+
+
+def _question_from(data: JsonObject, message: Message, state: TaskState) -> AskedBack | None:
+    key = data.get("key")
+    own_key = key if isinstance(key, str) and key else _key_of(message)
+    words = data.get("message")
+    text = words if isinstance(words, str) and words and "errors" not in data else _spoken(message, state)
+    url = data.get("url")
+    if data.get("mode") == "url" and isinstance(url, str) and _is_web(url):
+        asked = _for_url(text, url, message.message_id)
+        request_key = _request_key(own_key, data, message)
+        elicitation_id = data.get("elicitationId", asked.params["elicitationId"])
+        return AskedBack(request_key, own_key, {**asked.params, "elicitationId": elicitation_id})
+    form = next(
+        (found for name in ("schema", "requestedSchema") if (found := form_from(data.get(name)))), None
+    )
+    form = form or form_from(data)
+    if form is None or state is TaskState.AUTH_REQUIRED:
+        return None
+    params: JsonObject = {"mode": "form", "message": text, "requestedSchema": form}
+    return AskedBack(_request_key(own_key, data, message), own_key, params)
+
+
+def form_from(schema: JsonValue) -> JsonObject | None:
+    """A schema as a form can ask for it; None when it asks for what no form can say."""
+    if not isinstance(schema, dict) or schema.get("type") != "object" or not properties_of(schema):
+        return None
+    fields: JsonObject = {}
+    for name, prop in properties_of(schema).items():
+        known = _KEYWORDS.get(str(prop.get("type")))
+        if known is None or not _is_sayable(prop):
+            return None
+        fields[name] = {key: value for key, value in prop.items() if key in known and _is_known(key, value)}
+    required: list[JsonValue] = [name for name in required_of(schema) if name in fields]
+    return {"type": "object", "properties": fields, **({"required": required} if required else {})}
+
+
+def _is_sayable(prop: JsonObject) -> bool:
+    """Whether the choices of a field, if it has some, are texts."""
+    items = prop.get("items")
+    if prop.get("type") == "array":
+        return isinstance(items, dict) and ("enum" in items or "anyOf" in items) and _are_texts(items)
+    return _are_texts(prop) and not prop.keys() & {"const", "anyOf", "allOf", "not", "$ref"}
+
+
+def _are_texts(prop: JsonObject) -> bool:
+    named = [one for key in ("oneOf", "anyOf") if isinstance(found := prop.get(key), list) for one in found]
+    plain = prop.get("enum", [])
+    return (
+        isinstance(plain, list)
+        and all(isinstance(one, str) for one in plain)
+        and all(isinstance(one, dict) and isinstance(one.get("const"), str) for one in named)
+        and (prop.get("type") == "string" or not (plain or "oneOf" in prop))
+    )
+
+
+def _is_known(key: str, value: JsonValue) -> bool:
+    return key != "format" or value in _FORMATS
+
+
+def _for_text(words: str, message_id: str, own_key: str | None = None) -> AskedBack:
+    field: JsonObject = {"type": "string", "title": "Answer"}
+    form: JsonObject = {"type": "object", "properties": {TEXT_FIELD: field}, "required": [TEXT_FIELD]}
+    params: JsonObject = {"mode": "form", "message": words, "requestedSchema": form}
+    return AskedBack(own_key or _hashed(message_id), own_key, params, TEXT_FIELD)
+
+
+def _for_url(words: str, url: str, message_id: str) -> AskedBack:
+    key = _hashed(message_id)
+    return AskedBack(key, None, {"mode": "url", "message": words, "url": url, "elicitationId": key})
+
+
+def _key_of(message: Message | None) -> str | None:
+    key = ((message.metadata if message else None) or {}).get(QUESTION)
+    return key if isinstance(key, str) and key else None
+
+
+def _request_key(own_key: str | None, data: JsonValue, message: Message) -> str:
+    """A key that no other question of this task has: one that is asked again has its own."""
+    is_again = isinstance(data, dict) and (
+        "errors" in data
+        or any(isinstance(one, dict) and "errors" in one for one in _listed(data.get("questions")))
+    )
+    if own_key is None:
+        return _hashed(message.message_id)
+    return f"{own_key}-{_hashed(message.message_id)}" if is_again else own_key
+
+
+def _listed(value: JsonValue) -> list[JsonValue]:
+    return value if isinstance(value, list) else []
+
+
+def _with_faults(params: JsonObject, data: JsonValue, message: Message) -> JsonObject:
+    """The question of a server; with what was wrong with the answer, when it is asked again."""
+    is_again = isinstance(data, dict) and "errors" in data
+    return {**params, "message": text_of(message.parts)} if is_again else params
+
+
+def _hashed(message_id: str) -> str:
+    return hashlib.sha256(message_id.encode()).hexdigest()[:16]
+
+
+def _url_in(parts: Sequence[Part]) -> str | None:
+    """Where someone is to go: a URL that stands as such in a url part or a data part, and is the only likely one."""
+    urls = dict.fromkeys(part.url for part in parts if part.url is not None and _is_web(part.url))
+    if len(urls) == 1:
+        return next(iter(urls))
+    found = [pair for part in parts if part.kind == "data" for pair in _urls_of("", part.data)]
+    for wanted in _URL_NAMES:
+        named = dict.fromkeys(url for name, url in found if name == wanted)
+        if len(named) == 1 and not urls:
+            return next(iter(named))
+    others = dict.fromkeys(url for _, url in found)
+    return next(iter(others)) if len(others) == 1 and not urls else None
+
+
+def _urls_of(name: str, value: JsonValue) -> list[tuple[str, str]]:
+    """Every text in data that is a web address, with the name of its field."""
+    match value:
+        case str() if _is_web(value):
+            return [(name, value)]
+        case dict():
+            return [pair for inner_name, inner in value.items() for pair in _urls_of(inner_name, inner)]
+        case list():
+            return [pair for inner in value for pair in _urls_of(name, inner)]
+        case _:
+            return []
+
+
+def _is_web(url: JsonValue) -> bool:
+    if not isinstance(url, str) or any(char.isspace() for char in url):
+        return False
+    try:
+        split = urlsplit(url)
+    except ValueError:
+        return False
+    return split.scheme in _WEB and bool(split.hostname)
+
+
+def _result(response: JsonValue) -> JsonObject | None:
+    """An ElicitResult without what else came with it; None when it is none."""
+    if not isinstance(response, dict) or response.get("action") not in set(Answer):
+        return None
+    content = response.get("content")
+    held: JsonObject = {"content": content} if isinstance(content, dict) else {}
+    is_accepted = response["action"] == Answer.ACCEPT
+    return {"action": response["action"], **(held if is_accepted else {})}
+
+
+def _needs_no_words(question: AskedBack, result: JsonObject) -> bool:
+    return question.mode == "url" and question.own_key is None and result["action"] == Answer.ACCEPT
+
+
+def _one_answer(question: AskedBack, result: JsonObject) -> tuple[list[Part], JsonObject]:
+    metadata: JsonObject = {ANSWER: result["action"]}
+    if question.own_key is not None:
+        metadata[QUESTION] = question.own_key
+    content = result.get("content", {})
+    if result["action"] != Answer.ACCEPT or question.mode == "url":
+        return [Part(text=_REFUSED[str(result["action"])])], metadata
+    if question.text_field is not None and isinstance(content, dict):
+        text = content.get(question.text_field)
+        return [Part(text=text if isinstance(text, str) else json.dumps(content))], metadata
+    return [Part(data=content, media_type="application/json")], metadata
+
+
+def _keyed_answers(
+    answered: Sequence[tuple[AskedBack, JsonObject]],
+) -> tuple[list[Part], JsonObject | None]:
+    """Several answers as one data part, each by the key of its question."""
+    data: JsonObject = {question.own_key or question.key: result for question, result in answered}
+    return [Part(data=data, media_type="application/json")], None

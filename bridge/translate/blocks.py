@@ -1,0 +1,200 @@
+"""Parts of an agent's result as content blocks: the table of `content.py` read backwards. Pure.
+
+With the extension active a part becomes the very block that it was. Any other part becomes the block that says
+the most of it; what a block has no words for stands in its `_meta`.
+
+Spec: A2A 1.0 section 4.1.6 (Part), MCP server/tools (content).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from jsonschema.protocols import Validator
+from pydantic import JsonValue
+
+from bridge.a2a.models import Part, PartKind
+from bridge.jsonvalues import JsonObject
+from bridge.translate.content import ADDED, SPELLED, STRUCTURED, TWIN, WHOLE, WITHHELD, filename_in
+from bridge.translate.extension import BLOCK
+from bridge.translate.files import standard_base64
+
+PART_META: Final = "mcp-a2a/part"
+"""`_meta` of a block: what its part says beyond the block, {"kind"?, "filename"?, "mediaType"?, "metadata"?}."""
+
+_MEDIA: Final = ("image", "audio")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a result is read."""
+
+    extension_active: bool = False
+    output: Validator | None = None
+    """Checks the structured result; None for a tool without an output schema."""
+    inline_limit_bytes: int | None = None
+    """A part of an artifact that is larger becomes a link."""
+    link_for: Callable[[Part], str] | None = None
+    """The URI under which the bridge serves a part."""
+
+
+def blocks_from_parts(parts: Sequence[Part], reading: Reading) -> list[JsonValue]:
+    """The content blocks of some parts, in order. Structured content is none of them: see `structured_in`."""
+    return [block for part in parts for block in _blocks_from_part(part, reading)]
+
+
+def structured_in(parts: Sequence[Part]) -> tuple[JsonValue, ...]:
+    """The structured content that a part is marked to be, if one is: with the extension active."""
+    marked = (_restored(part) for part in parts if _block_of(part).get("type") == STRUCTURED)
+    return next((value for value in marked if value), ())
+
+
+def text_block(text: str) -> JsonObject:
+    """A text as a content block."""
+    return {"type": "text", "text": text}
+
+
+def as_json(value: JsonValue) -> str:
+    """A value as the text that says it to those who cannot read data."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _blocks_from_part(part: Part, reading: Reading) -> tuple[JsonValue, ...]:
+    if reading.extension_active:
+        if _block_of(part).get("type") in (ADDED, STRUCTURED):
+            return ()
+        if restored := _restored(part):
+            return restored
+        return (_PLAIN[part.kind](part, reading),)
+    if _is_over_limit(part, reading):
+        return (_linked(part, reading),)
+    return (_with_meta(_PLAIN[part.kind](part, reading), part),)
+
+
+def _block_of(part: Part) -> JsonObject:
+    block = (part.metadata or {}).get(BLOCK)
+    return block if isinstance(block, dict) else {}
+
+
+def _restored(part: Part) -> tuple[JsonValue, ...]:
+    """The block that a part was, as it says itself; nothing when it does not say so, or cannot mean it."""
+    said = _block_of(part)
+    kind = said.get("type")
+    rest = {key: value for key, value in said.items() if key != TWIN}
+    typed: JsonObject = {} if part.media_type is None else {"mimeType": part.media_type}
+    if kind in (WHOLE, STRUCTURED):
+        return _spelled_out(part, said)
+    if not said and part.kind == "raw":
+        implied = (part.media_type or "").partition("/")[0]
+        return ({"type": implied, "data": part.raw, **typed},) if implied in _MEDIA else ()
+    held: JsonObject = {"text": part.text} if part.kind == "text" else {"blob": part.raw}
+    match kind, part.kind:
+        case "text", "text":
+            return ({**rest, "text": part.text},)
+        case (("image" | "audio"), "raw") if typed:
+            return ({**rest, "data": part.raw, **typed},)
+        case "resource", ("text" | "raw"):
+            inner = rest.get("resource")
+            return ({**rest, "resource": {**inner, **held, **typed}},) if isinstance(inner, dict) else ()
+        case "resource_link", "url":
+            return ({**rest, "uri": part.url, **typed},)
+        case "resource_link", "text" if said.get(WITHHELD) is True:
+            return (text_block(part.text or ""),)
+        case _:
+            return ()
+
+
+def _spelled_out(part: Part, said: JsonObject) -> tuple[JsonValue, ...]:
+    if part.kind == "data":
+        return (part.data,)
+    if part.text is None or said.get(SPELLED) is not True:
+        return ()
+    try:
+        value: JsonValue = json.loads(part.text)
+    except (ValueError, RecursionError):
+        return ()
+    return (value,)
+
+
+def _text(part: Part, _: Reading) -> JsonObject:
+    return text_block(part.text or "")
+
+
+def _data(part: Part, _: Reading) -> JsonObject:
+    return text_block(as_json(part.data))
+
+
+def _raw(part: Part, reading: Reading) -> JsonObject:
+    data, kind = standard_base64(part.raw or ""), (part.media_type or "").partition("/")[0].lower()
+    if kind in _MEDIA:
+        return {"type": kind, "data": data, "mimeType": part.media_type}
+    name = part.filename or "file"
+    uri = reading.link_for(part) if reading.link_for else f"attachment:{quote(name, safe='')}"
+    typed: JsonObject = {} if part.media_type is None else {"mimeType": part.media_type}
+    return {"type": "resource", "resource": {"uri": uri, **typed, "blob": data}}
+
+
+def _url(part: Part, _: Reading) -> JsonObject:
+    uri = part.url or ""
+    name = part.filename or filename_in(uri) or uri
+    typed: JsonObject = {} if part.media_type is None else {"mimeType": part.media_type}
+    return {"type": "resource_link", "uri": uri, "name": name, **typed}
+
+
+_PLAIN: Final[Mapping[PartKind, Callable[[Part, Reading], JsonObject]]] = {
+    "text": _text,
+    "raw": _raw,
+    "url": _url,
+    "data": _data,
+}
+"""What a part holds to the block that says it."""
+
+_UNSAID_TYPES: Final[Mapping[PartKind, str]] = {"text": "text/plain", "data": "application/json"}
+"""Media types that go without saying."""
+
+
+def _with_meta(block: JsonObject, part: Part) -> JsonObject:
+    """A block with what its part says beyond it; data is marked, as its text is not the agent's own."""
+    said: JsonObject = {"kind": "data"} if part.kind == "data" else {}
+    if part.filename is not None and block["type"] != "resource_link":
+        said["filename"] = part.filename
+    if part.media_type is not None and part.media_type != _UNSAID_TYPES.get(part.kind, part.media_type):
+        said["mediaType"] = part.media_type
+    if part.metadata:
+        said["metadata"] = part.metadata
+    return {**block, "_meta": {PART_META: said}} if said else block
+
+
+def _is_over_limit(part: Part, reading: Reading) -> bool:
+    limit = reading.inline_limit_bytes
+    return limit is not None and reading.link_for is not None and size_of(part) > limit
+
+
+def size_of(part: Part) -> int:
+    """How many bytes a part holds; what is behind a URL does not count."""
+    match part.kind:
+        case "text":
+            return len((part.text or "").encode(errors="surrogatepass"))
+        case "raw":
+            return len((part.raw or "").rstrip("=")) * 3 // 4
+        case "data":
+            return len(as_json(part.data).encode(errors="surrogatepass"))
+        case "url":
+            return 0
+
+
+def _linked(part: Part, reading: Reading) -> JsonObject:
+    assert reading.link_for is not None
+    uri = reading.link_for(part)
+    link: JsonObject = {
+        "type": "resource_link",
+        "uri": uri,
+        "name": part.filename or f"{part.kind} of the result",
+        "size": size_of(part),
+    }
+    media_type = part.media_type or _UNSAID_TYPES.get(part.kind)
+    return _with_meta(link if media_type is None else {**link, "mimeType": media_type}, part)

@@ -1,0 +1,158 @@
+"""The arguments of a tool call as a message to an agent. Pure. The other way round: `message_to_call`.
+
+Spec: A2A 1.0 sections 4.1.4 (Message) and 3.4.1 (contexts).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+from urllib.parse import urlsplit
+
+from pydantic import JsonValue, ValidationError
+
+from bridge.a2a.models import Message, Part, Role
+from bridge.errors import BridgeError
+from bridge.jsonvalues import JsonObject, is_deeper
+from bridge.mcp.tools import Tool, tools_from
+from bridge.translate.arguments import describe, problems_of
+from bridge.translate.content import MAX_DATA_DEPTH
+from bridge.translate.extension import SKILL, URI
+from bridge.translate.files import standard_base64
+from bridge.translate.skill_tools import FOLLOW_UP_TOOLS, AgentTool
+
+_FOREIGN_SKILL: Final = "skillId"
+"""The metadata key that most agents without our extension read, beside ours."""
+_JSON: Final = "application/json"
+_REPLY: Final = next(tool for tool in FOLLOW_UP_TOOLS if tool["name"] == "task_reply")
+
+
+class BadArgumentsError(BridgeError):
+    """The arguments are not as the tool's schema asks. Its text names them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What a message belongs to."""
+
+    message_id: str
+    context_id: str | None = None
+    task_id: str | None = None
+    reference_task_ids: tuple[str, ...] = ()
+
+
+def message_from_call(
+    tool: AgentTool, arguments: JsonObject, conversation: Conversation, *, skill_in_text: bool = False
+) -> Message:
+    """The message that a call sends. `skill_in_text` says the skill in words too, for agents that read nothing else.
+
+    The arguments of an original tool pass unchecked: its own server has the word on them.
+
+    Raises:
+        BadArgumentsError: they are not what a message can be made of.
+    """
+    if tool.original is not None:
+        data: JsonObject = {"skill": tool.skill_id, "arguments": arguments}
+        message = _message([Part(data=data, media_type=_JSON)], conversation, {SKILL: tool.skill_id})
+        return message.model_copy(update={"extensions": (URI,)})
+    _require_fitting(_checker(tool), arguments)
+    chosen = tool.skill_id or arguments.get("skill")
+    text = str(arguments["message"])
+    if chosen is not None and skill_in_text:
+        text = f"{text}\n\n(Skill: {chosen})"
+    parts = [Part(text=text), *_data_parts(arguments), *_file_parts(arguments)]
+    return _message(parts, conversation, {} if chosen is None else {SKILL: chosen, _FOREIGN_SKILL: chosen})
+
+
+def message_from_reply(arguments: JsonObject, conversation: Conversation) -> Message:
+    """The message that task_reply sends.
+
+    Raises:
+        BadArgumentsError: the arguments are not as its schema asks.
+    """
+    _require_fitting(_reply_tool(), arguments)
+    return _message([Part(text=str(arguments["message"])), *_data_parts(arguments)], conversation, {})
+
+
+def context_in(arguments: JsonObject) -> str | None:
+    """The sealed context that a call continues; None when it begins a new one, or for a blank."""
+    context = arguments.get("context")
+    return context.strip() or None if isinstance(context, str) else None
+
+
+def _message(parts: Sequence[Part], conversation: Conversation, metadata: JsonObject) -> Message:
+    return Message(
+        message_id=conversation.message_id,
+        role=Role.USER,
+        parts=tuple(parts),
+        context_id=conversation.context_id,
+        task_id=conversation.task_id,
+        reference_task_ids=conversation.reference_task_ids or None,
+        metadata=metadata or None,
+    )
+
+
+@lru_cache(maxsize=512)
+def _checker(tool: AgentTool) -> Tool:
+    return tools_from([tool.listed])[0][0]
+
+
+@lru_cache(maxsize=1)
+def _reply_tool() -> Tool:
+    return tools_from([_REPLY])[0][0]
+
+
+def _require_fitting(tool: Tool, arguments: JsonObject) -> None:
+    problems = problems_of(tool, arguments)
+    if problems:
+        faults = "; ".join(describe(tool, problem) for problem in problems)
+        raise BadArgumentsError(f"The arguments of {tool.name} are not as its schema asks: {faults}")
+
+
+def _data_parts(arguments: JsonObject) -> list[Part]:
+    if "data" not in arguments:
+        return []
+    if is_deeper(arguments["data"], MAX_DATA_DEPTH):
+        raise BadArgumentsError(
+            f"data is nested deeper than {MAX_DATA_DEPTH} levels, which agents do not read"
+        )
+    return [Part(data=arguments["data"], media_type=_JSON)]
+
+
+def _file_parts(arguments: JsonObject) -> list[Part]:
+    files = arguments.get("files")
+    return [_file_part(file, place) for place, file in enumerate(files if isinstance(files, list) else [])]
+
+
+def _file_part(file: JsonValue, place: int) -> Part:
+    assert isinstance(file, dict)  # as the schema says
+    url, content = _text(file, "url"), _text(file, "base64")
+    if (url is None) == (content is None):
+        raise BadArgumentsError(f"files[{place}] needs either url or base64, and not both")
+    if url is not None and not _may_go_out(url):
+        raise BadArgumentsError(
+            f"files[{place}].url is no address that an agent could open: give base64 instead"
+        )
+    try:
+        return Part(
+            url=url,
+            raw=None if content is None else standard_base64("".join(content.split())),
+            filename=_text(file, "name"),
+            media_type=_text(file, "mediaType"),
+        )
+    except ValidationError as exc:
+        raise BadArgumentsError(f"files[{place}].base64 is not base64") from exc
+
+
+def _may_go_out(url: str) -> bool:
+    try:
+        return urlsplit(url).scheme not in ("", "file")
+    except ValueError:
+        return False
+
+
+def _text(file: JsonObject, key: str) -> str | None:
+    value = file.get(key)
+    return value if isinstance(value, str) and value else None

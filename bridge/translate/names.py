@@ -1,0 +1,83 @@
+"""What tools are called toward hosts: names that every host takes, each once, whatever the order. Pure.
+
+Hosts refuse a whole server for one name that they do not like, and some know tools of several servers by name
+alone. A name depends on what it stands for and on which others want the same; nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+MAX_NAME_CHARACTERS: Final = 40
+"""How long a name is that we make: Cursor takes 60 for server and tool together."""
+RESERVED: Final = frozenset({"task_result", "task_reply", "task_cancel", "find_skill", "call_skill"})
+"""The names of the bridge's own tools."""
+
+_EXACT: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""What the strictest host takes (Claude Desktop)."""
+_OTHER: Final = re.compile(r"[^a-z0-9]+")
+_DIGEST_CHARACTERS: Final = (0, 0, 8, 16, 24)
+"""How much of a hash a name ends with at each step: plain, with its source, and then as much as it takes."""
+_FIRST_WITH_SOURCE: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What wants a name."""
+
+    source_key: str
+    skill_id: str
+    exact: str | None = None
+    """The name that it has on its own server, if that is known."""
+
+
+def tool_names(tools: Iterable[Named], *, always_prefixed: bool = False) -> dict[Named, str]:
+    """A name for each.
+
+    Where several want the same, all of them get their source before it. `always_prefixed` does so from the start:
+    then a name follows from what it stands for alone, unless even source and skill spell the same.
+    """
+    steps = dict.fromkeys(tools, _FIRST_WITH_SOURCE if always_prefixed else 0)
+    while True:
+        names = {tool: _name(tool, step) for tool, step in steps.items()}
+        wanted = Counter(names.values())
+        again = [tool for tool, name in names.items() if wanted[name] > 1 or name in RESERVED]
+        going_on = [tool for tool in again if steps[tool] < len(_DIGEST_CHARACTERS) - 1]
+        if not going_on:
+            return names
+        for tool in going_on:
+            steps[tool] += 1
+
+
+def slug(text: str) -> str:
+    """A text in `[a-z0-9_]`, beginning with a letter; "skill" when nothing of it is left."""
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    words = _OTHER.sub("_", plain).strip("_")
+    return words if words[:1].isalpha() else f"skill_{words}".rstrip("_")
+
+
+def _name(tool: Named, step: int) -> str:
+    if step < _FIRST_WITH_SOURCE:
+        if tool.exact is not None and _EXACT.fullmatch(tool.exact):
+            return tool.exact
+        return _short(_own(tool), tool, 0)
+    return _short(f"{slug(tool.source_key)}_{_own(tool)}", tool, _DIGEST_CHARACTERS[step])
+
+
+def _own(tool: Named) -> str:
+    return slug(tool.exact or tool.skill_id)
+
+
+def _short(name: str, tool: Named, digest_characters: int) -> str:
+    if len(name) > MAX_NAME_CHARACTERS:
+        digest_characters = max(digest_characters, 8)
+    if not digest_characters:
+        return name
+    digest = hashlib.sha256(f"{tool.source_key}\0{tool.skill_id}".encode()).hexdigest()[:digest_characters]
+    return f"{name[: MAX_NAME_CHARACTERS - 1 - digest_characters].rstrip('_')}_{digest}"

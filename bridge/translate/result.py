@@ -1,0 +1,210 @@
+"""What an agent gave, as the result of a tool call. Pure.
+
+A failed, rejected or canceled task is never a success, and says which it was. With the extension active a result
+is exactly what the server behind the agent gave; the state of its task then stands in `_meta`.
+
+Spec: A2A 1.0 sections 4.1.1 and 4.1.3; MCP server/tools (results, isError, structuredContent).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Final
+
+from jsonschema.protocols import Validator
+from pydantic import JsonValue
+
+from bridge.a2a.models import Artifact, Message, Part, Role, Task, TaskState, text_of
+from bridge.jsonvalues import JsonObject
+from bridge.translate.blocks import PART_META, Reading, as_json, blocks_from_parts, structured_in, text_block
+from bridge.translate.content import STRUCTURED, repeats
+from bridge.translate.extension import PEER, SKILL
+
+STATE_META: Final = "mcp-a2a/state"
+"""`_meta` of a result: the state in which a task that gave no success ended."""
+STATUS_META: Final = "mcp-a2a/status"
+"""`_meta` of a result: what the agent said when it was done, beside its artifacts."""
+ARTIFACT_META: Final = "mcp-a2a/artifact"
+"""`_meta` of the first block of an artifact: what the artifact says beyond its parts."""
+
+_ENDS: Final[Mapping[TaskState, str]] = {
+    TaskState.FAILED: "The agent's task failed",
+    TaskState.REJECTED: "The agent rejected the task",
+    TaskState.CANCELED: "The agent's task was canceled",
+}
+"""How a task ended without success, in words."""
+_NO_FAILURE: Final = "This is no failure, the call has just not come to its result yet. "
+_OWN_FIELDS: Final = frozenset({"content", STRUCTURED, "isError", "resultType"})
+_RESERVED_META: Final = "io.modelcontextprotocol/"
+"""Keys of the protocol's own, which are about the server's connection and not about ours."""
+_MAX_FAULTS: Final = 5
+_MAX_FAULT_CHARACTERS: Final = 300
+
+
+def result_from_task(task: Task, reading: Reading) -> JsonObject:
+    """The result of a task that has ended.
+
+    Raises:
+        ValueError: it has not.
+    """
+    state = task.status.state
+    if state is TaskState.COMPLETED:
+        return _completed(task, reading)
+    if state not in _ENDS:
+        raise ValueError(f"a task in {state} has no result")
+    return _unsuccessful(task, reading)
+
+
+def result_from_message(message: Message, reading: Reading) -> JsonObject:
+    """The result that an agent gave at once, without a task. It is inlined: nobody could fetch it later."""
+    inlined = replace(reading, inline_limit_bytes=None)
+    own = _peer_fields(message.metadata) if reading.extension_active else {}
+    return _checked(blocks_from_parts(message.parts, inlined), message.parts, own, inlined)
+
+
+def words_result(words: str, *, output: Validator | None) -> JsonObject:
+    """A question or "still running" as a result in words.
+
+    A tool with an output schema may say in words only that it failed, so the words then say that it did not.
+    """
+    if output is None:
+        return {"content": [text_block(words)]}
+    return {"content": [text_block(_NO_FAILURE + words)], "isError": True}
+
+
+def server_error_in(task: Task) -> JsonObject | None:
+    """The JSON-RPC error (code, message, data) with which the server behind an agent of ours answered, if it did."""
+    message = task.status.message
+    metadata = (message.metadata if message else None) or {}
+    peer = metadata.get(PEER)
+    error = peer.get("error") if isinstance(peer, dict) and SKILL not in metadata else None
+    return error if isinstance(error, dict) else None
+
+
+def _completed(task: Task, reading: Reading) -> JsonObject:
+    artifacts, said = task.artifacts or (), task.status.message
+    if not artifacts:
+        said = said or (None if reading.extension_active else _last_words(task))
+        parts = said.parts if said else ()
+        own = _peer_fields(said.metadata if said else None) if reading.extension_active else {}
+        return _checked(blocks_from_parts(parts, _inline(reading)), parts, own, reading)
+    parts = tuple(part for artifact in artifacts for part in artifact.parts)
+    content = [block for artifact in artifacts for block in _blocks_of(artifact, reading)]
+    if reading.extension_active:
+        return _checked(content, parts, _peer_fields(artifacts[0].metadata), reading)
+    words = text_of(said.parts) if said else ""
+    return _checked(content, parts, {"_meta": {STATUS_META: words}} if words else {}, reading)
+
+
+def _unsuccessful(task: Task, reading: Reading) -> JsonObject:
+    state, said = task.status.state, task.status.message
+    parts = said.parts if said else ()
+    words = blocks_from_parts(parts, _inline(reading))
+    partial = [block for artifact in task.artifacts or () for block in _blocks_of(artifact, reading)]
+    if not reading.extension_active:
+        content = [*words, text_block(f"[{_ENDS[state]}{'' if words else ', and it gave no words for it'}]")]
+        return {"content": [*content, *partial], "isError": True, "_meta": {STATE_META: state.value}}
+    own = _peer_fields(said.metadata if said else None)
+    meta = own.pop("_meta", None)
+    result: JsonObject = {"content": [*words, *partial]}
+    if structured := structured_in(parts):
+        result[STRUCTURED] = structured[0]
+    result["isError"] = True
+    result |= own
+    result["_meta"] = {**(meta if isinstance(meta, dict) else {}), STATE_META: state.value}
+    return result
+
+
+def _checked(
+    content: list[JsonValue], parts: Sequence[Part], own: JsonObject, reading: Reading
+) -> JsonObject:
+    """A successful result, with structured content where the tool promises it; else what did not conform."""
+    marked = structured_in(parts) if reading.extension_active else ()
+    if reading.output is None:
+        return {"content": content} | ({STRUCTURED: marked[0]} if marked else {}) | own
+    # Where nothing is marked the last comes first: agents put their data at the end.
+    data = marked or tuple(part.data for part in reversed(parts) if part.kind == "data")
+    for value in data:
+        if not _faults_of(value, reading.output):
+            said = content if marked else _said_once(content, value)
+            return {"content": said, STRUCTURED: value} | own
+    why = "; ".join(_faults_of(data[0], reading.output)) if data else "it holds no data"
+    words = f"The agent's result is not as the tool's output schema asks: {why}. What it gave:"
+    failed: list[JsonValue] = [text_block(words), *content]
+    failed += [
+        text_block(as_json(value)) for value in marked if not any(repeats(one, value) for one in content)
+    ]
+    result: JsonObject = {"content": failed, "isError": True}
+    return result | own
+
+
+def _said_once(content: list[JsonValue], value: JsonValue) -> list[JsonValue]:
+    """Content in which structured content stands once: our text of it goes where the agent has its own."""
+    twins = [block for block in content if repeats(block, value)]
+    ours = [block for block in twins if isinstance(block, dict) and PART_META in _meta_of(block)]
+    return content if len(ours) == len(twins) else [block for block in content if block not in ours]
+
+
+def _meta_of(block: JsonObject) -> JsonObject:
+    meta = block.get("_meta")
+    return meta if isinstance(meta, dict) else {}
+
+
+def _faults_of(value: JsonValue, schema: Validator) -> tuple[str, ...]:
+    """What a schema finds wrong with a value; nothing when that cannot be told here."""
+    try:
+        errors = list(islice(schema.iter_errors(value), _MAX_FAULTS))
+    except (RecursionError, OverflowError, re.error):
+        return ()
+    places = ("/".join(str(step) for step in error.absolute_path) for error in errors)
+    return tuple(
+        f"{f'at {place}: ' if place else ''}{error.message[:_MAX_FAULT_CHARACTERS]}"
+        for place, error in zip(places, errors, strict=True)
+    )
+
+
+def _blocks_of(artifact: Artifact, reading: Reading) -> list[JsonValue]:
+    blocks = blocks_from_parts(artifact.parts, reading)
+    if reading.extension_active or not isinstance(blocks[0], dict):
+        return blocks
+    said = artifact.to_object()
+    about = {key: value for key, value in said.items() if key not in ("parts", "extensions")}
+    first: JsonObject = {**blocks[0], "_meta": {**_meta_of(blocks[0]), ARTIFACT_META: about}}
+    return [first, *blocks[1:]]
+
+
+def _inline(reading: Reading) -> Reading:
+    """Messages are no artifacts: no part of them is served."""
+    return replace(reading, inline_limit_bytes=None)
+
+
+def _last_words(task: Task) -> Message | None:
+    said = (message for message in reversed(task.history or ()) if message.role is Role.AGENT)
+    return next(said, None)
+
+
+def _peer_fields(metadata: JsonObject | None) -> JsonObject:
+    """What the server said beside its content, as our agents pass it on."""
+    peer = (metadata or {}).get(PEER)
+    if not isinstance(peer, dict) or SKILL not in (metadata or {}):
+        return {}
+    own = {key: value for key, value in peer.items() if key not in _OWN_FIELDS}
+    meta = own.pop("_meta", None)
+    if isinstance(meta, str):
+        meta = _parsed(meta)
+    if isinstance(meta, dict):
+        own["_meta"] = {key: value for key, value in meta.items() if not key.startswith(_RESERVED_META)}
+    return own
+
+
+def _parsed(text: str) -> JsonValue:
+    """What was too deep to be data, and was spelled out."""
+    try:
+        value: JsonValue = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value

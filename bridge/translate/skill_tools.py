@@ -1,0 +1,321 @@
+"""The skills of agents as tools, as tools/list shows them. Pure.
+
+An agent with our extension on its card is shown as the tools that it was made of, exactly. Any other skill takes a
+message, since a skill says in words alone what it wants.
+
+Spec: A2A 1.0 section 4.4.5 (AgentSkill); MCP server/tools. Hosts differ in what they refuse: no schema here has
+anything but `type: object` at its root.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from jsonschema.protocols import Validator
+from pydantic import JsonValue
+
+from bridge.a2a.models import AgentCard, AgentSkill
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.tools import Tool, tools_from, validator_of
+from bridge.translate.extension import URI
+from bridge.translate.names import Named, tool_names
+
+Granularity = Literal["skill", "agent", "search"]
+"""One tool for each skill, one for each agent, or one that finds skills and one that calls them."""
+
+MAX_WAIT_SECONDS: Final = 49
+"""How long task_result may wait: hosts give a call up at 60 s, and ours answer within 50."""
+MAX_EXAMPLES: Final = 5
+"""How many examples of a skill stand in a description; the card has all of them."""
+MAX_FOUND: Final = 20
+"""How many skills find_skill gives at most: each comes with its schema."""
+
+_WORD: Final = re.compile(r"\w+")
+_SHOWN_ICON: Final = ("https://", "http://", "data:")
+
+_MESSAGE_FIELDS: Final[JsonObject] = {
+    "message": {"type": "string", "description": "What to tell the agent, in words"},
+    "data": {"type": "object", "description": "Structured data to go with the message"},
+    "files": {
+        "type": "array",
+        "description": "Files to go with the message, each with either url or base64",
+        "items": {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string"},
+                "mediaType": {"type": "string", "description": "For example image/png"},
+                "url": {"type": "string", "description": "Where the agent can get the file"},
+                "base64": {"type": "string", "description": "The content itself"},
+            },
+        },
+    },
+    "context": {
+        "type": "string",
+        "description": "Continues an earlier conversation: the context that a result of this agent came with",
+    },
+}
+_HANDLE: Final[JsonObject] = {"type": "string", "description": "The handle that an earlier result gave"}
+_AGENT_HINTS: Final[JsonObject] = {"openWorldHint": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An agent, and what it is called here."""
+
+    key: str
+    card: AgentCard
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRules:
+    """What a profile says about tools."""
+
+    granularity: Granularity = "skill"
+    always_prefixed: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AgentTool:
+    """A tool that stands for a skill of an agent, or for the agent."""
+
+    name: str
+    source_key: str
+    skill_id: str | None
+    """None for an agent as a whole."""
+    listed: JsonObject
+    """As tools/list shows it."""
+    original: Tool | None
+    """The tool that the skill was made of, where our extension says so."""
+    output: Validator | None = None
+    """Checks its structured result, if it has one."""
+
+
+def tools_of_agents(sources: Sequence[Source], rules: ToolRules) -> tuple[AgentTool, ...]:
+    """What can be called, in the order of the agents and their cards."""
+    found = [tool for source in sources for tool in _tools_of(source, rules)]
+    wanted = {
+        id(tool): Named(
+            tool.source_key, tool.skill_id or tool.name, tool.original.name if tool.original else None
+        )
+        for tool in found
+    }
+    names = tool_names(wanted.values(), always_prefixed=rules.always_prefixed)
+    return tuple(_called(tool, names[wanted[id(tool)]]) for tool in found)
+
+
+def listing(
+    tools: Sequence[AgentTool], rules: ToolRules, *, follow_up_tools: bool = True
+) -> tuple[JsonObject, ...]:
+    """What tools/list shows."""
+    shown = SEARCH_TOOLS if rules.granularity == "search" else tuple(tool.listed for tool in tools)
+    return (*shown, *FOLLOW_UP_TOOLS) if follow_up_tools else shown
+
+
+def find_skills(tools: Sequence[AgentTool], query: str, limit: int) -> tuple[AgentTool, ...]:
+    """The tools that have most of a query's words, the best first; without words, the first ones."""
+    words = set(_WORD.findall(query.lower()))
+    ranked = sorted(tools, key=lambda tool: -_score(tool, words))
+    fitting = [tool for tool in ranked if not words or _score(tool, words)]
+    return tuple(fitting[: max(1, min(limit, MAX_FOUND))])
+
+
+def found_as_text(tools: Sequence[AgentTool]) -> str:
+    """What find_skill answers: what it found, as JSON, each as call_skill takes it."""
+    shown = ("title", "description", "inputSchema")
+    found = [
+        {"skill": tool.name, **{key: tool.listed[key] for key in shown if key in tool.listed}}
+        for tool in tools
+    ]
+    return json.dumps(found, ensure_ascii=False)
+
+
+def _score(tool: AgentTool, words: set[str]) -> int:
+    named = set(_WORD.findall(f"{tool.name.replace('_', ' ')} {tool.listed.get('title', '')}".lower()))
+    described = set(_WORD.findall(str(tool.listed.get("description", "")).lower()))
+    return 3 * len(words & named) + len(words & described)
+
+
+def _tools_of(source: Source, rules: ToolRules) -> list[AgentTool]:
+    """The tools of one agent, each with the name that it would like."""
+    card, originals = source.card, _originals(source.card)
+    if originals is not None and not originals:
+        return []  # an agent of ours whose server lists nothing: its one skill says so, and cannot be called
+    if rules.granularity == "agent":
+        return [_whole_agent(source, source.key)]
+    if not card.skills:
+        return [_whole_agent(source, "message")]
+    skills = {skill.id: skill for skill in reversed(card.skills)}  # of two with one id, the first
+    tools = []
+    for skill_id in dict.fromkeys(skill.id for skill in card.skills):
+        if originals is None or skill_id not in originals:
+            tools.append(_message_tool(source, skills[skill_id]))
+        elif (original := originals[skill_id]) is not None:
+            tools.append(_original(source, skill_id, original))
+    return tools
+
+
+def _originals(card: AgentCard) -> Mapping[str, Tool | None] | None:
+    """The tools behind the skills by skill id, None for one that cannot be served; None without the extension."""
+    for extension in card.capabilities.extensions or ():
+        listed = (extension.params or {}).get("tools") if extension.uri == URI else None
+        if isinstance(listed, dict):
+            return {skill_id: _tool_from(one) for skill_id, one in listed.items()}
+    return None
+
+
+def _tool_from(listed: JsonValue) -> Tool | None:
+    tools, _ = tools_from([listed])
+    return tools[0] if tools else None
+
+
+def _original(source: Source, skill_id: str, tool: Tool) -> AgentTool:
+    listed = {key: value for key, value in tool.listed.items() if key != "execution"}
+    if "type" not in tool.input_schema:
+        listed["inputSchema"] = {
+            "type": "object",
+            **tool.input_schema,
+        }  # many clients refuse the whole list else
+    return AgentTool(tool.name, source.key, skill_id, listed, tool, _output_of(tool))
+
+
+def _output_of(tool: Tool) -> Validator | None:
+    if tool.output_schema is None:
+        return None
+    try:
+        return validator_of(tool.output_schema)
+    except ValueError:
+        return None  # nothing can be checked against it; the client is shown what the server shows
+
+
+def _message_tool(source: Source, skill: AgentSkill) -> AgentTool:
+    title = skill.name or skill.id
+    listed = _listed(title, _description(skill, source.card), source.card, _MESSAGE_FIELDS)
+    return AgentTool(skill.id, source.key, skill.id, listed, None)
+
+
+def _whole_agent(source: Source, wish: str) -> AgentTool:
+    card, fields = source.card, dict(_MESSAGE_FIELDS)
+    lines = [card.description, f"Sends a message to the agent {card.name}."]
+    if card.skills:
+        ids: list[JsonValue] = [*dict.fromkeys(skill.id for skill in card.skills)]
+        fields["skill"] = {
+            "type": "string",
+            "enum": ids,
+            "description": "Which skill is meant, if it matters",
+        }
+        lines += [
+            "Its skills:",
+            *(f"- {skill.id}: {skill.description or skill.name}" for skill in card.skills),
+        ]
+    listed = _listed(card.name, "\n".join(filter(None, lines)), card, fields)
+    return AgentTool(wish, source.key, None, listed, None)
+
+
+def _listed(title: str, description: str, card: AgentCard, fields: JsonObject) -> JsonObject:
+    listed: JsonObject = {
+        "title": title,
+        "description": description,
+        "inputSchema": {
+            "type": "object",
+            "properties": fields,
+            "required": ["message"],
+            "additionalProperties": False,
+        },
+        "annotations": _AGENT_HINTS,
+    }
+    if card.icon_url and card.icon_url.startswith(_SHOWN_ICON):
+        listed["icons"] = [{"src": card.icon_url}]
+    return listed
+
+
+def _description(skill: AgentSkill, card: AgentCard) -> str:
+    lines = [skill.description, f"The skill {skill.name or skill.id} of the agent {card.name}."]
+    if skill.tags:
+        lines.append(f"Tags: {', '.join(skill.tags)}")
+    if examples := (skill.examples or ())[:MAX_EXAMPLES]:
+        lines += ["Examples:", *(f"- {example}" for example in examples)]
+    return "\n".join(filter(None, lines))
+
+
+def _called(tool: AgentTool, name: str) -> AgentTool:
+    return replace(tool, name=name, listed={**tool.listed, "name": name})
+
+
+def _own_tool(
+    name: str, description: str, fields: JsonObject, required: Sequence[str], hints: JsonObject
+) -> JsonObject:
+    schema: JsonObject = {
+        "type": "object",
+        "properties": fields,
+        "required": [*required],
+        "additionalProperties": False,
+    }
+    return {
+        "name": name,
+        "description": description,
+        "inputSchema": schema,
+        "annotations": {**_AGENT_HINTS, **hints},
+    }
+
+
+FOLLOW_UP_TOOLS: Final[tuple[JsonObject, ...]] = (
+    _own_tool(
+        "task_result",
+        "Asks for the result of an agent's task that was still running, or that asked something. Waits for it when"
+        " it is not there yet.",
+        {
+            "handle": _HANDLE,
+            "wait_seconds": {
+                "type": "integer",
+                "minimum": 0,
+                "maximum": MAX_WAIT_SECONDS,
+                "description": "How long to wait for it",
+            },
+        },
+        ["handle"],
+        {"readOnlyHint": True},
+    ),
+    _own_tool(
+        "task_reply",
+        "Answers what an agent asked in the middle of its task.",
+        {"handle": _HANDLE, "message": _MESSAGE_FIELDS["message"], "data": _MESSAGE_FIELDS["data"]},
+        ["handle", "message"],
+        {},
+    ),
+    _own_tool(
+        "task_cancel",
+        "Cancels an agent's task.",
+        {"handle": _HANDLE},
+        ["handle"],
+        {"destructiveHint": True, "idempotentHint": True},
+    ),
+)
+"""What a client without tasks or elicitation goes on with."""
+
+SEARCH_TOOLS: Final[tuple[JsonObject, ...]] = (
+    _own_tool(
+        "find_skill",
+        "Finds skills of the agents that can be reached here, each with the arguments that call_skill takes for it.",
+        {
+            "query": {"type": "string", "description": "Words that say what is to be done"},
+            "limit": {"type": "integer", "minimum": 1, "maximum": MAX_FOUND},
+        },
+        ["query"],
+        {"readOnlyHint": True},
+    ),
+    _own_tool(
+        "call_skill",
+        "Calls a skill that find_skill found.",
+        {
+            "skill": {"type": "string", "description": "The skill, as find_skill names it"},
+            "arguments": {"type": "object", "description": "As the skill's inputSchema says"},
+        },
+        ["skill"],
+        {},
+    ),
+)
+"""What stands for all skills where they would be too many to list."""

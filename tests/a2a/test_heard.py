@@ -1,0 +1,59 @@
+"""What a listener makes of events that the specification does not foresee."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bridge.a2a.heard import begun_by, folded
+from bridge.a2a.models import StreamResponse, Task, TaskState
+
+WORKING = {"state": "TASK_STATE_WORKING"}
+
+
+def task(state: str = "WORKING", **more: Any) -> Task:
+    return Task.model_validate(
+        {"id": "t", "contextId": "c", "status": {"state": f"TASK_STATE_{state}"}, **more}
+    )
+
+
+def status(state: str, task_id: str = "t") -> StreamResponse:
+    update = {"taskId": task_id, "contextId": "c", "status": {"state": f"TASK_STATE_{state}"}}
+    return StreamResponse.model_validate({"statusUpdate": update})
+
+
+def chunk(text: str, *, append: bool = True) -> StreamResponse:
+    artifact = {"artifactId": "a", "parts": [{"text": text}]}
+    update = {"taskId": "t", "contextId": "c", "artifact": artifact, "append": append}
+    return StreamResponse.model_validate({"artifactUpdate": update})
+
+
+def texts(found: Task) -> list[str | None]:
+    return [part.text for artifact in found.artifacts or () for part in artifact.parts]
+
+
+def test_a_task_may_begin_with_any_event_but_a_message() -> None:
+    assert begun_by(task().model_copy()) == task()
+    assert begun_by(status("SUBMITTED").payload) == task("SUBMITTED")
+    assert texts(begun_by(chunk("one").payload)) == ["one"]
+
+
+@pytest.mark.parametrize("before", ["SUBMITTED", "WORKING", "INPUT_REQUIRED", "COMPLETED"])
+@pytest.mark.parametrize("then", ["SUBMITTED", "WORKING", "COMPLETED"])
+def test_a_state_is_what_the_agent_says_last(before: str, then: str) -> None:
+    assert folded(task(before), status(then)).status.state is TaskState[then]
+
+
+def test_another_tasks_events_change_nothing() -> None:
+    assert folded(task(), status("COMPLETED", "other")) == task()
+    assert folded(task(), StreamResponse(task=task().model_copy(update={"id": "other"}))) == task()
+
+
+def test_chunks_are_joined_and_a_task_replaces_all_that_was_known() -> None:
+    known = folded(folded(task(), chunk("one")), chunk("two"))
+    assert texts(known) == ["one", "two"]
+    assert texts(folded(known, chunk("anew", append=False))) == ["anew"]
+    snapshot = task(artifacts=[{"artifactId": "a", "parts": [{"text": "all"}]}])
+    assert folded(known, StreamResponse(task=snapshot)) == snapshot
+    assert folded(task("COMPLETED"), StreamResponse(task=snapshot)) == snapshot

@@ -1,0 +1,137 @@
+"""An MCP server wrapped as an agent, and exposed as an MCP server again: what a host sees of it is the same."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp import Client, MCPError, StdioServerParameters, stdio_client
+
+from bridge.mcp.child import Command
+from bridge.mcp.eras import Era
+from tests.peers.node import everything_command, require_peers
+from tests.support.asking import asking_command
+from tests.support.exposing import answering, exposing
+from tests.support.running import config_for, profile_with, raw_command, running
+
+FOLLOW_UPS = {"task_result", "task_reply", "task_cancel"}
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("echo", {"text": "grüße 🎈"}),
+    ("add", {"a": 2, "b": 40.5}),
+    ("add", {"a": "no number", "b": 1}),
+    ("fail", {}),
+    ("every-block", {}),
+    ("empty", {}),
+    ("odd", {}),
+    ("link", {}),
+    ("big", {"bytes": 500_000}),
+    ("upload", {"file": "AAEC"}),
+]
+each_mode = pytest.mark.parametrize("mode", ["auto", "legacy"])
+
+
+@asynccontextmanager
+async def both_ways(command: Command, mode: str, folder: Path, **options: Any) -> AsyncIterator[list[Client]]:
+    """A client of a server, and one of the same server wrapped and exposed."""
+    async with AsyncExitStack() as stack:
+        parameters = StdioServerParameters(
+            command=command.argv[0], args=list(command.argv[1:]), env=dict(command.env)
+        )
+        config = config_for(command, era=Era.AUTO, profile=profile_with(content={"allow_file_links": True}))
+        bridge = await stack.enter_async_context(running(config))
+        there = await stack.enter_async_context(exposing(folder, bridge.base_url))
+        directly = Client(stdio_client(parameters), mode="auto", cache=None, **options)
+        yield [
+            await stack.enter_async_context(directly),
+            await stack.enter_async_context(there.client(mode, **options)),
+        ]
+
+
+def listed(tools: list[types.Tool]) -> dict[str, Any]:
+    """Tools by name, as they are listed, but for how they are run."""
+    return {
+        tool.name: tool.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"execution"})
+        for tool in tools
+        if tool.name not in FOLLOW_UPS
+    }
+
+
+async def raw(client: Client, name: str, arguments: dict[str, Any]) -> Any:
+    """What a call gives, with nothing read into it; the names that only the way adds are left out."""
+    data: dict[str, Any] = {"method": "tools/call", "params": {"name": name, "arguments": arguments}}
+    options: Any = {}
+    client.session._stamp(data, options)
+    try:
+        result = await client.session._dispatcher.send_raw_request("tools/call", data["params"], options)
+    except MCPError as exc:
+        return {"error": {"code": exc.code, "message": exc.message}}
+    meta = {key: value for key, value in result.get("_meta", {}).items() if not key.startswith(_OURS)}
+    kept = {key: value for key, value in result.items() if key not in ("resultType", "_meta")}
+    return {**kept, **({"_meta": meta} if meta else {})}
+
+
+_OURS = ("io.modelcontextprotocol/", "mcp-a2a/")
+
+
+@each_mode
+async def test_the_tools_of_the_raw_server_are_listed_and_answer_as_they_do_directly(
+    mode: str, tmp_path: Path
+) -> None:
+    async with both_ways(raw_command(), mode, tmp_path) as (directly, through):
+        assert listed((await through.list_tools()).tools) == listed((await directly.list_tools()).tools)
+        for name, arguments in CALLS:
+            assert await raw(through, name, arguments) == await raw(directly, name, arguments), name
+
+
+@each_mode
+async def test_the_errors_of_a_server_come_back_as_errors(mode: str, tmp_path: Path) -> None:
+    async with both_ways(raw_command(), mode, tmp_path) as (_, through):
+        wrong = await raw(through, "refuse", {"code": -32602})
+        assert wrong == {"error": {"code": -32602, "message": "not today"}}
+        other = await raw(through, "refuse", {"code": -32099})
+        assert other == {"error": {"code": -32603, "message": "not today"}}
+        unknown = await raw(through, "nothing", {})
+        assert unknown["error"]["code"] == -32602
+
+
+@each_mode
+async def test_progress_comes_through_in_order(mode: str, tmp_path: Path) -> None:
+    async with both_ways(raw_command(), mode, tmp_path) as (_, through):
+        seen: list[tuple[Any, ...]] = []
+
+        async def see(*progress: Any) -> None:
+            seen.append(progress)
+
+        with anyio.fail_after(20):
+            await through.call_tool("progress", {"steps": 3}, progress_callback=see)
+        assert sorted(seen) == [(n, 3, f"step {n}") for n in (1, 2, 3)]
+
+
+@each_mode
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.parametrize("action", ["accept", "decline", "cancel"])
+async def test_questions_come_through_and_so_do_their_answers(
+    era: str, mode: str, action: Any, tmp_path: Path
+) -> None:
+    content = {"name": "Ada", "age": 36} if action == "accept" else None
+    answers = answering(*(types.ElicitResult(action=action, content=content) for _ in range(2)))
+    async with both_ways(asking_command(era), mode, tmp_path, elicitation_callback=answers) as both:
+        given = [(await client.call_tool("ask", {})).content for client in both]
+        assert given[0] == given[1]
+        asked = [one.model_dump(exclude_none=True, exclude={"meta"}) for one in answers.seen]
+        assert asked[0] == asked[1]
+
+
+async def test_every_tool_of_server_everything_is_listed_as_it_is(tmp_path: Path) -> None:
+    require_peers()
+    answers = answering()
+    async with both_ways(
+        Command(tuple(everything_command())), "auto", tmp_path, elicitation_callback=answers
+    ) as both:
+        directly, through = [listed((await client.list_tools()).tools) for client in both]
+        assert through == directly

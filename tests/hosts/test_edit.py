@@ -1,0 +1,157 @@
+"""One server in and out of a host's text: all else stays, to the character."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from bridge.hosts.edit import BrokenFileError, Slot, server_in, with_server, without_server
+
+ENTRY: dict[str, Any] = {"command": "/bin/mcp-a2a", "args": ["expose", "https://a.example"]}
+SLOT = Slot("mcpServers", "ours")
+LOOSE = Slot("mcpServers", "ours", comments=True)
+
+WRITTEN = """{
+  "mcpServers": {
+    "ours": {
+      "command": "/bin/mcp-a2a",
+      "args": [
+        "expose",
+        "https://a.example"
+      ]
+    }
+  }
+}
+"""
+
+THERE_BEFORE = [
+    "{}",
+    "{}\n",
+    "{\n}\n",
+    '{"mcpServers": {}}',
+    '{"mcpServers": null}',
+    '{"mcpServers":{"a":{"command":"x"}}}',
+    '{"mcpServers": {"a": {"command": "x"}}, "z": 1}\n',
+    '{\n  "z": 1.50,\n  "a": 1e3,\n  "mcpServers": {\n    "b": {"x": 1},\n    "a": {}\n  },\n  "m": [1,2 , 3]\n}\n',
+    '{\n\t"mcpServers": {\n\t\t"a": {\n\t\t\t"command": "x"\n\t\t}\n\t}\n}\n',
+    '{\r\n    "mcpServers": {\r\n        "a": {}\r\n    }\r\n}\r\n',
+    '{\n  "n\\u00e4me \\" }": "https://x // no comment /* */ ,}",\n  "mcpServers": {\n    "a": {"x": "{,}"}\n  }\n}',
+    '{"preferences": {"mcpServers": {"deep": 1}}}',
+    '  {"a": "\\\\"}  ',
+]
+
+WITH_COMMENTS = [
+    '// mine\n{\n  // all\n  "mcpServers": {\n    "a": {}, // one\n    /* two, */ "b": {} // last\n  }\n}\n// end\n',
+    '{\n  "mcpServers": {\n    "a": {},\n  },\n}\n',
+    '{\n  "mcpServers": {\n    "a": {}, // a comma, then words\n  }, /* and, more */\n}\n',
+    '{\n  "mcpServers": {\n    // nothing yet, \n  }\n}\n',
+    "{\n  // nothing at all\n}\n",
+    '{ /* "mcpServers": {}, */ "x": "// no, /* no */" }',
+]
+
+
+@pytest.mark.parametrize("text", ["", "\n", "  \n"])
+def test_an_empty_file_gets_the_server_alone(text: str) -> None:
+    assert with_server(text, SLOT, ENTRY) == WRITTEN
+
+
+@pytest.mark.parametrize(
+    ("text", "slot"),
+    [(text, SLOT) for text in THERE_BEFORE] + [(text, LOOSE) for text in THERE_BEFORE + WITH_COMMENTS],
+)
+def test_a_server_goes_in_and_out_and_all_else_stays(text: str, slot: Slot) -> None:
+    added = with_server(text, slot, ENTRY)
+    assert server_in(added, slot) == ENTRY
+    assert with_server(added, slot, ENTRY) == added
+    if slot is SLOT:
+        before = json.loads(text)
+        after = json.loads(added)
+        assert list(after) == list(before) + ([] if "mcpServers" in before else ["mcpServers"])
+        assert after.pop("mcpServers") == (before.pop("mcpServers", None) or {}) | {"ours": ENTRY}
+        assert after == before
+    rest = iter(added)
+    assert [
+        c for c in text.replace("null", "") if not c.isspace() and c not in rest
+    ] == []  # nothing was lost
+    removed = without_server(added, slot)
+    assert server_in(removed, slot) is None
+    assert without_server(removed, slot) == removed
+    again = with_server(removed, slot, ENTRY)
+    assert without_server(again, slot) == removed
+
+
+STAYS = [THERE_BEFORE[7], THERE_BEFORE[8], THERE_BEFORE[9], WITH_COMMENTS[1], WITH_COMMENTS[2]]
+
+
+@pytest.mark.parametrize("text", STAYS)
+def test_out_again_leaves_the_very_text_that_was_there(text: str) -> None:
+    assert without_server(with_server(text, LOOSE, ENTRY), LOOSE) == text
+
+
+def test_a_server_is_laid_out_as_its_neighbours_are() -> None:
+    text = '{\n\t"mcpServers": {\n\t\t"a": {}\n\t},\n\t"z": 1\n}\n'
+    assert with_server(text, SLOT, {"command": "x"}) == (
+        '{\n\t"mcpServers": {\n\t\t"a": {},\n\t\t"ours": {\n\t\t\t"command": "x"\n\t\t}\n\t},\n\t"z": 1\n}\n'
+    )
+    windows = with_server(text.replace("\n", "\r\n"), SLOT, ENTRY)
+    assert windows.count("\n") == windows.count("\r\n")
+
+
+def test_a_comment_behind_the_last_server_stays_behind_it() -> None:
+    text = '{\n  "mcpServers": {\n    "a": {} // first\n  }\n}\n'
+    assert with_server(text, LOOSE, {"command": "x"}) == (
+        '{\n  "mcpServers": {\n    "a": {}, // first\n    "ours": {\n      "command": "x"\n    }\n  }\n}\n'
+    )
+
+
+def test_a_server_that_changes_stays_in_its_place() -> None:
+    text = '{\n  "mcpServers": {\n    "ours": {"command": "old"},\n    "b": {} // last\n  }\n}\n'
+    assert with_server(text, LOOSE, {"command": "new"}) == text.replace(
+        '{"command": "old"}', '{\n      "command": "new"\n    }'
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ('{"mcpServers": {"ours": {}, "b": {}}}', '{"mcpServers": {"b": {}}}'),
+        ('{"mcpServers": {"a": {}, "ours": {}}}', '{"mcpServers": {"a": {}}}'),
+        ('{"mcpServers": {"ours": {}}}', '{"mcpServers": {}}'),
+        ('{"mcpServers": {"ours": 1, "b": {}, "ours": 2}}', '{"mcpServers": {"b": {}}}'),
+        (
+            '{\n  "mcpServers": {\n    "a": {},\n    "ours": {\n    },\n    "b": {}\n  }\n}\n',
+            '{\n  "mcpServers": {\n    "a": {},\n    "b": {}\n  }\n}\n',
+        ),
+    ],
+)
+def test_a_server_is_taken_out_wherever_it_stands(text: str, left: str) -> None:
+    assert without_server(text, SLOT).replace("{ ", "{") == left
+
+
+def test_another_key_holds_the_servers_of_another_host() -> None:
+    text = with_server('{"inputs": [], "mcpServers": {"a": {}}}', Slot("servers", "ours"), ENTRY)
+    assert json.loads(text) == {"inputs": [], "mcpServers": {"a": {}}, "servers": {"ours": ENTRY}}
+
+
+BROKEN = [
+    ('{"mcpServers": {', SLOT, r"line 1, column 17"),
+    ('{\n  "a": 1\n  "b": 2\n}', SLOT, r"no JSON.*line 3, column 3"),
+    ('{\n  "a": 1, // one\n  "b": 2\n}', SLOT, r"holds a comment.*line 2, column 11"),
+    ('{"mcpServers": {"a": {},}}', SLOT, r"a comma too many"),
+    ('{"a": 1} x', LOOSE, r"Extra data \(line 1, column 10"),
+    ('{"a": /* 1}', LOOSE, r"line 1, column 7"),
+    ('{"a": NaN}', SLOT, "NaN is no number"),
+    ("[]", SLOT, "holds a list where an object belongs"),
+    ('{"mcpServers": []}', SLOT, "its mcpServers is a list, not an object"),
+    ('{"mcpServers": "x"}', SLOT, "its mcpServers is a text"),
+    ('{"a":' * 100_000, SLOT, "nested too deeply"),
+]
+
+
+@pytest.mark.parametrize(("text", "slot", "words"), BROKEN, ids=[row[2] for row in BROKEN])
+def test_what_is_broken_is_refused_with_its_place(text: str, slot: Slot, words: str) -> None:
+    for edit in (lambda: with_server(text, slot, ENTRY), lambda: without_server(text, slot)):
+        with pytest.raises(BrokenFileError, match=words):
+            edit()

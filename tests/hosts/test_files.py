@@ -1,0 +1,71 @@
+"""A host's file is written whole, with a backup, and never over somebody else's change."""
+
+from __future__ import annotations
+
+import os
+import stat
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from bridge.errors import UsageError
+from bridge.hosts import files
+
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_each_backup_has_a_name_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text("one")
+    first = files.write(files.read(path), "two", NOW)
+    second = files.write(files.read(path), "three", NOW)
+    assert (first, second) == (
+        tmp_path / "mcp.json.20260301T120000.bak",
+        tmp_path / "mcp.json.20260301T120000-2.bak",
+    )
+    assert [first.read_text(), second.read_text(), path.read_text()] == ["one", "two", "three"]
+    assert len(names(tmp_path)) == 3
+
+
+def test_a_change_of_somebody_else_is_not_written_over(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    for before in (None, "one"):
+        if before is not None:
+            path.write_text(before)
+        read = files.read(path)
+        path.write_text("theirs")
+        with pytest.raises(UsageError, match="has just been changed by another: nothing was written"):
+            files.write(read, "ours", NOW)
+        assert path.read_text() == "theirs", before
+        assert names(tmp_path) == ["mcp.json"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")
+@pytest.mark.parametrize(("shared", "mode"), [(False, 0o600), (True, 0o644)])
+def test_a_new_file_has_the_permissions_of_its_kind(shared: bool, mode: int, tmp_path: Path) -> None:
+    path = tmp_path / "made" / "mcp.json"
+    assert files.write(files.read(path), "new", NOW, shared=shared) is None
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [(b"{\xff}", r"is not UTF-8 \(byte 1\)"), (None, "cannot read .*: Is a directory")]
+)
+def test_what_cannot_be_read_is_said(content: bytes | None, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_bytes(content) if content is not None else path.mkdir()
+    with pytest.raises(UsageError, match=words):
+        assert files.read(path).text
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match=r"cannot read .*: Not a directory"):
+        files.read(tmp_path / "file" / "mcp.json")
+    with pytest.raises(UsageError, match="cannot write"):
+        files.write(files.HostFile(tmp_path / "file" / "mcp.json", None), "x", NOW)

@@ -1,0 +1,325 @@
+"""Questions of agents as elicitations, and the answers: also through our own questions and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mcp_types import ElicitRequestFormParams, ElicitRequestURLParams
+
+from bridge.a2a.models import Message, Part, Role, TaskState
+from bridge.mcp.tools import tools_from
+from bridge.translate import questions as own_questions
+from bridge.translate.arguments import Problem
+from bridge.translate.ask_back import (
+    TEXT_FIELD,
+    AskedBack,
+    Waiting,
+    answer_message,
+    form_from,
+    message_id_of,
+    modes_of,
+    question_words,
+    questions_in,
+)
+from bridge.translate.elicitation import (
+    answers_from,
+    elicitation_from,
+    parts_of_questions,
+    question_metadata,
+    state_of_questions,
+)
+from bridge.translate.extension import ANSWER, BLOCK, QUESTION
+
+INPUT, AUTH = TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED
+WAITING = Waiting("state", "t", "c")
+FORM = {
+    "mode": "form",
+    "message": "Who are you?",
+    "requestedSchema": {
+        "type": "object",
+        "properties": {"name": {"type": "string", "pattern": "^x"}, "age": {"type": "integer", "minimum": 0}},
+        "required": ["name"],
+    },
+    "_meta": {"a": 1},
+}
+URL = {"mode": "url", "message": "Sign in", "url": "https://example.com/in", "elicitationId": "e1"}
+
+
+def said(*parts: Part, metadata: Any = None) -> Message:
+    return Message(message_id="q1", role=Role.AGENT, parts=parts, metadata=metadata)
+
+
+def asked_by_us(
+    params: dict[str, Any], problems: Any = None, *, active: bool = True
+) -> tuple[Message, TaskState]:
+    """The question of a server as our agent asks it, as a client sees it."""
+    asked = [elicitation_from(key, one) for key, one in params.items()]
+    parts = parts_of_questions(asked, problems)
+    if not active:
+        parts = tuple(part.model_copy(update={"metadata": None}) for part in parts)
+    return said(*parts, metadata=question_metadata(asked)), state_of_questions(asked)
+
+
+@pytest.mark.parametrize(
+    "params", [{"k": FORM}, {"k": URL}, {"a": FORM, "b": URL}, {"a": FORM, "b": {**FORM, "message": "?"}}]
+)
+def test_with_the_extension_the_questions_of_a_server_come_back_exactly(params: Any) -> None:
+    asked = questions_in(*asked_by_us(params), extension_active=True)
+    assert {one.key: one.params for one in asked} == params
+    assert [one.own_key for one in asked] == list(params)
+
+
+def test_without_the_extension_a_question_of_ours_is_asked_by_its_schema() -> None:
+    (asked,) = questions_in(*asked_by_us({"k": FORM}, active=False), extension_active=False)
+    assert asked.key == asked.own_key == "k"
+    assert asked.params == {
+        "mode": "form",
+        "message": "Who are you?",
+        "requestedSchema": {
+            "type": "object",
+            "properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 0}},
+            "required": ["name"],
+        },
+    }
+    (asked,) = questions_in(*asked_by_us({"k": URL}, active=False), extension_active=False)
+    assert asked.params == URL
+
+
+def test_without_the_extension_someone_to_authenticate_is_never_shown_a_form() -> None:
+    assert questions_in(*asked_by_us({"a": FORM, "b": URL}, active=False), extension_active=False) == ()
+    schema = Part(data={"type": "object", "properties": {"password": {"type": "string"}}})
+    assert questions_in(said(Part(text="Password?"), schema), AUTH, extension_active=False) == ()
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_a_question_that_is_asked_again_says_why_and_has_a_key_of_its_own(active: bool) -> None:
+    message, state = asked_by_us({"k": FORM}, {"k": (Problem("age", "too young"),)}, active=active)
+    (asked,) = questions_in(message, state, extension_active=active)
+    assert asked.own_key == "k"
+    assert asked.key != "k"
+    assert "too young" in str(asked.params["message"])
+
+
+def ask(*parts: Part, state: TaskState = INPUT, metadata: Any = None) -> tuple[AskedBack, ...]:
+    return questions_in(said(*parts, metadata=metadata), state, extension_active=False)
+
+
+def test_a_question_in_words_asks_for_words() -> None:
+    (asked,) = ask(Part(text="Which city?"))
+    assert asked.params == {
+        "mode": "form",
+        "message": "Which city?",
+        "requestedSchema": {
+            "type": "object",
+            "properties": {TEXT_FIELD: {"type": "string", "title": "Answer"}},
+            "required": [TEXT_FIELD],
+        },
+    }
+    assert asked.own_key is None
+    (again,) = questions_in(said(Part(text="x")), INPUT, extension_active=False)
+    assert again.key == asked.key  # of the same message
+    other = said(Part(text="x")).model_copy(update={"message_id": "q2"})
+    assert questions_in(other, INPUT, extension_active=False)[0].key != asked.key
+
+
+def test_a_question_without_a_message_still_asks_for_words_but_never_to_authenticate() -> None:
+    (asked,) = questions_in(None, INPUT, extension_active=False)
+    assert asked.text_field == TEXT_FIELD
+    assert questions_in(None, AUTH, extension_active=False) == ()
+
+
+def test_the_bridges_own_questions_become_forms() -> None:
+    (tool,), _ = tools_from(
+        [
+            {
+                "name": "t",
+                "inputSchema": {"type": "object", "properties": {"a": {"type": "array"}}, "required": ["a"]},
+            }
+        ]
+    )
+    parts = own_questions.arguments("t", tool, {}, [Problem("a", "missing")])
+    (asked,) = ask(*parts, metadata={QUESTION: "arguments"})
+    assert asked.own_key == "arguments"
+    assert asked.params["requestedSchema"]["properties"]["a"]["type"] == "string"
+    which = own_questions.which_skill(own_questions.Unclear(), {"t": tool})
+    (asked,) = ask(*which, metadata={QUESTION: "which-skill"})
+    assert (asked.own_key, asked.text_field) == ("which-skill", TEXT_FIELD)
+
+
+@pytest.mark.parametrize(
+    ("prop", "shown"),
+    [
+        ({"type": "string", "format": "email", "pattern": "x"}, {"type": "string", "format": "email"}),
+        ({"type": "string", "format": "uuid"}, {"type": "string"}),
+        ({"type": "string", "enum": ["a", "b"]}, ...),
+        ({"type": "string", "oneOf": [{"const": "a", "title": "A"}]}, ...),
+        ({"type": "array", "items": {"type": "string", "enum": ["a"]}}, ...),
+        ({"type": "boolean", "default": True, "description": "d", "title": "t"}, ...),
+        ({"type": "number", "minimum": 1, "multipleOf": 2}, {"type": "number", "minimum": 1}),
+        ({"type": "integer", "enum": [1, 2]}, None),
+        ({"type": "object"}, None),
+        ({"type": "array", "items": {"type": "string"}}, None),
+        ({"type": "array", "items": {"type": "object", "anyOf": [{"const": 1}]}}, None),
+        ({"type": ["string", "null"]}, None),
+        ({"type": "string", "enum": [1]}, None),
+        ({"type": "string", "oneOf": "x"}, {"type": "string", "oneOf": "x"}),
+        ({"$ref": "#/x"}, None),
+        ({}, None),
+    ],
+)
+def test_a_schema_is_a_form_when_every_field_is_one(prop: Any, shown: Any) -> None:
+    schema = {"type": "object", "properties": {"p": prop}, "required": ["p", "q"], "$defs": {}}
+    form = form_from(schema)
+    if shown is None:
+        assert form is None
+        (asked,) = ask(Part(data={"schema": schema}))
+        assert asked.text_field == TEXT_FIELD
+    else:
+        expected = prop if shown is ... else shown
+        assert form == {"type": "object", "properties": {"p": expected}, "required": ["p"]}
+
+
+@pytest.mark.parametrize("name", ["schema", "requestedSchema", None])
+def test_a_schema_is_found_by_its_name_or_as_the_data_itself(name: str | None) -> None:
+    schema: Any = {"type": "object", "properties": {"city": {"type": "string"}}}
+    (asked,) = ask(Part(text="Where?"), Part(data={name: schema} if name else schema))
+    assert asked.params == {"mode": "form", "message": "Where?", "requestedSchema": schema}
+
+
+@pytest.mark.parametrize(
+    ("parts", "url"),
+    [
+        ((Part(text="Go"), Part(url="https://a/x")), "https://a/x"),
+        ((Part(data={"url": "https://a/x", "docs": "https://b/"}),), "https://a/x"),
+        ((Part(data={"login": {"href": "https://a/x"}}),), "https://a/x"),
+        ((Part(data=["https://a/x"]),), "https://a/x"),
+        ((Part(data={"mode": "url", "url": "https://a/x", "message": "Go"}),), "https://a/x"),
+        ((Part(text="Open https://a/x now"),), None),
+        ((Part(text="https://a/x"),), None),
+        ((Part(data={"say": "open https://a/x"}),), None),
+        ((Part(data={"one": "https://a/x", "two": "https://b/"}),), None),
+        ((Part(url="https://a/x"), Part(url="https://b/")), None),
+        ((Part(url="javascript:alert(1)"),), None),
+        ((Part(url="https://"),), None),
+        ((Part(data={"mode": "url", "url": "file:///x"}),), None),
+        ((Part(data={"mode": "url", "url": "https://[x"}),), None),
+    ],
+)
+def test_only_a_url_that_stands_as_such_is_visited(parts: Any, url: str | None) -> None:
+    asked = ask(*parts, state=AUTH)
+    assert [one.params["url"] for one in asked] == ([] if url is None else [url])
+    assert modes_of(asked) == ({"url"} if asked else frozenset())
+
+
+def test_an_extension_that_names_no_web_address_is_not_followed() -> None:
+    block = {"k": {**URL, "url": "javascript:x"}}
+    part = Part(data={}, metadata={BLOCK: block})
+    assert questions_in(said(part), AUTH, extension_active=True) == ()
+
+
+def test_what_is_asked_is_as_the_protocol_has_it() -> None:
+    for asked in (*ask(Part(text="?")), *ask(Part(data=FORM["requestedSchema"]))):
+        ElicitRequestFormParams.model_validate(asked.params)
+    (asked,) = ask(Part(url="https://a/x"), state=AUTH)
+    ElicitRequestURLParams.model_validate(asked.params)
+
+
+def test_a_question_in_words_shows_what_stands_in_no_text() -> None:
+    message = said(Part(text="Sign in"), Part(url="https://a/x"))
+    assert question_words(message, AUTH) == "Sign in\nhttps://a/x"
+    assert question_words(said(Part(data={"n": 1})), INPUT) == 'The agent asks for more information\n{"n": 1}'
+    both = said(Part(text="Sign in"), Part(data={"url": "https://a/x"}))
+    assert question_words(both, AUTH) == 'Sign in\n{"url": "https://a/x"}'
+    assert question_words(said(Part(data={"key": "k"})), INPUT).endswith('{"key": "k"}')
+    message, state = asked_by_us({"k": FORM})
+    assert question_words(message, state) == message.parts[0].text
+    assert question_words(None, AUTH) == "The agent asks you to authenticate"
+
+
+RESULTS: list[Any] = [
+    {"action": "accept", "content": {"name": "x", "age": 3}},
+    {"action": "accept", "content": {"name": "decline"}},
+    {"action": "decline"},
+    {"action": "cancel"},
+]
+
+
+@pytest.mark.parametrize("result", RESULTS)
+def test_an_answer_reaches_the_server_behind_our_agent_exactly(result: Any) -> None:
+    asked = questions_in(*asked_by_us({"k": FORM}), extension_active=True)
+    message = answer_message(asked, {"k": result}, WAITING)
+    assert message is not None
+    assert (message.task_id, message.context_id, message.role) == ("t", "c", Role.USER)
+    open_ones = [
+        elicitation_from("k", {**FORM, "requestedSchema": {"type": "object", "properties": {"name": {}}}})
+    ]
+    assert answers_from(message, open_ones, fill_defaults=False).given == {"k": result}
+
+
+def test_an_answer_that_looks_like_a_refusal_is_none() -> None:
+    form = {"type": "object", "properties": {"action": {"type": "string"}}}
+    params: Any = {"k": {"mode": "form", "message": "m", "requestedSchema": form}}
+    result: Any = {"action": "accept", "content": {"action": "decline"}}
+    asked = questions_in(*asked_by_us(params), extension_active=True)
+    message = answer_message(asked, {"k": result}, WAITING)
+    assert message is not None
+    assert answers_from(message, [elicitation_from("k", params["k"])], fill_defaults=False).given == {
+        "k": result
+    }
+
+
+@pytest.mark.parametrize("second", [{"action": "accept"}, {"action": "decline"}])
+@pytest.mark.parametrize("first", RESULTS)
+def test_several_answers_reach_the_server_behind_our_agent_each(first: Any, second: Any) -> None:
+    params = {"a": FORM, "b": URL}
+    form = {**FORM, "requestedSchema": {"type": "object", "properties": {"name": {}}}}
+    asked = questions_in(*asked_by_us(params), extension_active=True)
+    message = answer_message(asked, {"a": first, "b": second}, WAITING)
+    assert message is not None
+    open_ones = [elicitation_from("a", form), elicitation_from("b", URL)]
+    assert answers_from(message, open_ones, fill_defaults=False).given == {"a": first, "b": second}
+    only = answer_message(asked, {"b": second}, WAITING)
+    assert only is not None
+    assert answers_from(only, open_ones, fill_defaults=False).given == {"b": second}
+
+
+def test_an_answer_in_words_is_text_and_a_refusal_is_said_in_metadata() -> None:
+    asked = ask(Part(text="Which city?"))
+    key = asked[0].key
+    accepted = answer_message(asked, {key: {"action": "accept", "content": {TEXT_FIELD: "Rome"}}}, WAITING)
+    assert accepted is not None
+    assert (accepted.parts, accepted.metadata) == ((Part(text="Rome"),), {ANSWER: "accept"})
+    refused = answer_message(asked, {key: {"action": "decline", "content": {"x": 1}}}, WAITING)
+    assert refused is not None
+    assert (refused.parts, refused.metadata) == (
+        (Part(text="The question was declined"),),
+        {ANSWER: "decline"},
+    )
+
+
+def test_a_foreign_agent_that_sent_someone_to_a_url_is_only_told_of_a_refusal() -> None:
+    asked = ask(Part(url="https://a/x"), state=AUTH)
+    assert answer_message(asked, {asked[0].key: {"action": "accept"}}, WAITING) is None
+    assert answer_message(asked, {asked[0].key: {"action": "decline"}}, WAITING) is not None
+
+
+def test_an_agent_of_ours_that_sent_someone_to_a_url_is_told_when_it_is_done() -> None:
+    asked = questions_in(*asked_by_us({"k": URL}), extension_active=True)
+    message = answer_message(asked, {"k": {"action": "accept"}}, WAITING)
+    assert message is not None
+    assert answers_from(message, [elicitation_from("k", URL)]).given == {"k": {"action": "accept"}}
+
+
+@pytest.mark.parametrize(
+    "responses", [{}, {"other": {"action": "accept"}}, {"k": 7}, {"k": {"action": "maybe"}}]
+)
+def test_what_answers_nothing_is_no_message(responses: Any) -> None:
+    asked = questions_in(*asked_by_us({"k": FORM}), extension_active=True)
+    assert answer_message(asked, responses, WAITING) is None
+
+
+def test_the_same_answer_to_the_same_question_is_one_message() -> None:
+    answer: Any = {"a": 1, "b": 2}
+    assert message_id_of("s", answer) == message_id_of("s", {"b": 2, "a": 1})
+    assert len({message_id_of("s", answer), message_id_of("s2", answer), message_id_of("s", {"a": 1})}) == 3

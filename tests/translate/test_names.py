@@ -1,0 +1,112 @@
+"""Names of tools: valid for every host, each once, and the same whatever the order."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+
+from bridge.translate.names import RESERVED, Named, slug, tool_names
+
+
+def names(*tools: Named, always_prefixed: bool = False) -> list[str]:
+    found = tool_names(tools, always_prefixed=always_prefixed)
+    return [found[tool] for tool in tools]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("get-weather", "get_weather"),
+        ("Get  Weather!", "get_weather"),
+        ("Überprüfung", "uberprufung"),
+        ("web.search/v2", "web_search_v2"),
+        ("2fast", "skill_2fast"),
+        ("天気", "skill"),
+        ("", "skill"),
+    ],
+)
+def test_a_skill_is_spelled_in_letters_that_all_hosts_take(text: str, expected: str) -> None:
+    assert slug(text) == expected
+
+
+@pytest.mark.parametrize("exact", ["getWeather", "get-weather", "A" * 64, "1st"])
+def test_a_name_of_our_extension_is_kept_verbatim(exact: str) -> None:
+    assert names(Named("src", exact, exact)) == [exact]
+
+
+@pytest.mark.parametrize("exact", ["web.search", "a b", "a\n", "é", "A" * 65])
+def test_a_name_that_hosts_refuse_is_spelled_anew(exact: str) -> None:
+    (name,) = names(Named("src", exact, exact))
+    assert re.fullmatch(r"[a-z0-9_]{1,40}", name)
+
+
+def test_where_names_collide_all_of_them_get_their_source() -> None:
+    one, two, alone = Named("a", "search", "search"), Named("b", "search"), Named("a", "other")
+    assert names(one, two, alone) == ["a_search", "b_search", "other"]
+
+
+def test_names_that_still_collide_end_with_a_hash() -> None:
+    found = names(Named("a", "b.c"), Named("a", "b c"), Named("a_b", "c"), Named("x", "c"))
+    assert len(set(found)) == 4
+    assert all(name.startswith("a_b_c_") for name in found[:3])
+    assert found[3] == "x_c"
+
+
+def test_the_names_of_the_bridges_own_tools_are_reserved() -> None:
+    assert {name for key in sorted(RESERVED) for name in names(Named("s", key, key))} == {
+        f"s_{key}" for key in RESERVED
+    }
+
+
+def test_a_long_name_is_cut_and_ends_with_a_hash() -> None:
+    long, longer = names(Named("a", "x" * 50), Named("a", "x" * 51))
+    assert long != longer
+    assert re.fullmatch(r"x{31}_[0-9a-f]{8}", long)
+
+
+def test_prefixed_names_do_not_depend_on_the_others() -> None:
+    (alone,) = names(Named("a", "search", "search"), always_prefixed=True)
+    assert names(Named("a", "search", "search"), Named("b", "search"), always_prefixed=True) == [
+        alone,
+        "b_search",
+    ]
+    assert alone == "a_search"
+
+
+WORDS = [
+    "",
+    "a",
+    "b",
+    "a_b",
+    "a b",
+    "a.b",
+    "A",
+    "task_result",
+    "x" * 45,
+    "x" * 46,
+    "天",
+    "é",
+    "e",
+    "1",
+    "a-b",
+    "a_a",
+]
+
+
+@pytest.mark.parametrize("always_prefixed", [False, True])
+@pytest.mark.parametrize("seed", range(60))
+def test_names_are_valid_unique_and_the_same_in_any_order(seed: int, always_prefixed: bool) -> None:
+    chance = random.Random(seed)
+    tools = {
+        Named(chance.choice(WORDS), chance.choice(WORDS), chance.choice([None, *WORDS]))
+        for _ in range(chance.randrange(1, 40))
+    }
+    tools = list({(tool.source_key, tool.skill_id): tool for tool in sorted(tools, key=repr)}.values())
+    found = tool_names(tools, always_prefixed=always_prefixed)
+    assert len(set(found.values())) == len(tools)
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in found.values())
+    assert not RESERVED & set(found.values())
+    chance.shuffle(tools)
+    assert tool_names(tools, always_prefixed=always_prefixed) == found

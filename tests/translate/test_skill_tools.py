@@ -1,0 +1,181 @@
+"""Skills of agents as tools."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from mcp_types import ListToolsResult
+
+from bridge.a2a.models import (
+    AgentCapabilities,
+    AgentCard,
+    AgentExtension,
+    AgentInterface,
+    AgentSkill,
+)
+from bridge.mcp.tools import tools_from
+from bridge.translate.extension import URI, declaration
+from bridge.translate.skill_tools import (
+    FOLLOW_UP_TOOLS,
+    MAX_FOUND,
+    SEARCH_TOOLS,
+    Source,
+    ToolRules,
+    find_skills,
+    found_as_text,
+    listing,
+    tools_of_agents,
+)
+
+ADD = {
+    "name": "add-Numbers",
+    "title": "Add",
+    "inputSchema": {"type": "object", "properties": {"a": {"type": "number"}}},
+    "outputSchema": {"type": "object", "required": ["sum"]},
+    "annotations": {"readOnlyHint": True},
+    "_meta": {"example.com/k": 1},
+    "execution": {"taskSupport": "optional"},
+}
+
+
+def skill(skill_id: str = "plan-trip", **more: Any) -> AgentSkill:
+    said = {"name": "Plan a trip", "description": "Plans trips.", "tags": ("travel", "fun"), **more}
+    return AgentSkill(id=skill_id, **said)
+
+
+def card(*skills: AgentSkill, extensions: Any = None, **more: Any) -> AgentCard:
+    made = AgentCard(
+        name="Guide",
+        description="Knows the world.",
+        supported_interfaces=(
+            AgentInterface(url="https://a/", protocol_binding="JSONRPC", protocol_version="1.0"),
+        ),
+        version="1",
+        capabilities=AgentCapabilities(extensions=extensions),
+        default_input_modes=("text/plain",),
+        default_output_modes=("text/plain",),
+        skills=skills or (skill(),),
+        **more,
+    )
+    return made if skills else made.model_copy(update={"skills": ()})
+
+
+def ours(*listed: Any) -> AgentCard:
+    tools, _ = tools_from(listed)
+    return card(*(skill(tool.name) for tool in tools), extensions=(declaration((t.name, t) for t in tools),))
+
+
+def listed(*sources: Source, rules: ToolRules = ToolRules()) -> list[Any]:  # noqa: B008 - frozen
+    return [tool.listed for tool in tools_of_agents(sources, rules)]
+
+
+def test_a_tool_of_our_extension_is_shown_exactly_without_its_execution() -> None:
+    shown = {key: value for key, value in ADD.items() if key != "execution"}
+    assert listed(Source("calc", ours(ADD))) == [shown]
+    (tool,) = tools_of_agents([Source("calc", ours(ADD))], ToolRules())
+    assert (tool.skill_id, tool.source_key) == ("add-Numbers", "calc")
+    assert tool.output is not None
+    assert tool.original is not None
+
+
+def test_a_schema_without_a_type_gets_the_one_that_it_has_to_have() -> None:
+    (shown,) = listed(Source("x", ours({"name": "t", "inputSchema": {}})))
+    assert shown == {"name": "t", "inputSchema": {"type": "object"}}
+
+
+def test_a_skill_takes_a_message_and_says_what_it_is_for() -> None:
+    made = card(skill(examples=("To Rome", "To Oslo")), icon_url="https://a/icon.png")
+    (shown,) = listed(Source("guide", made))
+    schema = shown.pop("inputSchema")
+    assert shown == {
+        "name": "plan_trip",
+        "title": "Plan a trip",
+        "description": "Plans trips.\nThe skill Plan a trip of the agent Guide.\nTags: travel, fun\n"
+        "Examples:\n- To Rome\n- To Oslo",
+        "annotations": {"openWorldHint": True},
+        "icons": [{"src": "https://a/icon.png"}],
+    }
+    assert {name: prop["type"] for name, prop in schema["properties"].items()} == {
+        "message": "string",
+        "data": "object",
+        "files": "array",
+        "context": "string",
+    }
+    assert schema["required"] == ["message"]
+
+
+@pytest.mark.parametrize("icon_url", ["javascript:alert(1)", "file:///x", ""])
+def test_an_icon_that_no_host_should_open_is_left_out(icon_url: str) -> None:
+    assert "icons" not in listed(Source("guide", card(skill(), icon_url=icon_url)))[0]
+
+
+def test_an_agent_without_skills_gets_one_tool_for_messages() -> None:
+    (tool,) = tools_of_agents([Source("guide", card())], ToolRules())
+    assert (tool.name, tool.skill_id) == ("message", None)
+
+
+def test_an_agent_of_ours_whose_server_is_down_has_no_tools() -> None:
+    down = card(skill("unavailable"), extensions=(declaration([]),))
+    assert listed(Source("x", down)) == []
+
+
+def test_a_skill_that_our_extension_does_not_know_takes_a_message_and_a_broken_one_is_left_out() -> None:
+    params: Any = {"tools": {"broken": {"name": "broken", "inputSchema": 7}, "add": {**ADD, "name": "add"}}}
+    made = card(
+        skill("add"), skill("broken"), skill("ask"), extensions=(AgentExtension(uri=URI, params=params),)
+    )
+    tools = tools_of_agents([Source("x", made)], ToolRules())
+    assert [(tool.name, tool.original is None) for tool in tools] == [("add", False), ("ask", True)]
+
+
+def test_of_two_skills_with_one_id_the_first_counts() -> None:
+    (shown,) = listed(Source("x", card(skill("a", name="One"), skill("a", name="Two"))))
+    assert shown["title"] == "One"
+
+
+def test_names_that_collide_are_prefixed_and_still_call_their_skill() -> None:
+    tools = tools_of_agents([Source("a", ours(ADD)), Source("b", ours(ADD))], ToolRules())
+    assert [(tool.name, tool.listed["name"], tool.skill_id) for tool in tools] == [
+        ("a_add_numbers", "a_add_numbers", "add-Numbers"),
+        ("b_add_numbers", "b_add_numbers", "add-Numbers"),
+    ]
+
+
+def test_a_tool_can_stand_for_an_agent() -> None:
+    (shown,) = listed(Source("guide", card(skill(), skill("eat"))), rules=ToolRules(granularity="agent"))
+    assert shown["name"] == "guide"
+    assert shown["inputSchema"]["properties"]["skill"]["enum"] == ["plan-trip", "eat"]
+    assert "- eat: Plans trips." in shown["description"]
+
+
+def test_searching_lists_two_tools_however_many_skills_there_are() -> None:
+    rules = ToolRules(granularity="search")
+    skills = [
+        skill("eat", name="Eat well"),
+        skill("sleep", name="Sleep"),
+        skill("fly", description="Eat in the air"),
+    ]
+    tools = tools_of_agents([Source("x", card(*skills))], rules)
+    assert listing(tools, rules, follow_up_tools=False) == SEARCH_TOOLS
+    assert [tool.name for tool in find_skills(tools, "where to EAT", 10)] == ["eat", "fly"]
+    assert [tool.name for tool in find_skills(tools, "", 2)] == ["eat", "sleep"]
+    assert find_skills(tools, "zebra", 5) == ()
+    assert len(find_skills(tools * 30, "", 1000)) == MAX_FOUND
+    found = json.loads(found_as_text(tools))
+    assert [one["skill"] for one in found] == ["eat", "sleep", "fly"]
+    assert found[0]["inputSchema"]["required"] == ["message"]
+
+
+@pytest.mark.parametrize("granularity", ["skill", "agent", "search"])
+def test_what_is_listed_is_as_the_protocol_asks(granularity: Any) -> None:
+    rules = ToolRules(granularity=granularity)
+    tools = tools_of_agents([Source("a", card(skill(), skill("b"))), Source("c", ours(ADD))], rules)
+    shown = listing(tools, rules)
+    ListToolsResult.model_validate({"tools": list(shown)})
+    served, left_out = tools_from(shown)
+    assert not left_out
+    assert len(served) == len(shown)
+    assert shown[-3:] == FOLLOW_UP_TOOLS
+    assert [tool["name"] for tool in FOLLOW_UP_TOOLS] == ["task_result", "task_reply", "task_cancel"]
