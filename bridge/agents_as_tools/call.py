@@ -281,13 +281,18 @@ class AgentCall:
         return context
 
     def _with_context(self, result: JsonObject, context_id: str | None, task_id: str | None) -> JsonObject:
-        """A result with the handle of its conversation, for tools that take one."""
+        """A result with the handle of its conversation, for tools that take one; a model sees only content."""
         if self._tool.original is not None or context_id is None:
             return result
         context = FarContext(self._agent.mark, context_id, task_id)
         handle = self._around.handles.of_context(context, self._incoming.principal)
-        meta = result.get("_meta")
-        return {**result, "_meta": {**(meta if isinstance(meta, dict) else {}), _CONTEXT_META: handle}}
+        meta, content = result.get("_meta"), result.get("content")
+        said: JsonObject = {"type": "text", "text": f"(To go on with this conversation, give context: {handle})"}
+        return {
+            **result,
+            "content": [*(content if isinstance(content, list) else ()), said],
+            "_meta": {**(meta if isinstance(meta, dict) else {}), _CONTEXT_META: handle},
+        }
 
     def _reading(self, task: Task | None = None) -> Reading:
         links = links_of(task, self._agent, self._around.handles, self._incoming.principal) if task else None

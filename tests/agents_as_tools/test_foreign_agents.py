@@ -1,0 +1,498 @@
+"""Agents built on the official Python SDK, exposed to the official MCP client: all that agents do, in both eras."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import mcp_types as types
+import pytest
+from mcp import Client, MCPError
+from mcp.client.streamable_http import streamable_http_client
+
+from bridge.config.profile import load_profile
+from bridge.exposed import ExposeConfig, exposed
+from bridge.translate.names import slug
+from bridge.web import Access, Credential, Place, Principal
+from tests.peers import sdk_behaviours as told
+from tests.support.exposing import Exposed, answering, exposing
+from tests.support.foreign import Foreign, foreign_agent
+from tests.support.running import listening
+
+each_mode = pytest.mark.parametrize("mode", ["auto", "legacy"])
+each_way = pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])
+WAIT_SECONDS = 20
+FAILED, REJECTED, CANCELED = (f"TASK_STATE_{state}" for state in ("FAILED", "REJECTED", "CANCELED"))
+
+
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+def b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+RESULTS: list[tuple[str, list[dict[str, Any]], str | None]] = [
+    ("plain", [text("You said: hi")], None),
+    ("message_only", [text("Just so: hi")], None),
+    ("chunks", [text(chunk) for chunk in told.CHUNKS], None),
+    ("data", [text("DATA")], None),
+    ("quiet", [text("Nothing to show, all done")], None),
+    ("progress", [text("Done in three")], None),
+    ("fail", [text("Out of paper"), text("[The agent's task failed]"), text("Half of it")], FAILED),
+    ("reject", [text("Not my job"), text("[The agent rejected the task]")], REJECTED),
+    ("give_up", [text("I gave up"), text("[The agent's task was canceled]")], CANCELED),
+    (
+        "file",
+        [
+            {"type": "resource", "resource": {"mimeType": "text/csv", "blob": b64(told.CSV)}},
+            {"type": "image", "mimeType": "image/png", "data": b64(told.PNG)},
+            {
+                "type": "resource_link",
+                "uri": told.REPORT_URL,
+                "name": "report.pdf",
+                "mimeType": "application/pdf",
+            },
+        ],
+        None,
+    ),
+]
+"""What each skill gives: its content, and the state that a failure names."""
+
+
+def blocks(result: types.CallToolResult) -> list[dict[str, Any]]:
+    """The content of a result without `_meta`; data as such, and links of ours without their handle."""
+    shown = []
+    for block in result.content:
+        one = block.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"meta"})
+        if ((block.meta or {}).get("mcp-a2a/part") or {}).get("kind") == "data":
+            assert json.loads(one["text"]) == told.DATA
+            one["text"] = "DATA"
+        if "resource" in one:
+            assert one["resource"].pop("uri").startswith("a2a://behaviours/tasks/")
+            one["resource"].pop("_meta", None)
+        shown.append(one)
+    return shown
+
+
+def words(result: types.CallToolResult) -> str:
+    """The text of a result."""
+    return "\n".join(block.text for block in result.content if isinstance(block, types.TextContent))
+
+
+def handle_in(result: types.CallToolResult) -> str:
+    """The handle at the end of a result's words."""
+    found = re.search(r"with this handle: (\S+)$", words(result))
+    assert found, words(result)
+    return found[1]
+
+
+@asynccontextmanager
+async def hosted(
+    folder: Path, mode: str, *, streaming: bool = True, callback: Any = None, **agents: Any
+) -> AsyncIterator[tuple[Foreign, Client]]:
+    """The agent, and a client of its face."""
+    async with (
+        foreign_agent(streaming=streaming) as agent,
+        exposing(folder, agent.url, **agents) as there,
+        there.client(mode, elicitation_callback=callback) as client,
+    ):
+        with anyio.fail_after(WAIT_SECONDS):
+            yield agent, client
+
+
+@each_way
+@each_mode
+async def test_what_each_skill_gives_becomes_the_result(mode: str, streaming: bool, tmp_path: Path) -> None:
+    async with hosted(tmp_path, mode, streaming=streaming) as (agent, client):
+        listed = {tool.name for tool in (await client.list_tools()).tools}
+        assert listed == {slug(skill) for skill in told.SKILLS} | {"task_result", "task_reply", "task_cancel"}
+        for skill, content, state in RESULTS:
+            result = await client.call_tool(skill, {"message": "hi"})
+            assert (blocks(result), bool(result.is_error)) == (content, state is not None), skill
+            assert (result.meta or {}).get("mcp-a2a/state") == state, skill
+        assert [said["metadata"]["skillId"].replace("-", "_") for said in agent.seen.said] == [
+            skill for skill, _, _ in RESULTS
+        ]
+
+
+@each_mode
+async def test_what_an_agent_says_on_its_way_is_progress(mode: str, tmp_path: Path) -> None:
+    seen: list[tuple[Any, ...]] = []
+
+    async def see(*progress: Any) -> None:
+        seen.append(progress)
+
+    async with hosted(tmp_path, mode) as (_, client):
+        await client.call_tool("progress", {"message": "go"}, progress_callback=see)
+        assert [one[2] for one in seen][: len(told.STEPS)] == list(told.STEPS)
+        assert [one[0] for one in seen] == sorted({one[0] for one in seen})
+
+
+@each_mode
+async def test_data_files_and_the_context_reach_the_agent(mode: str, tmp_path: Path) -> None:
+    async with hosted(tmp_path, mode) as (agent, client):
+        first = await client.call_tool("plain", {"message": "one", "data": {"n": 1}})
+        file = {"name": "a.csv", "mediaType": "text/csv", "base64": b64(told.CSV)}
+        context = (first.meta or {})["mcp-a2a/context"]
+        again = {"message": "two", "files": [file], "context": context}
+        assert not (await client.call_tool("chunks", again)).is_error
+        before, after = agent.seen.said
+        assert before["parts"] == [{"text": "one"}, {"data": {"n": 1}, "mediaType": "application/json"}]
+        raw = {"raw": b64(told.CSV), "filename": "a.csv", "mediaType": "text/csv"}
+        assert after["parts"] == [{"text": "two"}, raw]
+        assert after["contextId"] == before["contextId"]
+        assert after["referenceTaskIds"] == agent.seen.tasks[:1]
+
+
+# Questions
+
+
+@each_way
+@each_mode
+async def test_a_client_with_elicitation_is_asked_twice(mode: str, streaming: bool, tmp_path: Path) -> None:
+    answers = answering(
+        types.ElicitResult(action="accept", content={"answer": "red"}),
+        types.ElicitResult(action="accept", content={"count": 3, "gift": True}),
+    )
+    async with hosted(tmp_path, mode, streaming=streaming, callback=answers) as (agent, client):
+        result = await client.call_tool("ask", {"message": "order"})
+        assert blocks(result) == [text("Ordered 3.0")]
+        assert [one.message for one in answers.seen] == ["Which colour?", "How many in red?"]
+        fields = answers.seen[1].requested_schema["properties"]
+        assert fields.keys() == told.COUNT_FORM["properties"].keys()
+        first, *others = agent.seen.said
+        assert [said["taskId"] for said in others] == [first["taskId"]] * 2
+        assert others[0]["parts"] == [{"text": "red"}]
+        assert others[1]["parts"][0]["data"] == {"count": 3, "gift": True}
+
+
+@each_mode
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+@pytest.mark.parametrize("at", [0, 1])
+async def test_a_refusal_reaches_the_agent(at: int, action: Any, mode: str, tmp_path: Path) -> None:
+    accepted = types.ElicitResult(action="accept", content={"answer": "red"})
+    answers = answering(*[accepted] * at, types.ElicitResult(action=action))
+    async with hosted(tmp_path, mode, callback=answers) as (agent, client):
+        result = await client.call_tool("ask", {"message": "order"})
+        assert result.is_error
+        assert (result.meta or {})["mcp-a2a/state"] == REJECTED
+        assert f"Refused with {action}" in words(result)
+        assert len(agent.seen.said) == at + 2
+
+
+@each_way
+@each_mode
+async def test_a_client_without_elicitation_answers_with_the_follow_up_tools(
+    mode: str, streaming: bool, tmp_path: Path
+) -> None:
+    async with hosted(tmp_path, mode, streaming=streaming) as (agent, client):
+        asked = await client.call_tool("ask", {"message": "order"})
+        assert not asked.is_error
+        assert words(asked).startswith("Which colour?")
+        handle = handle_in(asked)
+        again = await client.call_tool("task_result", {"handle": handle, "wait_seconds": 0})
+        assert "Which colour?" in words(again)
+        second = await client.call_tool("task_reply", {"handle": handle, "message": "blue"})
+        assert "How many in blue?" in words(second)
+        done = await client.call_tool(
+            "task_reply", {"handle": handle, "message": "four", "data": {"count": 4}}
+        )
+        assert blocks(done) == [text("Ordered 4.0")]
+        assert agent.seen.canceled == []
+        late = await client.call_tool("task_reply", {"handle": handle, "message": "five"})
+        assert late.is_error
+
+
+@each_way
+@each_mode
+async def test_who_has_to_sign_in_is_sent_to_the_url(mode: str, streaming: bool, tmp_path: Path) -> None:
+    seen = []
+    async with foreign_agent(streaming=streaming) as agent:
+
+        async def visit(_: Any, params: Any) -> types.ElicitResult:
+            seen.append(params)
+            agent.seen.visited.set()
+            return types.ElicitResult(action="accept")
+
+        async with exposing(tmp_path, agent.url) as there:
+            async with there.client(mode, elicitation_callback=visit) as client:
+                with anyio.fail_after(WAIT_SECONDS):
+                    result = await client.call_tool("sign_in", {"message": "go"})
+        assert blocks(result) == [text("Signed in")]
+        assert [(one.url, one.message) for one in seen] == [(told.SIGN_IN_URL, "Please sign in")]
+        assert len(agent.seen.said) == 1
+
+
+@each_mode
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_who_does_not_sign_in_is_heard_by_the_agent(action: Any, mode: str, tmp_path: Path) -> None:
+    answers = answering(types.ElicitResult(action=action))
+    async with hosted(tmp_path, mode, callback=answers) as (agent, client):
+        result = await client.call_tool("sign_in_and_say", {"message": "go"})
+        assert result.is_error
+        assert "Not signed in" in words(result)
+        assert answers.seen[0].url == told.SIGN_IN_URL
+        assert len(agent.seen.said) == 2
+
+
+@each_mode
+@pytest.mark.parametrize("has_elicitation", [True, False])
+async def test_a_sign_in_without_a_url_is_told_in_words(
+    has_elicitation: bool, mode: str, tmp_path: Path
+) -> None:
+    answers = answering()  # would fail when it were asked: never a form for secrets, nor a URL out of prose
+    async with hosted(tmp_path, mode, callback=answers if has_elicitation else None) as (_, client):
+        asked = await client.call_tool("password", {"message": "go"})
+        assert not asked.is_error
+        assert "in-prose" in words(asked)
+        done = await client.call_tool("task_reply", {"handle": handle_in(asked), "message": "done"})
+        assert blocks(done) == [text("Let in: done")]
+
+
+@each_mode
+async def test_a_sign_in_of_a_client_without_elicitation_is_told_in_words(mode: str, tmp_path: Path) -> None:
+    async with hosted(tmp_path, mode) as (agent, client):
+        asked = await client.call_tool("sign_in", {"message": "go"})
+        assert told.SIGN_IN_URL in words(asked)
+        agent.seen.visited.set()
+        done = await client.call_tool("task_result", {"handle": handle_in(asked), "wait_seconds": 10})
+        assert blocks(done) == [text("Signed in")]
+        assert len(agent.seen.said) == 1
+
+
+# Slow agents, and who cancels
+
+
+@each_way
+@each_mode
+async def test_a_slow_agent_is_come_back_to(mode: str, streaming: bool, tmp_path: Path) -> None:
+    async with hosted(tmp_path, mode, streaming=streaming, answer_within_seconds=0.3) as (agent, client):
+        late = await client.call_tool("slow", {"message": "go"})
+        assert not late.is_error
+        assert "still at work" in words(late)
+        handle = handle_in(late)
+        still = await client.call_tool("task_result", {"handle": handle, "wait_seconds": 0})
+        assert not still.is_error
+        assert "still at work" in words(still)
+        agent.seen.released.set()
+        done = await client.call_tool("task_result", {"handle": handle, "wait_seconds": 10})
+        assert blocks(done) == [text("Slow but sure")]
+        assert len(agent.seen.said) == 1
+        assert agent.seen.canceled == []
+
+
+@each_mode
+async def test_a_slow_agent_is_stopped_with_task_cancel(mode: str, tmp_path: Path) -> None:
+    async with hosted(tmp_path, mode, answer_within_seconds=0.3) as (agent, client):
+        handle = handle_in(await client.call_tool("slow", {"message": "go"}))
+        stopped = await client.call_tool("task_cancel", {"handle": handle})
+        assert "Stopped as you wished" in words(stopped)
+        assert agent.seen.canceled == agent.seen.tasks
+        again = await client.call_tool("task_cancel", {"handle": handle})
+        assert "cancel" in words(again)
+
+
+@each_way
+@each_mode
+async def test_a_host_that_cancels_its_call_cancels_the_task(
+    mode: str, streaming: bool, tmp_path: Path
+) -> None:
+    async with hosted(tmp_path, mode, streaming=streaming) as (agent, client):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(client.call_tool, "slow", {"message": "go"})
+            await agent.seen.begun.wait()
+            tasks.cancel_scope.cancel()
+        await agent.seen.told_of_cancel.wait()
+        assert agent.seen.canceled == agent.seen.tasks
+
+
+@each_mode
+async def test_a_host_that_leaves_after_it_was_given_a_handle_cancels_nothing(
+    mode: str, tmp_path: Path
+) -> None:
+    async with foreign_agent() as agent, exposing(tmp_path, agent.url, answer_within_seconds=0.3) as there:
+        with anyio.fail_after(WAIT_SECONDS):
+            async with there.client(mode) as client:
+                handle = handle_in(await client.call_tool("slow", {"message": "go"}))
+            agent.seen.released.set()
+            async with there.client(mode) as client:
+                done = await client.call_tool("task_result", {"handle": handle})
+        assert blocks(done) == [text("Slow but sure")]
+        assert agent.seen.canceled == []
+
+
+# Agents that fail
+
+
+@each_mode
+async def test_an_agent_that_is_gone_is_an_error_that_says_so(mode: str, tmp_path: Path) -> None:
+    async with hosted(tmp_path, mode) as (agent, client):
+        assert not (await client.call_tool("plain", {"message": "hi"})).is_error
+        agent.die()
+        gone = await client.call_tool("plain", {"message": "hi"})
+        assert gone.is_error
+        assert "cannot be reached" in words(gone)
+        assert agent.url in words(gone)
+        await agent.proxy.accept()
+        assert not (await client.call_tool("plain", {"message": "hi"})).is_error
+
+
+@each_mode
+async def test_a_stream_that_breaks_is_taken_up_again(mode: str, tmp_path: Path) -> None:
+    async with hosted(tmp_path, mode) as (agent, client):
+        results = []
+
+        async def call() -> None:
+            results.append(await client.call_tool("slow_chunks", {"message": "go"}))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            await agent.seen.begun.wait()
+            before = agent.proxy.count(b"SubscribeToTask")
+            agent.proxy.drop_all()
+            await agent.proxy.until(lambda: agent.proxy.count(b"SubscribeToTask") > before)
+            agent.seen.released.set()
+        assert blocks(results[0]) == [text(chunk) for chunk in told.CHUNKS]
+        assert len(agent.seen.said) == 1
+
+
+@each_way
+@each_mode
+async def test_a_task_that_its_agent_lost_is_an_error_that_says_so(
+    mode: str, streaming: bool, tmp_path: Path
+) -> None:
+    async with hosted(tmp_path, mode, streaming=streaming) as (agent, client):
+        results = []
+
+        async def call() -> None:
+            results.append(await client.call_tool("slow", {"message": "go"}))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(call)
+            await agent.seen.begun.wait()
+            await agent.restart()
+        assert results[0].is_error
+        assert "does not know" in words(results[0]) or "not found" in words(results[0]).lower()
+        assert agent.seen.said == []  # it was not sent again
+
+
+@each_mode
+async def test_a_handle_of_a_task_that_its_agent_lost_is_an_error(mode: str, tmp_path: Path) -> None:
+    async with hosted(tmp_path, mode, answer_within_seconds=0.3) as (agent, client):
+        handle = handle_in(await client.call_tool("slow", {"message": "go"}))
+        await agent.restart()
+        for tool, more in (("task_result", {}), ("task_reply", {"message": "x"}), ("task_cancel", {})):
+            result = await client.call_tool(tool, {"handle": handle, **more})
+            assert result.is_error, tool
+
+
+# Names, handles, links
+
+
+@each_mode
+async def test_two_agents_of_one_name_are_told_apart(mode: str, tmp_path: Path) -> None:
+    async with foreign_agent() as one, foreign_agent() as other:
+        async with exposing(tmp_path, one.url, other.url) as there, there.client(mode) as client:
+            with anyio.fail_after(WAIT_SECONDS):
+                names = {tool.name for tool in (await client.list_tools()).tools}
+                assert {"behaviours_plain", "behaviours_2_plain"} <= names
+                await client.call_tool("behaviours_plain", {"message": "to one"})
+                result = await client.call_tool("behaviours_2_plain", {"message": "to two"})
+                # A conversation with one agent is none with another.
+                context = (result.meta or {})["mcp-a2a/context"]
+                refused = await client.call_tool("behaviours_plain", {"message": "hm", "context": context})
+                uris = {str(resource.uri) for resource in (await client.list_resources()).resources}
+        assert refused.is_error
+        assert "another agent" in words(refused)
+        assert [said["parts"][0]["text"] for said in one.seen.said] == ["to one"]
+        assert [said["parts"][0]["text"] for said in other.seen.said] == ["to two"]
+        assert uris == {"a2a://behaviours/card", "a2a://behaviours_2/card"}
+
+
+@each_mode
+async def test_a_forged_handle_opens_nothing(mode: str, tmp_path: Path) -> None:
+    async with hosted(tmp_path, mode) as (agent, client):
+        asked = await client.call_tool("ask", {"message": "order"})
+        handle, context = handle_in(asked), (asked.meta or {})["mcp-a2a/context"]
+        forged = handle[:-1] + ("A" if handle[-1] != "A" else "Q")
+        for wrong in (forged, context, "", "nonsense", handle[:-8], "ä" * 50):
+            for tool, more in (("task_result", {}), ("task_reply", {"message": "x"}), ("task_cancel", {})):
+                refused = await client.call_tool(tool, {"handle": wrong, **more})
+                assert refused.is_error
+                assert "handle" in words(refused)
+        mistaken = await client.call_tool("plain", {"message": "x", "context": handle})
+        assert mistaken.is_error
+        assert len(agent.seen.said) == 1
+        assert agent.seen.canceled == []
+
+
+@each_mode
+async def test_a_large_part_is_a_link_that_can_be_read(mode: str, tmp_path: Path) -> None:
+    async with foreign_agent() as agent, exposing(tmp_path, agent.url) as there:
+        async with reading(there, mode) as client:
+            small, link = (await client.call_tool("big", {"message": "go"})).content
+            assert small.text == "small"
+            assert (link.type, link.size, link.mime_type) == (
+                "resource_link",
+                len(told.BIG),
+                "text/plain",
+            )
+            (contents,) = (await client.read_resource(link.uri)).contents
+            assert contents.text == told.BIG
+            for wrong in (link.uri[:-1] + "7", link.uri.replace("/tasks/", "/tasks/x"), "a2a://behaviours/x"):
+                with pytest.raises(MCPError) as refused:
+                    await client.read_resource(wrong)
+                assert refused.value.code == types.INVALID_PARAMS
+
+
+@asynccontextmanager
+async def reading(there: Exposed, mode: str, token: str | None = None) -> AsyncIterator[Client]:
+    """A client that takes large answers and may bear a token."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with httpx2.AsyncClient(headers=headers, timeout=30) as http:
+        transport = streamable_http_client(there.url, http_client=http, max_sse_event_size=None)
+        async with Client(transport, mode=mode, cache=None) as client:  # type: ignore[arg-type]
+            with anyio.fail_after(WAIT_SECONDS):
+                yield client
+
+
+@each_mode
+async def test_what_one_principal_was_given_opens_nothing_for_another(mode: str, tmp_path: Path) -> None:
+    known = [Credential(Principal(name), f"token-{name}") for name in ("ada", "bob")]
+    async with foreign_agent() as agent:
+        config = ExposeConfig([agent.url], load_profile(), state=tmp_path / "state", cache=tmp_path / "cache")
+        async with (
+            exposed(config) as exposure,
+            exposure.server.at(Access(known), Place()) as app,
+            listening(app) as root_url,
+        ):
+            there = Exposed(exposure, f"{root_url}/mcp")
+            async with reading(there, mode, "token-ada") as ada, reading(there, mode, "token-bob") as bob:
+                asked = await ada.call_tool("ask", {"message": "order"})
+                handle, context = handle_in(asked), (asked.meta or {})["mcp-a2a/context"]
+                link = (await ada.call_tool("big", {"message": "go"})).content[1].uri
+                for tool, more in (
+                    ("task_result", {}),
+                    ("task_reply", {"message": "x"}),
+                    ("task_cancel", {}),
+                ):
+                    refused = await bob.call_tool(tool, {"handle": handle, **more})
+                    assert refused.is_error
+                    assert "not valid here" in words(refused)
+                assert (await bob.call_tool("plain", {"message": "x", "context": context})).is_error
+                with pytest.raises(MCPError):
+                    await bob.read_resource(link)
+                assert (await ada.read_resource(link)).contents
+                answered = await ada.call_tool("task_reply", {"handle": handle, "message": "red"})
+                assert "How many in red?" in words(answered)
+            exposure.server.stop()
+        assert agent.seen.canceled == []

@@ -1,0 +1,58 @@
+"""The agent of many behaviours in the test's own process, reached through a proxy, and exposed as MCP servers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from tests.peers.sdk_behaviours import Seen, build_app
+from tests.support.proxy import Proxy, proxy_to
+from tests.support.running import listening
+
+
+@dataclass
+class Foreign:
+    """A foreign agent that runs: its address, what it has seen, and the proxy that all calls pass."""
+
+    proxy: Proxy
+    name: str
+    streaming: bool
+    stack: AsyncExitStack
+    seen: Seen = field(default_factory=Seen)
+
+    @property
+    def url(self) -> str:
+        """Where it is, as its card says too."""
+        return self.proxy.url("")
+
+    async def begin(self) -> None:
+        """Start it, or another one in its place that knows no task: so it is after a restart."""
+        self.seen = Seen()
+        app = build_app(self.url, self.seen, name=self.name, streaming=self.streaming)
+        self.proxy.to_port = urlsplit(await self.stack.enter_async_context(listening(app))).port or 0
+
+    async def restart(self) -> None:
+        """Break all connections, and forget all tasks."""
+        await self.begin()
+        self.proxy.drop_all()
+
+    def die(self) -> None:
+        """Be gone: nobody listens, and what is open breaks."""
+        self.proxy.refuse()
+        self.proxy.drop_all()
+
+
+@asynccontextmanager
+async def foreign_agent(name: str = "Behaviours", *, streaming: bool = True) -> AsyncIterator[Foreign]:
+    """Run the agent."""
+    async with proxy_to(0) as proxy, AsyncExitStack() as stack:
+        agent = Foreign(proxy, name, streaming, stack)
+        await agent.begin()
+        try:
+            yield agent
+        finally:
+            agent.seen.released.set()
+            agent.seen.visited.set()
+            proxy.drop_all()
