@@ -20,7 +20,7 @@ import anyio
 import anyio.abc
 
 from bridge.a2a.client import AgentClient
-from bridge.a2a.life import ENDED
+from bridge.a2a.life import ENDED, SETTLED
 from bridge.a2a.models import (
     Message,
     SendMessageConfiguration,
@@ -98,7 +98,8 @@ class AgentCall:
             return _failure(str(exc))
         except anyio.get_cancelled_exc_class():
             if self._sending is not None and not self._let_go:
-                self._sending.cancel(self._around.options.cancel_seconds)
+                seconds = self._around.options.cancel_seconds
+                self._around.background.start_soon(self._sending.cancel, seconds)
             raise
 
     async def _conversation(self) -> JsonObject:
@@ -190,6 +191,8 @@ class AgentCall:
 
     def _still_at_work(self, seconds: float) -> JsonObject:
         task_id = self._sending.task_id if self._sending else None
+        if self._sending is not None:
+            self._sending.leave()
         if task_id is None:
             return _failure(
                 f"The agent {self._agent.key} gave no answer within {seconds:g} s and no task that could be followed;"
@@ -240,7 +243,7 @@ class AgentCall:
     def _on_event(self, event: StreamResponse) -> None:
         """What the agent says on its way, as progress."""
         update, artifact = event.status_update, event.artifact_update
-        if update is not None:
+        if update is not None and update.status.state not in SETTLED:
             numbers = (update.metadata or {}).get(PROGRESS)
             found = numbers if isinstance(numbers, dict) else {}
             words = text_of(update.status.message.parts) if update.status.message else ""
@@ -287,7 +290,10 @@ class AgentCall:
         context = FarContext(self._agent.mark, context_id, task_id)
         handle = self._around.handles.of_context(context, self._incoming.principal)
         meta, content = result.get("_meta"), result.get("content")
-        said: JsonObject = {"type": "text", "text": f"(To go on with this conversation, give context: {handle})"}
+        said: JsonObject = {
+            "type": "text",
+            "text": f"(To go on with this conversation, give context: {handle})",
+        }
         return {
             **result,
             "content": [*(content if isinstance(content, list) else ()), said],
@@ -316,13 +322,14 @@ class _Sending:
         self._client = client
         self._on_event = on_event
         self._scope = anyio.CancelScope()
-        self._cancelled_within: float | None = None
+        self._known = anyio.Event()
         self.task_id = task_id
         self.done = anyio.Event()
         self.outcome: Task | Message | None = None
         self.fault: PeerError | None = None
 
     async def run(self, work: _Work) -> None:
+        """Wait for what comes of it."""
         try:
             with self._scope:
                 try:
@@ -331,20 +338,26 @@ class _Sending:
                     self.fault = exc
         finally:
             self.done.set()
-        if self._cancelled_within is not None and self.task_id is not None:
-            with anyio.move_on_after(self._cancelled_within):
-                with suppress(PeerError):  # it has ended by itself, or cannot be reached
-                    await self._client.cancel(self.task_id)
+            self._known.set()
 
-    def cancel(self, within_seconds: float) -> None:
-        """Cancel what the agent does, as soon as it is known by which id."""
-        self._cancelled_within = within_seconds
-        self._scope.deadline = anyio.current_time() + (0 if self.task_id else within_seconds)
+    def leave(self) -> None:
+        """Wait no more; the agent goes on."""
+        self._scope.cancel()
+
+    async def cancel(self, within_seconds: float) -> None:
+        """Cancel what the agent does, once it is known by which id. This is done also when the face ends."""
+        with anyio.CancelScope(shield=True):
+            if self.task_id is None:
+                with anyio.move_on_after(within_seconds):
+                    await self._known.wait()
+            self._scope.cancel()
+            if self.task_id is not None:
+                with anyio.move_on_after(within_seconds), suppress(PeerError):  # it may have ended by itself
+                    await self._client.cancel(self.task_id)
 
     def _know(self, task_id: str) -> None:
         self.task_id = task_id
-        if self._cancelled_within is not None:
-            self._scope.cancel()
+        self._known.set()
 
 
 def _failure(words: str) -> JsonObject:

@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import anyio
 
-from bridge.a2a.life import ENDED
-from bridge.a2a.models import Message, SendMessageConfiguration, SendMessageRequest, Task, TaskStatus
+from bridge.a2a.life import ENDED, SETTLED
+from bridge.a2a.models import Message, SendMessageConfiguration, SendMessageRequest, Task, TaskState
 from bridge.a2a.remote import Listener, converse, wait
 from bridge.agents_as_tools.call import Surroundings
 from bridge.agents_as_tools.handles import FarTask
@@ -45,7 +45,7 @@ class FollowUp:
         wanted = self._incoming.arguments.get("wait_seconds", MAX_WAIT_SECONDS)
         if not isinstance(wanted, int | float) or isinstance(wanted, bool):
             raise BadArgumentsError("wait_seconds: it is no number")
-        return await self._shown_within(min(max(wanted, 0), MAX_WAIT_SECONDS), None)
+        return await self._shown_within(min(max(wanted, 0), MAX_WAIT_SECONDS))
 
     async def reply(self) -> JsonObject:
         """Answer what the task asks; raises as `result` does."""
@@ -63,11 +63,15 @@ class FollowUp:
         """End the task; raises as `result` does."""
         return self._shown(await self._agent.client.cancel(self._far.task_id))
 
-    async def _shown_within(self, seconds: float, answered: TaskStatus | None) -> JsonObject:
-        outcome: Task | None = None
+    async def _shown_within(self, seconds: float) -> JsonObject:
+        """It is read once, however short the time. Beyond an AUTH_REQUIRED it is waited: it may be seen to elsewhere."""
+        client, task_id = self._agent.client, self._far.task_id
+        task = await client.get(task_id)
+        if task.status.state in SETTLED and task.status.state is not TaskState.AUTH_REQUIRED:
+            return self._shown(task)
         with anyio.move_on_after(seconds):
-            outcome = await wait(self._agent.client, self._far.task_id, Listener(), answered=answered)
-        return self._shown(outcome)
+            task = await wait(client, task_id, Listener(), answered=task.status)
+        return self._shown(task)
 
     def _shown(self, outcome: Task | Message | None) -> JsonObject:
         handles, principal = self._around.handles, self._incoming.principal
@@ -79,7 +83,7 @@ class FollowUp:
         )
         if isinstance(outcome, Message):
             return result_from_message(outcome, reading)
-        if outcome is None:
+        if outcome is None or outcome.status.state not in SETTLED:
             words = f"The agent {self._agent.key} is still at work. Call task_result with the same handle to go on."
             return words_result(words, output=None)
         if outcome.status.state in ENDED:

@@ -69,9 +69,14 @@ RESULTS: list[tuple[str, list[dict[str, Any]], str | None]] = [
 
 
 def blocks(result: types.CallToolResult) -> list[dict[str, Any]]:
-    """The content of a result without `_meta`; data as such, and links of ours without their handle."""
-    shown = []
-    for block in result.content:
+    """The content of a result without `_meta`, and without the words that give its context; data as such, and
+    links of ours without their handle."""
+    shown, content = [], result.content
+    if context := (result.meta or {}).get("mcp-a2a/context"):
+        *content, last = content
+        assert isinstance(last, types.TextContent)
+        assert last.text == f"(To go on with this conversation, give context: {context})"
+    for block in content:
         one = block.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"meta"})
         if ((block.meta or {}).get("mcp-a2a/part") or {}).get("kind") == "data":
             assert json.loads(one["text"]) == told.DATA
@@ -90,7 +95,7 @@ def words(result: types.CallToolResult) -> str:
 
 def handle_in(result: types.CallToolResult) -> str:
     """The handle at the end of a result's words."""
-    found = re.search(r"with this handle: (\S+)$", words(result))
+    found = re.search(r"with this handle: (\S+)", words(result))
     assert found, words(result)
     return found[1]
 
@@ -133,8 +138,13 @@ async def test_what_an_agent_says_on_its_way_is_progress(mode: str, tmp_path: Pa
 
     async with hosted(tmp_path, mode) as (_, client):
         await client.call_tool("progress", {"message": "go"}, progress_callback=see)
-        assert [one[2] for one in seen][: len(told.STEPS)] == list(told.STEPS)
-        assert [one[0] for one in seen] == sorted({one[0] for one in seen})
+        assert [one[2] for one in seen] == [*told.STEPS, "answer is coming in"]
+        assert [one[0] for one in seen] == [1, 2, 3, 4]
+        seen.clear()
+        await client.call_tool("fail", {"message": "go"}, progress_callback=see)
+        await client.call_tool("ask", {"message": "go"}, progress_callback=see)
+        # What it says when it fails or asks is the result, and no progress.
+        assert [one[2] for one in seen] == ["answer is coming in"]
 
 
 @each_mode
@@ -349,14 +359,18 @@ async def test_an_agent_that_is_gone_is_an_error_that_says_so(mode: str, tmp_pat
 @each_mode
 async def test_a_stream_that_breaks_is_taken_up_again(mode: str, tmp_path: Path) -> None:
     async with hosted(tmp_path, mode) as (agent, client):
-        results = []
+        results, two_came = [], anyio.Event()
+
+        async def see(progress: float, *_: Any) -> None:
+            if progress == 2:
+                two_came.set()
 
         async def call() -> None:
-            results.append(await client.call_tool("slow_chunks", {"message": "go"}))
+            results.append(await client.call_tool("slow_chunks", {"message": "go"}, progress_callback=see))
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call)
-            await agent.seen.begun.wait()
+            await two_came.wait()
             before = agent.proxy.count(b"SubscribeToTask")
             agent.proxy.drop_all()
             await agent.proxy.until(lambda: agent.proxy.count(b"SubscribeToTask") > before)
@@ -371,14 +385,20 @@ async def test_a_task_that_its_agent_lost_is_an_error_that_says_so(
     mode: str, streaming: bool, tmp_path: Path
 ) -> None:
     async with hosted(tmp_path, mode, streaming=streaming) as (agent, client):
-        results = []
+        results, came = [], anyio.Event()
+
+        async def see(*_: Any) -> None:
+            came.set()
 
         async def call() -> None:
-            results.append(await client.call_tool("slow", {"message": "go"}))
+            results.append(await client.call_tool("slow", {"message": "go"}, progress_callback=see))
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call)
-            await agent.seen.begun.wait()
+            if streaming:
+                await came.wait()
+            else:
+                await agent.proxy.until(lambda: agent.proxy.count(b'"GetTask"') > 0)
             await agent.restart()
         assert results[0].is_error
         assert "does not know" in words(results[0]) or "not found" in words(results[0]).lower()
@@ -439,7 +459,7 @@ async def test_a_forged_handle_opens_nothing(mode: str, tmp_path: Path) -> None:
 async def test_a_large_part_is_a_link_that_can_be_read(mode: str, tmp_path: Path) -> None:
     async with foreign_agent() as agent, exposing(tmp_path, agent.url) as there:
         async with reading(there, mode) as client:
-            small, link = (await client.call_tool("big", {"message": "go"})).content
+            small, link = (await client.call_tool("big", {"message": "go"})).content[:2]
             assert small.text == "small"
             assert (link.type, link.size, link.mime_type) == (
                 "resource_link",

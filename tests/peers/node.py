@@ -15,6 +15,7 @@ from tests.peers import Transport
 from tests.peers.install import PEERS, NotInstalled, check_installed, node
 
 JS_CLIENT: Final = Path(__file__).with_name("js_client.mjs")
+JS_AGENT: Final = Path(__file__).with_name("js_agent.mjs")
 
 
 def require_peers() -> None:
@@ -77,11 +78,27 @@ def js_client_command(
     return [str(node()), str(JS_CLIENT), sdk, base_url, transport, json.dumps(dict(headers or {}))]
 
 
-def package_command(package: str, *args: str) -> list[str]:
-    """Return the command of the one program of an installed npm package; raise NotInstalled without it."""
+def js_agent_command() -> list[str]:
+    """Return the command of an agent on the JavaScript SDK's server; its skills are in `js_agent.mjs`."""
+    return [str(node()), str(JS_AGENT), str(package_manifest("@a2a-js/sdk"))]
+
+
+def inspector_command(*args: str) -> list[str]:
+    """Return the command of the MCP inspector without its web page: a client on the TypeScript SDK."""
+    return package_command("@modelcontextprotocol/inspector", "--cli", *args, program="mcp-inspector")
+
+
+def package_command(package: str, *args: str, program: str | None = None) -> list[str]:
+    """Return the command of a program of an installed npm package, by default of its only one.
+
+    Raises NotInstalled without the package.
+    """
     manifest = package_manifest(package)
     programs = json.loads(manifest.read_text(encoding="utf-8"))["bin"]
-    (program,) = [programs] if isinstance(programs, str) else programs.values()
+    if program is None:
+        (program,) = [programs] if isinstance(programs, str) else programs.values()
+    else:
+        program = programs[program]
     return [str(node()), str(manifest.parent / program), *args]
 
 

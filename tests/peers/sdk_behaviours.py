@@ -162,7 +162,9 @@ async def _sign_in_and_say(turn: Turn) -> None:
 
 async def _password(turn: Turn) -> None:
     if turn.number == 1:
-        await turn.update.requires_auth(turn.words("Ask your admin at https://example.com/in-prose for access"))
+        await turn.update.requires_auth(
+            turn.words("Ask your admin at https://example.com/in-prose for access")
+        )
     else:
         await turn.give(new_text_part(f"Let in: {turn.text}"))
         await turn.update.complete()

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
+
+import anyio
+import anyio.abc
+from starlette.applications import Starlette
 
 from tests.peers.sdk_behaviours import Seen, build_app
 from tests.support.proxy import Proxy, proxy_to
@@ -19,7 +23,7 @@ class Foreign:
     proxy: Proxy
     name: str
     streaming: bool
-    stack: AsyncExitStack
+    tasks: anyio.abc.TaskGroup
     seen: Seen = field(default_factory=Seen)
 
     @property
@@ -31,7 +35,7 @@ class Foreign:
         """Start it, or another one in its place that knows no task: so it is after a restart."""
         self.seen = Seen()
         app = build_app(self.url, self.seen, name=self.name, streaming=self.streaming)
-        self.proxy.to_port = urlsplit(await self.stack.enter_async_context(listening(app))).port or 0
+        self.proxy.to_port = await self.tasks.start(_serve, app)
 
     async def restart(self) -> None:
         """Break all connections, and forget all tasks."""
@@ -44,15 +48,20 @@ class Foreign:
         self.proxy.drop_all()
 
 
+async def _serve(app: Starlette, *, task_status: anyio.abc.TaskStatus[int]) -> None:
+    async with listening(app) as root_url:
+        task_status.started(urlsplit(root_url).port)
+        await anyio.sleep_forever()
+
+
 @asynccontextmanager
 async def foreign_agent(name: str = "Behaviours", *, streaming: bool = True) -> AsyncIterator[Foreign]:
     """Run the agent."""
-    async with proxy_to(0) as proxy, AsyncExitStack() as stack:
-        agent = Foreign(proxy, name, streaming, stack)
+    async with proxy_to(0) as proxy, anyio.create_task_group() as tasks:
+        agent = Foreign(proxy, name, streaming, tasks)
         await agent.begin()
-        try:
-            yield agent
-        finally:
-            agent.seen.released.set()
-            agent.seen.visited.set()
-            proxy.drop_all()
+        yield agent
+        agent.seen.released.set()
+        agent.seen.visited.set()
+        proxy.drop_all()
+        tasks.cancel_scope.cancel()

@@ -11,7 +11,7 @@ import re
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -121,13 +121,16 @@ class _Connection:
         proxy.connections.add(self)
 
     async def run(self) -> None:
-        with self._scope, suppress(ConnectionError):
-            self._client.setblocking(False)
-            self._server.connect(("127.0.0.1", self._proxy.to_port))  # loopback: at once or never
-            self._server.setblocking(False)
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._pass_requests)
-                tasks.start_soon(self._pass_responses)
+        try:
+            with self._scope:
+                self._client.setblocking(False)
+                self._server.connect(("127.0.0.1", self._proxy.to_port))  # loopback: at once or never
+                self._server.setblocking(False)
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._pass_requests)
+                    tasks.start_soon(self._pass_responses)
+        except* ConnectionError:
+            pass
         self.close()
         self._proxy.connections.remove(self)
         self._proxy.move()
