@@ -19,7 +19,7 @@ test: .venv/developing peers ## Run the whole test suite
 interop: .venv/developing peers ## Run the tests that take minutes: a thousand kills, a long run
 	$(BIN)/python -m pytest tests -m slow
 
-bench: .venv/benching peers ## Measure the bridge beside the MCP SDK and a2a-sdk (7 minutes; docs/benchmarks.md)
+bench: .venv/benching peers ## Measure the bridge beside the MCP SDK and a2a-sdk (10 minutes; docs/benchmarks.md)
 	@$(BIN)/python -m tests.benchmarks
 
 check: .venv/developing ## Check format, lint, types and layers

@@ -76,13 +76,20 @@ async def exposed(config: ExposeConfig) -> AsyncIterator[Exposure]:
                 follow_up_tools=chosen.follow_up_tools,
                 answer_within_seconds=chosen.answer_within_seconds,
                 skill_in_text=chosen.skill_in_text,
-                inline_limit_bytes=config.profile.content.inline_limit_bytes,
+                inline_limit_bytes=chosen.part_inline_limit_bytes,
                 cancel_seconds=config.profile.run.cancel_grace_seconds,
             ),
         )
-        server = McpServer(face)
-        async with face.run(server.changed, chosen.first_cards_seconds):
-            yield Exposure(face, server)
+        servers: list[McpServer] = []
+
+        def changed() -> None:
+            for server in servers:
+                server.changed()
+
+        async with face.run(changed, chosen.first_cards_seconds):
+            # Made once the cards are there, of which it says what it is.
+            servers.append(McpServer(face))
+            yield Exposure(face, servers[0])
 
 
 def _agent(url: str, config: ExposeConfig, http: httpx2.AsyncClient) -> RemoteAgent:

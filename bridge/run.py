@@ -140,14 +140,18 @@ async def serve_face(
             ):
                 server = _uvicorn_for(app)
                 tasks.start_soon(_stop_face, server, exposure, stopping)
-                logger.warning(
-                    "serving MCP at http://%s:%d/mcp (Ctrl+C stops)", host, listener.getsockname()[1]
-                )
+                tasks.start_soon(_announce_face_once_up, server, host, listener.getsockname()[1])
                 stopping.serving = True
                 _calm_the_collector()
                 await server.serve(sockets=[listener])
         tasks.cancel_scope.cancel()
     return 130 if stopping.signal == signal.SIGINT else 0
+
+
+async def _announce_face_once_up(server: _Server, host: str, port: int) -> None:
+    while not server.started:  # noqa: ASYNC110 - uvicorn sets a flag, not an event
+        await anyio.sleep(0.005)
+    logger.warning("serving MCP at http://%s:%d/mcp (Ctrl+C stops)", host, port)
 
 
 async def _stop_face(server: _Server, exposure: Exposure, stopping: Stopping) -> None:

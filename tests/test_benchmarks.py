@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult, TextContent
 
+from tests.benchmarks import agent_client
 from tests.benchmarks.__main__ import PARTS, parser
 from tests.benchmarks.direct_client import require_text
 from tests.benchmarks.figures import number, percentile, spread
@@ -60,6 +61,19 @@ def test_the_smallest_run_of_streams_measures_all_three(tmp_path: Path) -> None:
         ("a2a-sdk agent", 1),
         ("MCP SDK client", 1),
     ]
+    assert all(0 < stream["events"] <= 1000 for run in runs for stream in run["streams"])
+
+
+def test_the_smallest_run_of_a_face_measures_it_beside_the_clients_of_its_agent(tmp_path: Path) -> None:
+    said, runs = measured(tmp_path, "--quick", "--only", "f", "--faces", "stdio-modern")
+    assert "### A task with 1000 reports of progress at once (`flood`), through `mcp-a2a expose`" in said
+    assert [(run["contestant"], len(run["streams"])) for run in runs] == [
+        ("expose, stdio-modern", 1),
+        ("AgentClient", 0),
+        ("AgentClient, streamed", 1),
+        ("a2a-sdk client", 1),
+    ]
+    assert all(run["calls"]["32"]["requests"] == 32 for run in runs)
     assert all(0 < stream["events"] <= 1000 for run in runs for stream in run["streams"])
 
 
@@ -127,6 +141,16 @@ def test_a_stream_without_its_result_or_end_fails_the_run(events: tuple[dict[str
 def test_percentiles_are_samples() -> None:
     samples = [float(value) for value in range(1, 101)]
     assert (percentile(samples, 50), percentile(samples, 99), percentile([7.0], 99)) == (50, 99, 7)
+
+
+def test_an_agent_asked_directly_has_to_give_the_text_and_to_end() -> None:
+    events: list[dict[str, Any]] = [{"task": {"id": "1"}}, REPORT, REPORT, RESULT, ENDED]
+    assert agent_client.reports_in(events, "2 steps") == [1, 2]
+    agent_client.require_completed({"task": TASK}, "hi")
+    with pytest.raises(ValueError, match="no stream that ends completed"):
+        agent_client.reports_in(events[:-1], "2 steps")
+    with pytest.raises(ValueError, match="no completed task"):
+        agent_client.require_completed({"task": TASK}, "ho")
 
 
 @pytest.mark.parametrize(

@@ -43,16 +43,23 @@ CALLS = [line for line in commands_of(QUICKSTART) if re.match(r"(mcp-a2a (card|c
 
 
 def test_the_quickstart_has_commands_to_test() -> None:
-    assert len(CALLS) == 8
+    assert len(CALLS) == 9
 
 
 @pytest.mark.parametrize("line", CALLS)
 def test_each_call_of_the_quickstart_works(line: str, demo: Wrapping, tmp_path: Path) -> None:
     words = shlex.split(line.replace("127.0.0.1:8080", f"127.0.0.1:{demo.port}"))
     if words[0] == "mcp-a2a":
-        words = [sys.executable, "-m", "bridge", *words[1:]]
+        ours = [sys.executable if word == "python" else word for word in words[1:]]
+        words = [sys.executable, "-m", "bridge", *ours]
     done = subprocess.run(
-        words, capture_output=True, text=True, timeout=WAIT_SECONDS, env=environment(tmp_path), check=False
+        words,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_SECONDS,
+        env=environment(tmp_path),
+        cwd=ROOT,
+        check=False,
     )
     asks = words[-2:] == ["book", "destination=Lisbon"]  # of which nobody is asked here
     assert done.returncode == (3 if asks else 0), done.stderr

@@ -70,6 +70,10 @@ class Binding(ABC):
     def request(self, operation: Operation, params: JsonObject) -> Outgoing:
         """The request that performs an operation. The tenant is the interface's, whatever `params` say."""
 
+    def payload(self, outgoing: Outgoing) -> str:
+        """What a request says, as JSON, without what it travels in."""
+        return (outgoing.content or b"").decode()
+
     @abstractmethod
     def result(self, text: bytes, response: httpx2.Response) -> JsonValue:
         """The result in the text of an answer, or of one event of it.
@@ -137,6 +141,15 @@ class HttpJson(Binding):
         headers = {} if target.body is None else {"Content-Type": MEDIA_TYPE}
         content = None if target.body is None else to_json(target.body)
         return Outgoing(target.verb, str(base.copy_with(raw_path=raw)), headers, content, target.query)
+
+    def payload(self, outgoing: Outgoing) -> str:
+        """Verb, path, query and body: all of them say something."""
+        said: JsonObject = {"verb": outgoing.method, "url": shown(outgoing.url)}
+        if outgoing.query:
+            said["query"] = dict(outgoing.query)
+        if outgoing.content is not None:
+            said["body"] = json_from(outgoing.content, "the request")
+        return to_json(said).decode()
 
     def result(self, text: bytes, response: httpx2.Response) -> JsonValue:
         """The body itself, or the google.rpc.Status in it."""

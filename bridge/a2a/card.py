@@ -39,8 +39,14 @@ CARD_LIMIT_BYTES: Final = 16 * 1024 * 1024
 """What a card may weigh: one that lists a thousand tools with their schemas has a few megabytes."""
 
 _REDIRECTS: Final = 5
+_STREAM: Final = "text/event-stream"
+"""What no card is: it might never end."""
 _ABSENT: Final = (404, 405, 410)
 """The statuses that say that there is nothing to read here, so that the next place may be tried."""
+
+
+class NoCardError(PeerError):
+    """A server is there, and gives no card. It may be something else than an agent."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,7 @@ async def fetch_card(
     """The card of the agent at `url`: below it at the well-known path, or, when there is none, `url` itself.
 
     Raises:
+        NoCardError: there is a server that gives none.
         PeerError: it cannot be reached, or what is there is no card.
     """
     for place in (places := card_places(url)):
@@ -69,9 +76,9 @@ async def fetch_card(
     raise absent(places)
 
 
-def absent(places: Iterable[str]) -> PeerError:
+def absent(places: Iterable[str]) -> NoCardError:
     """There is no card at any of these."""
-    return PeerError(f"there is no agent card at {' or '.join(map(shown, places))}")
+    return NoCardError(f"there is no agent card at {' or '.join(map(shown, places))}")
 
 
 def found_card(place: str, text: bytes) -> FoundCard:
@@ -149,12 +156,15 @@ async def read_place(
             if response.has_redirect_location:
                 place = _next_place(place, response.headers["location"])
                 continue
-            if response.status_code in _ABSENT:
+            if response.status_code in _ABSENT or response.headers.get("content-type", "").startswith(
+                _STREAM
+            ):
                 return None
             if response.status_code == NOT_MODIFIED:
                 return response, b""
             if not response.is_success:
-                raise PeerError(status_words(response))
+                fault = NoCardError if response.is_client_error else PeerError
+                raise fault(status_words(response))
             return response, await body_of(response, CARD_LIMIT_BYTES)
     raise PeerError(f"{shown(url)} redirects more than {_REDIRECTS} times")
 

@@ -30,6 +30,7 @@ from bridge.a2a.operations import Operation
 from bridge.a2a.versions import CURRENT, HEADER
 from bridge.errors import PeerError
 from bridge.sse import EventReader
+from bridge.trace import OnHop
 
 __all__ = ["AgentClient", "AgentRefusedError", "ClientOptions", "Deadlines"]
 
@@ -61,6 +62,8 @@ class ClientOptions:
     trust: Trust = field(default_factory=Trust)
     deadlines: Deadlines = field(default_factory=Deadlines)
     limit_bytes: int = ANSWER_LIMIT_BYTES
+    on_hop: OnHop | None = None
+    """Told of each request, and of each answer or event, as it stands on the wire."""
 
 
 class AgentClient:
@@ -149,7 +152,8 @@ class AgentClient:
         try:
             with anyio.fail_after(seconds):
                 async with self._call(operation, request) as (binding, response):
-                    return binding.result(await body_of(response, self._options.limit_bytes), response)
+                    text = await body_of(response, self._options.limit_bytes)
+                    return self._result(binding, text, response)
         except TimeoutError as exc:
             raise UnansweredError(f"{self} did not answer within {seconds:g} s") from exc
 
@@ -209,6 +213,8 @@ class AgentClient:
         self, binding: Binding, operation: Operation, params: dict[str, JsonValue], streamed: bool
     ) -> AsyncIterator[httpx2.Response]:
         outgoing = binding.request(operation, params)
+        if self._options.on_hop is not None:
+            self._options.on_hop(">", binding.payload(outgoing))
         guard = address_guard(self._found, binding.interface.url, self._options.trust)
         deadlines = self._options.deadlines
         timeout = httpx2.Timeout(
@@ -227,7 +233,12 @@ class AgentClient:
             yield response
 
     def _event(self, binding: Binding, text: bytes, response: httpx2.Response) -> StreamResponse:
-        return self._read(StreamResponse, liberal.event_from(binding.result(text, response)))
+        return self._read(StreamResponse, liberal.event_from(self._result(binding, text, response)))
+
+    def _result(self, binding: Binding, text: bytes, response: httpx2.Response) -> JsonValue:
+        if self._options.on_hop is not None:
+            self._options.on_hop("<", text.decode("utf-8", "replace"))
+        return binding.result(text, response)
 
     def _read(self, model: type[_M], value: JsonValue) -> _M:
         try:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,7 +28,7 @@ from bridge.a2a.bindings import AgentRefusedError
 from bridge.a2a.client import AgentClient
 from bridge.a2a.fetch import NotReachedError, UnansweredError
 from bridge.a2a.heard import begun_by, folded
-from bridge.a2a.life import SETTLED
+from bridge.a2a.life import ENDED, SETTLED
 from bridge.a2a.models import (
     Message,
     SendMessageConfiguration,
@@ -42,6 +42,8 @@ from bridge.errors import PeerError
 logger = logging.getLogger(__name__)
 
 _UNAVAILABLE: Final = 503
+_END_SECONDS: Final = 0.1
+"""How long a stream that has said its last may take to end."""
 _GROWTH: Final = 1.5
 """By how much each pause is longer than the last."""
 
@@ -155,6 +157,12 @@ async def wait(
     return await following.settled(task_id, is_listening=False)
 
 
+async def _read_out(events: AsyncGenerator[StreamResponse, None]) -> None:
+    """Read the end of a stream that has said its last, so that its connection can be used again."""
+    with anyio.move_on_after(_END_SECONDS), suppress(PeerError):
+        await anext(events, None)
+
+
 class _Following:
     """One task as it is followed: what is known of it, and how."""
 
@@ -205,6 +213,8 @@ class _Following:
                 async for event in events:
                     has_begun = True
                     if (reply := self.take(event)) is not None:
+                        if isinstance(reply, Message) or reply.status.state in ENDED:
+                            await _read_out(events)
                         return reply
         except UnansweredError as exc:
             if not has_begun:

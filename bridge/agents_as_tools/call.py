@@ -27,6 +27,7 @@ from bridge.a2a.models import (
     SendMessageRequest,
     StreamResponse,
     Task,
+    TaskState,
     TaskStatus,
     text_of,
 )
@@ -79,6 +80,8 @@ class AgentCall:
         self._incoming = incoming
         self._around = around
         self._sending: _Sending | None = None
+        self._asking: Task | None = None
+        """The task whose question a legacy host is asked right now."""
         self._let_go = False
 
     async def __call__(self) -> JsonObject:
@@ -91,7 +94,9 @@ class AgentCall:
         try:
             with anyio.move_on_after(within_seconds):
                 return await self._conversation()
-            return self._still_at_work(within_seconds)
+            return (
+                self._question_in_words(self._asking) if self._asking else self._still_at_work(within_seconds)
+            )
         except PeerError as exc:
             return _failure(str(exc))
         except BadArgumentsError as exc:
@@ -165,7 +170,9 @@ class AgentCall:
         if not questions or not modes_of(questions) <= taken:
             return self._question_in_words(task)
         if not incoming.is_modern:
+            self._asking = task
             responses = await incoming.ask({question.key: question.params for question in questions})
+            self._asking = None
             return answer_message(questions, {**responses}, Waiting("", task.id, task.context_id))
         self._let_go = True
         request = request_digest(incoming.name, incoming.arguments)
@@ -184,7 +191,9 @@ class AgentCall:
     def _question_in_words(self, task: Task) -> JsonObject:
         self._let_go = True
         words = question_words(task.status.message, task.status.state)
-        how = self._how_to("task_reply", task.id, "To answer, call task_reply with this handle")
+        by_itself = task.status.state is TaskState.AUTH_REQUIRED
+        words_for = "task_reply" if not by_itself else "task_reply, or task_result once it is done elsewhere,"
+        how = self._how_to("task_reply", task.id, f"To answer, call {words_for} with this handle")
         return self._with_context(
             words_result(f"{words}\n\n{how}", output=self._tool.output), task.context_id, task.id
         )

@@ -64,7 +64,7 @@ class FollowUp:
         return self._shown(await self._agent.client.cancel(self._far.task_id))
 
     async def _shown_within(self, seconds: float) -> JsonObject:
-        """It is read once, however short the time. Beyond an AUTH_REQUIRED it is waited: it may be seen to elsewhere."""
+        """The task is read once, however short the time. One at AUTH_REQUIRED is waited for: it needs no words."""
         client, task_id = self._agent.client, self._far.task_id
         task = await client.get(task_id)
         if task.status.state in SETTLED and task.status.state is not TaskState.AUTH_REQUIRED:

@@ -42,7 +42,8 @@ class RemoteAgent:
     @property
     def wanted_key(self) -> str:
         """Its name as far as its card is known, else its host's."""
-        return slug(self._card.name if self._card else httpx2.URL(self.url).host)
+        host = httpx2.URL(self.url).host
+        return slug(self._card.name if self._card else host if host[:1].isalpha() else f"agent {host}")
 
     @property
     def card(self) -> AgentCard:

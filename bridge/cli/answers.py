@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from bridge.jsonvalues import JsonObject
     from bridge.mcp.tools import Tool
 
+UNANSWERED: Final = 3
+"""The exit code of a call that asks something, when nobody is there to answer."""
+
 _JSON: Final = "application/json"
 _DECLINES: Final = " (Ctrl+D declines)"
 _CANCELS: Final = " (Ctrl+D cancels the task)"

@@ -1,14 +1,17 @@
-"""`mcp-a2a call`: one skill of an agent, called from a shell.
+"""`mcp-a2a call`: one skill of an agent, or one tool of an MCP server (see `tool.py`), called from a shell.
 
-A call is a conversation in turns. Each turn runs in an event loop of its own, and what the agent asks is asked
-between them, in the main thread, where Ctrl+C and Ctrl+D reach whoever is asked.
+A call of a skill is a conversation in turns. Each turn runs in an event loop of its own, and what the agent asks is
+asked between them, in the main thread, where Ctrl+C and Ctrl+D reach whoever is asked.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -34,14 +37,55 @@ _CANCEL_SECONDS: Final = 10.0
 _CODES: Final[Mapping[str, int]] = {"COMPLETED": 0, "FAILED": 1, "REJECTED": 1, "CANCELED": 1}
 """How a task ended, and the exit code for it."""
 
-_UNANSWERED: Final = 3
-"""The exit code for a task that waits for an answer."""
+_URL: Final = re.compile("https?:", re.IGNORECASE)
 _ASKING: Final = frozenset({"INPUT_REQUIRED", "AUTH_REQUIRED"})
 
 
-@click.command()
-@click.argument("url", metavar="AGENT_URL")
-@click.argument("words", nargs=-1, metavar="[SKILL] [KEY=VALUE]...")
+class _WithServer(click.Command):
+    """A command line at whose end, behind `--`, may stand the command of a tool server.
+
+    Behind an agent's URL, `--` only says that no options follow.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Part the words of the call from those of the server."""
+        place = self._place_of_dashes(args)
+        before, behind = args[:place], args[place + 1 :]
+        rest = super().parse_args(ctx, before)
+        url, words = ctx.params["url"], ctx.params["words"]
+        ctx.params["server"] = ()
+        if url is not None and (_URL.match(url) or not behind):
+            ctx.params["words"] = (*words, *behind)
+        elif behind:
+            ctx.params |= {
+                "url": None,
+                "words": words if url is None else (url, *words),
+                "server": tuple(behind),
+            }
+        elif not ctx.resilient_parsing:
+            (parameter,) = (one for one in self.params if one.name == "url")
+            raise click.MissingParameter(ctx=ctx, param=parameter)
+        return rest
+
+    def _place_of_dashes(self, args: list[str]) -> int:
+        """Where the first `--` is that is no option's value; the end when there is none."""
+        taking = {
+            name
+            for one in self.params
+            if isinstance(one, click.Option) and not one.is_flag
+            for name in one.opts
+        }
+        places = (
+            place
+            for place, word in enumerate(args)
+            if word == "--" and (place == 0 or args[place - 1] not in taking)
+        )
+        return next(places, len(args))
+
+
+@click.command(cls=_WithServer)
+@click.argument("url", metavar="URL", required=False)
+@click.argument("words", nargs=-1, metavar="[SKILL|TOOL] [KEY=VALUE]... [-- COMMAND ARGS...]")
 @click.option("--json", "arguments", metavar="OBJECT", help="All arguments as one JSON object.")
 @click.option("--text", help="Send this text instead of arguments; SKILL may be left out then.")
 @click.option(
@@ -54,6 +98,7 @@ _ASKING: Final = frozenset({"INPUT_REQUIRED", "AUTH_REQUIRED"})
 @click.option(
     "--json-output", is_flag=True, help="Print each event as one line of JSON, and nothing else but faults."
 )
+@click.option("--trace", is_flag=True, help="Show on stderr what is sent and what comes, as JSON.")
 @click.option(
     "--save",
     metavar="DIR",
@@ -74,9 +119,15 @@ _ASKING: Final = frozenset({"INPUT_REQUIRED", "AUTH_REQUIRED"})
     metavar="ORIGIN",
     help="Send the headers also to this origin, when the card says to call it there. Repeatable.",
 )
+@click.option(
+    "--env", "variables", multiple=True, metavar="NAME[=VALUE]", help="Variable for the command. Repeatable."
+)
 @connection_options
 def call(**options: Any) -> int:
-    """Call a skill of an agent, and show what becomes of it.
+    """Call a skill of an agent or a tool of an MCP server, and show what becomes of it.
+
+    URL is an agent's, or else an MCP server's; a server may also be a command, after --. Without TOOL, a server's
+    tools are listed.
 
     Results go to stdout, all else to stderr; data that only repeats a text or a file is left to --json-output.
     A value of KEY=VALUE is read as the skill's schema says, and where there is none as JSON, if it is JSON. An
@@ -86,25 +137,36 @@ def call(**options: Any) -> int:
     mcp-a2a call http://127.0.0.1:8080 echo message=hello
     mcp-a2a call http://127.0.0.1:8080 search --json '{"query": "bridges", "limit": 3}'
     mcp-a2a call --text "What can you do?" https://agent.example.com
+    mcp-a2a call echo message=hello -- npx -y @modelcontextprotocol/server-everything
 
     What the agent asks for is asked at the terminal, where Ctrl+D declines. Ctrl+C cancels the task. Without a
-    terminal the task is left waiting, and --task answers it:
+    terminal the task is left waiting, and --task answers it; a tool that asks is cancelled:
 
     \b
     mcp-a2a call http://127.0.0.1:8080 --task 0198c0de-... name=Ada
     mcp-a2a call http://127.0.0.1:8080 --task 0198c0de-... --decline
 
     Exit codes: 0 the task is completed, 1 it is not (failed, rejected, canceled), 2 the command is at fault, 3 the
-    task waits for an answer and there is no terminal, or --no-wait; 130 interrupted.
+    task or tool asks for an answer and there is no terminal, or --no-wait; 130 interrupted.
     """
     import anyio
 
+    from bridge.a2a.card import NoCardError
     from bridge.cli.results import CallView
 
+    if options["server"]:
+        return _call_of_command(options)
     connection = Connection.from_options(options)
+    if options["variables"]:
+        raise UsageError("--env is for a command; a URL takes --header")
     said = Said.from_options(options)
     view = CallView(json_lines=options["json_output"], id_only=options["no_wait"], save=options["save"])
-    found = anyio.run(connection.card)
+    try:
+        found = anyio.run(connection.card)
+    except NoCardError as exc:
+        return _call_of_url(connection, said, view, options, exc)
+    if options["trace"]:
+        connection = replace(connection, on_hop=partial(view.hop, "a2a"))
     talk = _Conversation(connection, found, view, options["timeout_seconds"])
     try:
         message = talk.resumed(options["task_id"], said) if options["task_id"] else talk.opened(said)
@@ -114,6 +176,34 @@ def call(**options: Any) -> int:
         raise
     finally:
         view.settle()
+
+
+def _call_of_command(options: dict[str, Any]) -> int:
+    """Call a tool of a server that is started for it."""
+    from bridge.cli.results import CallView
+    from bridge.cli.tool import ToolCalling, require_none_for_agents, server_from
+
+    said = Said.from_options(options)
+    require_none_for_agents(options)
+    server = server_from(options["server"], options)
+    view = CallView(json_lines=options["json_output"], id_only=False, save=options["save"])
+    return ToolCalling(server, said, view, options).run()
+
+
+def _call_of_url(
+    connection: Connection, said: Said, view: CallView, options: dict[str, Any], no_card: PeerError
+) -> int:
+    """Call a tool of the MCP server at a URL that gives no agent card."""
+    from bridge.cli.tool import NoServerError, ToolCalling, options_for_agents
+    from bridge.mcp.transport import Url
+
+    if any(options_for_agents(options)):
+        raise no_card
+    target = Url(connection.url, connection.headers)
+    try:
+        return ToolCalling(target, said, view, options).run()
+    except NoServerError as exc:
+        raise PeerError(f"{no_card}, and no MCP server: {exc}") from exc
 
 
 class _Conversation:
@@ -238,7 +328,7 @@ class _Conversation:
             f"mcp-a2a call {shlex.quote(self._connection.url)} {answer}",
             declinable=all(question.key is not None for question in questions),
         )
-        return _UNANSWERED
+        return answers.UNANSWERED
 
     def _what_now(self) -> str:
         """What to do about a task that nobody listens to any more."""

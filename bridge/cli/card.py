@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bridge.a2a.client import AgentClient
     from bridge.a2a.models import AgentCard
     from bridge.mcp.tools import Tool
+    from bridge.trace import OnHop
 
 _CONNECT_SECONDS: Final = 10.0
 _CARD_SECONDS: Final = 30.0
@@ -62,6 +63,8 @@ class Connection:
     headers: dict[str, str] = field(repr=False)
     trusted: frozenset[str] = frozenset()
     """Origins to which the headers may go besides the URL's."""
+    on_hop: OnHop | None = None
+    """Told of what passes between us and the agent."""
 
     @classmethod
     def from_options(cls, options: dict[str, Any]) -> Connection:
@@ -106,6 +109,7 @@ class Connection:
             credentials=Credentials(self.headers),
             trust=Trust(self.trusted),
             deadlines=Deadlines(_CONNECT_SECONDS, answer_seconds=None, silence_seconds=None),
+            on_hop=self.on_hop,
         )
         try:
             return AgentClient(http, found, options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -95,6 +96,17 @@ def expose(**options: Any) -> int:
     )
 
 
+def _require_place(url: str) -> None:
+    """Refuse what leads nowhere before anything is started."""
+    try:
+        place = urlsplit(url)
+        leads = place.scheme in ("http", "https") and bool(place.hostname) and place.port != 0
+    except ValueError as exc:
+        raise UsageError(f"{url!r} is no URL: {exc}") from exc
+    if not leads:
+        raise UsageError(f"{url!r} names no host")
+
+
 def _config_from(options: dict[str, Any]) -> ExposeConfig:
     from bridge.a2a.fetch import origin_of
     from bridge.config.profile import load_profile
@@ -104,7 +116,7 @@ def _config_from(options: dict[str, Any]) -> ExposeConfig:
     for url in options["urls"]:
         if not url.startswith(("http://", "https://")):
             raise UsageError(f"an agent is named by its http(s) URL, not {url!r}")
-        origin_of(url)
+        _require_place(url)
     profile = load_profile(options["mapping"])
     changes = {
         key: options[key] for key in ("granularity", "answer_within_seconds") if options[key] is not None
@@ -113,6 +125,8 @@ def _config_from(options: dict[str, Any]) -> ExposeConfig:
     bearer = secret_from(options["bearer"]) if options["bearer"] else None
     if options["bearer"] and bearer is None:
         raise UsageError("--bearer takes env:NAME or file:PATH, so that no token stands on the line")
+    for origin in options["trust"]:
+        _require_place(origin)
     return ExposeConfig(
         urls=options["urls"],
         profile=profile,

@@ -34,6 +34,7 @@ def cli() -> None:
     Wrap an MCP server as an A2A agent:   mcp-a2a wrap -- npx -y @modelcontextprotocol/server-everything
     See what an agent says of itself:     mcp-a2a card http://127.0.0.1:8080
     Call one of its skills:               mcp-a2a call http://127.0.0.1:8080 echo message=hello
+    Call a tool of an MCP server:         mcp-a2a call greet name=Ada -- python server.py
 
     Every option can also be set as an environment variable: --port of wrap is MCP_A2A_WRAP_PORT.
 

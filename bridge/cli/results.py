@@ -69,14 +69,14 @@ class CallView:
                 if artifact.artifact_id not in self._shown:
                     self._artifact(artifact, goes_on=False)
             if event.task.status != self._said_status:
-                self._status(event.task.status, None)
+                self.status(event.task.status)
         elif event.status_update is not None:
             self._task_id(event.status_update.task_id)
-            self._status(event.status_update.status, event.status_update.metadata)
+            self.status(event.status_update.status, event.status_update.metadata)
         elif event.artifact_update is not None:
             self._artifact(event.artifact_update.artifact, goes_on=bool(event.artifact_update.append))
         elif event.message is not None:
-            self._results(event.message.parts, Shown())
+            self.results(event.message.parts)
 
     def left(self, task_id: str) -> None:
         """The task that is left to itself: its id is the result."""
@@ -89,6 +89,21 @@ class CallView:
         """Nobody is there to answer what was asked; `command` would."""
         decline = " (--decline in place of the answer declines)" if declinable else ""
         self._fault(f"The task waits for an answer, and {reason}. To answer it{decline}:\n{plain(command)}")
+
+    def unasked(self) -> None:
+        """Nobody is there to answer what a tool asked, and so its call is over."""
+        self._fault(
+            "The tool waits for an answer, and there is no terminal to ask for it: the call was cancelled."
+        )
+
+    def message(self, message: JsonObject) -> None:
+        """One message of a tool server, which is no event of a task."""
+        if self._json_lines:
+            write(json.dumps(message, ensure_ascii=False) + "\n")
+
+    def hop(self, protocol: str, direction: str, text: str) -> None:
+        """A message on the wire, in one line; between two tokens of JSON the end of a line means nothing."""
+        self._fault(f"{protocol} {direction} {plain(' '.join(text.splitlines()))}")
 
     def not_canceled(self, task_id: str, reason: str) -> None:
         """The task may go on, though nobody waits for it."""
@@ -111,13 +126,14 @@ class CallView:
             self._said_task = task_id
             self._say(f"[dim]task {plain(task_id)}[/]")
 
-    def _status(self, status: TaskStatus, metadata: JsonObject | None) -> None:
+    def status(self, status: TaskStatus, metadata: JsonObject | None = None) -> None:
+        """How a task stands, or a call that is none; `metadata` may hold how far it is."""
         self._said_status = status
         word = status.state.value.removeprefix("TASK_STATE_").replace("_", " ").lower()
         parts = status.message.parts if status.message else ()
         if status.state.name == "COMPLETED" and not self._has_result:
             self._say(f"[green]{word}[/]")
-            self._results(parts, Shown())  # an agent that answers with its last word instead of an artifact
+            self.results(parts)  # an agent that answers with its last word instead of an artifact
             return
         words = "\n".join(self._notes(parts, with_data=not word.startswith("input")))
         numbers = progress_in(metadata)
@@ -158,11 +174,14 @@ class CallView:
     def _artifact(self, artifact: Artifact, *, goes_on: bool) -> None:
         shown = self._shown.get(artifact.artifact_id) if goes_on else None
         shown = self._shown[artifact.artifact_id] = shown or Shown()
-        self._results(artifact.parts, shown, artifact.name or "", goes_on=goes_on)
+        self.results(artifact.parts, shown, artifact.name or "", goes_on=goes_on)
 
-    def _results(self, parts: Sequence[Part], shown: Shown, name: str = "", *, goes_on: bool = False) -> None:
+    def results(
+        self, parts: Sequence[Part], shown: Shown | None = None, name: str = "", *, goes_on: bool = False
+    ) -> None:
         """Parts as results. A text that goes on continues the line that the last one left open."""
         self._end_bar()
+        shown = shown or Shown()
         repeated = shown.repeated_in(parts, goes_on=goes_on)
         for part in parts:
             self._has_result = True

@@ -1,4 +1,4 @@
-"""What the command line of a call says to an agent: to a skill, or to a task that asks."""
+"""What the command line of a call says: to a skill, to a task that asks, or to a tool."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _JSON: Final = "application/json"
 
 @dataclass(frozen=True)
 class Said:
-    """What the command line asks the agent for."""
+    """What the command line asks for."""
 
     skill: str | None
+    """The skill, or the tool of an MCP server."""
     pairs: dict[str, tuple[str, ...]]
     """What was given for each argument; more than one text when it was given more than once."""
     arguments: JsonObject | None
@@ -44,10 +45,6 @@ class Said:
         if sum((bool(pairs), given is not None, text is not None)) > 1:
             raise UsageError("give KEY=VALUE, --json or --text: one of them")
         _require_one_purpose(options, skill, bool(pairs) or given is not None or text is not None)
-        if skill is None and text is None and not options["task_id"]:
-            raise UsageError(
-                "which skill? Name it after the URL, or give --text (mcp-a2a card URL lists them)"
-            )
         said: dict[str, tuple[str, ...]] = {}
         for pair in filter(None, pairs):
             said[pair[1]] = (*said.get(pair[1], ()), pair[2])
@@ -79,18 +76,23 @@ class Said:
         """What is sent: the text, or the arguments as data.
 
         Raises:
-            UsageError: an argument has two values, or the skill says that it takes no such argument.
+            UsageError: there is no skill and no text, an argument has two values, or the skill says that it
+                takes no such argument.
         """
         from bridge.a2a.models import Part
 
         if self.text is not None:
             return (Part(text=self.text),)
+        if self.skill is None:
+            raise UsageError(
+                "which skill? Name it after the URL, or give --text (mcp-a2a card URL lists them)"
+            )
         tool = tool_on(card, self.skill)
         arguments = self.arguments
         if arguments is None:
             arguments = {name: forms.typed_all(texts, name, tool) for name, texts in self.pairs.items()}
         if tool is not None:
-            forms.check_names(arguments, tool, self.skill or "")
+            forms.check_names(arguments, tool, self.skill)
         return (Part(data=arguments, media_type=_JSON),)
 
 

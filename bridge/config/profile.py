@@ -116,6 +116,7 @@ class AgentsTable(_Table):
     follow_up_tools: bool
     answer_within_seconds: PositiveFloat
     skill_in_text: bool
+    part_inline_limit_bytes: Count
     agent_connect_seconds: PositiveFloat
     answer_seconds: PositiveFloat
     silence_seconds: PositiveFloat

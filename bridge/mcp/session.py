@@ -89,6 +89,8 @@ class Session:
         """What the server said of itself when it was last connected."""
         self.down: str | None = "not connected yet"
         """Why the server cannot be called, in words; None while it can."""
+        self.on_hop: trace.OnHop | None = None
+        """Set before the session is entered: told of what passes once the server is up."""
         self._era = era
         self._memory = memory or ServerMemory(None)
         self._pace = pace or SessionPace()
@@ -359,6 +361,7 @@ class Session:
         if self._tried.is_set():
             logger.info("%s is up again", self.name)
         self._link, self.greeting, self.down = link, link.greeting, None
+        link.wire.on_hop = self.on_hop
         self._wanted = anyio.Event()
         self._listed(listing)
         self._up.set()

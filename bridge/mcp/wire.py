@@ -52,6 +52,7 @@ from bridge.jsonvalues import JsonObject
 from bridge.mcp.asking import ELICIT, Questions
 from bridge.mcp.faults import UNREACHABLE, error_of
 from bridge.mcp.values import OnProgress, Progress
+from bridge.trace import OnHop
 
 logger = logging.getLogger(__name__)
 
@@ -112,6 +113,8 @@ class Wire(JSONRPCDispatcher):
         self._progress: dict[str, OnProgress] = {}
         self._task_news: dict[str, OnTaskNews] = {}
         self._tokens = itertools.count(1)
+        self.on_hop: OnHop | None = None
+        """Told of our requests and their answers, of what the server notifies and of what it asks."""
 
     @property
     def ended(self) -> bool:
@@ -137,7 +140,10 @@ class Wire(JSONRPCDispatcher):
             context: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
         ) -> dict[str, Any]:
             if method == ELICIT:
-                return await self._questions.answer(params or {}, context.cancel_requested.is_set)
+                self._hop("<", method=method, params=params)
+                answered = await self._questions.answer(params or {}, context.cancel_requested.is_set)
+                self._hop(">", result=answered)
+                return answered
             return await on_request(context, method, params)
 
         try:
@@ -159,6 +165,8 @@ class Wire(JSONRPCDispatcher):
         await anyio.lowlevel.checkpoint_if_cancelled()
         answer = self._answers[request_id] = _Answer()
         request = JSONRPCRequest(jsonrpc="2.0", id=request_id, method=method, params=params)
+        if self.on_hop is not None:
+            self._hop(">", method=method, params=params)
         try:
             await self._write(request, ClientMessageMetadata(headers=dict(headers)))
             await answer.arrived.wait()
@@ -166,14 +174,24 @@ class Wire(JSONRPCDispatcher):
             self._writable = False  # nobody took the request
             raise self._not_sent() from None
         except anyio.get_cancelled_exc_class():
+            cancelled = {"requestId": request_id, "reason": "cancelled"}
+            self._hop(">", method="notifications/cancelled", params=cancelled)
             with anyio.move_on_after(_CANCEL_SECONDS, shield=True):
-                await self.notify("notifications/cancelled", {"requestId": request_id, "reason": "cancelled"})
+                await self.notify("notifications/cancelled", cancelled)
             raise
         finally:
             del self._answers[request_id]
         if isinstance(answer.outcome, ErrorData):
+            self._hop("<", error=answer.outcome.model_dump(exclude_none=True))
             raise MCPError.from_error_data(answer.outcome)
+        if self.on_hop is not None:
+            self._hop("<", result=answer.outcome)
         return answer.outcome
+
+    def _hop(self, direction: str, **message: Any) -> None:
+        """Tell who watches, if anybody does, of a message."""
+        if self.on_hop is not None:
+            self.on_hop(direction, json.dumps(message, ensure_ascii=False))
 
     def _not_sent(self) -> MCPError:
         words = f"The connection to {self._name} ended before the request was sent"
@@ -213,6 +231,8 @@ class Wire(JSONRPCDispatcher):
         self._warned = True
 
     def _see(self, method: str, params: Mapping[str, Any]) -> None:
+        if self.on_hop is not None:
+            self._hop("<", method=method, params=params)
         if method == TOOLS_CHANGED:
             self._on_tools_changed()
         elif method == _PROGRESS:

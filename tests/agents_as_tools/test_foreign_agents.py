@@ -233,10 +233,12 @@ async def test_who_has_to_sign_in_is_sent_to_the_url(mode: str, streaming: bool,
             agent.seen.visited.set()
             return types.ElicitResult(action="accept")
 
-        async with exposing(tmp_path, agent.url) as there:
-            async with there.client(mode, elicitation_callback=visit) as client:
-                with anyio.fail_after(WAIT_SECONDS):
-                    result = await client.call_tool("sign_in", {"message": "go"})
+        async with (
+            exposing(tmp_path, agent.url) as there,
+            there.client(mode, elicitation_callback=visit) as client,
+        ):
+            with anyio.fail_after(WAIT_SECONDS):
+                result = await client.call_tool("sign_in", {"message": "go"})
         assert blocks(result) == [text("Signed in")]
         assert [(one.url, one.message) for one in seen] == [(told.SIGN_IN_URL, "Please sign in")]
         assert len(agent.seen.said) == 1
@@ -340,6 +342,19 @@ async def test_a_host_that_leaves_after_it_was_given_a_handle_cancels_nothing(
         assert agent.seen.canceled == []
 
 
+async def test_a_question_that_nobody_answers_is_withdrawn_in_time(tmp_path: Path) -> None:
+    async def never(*_: Any) -> types.ElicitResult:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async with hosted(tmp_path, "legacy", callback=never, answer_within_seconds=0.3) as (agent, client):
+        late = await client.call_tool("ask", {"message": "order"})
+        assert not late.is_error
+        answered = await client.call_tool("task_reply", {"handle": handle_in(late), "message": "red"})
+        assert "How many in red?" in words(answered)
+        assert agent.seen.canceled == []
+
+
 # Agents that fail
 
 
@@ -420,8 +435,12 @@ async def test_a_handle_of_a_task_that_its_agent_lost_is_an_error(mode: str, tmp
 
 @each_mode
 async def test_two_agents_of_one_name_are_told_apart(mode: str, tmp_path: Path) -> None:
-    async with foreign_agent() as one, foreign_agent() as other:
-        async with exposing(tmp_path, one.url, other.url) as there, there.client(mode) as client:
+    async with (
+        foreign_agent() as one,
+        foreign_agent() as other,
+        exposing(tmp_path, one.url, other.url) as there,
+    ):
+        async with there.client(mode) as client:
             with anyio.fail_after(WAIT_SECONDS):
                 names = {tool.name for tool in (await client.list_tools()).tools}
                 assert {"behaviours_plain", "behaviours_2_plain"} <= names
@@ -457,21 +476,24 @@ async def test_a_forged_handle_opens_nothing(mode: str, tmp_path: Path) -> None:
 
 @each_mode
 async def test_a_large_part_is_a_link_that_can_be_read(mode: str, tmp_path: Path) -> None:
-    async with foreign_agent() as agent, exposing(tmp_path, agent.url) as there:
-        async with reading(there, mode) as client:
-            small, link = (await client.call_tool("big", {"message": "go"})).content[:2]
-            assert small.text == "small"
-            assert (link.type, link.size, link.mime_type) == (
-                "resource_link",
-                len(told.BIG),
-                "text/plain",
-            )
-            (contents,) = (await client.read_resource(link.uri)).contents
-            assert contents.text == told.BIG
-            for wrong in (link.uri[:-1] + "7", link.uri.replace("/tasks/", "/tasks/x"), "a2a://behaviours/x"):
-                with pytest.raises(MCPError) as refused:
-                    await client.read_resource(wrong)
-                assert refused.value.code == types.INVALID_PARAMS
+    async with (
+        foreign_agent() as agent,
+        exposing(tmp_path, agent.url) as there,
+        reading(there, mode) as client,
+    ):
+        small, link = (await client.call_tool("big", {"message": "go"})).content[:2]
+        assert small.text == "small"
+        assert (link.type, link.size, link.mime_type) == (
+            "resource_link",
+            len(told.BIG),
+            "text/plain",
+        )
+        (contents,) = (await client.read_resource(link.uri)).contents
+        assert contents.text == told.BIG
+        for wrong in (link.uri[:-1] + "7", link.uri.replace("/tasks/", "/tasks/x"), "a2a://behaviours/x"):
+            with pytest.raises(MCPError) as refused:
+                await client.read_resource(wrong)
+            assert refused.value.code == types.INVALID_PARAMS
 
 
 @asynccontextmanager

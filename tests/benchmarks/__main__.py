@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import bridge
-from tests.benchmarks import calls, idle, starting, streaming
+from tests.benchmarks import calls, face_starting, faces, idle, starting, streaming
 from tests.benchmarks.contestants import BRIDGE, SDK_AGENT
 from tests.benchmarks.figures import Report
 from tests.benchmarks.scale import DEFAULT, QUICK, Scale
@@ -29,12 +29,15 @@ PARTS: Final = {
     "c": "streams of 1,000 reports of progress, of all three",
     "d": "2,000 idle streams, beside bare Starlette",
     "e": "starting, and memory, with one tool server and with twenty",
+    "f": "calls and reports through mcp-a2a expose, beside the same agent asked over A2A",
+    "g": "starting mcp-a2a expose on stdio, and its memory, beside a bare server of the SDK",
 }
 _EXAMPLES: Final = """examples:
-  python -m tests.benchmarks                         all of it, below 8 minutes
+  python -m tests.benchmarks                         all of it, about 10 minutes
   python -m tests.benchmarks --quick                 all of it in small: to see that it works, not for figures
   python -m tests.benchmarks --only b --rounds 5     own CPU beside a2a-sdk, better
   python -m tests.benchmarks --only a --servers raw --stores memory --requests 5000
+  python -m tests.benchmarks --only f,g --faces stdio-legacy,stdio-modern
 """
 
 
@@ -48,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument(
-        "--quick", action="store_true", help="small counts, one round, no server-everything; < 60 s"
+        "--quick", action="store_true", help="small counts, one round, no server-everything; < 100 s"
     )
     made.add_argument(
         "--only", type=_names_of(PARTS), default=list(PARTS), metavar="a,b,...", help="these parts"
@@ -66,6 +69,12 @@ def parser() -> argparse.ArgumentParser:
         "--servers", type=_names_of(DEFAULT.servers), metavar="raw,everything", help="tool servers"
     )
     made.add_argument("--stores", type=_names_of(DEFAULT.stores), metavar="memory,sqlite", help="stores")
+    made.add_argument(
+        "--faces",
+        type=_names_of(DEFAULT.faces),
+        metavar="stdio-legacy,...",
+        help=f"transports of expose, each with the mode of its client ({','.join(DEFAULT.faces)})",
+    )
     made.add_argument("--json", type=Path, metavar="FILE", help="write every run to this file as well")
     return made
 
@@ -89,7 +98,7 @@ def _positive(text: str) -> int:
 def scale_from(options: argparse.Namespace) -> Scale:
     """How much is measured."""
     scale = QUICK if options.quick else DEFAULT
-    asked = {name: getattr(options, name) for name in ("rounds", "requests", "servers", "stores")}
+    asked = {name: getattr(options, name) for name in ("rounds", "requests", "servers", "stores", "faces")}
     return replace(scale, **{name: value for name, value in asked.items() if value})
 
 
@@ -117,6 +126,10 @@ def measure(place: Workplace, only: Sequence[str], scale: Scale) -> list[Report]
         parts["idle streams"] = lambda: idle.measure(place, scale)
     if "e" in only:
         parts["starting"] = lambda: starting.measure(place, scale)
+    if "f" in only:
+        parts["faces"] = lambda: faces.measure(place, scale)
+    if "g" in only:
+        parts["starting faces"] = lambda: face_starting.measure(place, scale)
     reports = []
     for name, part in parts.items():
         print(f"measuring {name} ...", file=sys.stderr, flush=True)

@@ -7,16 +7,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
 from bridge.a2a.streams import DEFAULT_HEARTBEAT_SECONDS
 from tests.peers.node import everything_command
 from tests.support.running import RAW_SERVER
 
 Store = Literal["memory", "sqlite"]
 Server = Literal["raw", "everything"]
+Face = Literal["stdio-legacy", "stdio-modern", "http-legacy", "http-modern"]
+"""`mcp-a2a expose`: its transport, and the mode of its client."""
 
 BRIDGE: Final = "bridge"
 SDK_AGENT: Final = "a2a-sdk agent"
 DIRECT: Final = "MCP SDK client"
+AGENT_CLIENT: Final = "AgentClient"
+STREAMED: Final = "AgentClient, streamed"
+SDK_CLIENT: Final = "a2a-sdk client"
+
+AGENT_CLIENTS: Final = {AGENT_CLIENT: "bridge", STREAMED: "bridge-streamed", SDK_CLIENT: "a2a-sdk"}
+"""Who asks an agent without `expose`, and what `agent_client` calls them."""
+
+MODES: Final = {"legacy": "legacy", "modern": MODERN_PROTOCOL_VERSIONS[-1]}
+"""What `mcp.Client` calls the modes."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +79,33 @@ def direct_command(servers: int = 1, server: Server = "raw") -> list[str]:
     """The MCP SDK's client, which says `ready` and then takes plans."""
     words = ["-m", "tests.benchmarks.direct_client", "--servers", str(servers)]
     return [sys.executable, *words, "--", *server_command(server)]
+
+
+def expose_command(url: str, port: int | None = None) -> list[str]:
+    """`mcp-a2a expose` of one agent, on stdio or on a port."""
+    words = [sys.executable, "-m", "bridge", "expose", "--log-level", "error"]
+    return [*words, *(["--http", "--port", str(port)] if port else []), url]
+
+
+def face_client_command(mode: str, *command: str) -> list[str]:
+    """The MCP SDK's client, in a mode, of a command on stdio or of a URL; says `ready` and then takes plans."""
+    words = ["-m", "tests.benchmarks.direct_client", "--mode", MODES[mode]]
+    return [sys.executable, *words, "--", *command]
+
+
+def agent_client_command(name: str, url: str) -> list[str]:
+    """A client of an agent, which takes plans."""
+    return [sys.executable, "-m", "tests.benchmarks.agent_client", "--client", AGENT_CLIENTS[name], url]
+
+
+def bare_mcp_command() -> list[str]:
+    """The SDK's low-level server on stdio."""
+    return [sys.executable, "-m", "tests.benchmarks.bare_mcp"]
+
+
+def import_command() -> list[str]:
+    """Python with the SDK imported and nothing else, which then says so."""
+    return [sys.executable, "-c", "import mcp; print('ready', flush=True)"]
 
 
 def many_servers_command(servers: int) -> list[str]:

@@ -1,35 +1,33 @@
 """The yardstick: `mcp.Client` calling the same tool without a bridge. Says `ready`, then takes plans on stdin.
 
-A plan is a line of JSON as in `load`, and so is what it found. Its CPU time is the whole process's: with the loop
-that asks, which is a few microseconds a call and counts in favour of everyone who is compared with it.
+The CPU time that it finds is by default its own, of the whole process: with the loop that asks, which is a few
+microseconds a call and counts in favour of everyone who is compared with it. It is also what asks `mcp-a2a expose`,
+over stdio or at a URL; then the plan's `cpu_of` says whose CPU time counts.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import sys
 import time
 from typing import Final
 
 import anyio
-import anyio.to_thread
 from mcp import Client, StdioServerParameters
 from mcp_types import CallToolResult, TextContent
 
-from tests.benchmarks.messages import LIMIT_SECONDS, Plan, texts_for
-from tests.benchmarks.usage import cpu_seconds
+from tests.benchmarks.asking import asked, carried_out, followed, plans
+from tests.benchmarks.messages import Plan
+from tests.support.processes import children_of
 
 
-async def run(servers: int, command: list[str]) -> None:
+async def run(servers: int, mode: str, command: list[str]) -> None:
     """Open all clients at once, say `ready`, carry out plans with one of them, and leave when stdin ends."""
-    server = StdioServerParameters(command=command[0], args=command[1:])
     leaving = anyio.Event()
     clients: list[Client] = []
 
     async def hold() -> None:
-        async with Client(server, mode="legacy") as client:
+        async with _client(mode, command) as client:
             await client.list_tools()
             clients.append(client)
             if len(clients) == servers:
@@ -39,46 +37,47 @@ async def run(servers: int, command: list[str]) -> None:
     async with anyio.create_task_group() as tasks:
         for _ in range(servers):
             tasks.start_soon(hold)
-        while line := await anyio.to_thread.run_sync(sys.stdin.readline):
-            plan = json.loads(line)
-            with anyio.fail_after(LIMIT_SECONDS):
-                print(json.dumps(await KINDS[plan["kind"]](clients[0], plan)), flush=True)
+        async for plan in plans():
+            await carried_out(KINDS[plan["kind"]](clients[0], plan))
         leaving.set()
+
+
+def _client(mode: str, command: list[str]) -> Client:
+    """A client for a command on stdio, or for the URL that stands in its place."""
+    if command[0].startswith("http://"):
+        return Client(command[0], mode=mode, cache=None)
+    server = StdioServerParameters(command=command[0], args=command[1:], env=dict(os.environ))
+    return Client(server, mode=mode, cache=None)
+
+
+def _pid_of(plan: Plan) -> int:
+    """The process that a plan means by `cpu_of`: its id, or `server`, the only child; by default this one."""
+    whose = plan.get("cpu_of", "client")
+    if whose == "server":
+        (pid,) = children_of()
+        return pid
+    return os.getpid() if whose == "client" else int(whose)
 
 
 async def send(client: Client, plan: Plan) -> Plan:
     """So many calls, so many of them at once."""
-    warm, counted = texts_for(plan)
-    await _call_all(client, plan, warm)
-    cpu, begun = cpu_seconds(os.getpid()), time.perf_counter()
-    latencies = await _call_all(client, plan, counted)
-    seconds = time.perf_counter() - begun
-    return {"seconds": seconds, "latencies": latencies, "cpu_seconds": cpu_seconds(os.getpid()) - cpu}
 
+    async def call(text: str) -> CallToolResult:
+        return await client.call_tool(plan["tool"], {plan["argument"]: text})
 
-async def _call_all(client: Client, plan: Plan, texts: list[str]) -> list[float]:
-    latencies: list[float] = []
-    waiting = iter(texts)
+    def require(result: CallToolResult, text: str) -> None:
+        require_text(result, plan["prefix"] + text)
 
-    async def worker() -> None:
-        for text in waiting:
-            begun = time.perf_counter()
-            result = await client.call_tool(plan["tool"], {plan["argument"]: text})
-            latencies.append(time.perf_counter() - begun)
-            require_text(result, plan["prefix"] + text)
-
-    async with anyio.create_task_group() as tasks:
-        for _ in range(plan["concurrency"]):
-            tasks.start_soon(worker)
-    return latencies
+    return await asked(plan, call, require, _pid_of(plan))
 
 
 async def stream(client: Client, plan: Plan) -> Plan:
     """So many calls, one after the other, each with reports of its progress."""
-    await _follow(client, plan)
-    cpu = cpu_seconds(os.getpid())
-    streams = [await _follow(client, plan) for _ in range(plan["streams"])]
-    return {"streams": streams, "cpu_seconds": cpu_seconds(os.getpid()) - cpu}
+
+    async def follow() -> Plan:
+        return await _follow(client, plan)
+
+    return await followed(plan, follow, _pid_of(plan))
 
 
 async def _follow(client: Client, plan: Plan) -> Plan:
@@ -108,9 +107,10 @@ def main() -> None:
     """Run until stdin ends."""
     parser = argparse.ArgumentParser(prog="tests.benchmarks.direct_client", description="The MCP SDK client.")
     parser.add_argument("--servers", type=int, default=1)
-    parser.add_argument("command", nargs="+", help="the MCP server on stdio")
+    parser.add_argument("--mode", default="legacy", help="of the client: legacy, or a modern revision")
+    parser.add_argument("command", nargs="+", help="the MCP server on stdio, or the URL of one")
     options = parser.parse_args()
-    anyio.run(run, options.servers, options.command)
+    anyio.run(run, options.servers, options.mode, options.command)
 
 
 if __name__ == "__main__":

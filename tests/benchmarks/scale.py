@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tests.benchmarks.contestants import Server, Store
+from tests.benchmarks.contestants import Face, Server, Store
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,7 @@ class Scale:
     """SendMessage requests in one run at concurrency 32 with the memory store; others are a share of it."""
     servers: Sequence[Server] = ("raw", "everything")
     stores: Sequence[Store] = ("memory", "sqlite")
+    faces: Sequence[Face] = ("stdio-legacy", "stdio-modern", "http-legacy", "http-modern")
     streams: int = 3
     """Streams that one run follows to their end."""
     steps: int = 1000
@@ -29,6 +30,8 @@ class Scale:
     """Three heartbeats."""
     many: int = 20
     """Tool servers in one process."""
+    face_calls: int = 100
+    """Calls of a face before its memory is looked at."""
 
 
 DEFAULT = Scale(rounds=3, requests=1200)
@@ -36,6 +39,7 @@ QUICK = Scale(
     rounds=1,
     requests=100,
     servers=("raw",),
+    faces=("stdio-legacy", "http-modern"),
     streams=1,
     slow_streams=False,
     held=100,

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -48,12 +48,20 @@ class Started:
 
     def ask(self, plan: Mapping[str, Any]) -> dict[str, Any]:
         """Have it carry out a plan; what it found."""
-        assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has ended, and `hear` says why
-            self.process.stdin.write(json.dumps(plan).encode() + b"\n")
-            self.process.stdin.flush()
+        self.tell(plan)
+        return self.next()
+
+    def next(self) -> dict[str, Any]:
+        """Its next line, as JSON."""
         answer: dict[str, Any] = json.loads(self.hear())
         return answer
+
+    def tell(self, message: Mapping[str, Any]) -> None:
+        """Write it a line, and wait for none."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has ended, and `hear` says why
+            self.process.stdin.write(json.dumps(message).encode() + b"\n")
+            self.process.stdin.flush()
 
     def hear(self) -> bytes:
         """Its next line."""
@@ -64,13 +72,20 @@ class Started:
 
     def ready_on(self, port: int) -> float:
         """Wait until its agent card can be read; the seconds that this took since it was started."""
+        return self._wait_until(_gives_card, port)
+
+    def listens_on(self, port: int) -> float:
+        """The same for a server without a card: wait until it takes connections."""
+        return self._wait_until(_takes_connections, port)
+
+    def _wait_until(self, holds: Callable[[int], bool], port: int) -> float:
         while (seconds := time.perf_counter() - self.since) < READY_SECONDS:
-            if _gives_card(port):
+            if holds(port):
                 return time.perf_counter() - self.since
             if self.process.poll() is not None:
                 raise self._failure("ended before it served")
             time.sleep(_POLL_SECONDS)
-        raise self._failure(f"gave no agent card within {seconds:.0f} s")
+        raise self._failure(f"did not serve within {seconds:.0f} s")
 
     def _failure(self, what: str) -> BenchmarkError:
         said = self._log.read_text(errors="replace").splitlines()[-15:]
@@ -103,7 +118,7 @@ class Workplace:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 cwd=ROOT,
-                env=environment(self.folder),
+                env=environment(self.folder, XDG_CACHE_HOME=str(self.folder)),
                 start_new_session=True,
             )
         try:
@@ -149,6 +164,14 @@ def _gives_card(port: int) -> bool:
             return connection.recv(64).startswith(b"HTTP/1.1 200 ")
     except OSError:
         return False
+
+
+def _takes_connections(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=READY_SECONDS).close()
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager

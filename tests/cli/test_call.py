@@ -297,7 +297,6 @@ async def test_a_task_that_takes_too_long_goes_on_alone(run: Run, bridge: Runnin
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "which skill?"),
         (["echo", "hello"], "arguments are given as KEY=VALUE, not 'hello'"),
         (["echo", "text=x", "--json", "{}"], "KEY=VALUE, --json or --text: one of them"),
         (["echo", "--json", "[1]"], "--json takes a JSON object, not '[1]'"),
@@ -308,6 +307,13 @@ async def test_what_cannot_be_sent_is_one_message(arguments: list[str], words: s
     assert (done.code, done.out) == (2, "")
     assert words in done.err
     assert "Traceback" not in done.err
+
+
+@pytest.mark.proves("cli-usage")
+async def test_an_agent_that_is_told_nothing_asks_which_skill(run: Run, bridge: Running) -> None:
+    done = await run(bridge.base_url)
+    assert (done.code, done.out) == (2, "")
+    assert "which skill?" in done.err
 
 
 async def test_both_streams_in_one_pipe_are_whole_lines(bridge: Running, tmp_path: Path) -> None:
