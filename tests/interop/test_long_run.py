@@ -8,6 +8,7 @@ from typing import Final
 
 import anyio
 import pytest
+from mcp import Client, stdio_client
 
 from tests.interop.conversation import (
     COMPLETED,
@@ -18,6 +19,7 @@ from tests.interop.conversation import (
     client_of,
     converse,
 )
+from tests.interop.test_exposed import expose_command
 from tests.peers import PeerClient
 from tests.peers.node import everything_command, require_peers
 from tests.peers.py_client import PyClient
@@ -65,3 +67,26 @@ async def test_two_clients_follow_their_runs_of_ninety_seconds_to_the_end(tmp_pa
                 kept = Outcome.of(await py.get(outcome.task_id))
                 assert (kept.state, kept.parts) == (COMPLETED, outcome.parts)
         assert bridge.stop(signal.SIGTERM) == 0
+
+
+@pytest.mark.slow
+async def test_a_host_comes_back_to_an_agent_that_takes_ninety_seconds(tmp_path: Path) -> None:
+    """With the deadlines as they are by default: the handle comes at 50 s, before the host would give up."""
+    require_peers()
+    with wrapping(state=tmp_path, server=tuple(everything_command())) as bridge:
+        async with Client(
+            stdio_client(expose_command(bridge.url, tmp_path)), mode="auto", cache=None
+        ) as host:
+            with anyio.fail_after(SECONDS + 30):
+                began = anyio.current_time()
+                arguments = {"duration": SECONDS, "steps": STEPS}
+                result = await host.call_tool("trigger-long-running-operation", arguments)
+                assert anyio.current_time() - began < 60
+                words = getattr(result.content[0], "text", "")
+                assert "is still at work after 50 s" in words
+                handle = words.rpartition(" ")[2]
+                while "still at work" in words:
+                    result = await host.call_tool("task_result", {"handle": handle, "wait_seconds": 49})
+                    words = getattr(result.content[0], "text", "")
+            assert words == f"Long running operation completed. Duration: {SECONDS} seconds, Steps: {STEPS}."
+            assert not result.is_error
