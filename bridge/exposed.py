@@ -40,6 +40,7 @@ class ExposeConfig:
     name: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     bearer: str | None = field(default=None, repr=False)
+    api_key: str | None = field(default=None, repr=False)
     trusted: frozenset[str] = frozenset()
     """Origins to which credentials may go besides those of the URLs."""
     state: Path | None = None
@@ -94,7 +95,7 @@ async def exposed(config: ExposeConfig) -> AsyncIterator[Exposure]:
 
 def _agent(url: str, config: ExposeConfig, http: httpx2.AsyncClient) -> RemoteAgent:
     chosen = config.profile.agents
-    credentials = Credentials(headers=config.headers, bearer=config.bearer)
+    credentials = Credentials(headers=config.headers, bearer=config.bearer, api_key=config.api_key)
     options = ClientOptions(
         extensions=(URI,),
         credentials=credentials,

@@ -10,8 +10,6 @@ Messages go out on a task of their own, so that one whose task is not known yet 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
@@ -36,6 +34,7 @@ from bridge.agents_as_tools.handles import FarContext, FarTask, Handles
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.resources import links_of
+from bridge.agents_as_tools.sending import Sending, Unnamed, Work
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.serving import INTERNAL_ERROR, INVALID_PARAMS, Incoming, McpRefusal
@@ -69,6 +68,7 @@ class Surroundings:
     options: FaceOptions
     background: anyio.abc.TaskGroup
     """Where messages go out, as long as the face is served."""
+    unnamed: Unnamed
 
 
 class AgentCall:
@@ -79,7 +79,7 @@ class AgentCall:
         self._tool = tool
         self._incoming = incoming
         self._around = around
-        self._sending: _Sending | None = None
+        self._sending: Sending | None = None
         self._asking: Task | None = None
         """The task whose question a legacy host is asked right now."""
         self._let_go = False
@@ -199,16 +199,24 @@ class AgentCall:
         )
 
     def _still_at_work(self, seconds: float) -> JsonObject:
-        task_id = self._sending.task_id if self._sending else None
-        if self._sending is not None:
+        if self._sending is None:
+            return _failure(f"The agent {self._agent.key} could not be asked within {seconds:g} s")
+        self._let_go = True
+        task_id, only_here = self._sending.task_id, ""
+        if task_id is not None:
             self._sending.leave()
-        if task_id is None:
+        elif self._around.options.follow_up_tools:
+            task_id = self._around.unnamed.keep(self._sending)
+            only_here = " (good only while this server runs, as the agent has named no task for it)"
+        else:
+            self._sending.leave()
             return _failure(
                 f"The agent {self._agent.key} gave no answer within {seconds:g} s and no task that could be followed;"
                 " what came of the call is not known"
             )
-        self._let_go = True
-        how = self._how_to("task_result", task_id, "To get its result, call task_result with this handle")
+        how = self._how_to(
+            "task_result", task_id, f"To get its result, call task_result with this handle{only_here}"
+        )
         words = f"The agent {self._agent.key} is still at work after {seconds:g} s. {how}"
         return words_result(words, output=self._tool.output)
 
@@ -239,9 +247,9 @@ class AgentCall:
 
         return await self._run(client, waited)
 
-    async def _run(self, client: AgentClient, work: _Work) -> Task | Message:
+    async def _run(self, client: AgentClient, work: Work) -> Task | Message:
         known = self._sending.task_id if self._sending else None
-        self._sending = sending = _Sending(client, self._on_event, known)
+        self._sending = sending = Sending(client, self._on_event, known)
         self._around.background.start_soon(sending.run, work)
         await sending.done.wait()
         if sending.fault is not None:
@@ -317,56 +325,6 @@ class AgentCall:
             inline_limit_bytes=self._around.options.inline_limit_bytes,
             link_for=links,
         )
-
-
-_Work = Callable[[Listener], Awaitable[Task | Message]]
-
-
-class _Sending:
-    """A message on its way, or a task that is waited for, on a task of its own."""
-
-    def __init__(
-        self, client: AgentClient, on_event: Callable[[StreamResponse], None], task_id: str | None
-    ) -> None:
-        self._client = client
-        self._on_event = on_event
-        self._scope = anyio.CancelScope()
-        self._known = anyio.Event()
-        self.task_id = task_id
-        self.done = anyio.Event()
-        self.outcome: Task | Message | None = None
-        self.fault: PeerError | None = None
-
-    async def run(self, work: _Work) -> None:
-        """Wait for what comes of it."""
-        try:
-            with self._scope:
-                try:
-                    self.outcome = await work(Listener(self._on_event, self._know))
-                except PeerError as exc:
-                    self.fault = exc
-        finally:
-            self.done.set()
-            self._known.set()
-
-    def leave(self) -> None:
-        """Wait no more; the agent goes on."""
-        self._scope.cancel()
-
-    async def cancel(self, within_seconds: float) -> None:
-        """Cancel what the agent does, once it is known by which id. This is done also when the face ends."""
-        with anyio.CancelScope(shield=True):
-            if self.task_id is None:
-                with anyio.move_on_after(within_seconds):
-                    await self._known.wait()
-            self._scope.cancel()
-            if self.task_id is not None:
-                with anyio.move_on_after(within_seconds), suppress(PeerError):  # it may have ended by itself
-                    await self._client.cancel(self.task_id)
-
-    def _know(self, task_id: str) -> None:
-        self.task_id = task_id
-        self._known.set()
 
 
 def _failure(words: str) -> JsonObject:

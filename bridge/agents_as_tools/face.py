@@ -22,6 +22,7 @@ from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent, read_cards
 from bridge.agents_as_tools.resources import TEMPLATE, card_resource, read_card, read_part
+from bridge.agents_as_tools.sending import Unnamed
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.serving import INTERNAL_ERROR, INVALID_PARAMS, Incoming, McpRefusal
@@ -101,7 +102,7 @@ class AgentsFace:
             on_change()
 
         async with anyio.create_task_group() as group:
-            self._around = Surroundings(self._handles, self._options, group)
+            self._around = Surroundings(self._handles, self._options, group, Unnamed())
             await read_cards([agent for agent in agents if agent.down is not None], first_cards_seconds)
             self._list()
             for agent in agents:

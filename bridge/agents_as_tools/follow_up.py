@@ -17,6 +17,8 @@ from bridge.agents_as_tools.call import Surroundings
 from bridge.agents_as_tools.handles import FarTask
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.resources import links_of
+from bridge.agents_as_tools.sending import Unnamed
+from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.serving import Incoming
 from bridge.translate.ask_back import question_words
@@ -45,11 +47,15 @@ class FollowUp:
         wanted = self._incoming.arguments.get("wait_seconds", MAX_WAIT_SECONDS)
         if not isinstance(wanted, int | float) or isinstance(wanted, bool):
             raise BadArgumentsError("wait_seconds: it is no number")
-        return await self._shown_within(min(max(wanted, 0), MAX_WAIT_SECONDS))
+        seconds = min(max(wanted, 0), MAX_WAIT_SECONDS)
+        if Unnamed.is_id(self._far.task_id):
+            return await self._unnamed_within(seconds)
+        return await self._shown_within(seconds)
 
     async def reply(self) -> JsonObject:
         """Answer what the task asks; raises as `result` does."""
         client = self._agent.client
+        self._require_task("answered")
         task = await client.get(self._far.task_id)
         conversation = Conversation(str(uuid4()), task.context_id, task.id)
         message = message_from_reply(self._incoming.arguments, conversation)
@@ -61,7 +67,24 @@ class FollowUp:
 
     async def cancel(self) -> JsonObject:
         """End the task; raises as `result` does."""
+        if Unnamed.is_id(self._far.task_id):
+            self._around.unnamed.drop(self._far.task_id)
+        self._require_task("canceled; it is only not waited for any more")
         return self._shown(await self._agent.client.cancel(self._far.task_id))
+
+    def _require_task(self, done: str) -> None:
+        if Unnamed.is_id(self._far.task_id):
+            raise PeerError(f"The agent {self._agent.key} has named no task for this, so it cannot be {done}")
+
+    async def _unnamed_within(self, seconds: float) -> JsonObject:
+        """What came of a message for which the agent has named no task; it is kept until it is given."""
+        sending = self._around.unnamed.find(self._far.task_id)
+        with anyio.move_on_after(seconds):
+            await sending.done.wait()
+        if sending.fault is not None:
+            self._around.unnamed.drop(self._far.task_id)
+            raise sending.fault
+        return self._shown(sending.outcome)
 
     async def _shown_within(self, seconds: float) -> JsonObject:
         """The task is read once, however short the time. One at AUTH_REQUIRED is waited for: it needs no words."""

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 @click.option("--mapping", default="default", show_default=True, metavar="NAME|FILE", help="Mapping profile.")
 @click.option("--bearer", metavar="env:NAME|file:PATH", help="Token for the agents.")
 @click.option(
+    "--api-key",
+    metavar="env:NAME|file:PATH",
+    help="API key for the agents, sent as their cards ask: in a header, the query or a cookie.",
+)
+@click.option(
     "--header",
     multiple=True,
     metavar="NAME=env:VAR|file:PATH|VALUE",
@@ -122,9 +127,12 @@ def _config_from(options: dict[str, Any]) -> ExposeConfig:
         key: options[key] for key in ("granularity", "answer_within_seconds") if options[key] is not None
     }
     profile = profile.model_copy(update={"agents": profile.agents.model_copy(update=changes)})
-    bearer = secret_from(options["bearer"]) if options["bearer"] else None
-    if options["bearer"] and bearer is None:
-        raise UsageError("--bearer takes env:NAME or file:PATH, so that no token stands on the line")
+    secrets: dict[str, str | None] = {}
+    for option in ("bearer", "api_key"):
+        secrets[option] = secret_from(options[option]) if options[option] else None
+        if options[option] and secrets[option] is None:
+            name = option.replace("_", "-")
+            raise UsageError(f"--{name} takes env:NAME or file:PATH, so that no secret stands on the line")
     for origin in options["trust"]:
         _require_place(origin)
     return ExposeConfig(
@@ -132,6 +140,7 @@ def _config_from(options: dict[str, Any]) -> ExposeConfig:
         profile=profile,
         name=options["name"],
         headers=dict(header_from(text) for text in options["header"]),
-        bearer=bearer,
+        bearer=secrets["bearer"],
+        api_key=secrets["api_key"],
         trusted=frozenset(map(origin_of, options["trust"])),
     )

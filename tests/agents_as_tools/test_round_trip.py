@@ -135,3 +135,21 @@ async def test_every_tool_of_server_everything_is_listed_as_it_is(tmp_path: Path
     ) as both:
         directly, through = [listed((await client.list_tools()).tools) for client in both]
         assert through == directly
+
+
+async def test_a_host_is_told_when_an_agent_has_other_skills(tmp_path: Path) -> None:
+    profile = profile_with(card={"max_age_seconds": 0})
+    config = config_for(raw_command(), profile=profile)
+    async with (
+        running(config) as bridge,
+        exposing(tmp_path, bridge.base_url, card_min_seconds=0.05, card_max_seconds=0.1) as there,
+        there.client("auto") as host,
+        host.listen(tools_list_changed=True) as changes,
+    ):
+        before = listed((await host.list_tools()).tools)
+        await host.call_tool("grow", {})
+        with anyio.fail_after(20):
+            async for _ in changes:
+                after = listed((await host.list_tools()).tools)
+                if after.keys() - before.keys() == {"grown-1"}:
+                    break

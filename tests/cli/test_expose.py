@@ -222,6 +222,7 @@ REFUSED = [
     (["nonsense"], "http(s) URL, not 'nonsense'"),
     (["ftp://agent.example"], "http(s) URL, not 'ftp://agent.example'"),
     (["--bearer", "secret", "http://127.0.0.1:1"], "--bearer takes env:NAME or file:PATH"),
+    (["--api-key", "secret", "http://127.0.0.1:1"], "--api-key takes env:NAME or file:PATH"),
     (["--bearer", "env:NOT_SET", "http://127.0.0.1:1"], "NOT_SET is not set"),
     (["--header", "Authorization=abc", "http://127.0.0.1:1"], "Authorization is a secret"),
     (["--mapping", "nope", "http://127.0.0.1:1"], "there is no mapping profile 'nope'"),

@@ -1,0 +1,111 @@
+"""Messages on their way to an agent, each on a task of its own, and those whose agent has named no task for them.
+
+An agent may answer a message with a message, after any time, and never make a task of it. There is nothing to
+come back to then but the connection itself. So such a message is kept waiting here, in this process alone.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final
+
+import anyio
+
+from bridge.a2a.client import AgentClient
+from bridge.a2a.models import Message, StreamResponse, Task
+from bridge.a2a.remote import Listener
+from bridge.errors import PeerError
+
+Work = Callable[[Listener], Awaitable[Task | Message]]
+"""What is waited for."""
+
+MOST_UNNAMED: Final = 64
+"""Messages without a task that are kept waiting; beyond them the oldest is given up."""
+
+_HERE: Final = "here:"
+"""What the id of such a message begins with: no agent's task is called so, as theirs are never made here."""
+
+
+class Sending:
+    """A message on its way, or a task that is waited for, on a task of its own."""
+
+    def __init__(
+        self, client: AgentClient, on_event: Callable[[StreamResponse], None], task_id: str | None
+    ) -> None:
+        self._client = client
+        self._on_event = on_event
+        self._scope = anyio.CancelScope()
+        self._known = anyio.Event()
+        self.task_id = task_id
+        self.done = anyio.Event()
+        self.outcome: Task | Message | None = None
+        self.fault: PeerError | None = None
+
+    async def run(self, work: Work) -> None:
+        """Wait for what comes of it."""
+        try:
+            with self._scope:
+                try:
+                    self.outcome = await work(Listener(self._on_event, self._know))
+                except PeerError as exc:
+                    self.fault = exc
+        finally:
+            self.done.set()
+            self._known.set()
+
+    def leave(self) -> None:
+        """Wait no more; the agent goes on."""
+        self._scope.cancel()
+
+    async def cancel(self, within_seconds: float) -> None:
+        """Cancel what the agent does, once it is known by which id. This is done also when the face ends."""
+        with anyio.CancelScope(shield=True):
+            if self.task_id is None:
+                with anyio.move_on_after(within_seconds):
+                    await self._known.wait()
+            self._scope.cancel()
+            if self.task_id is not None:
+                with anyio.move_on_after(within_seconds), suppress(PeerError):  # it may have ended by itself
+                    await self._client.cancel(self.task_id)
+
+    def _know(self, task_id: str) -> None:
+        self.task_id = task_id
+        self._known.set()
+
+
+class Unnamed:
+    """The messages whose agents have named no task for them."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Sending] = {}
+
+    def keep(self, sending: Sending) -> str:
+        """Keep one waiting; the id by which it is found again."""
+        if len(self._kept) >= MOST_UNNAMED:
+            self._kept.pop(next(iter(self._kept))).leave()
+        key = f"{_HERE}{secrets.token_hex(8)}"
+        self._kept[key] = sending
+        return key
+
+    def find(self, task_id: str) -> Sending:
+        """The one that an id stands for.
+
+        Raises:
+            PeerError: it is not known here, or no longer.
+        """
+        found = self._kept.get(task_id)
+        if found is None:
+            raise PeerError("What this handle is for is not known any more: the agent named no task for it")
+        return found
+
+    def drop(self, task_id: str) -> None:
+        """It is not waited for any more."""
+        if (sending := self._kept.pop(task_id, None)) is not None:
+            sending.leave()
+
+    @staticmethod
+    def is_id(task_id: str) -> bool:
+        """Whether an id is one of these."""
+        return task_id.startswith(_HERE)

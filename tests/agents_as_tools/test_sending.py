@@ -1,0 +1,26 @@
+"""Messages without a task that are kept waiting: only so many."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bridge.agents_as_tools.sending import MOST_UNNAMED, Sending, Unnamed
+from bridge.errors import PeerError
+
+
+def sending() -> Sending:
+    """One that is not sent."""
+    client: Any = None
+    return Sending(client, lambda _: None, None)
+
+
+async def test_only_so_many_are_kept_and_the_oldest_goes_first() -> None:
+    unnamed = Unnamed()
+    ids = [unnamed.keep(sending()) for _ in range(MOST_UNNAMED + 1)]
+    assert all(Unnamed.is_id(one) for one in ids)
+    assert len(set(ids)) == len(ids)
+    with pytest.raises(PeerError, match="not known any more"):
+        unnamed.find(ids[0])
+    assert unnamed.find(ids[1]) is not unnamed.find(ids[-1])
