@@ -58,7 +58,7 @@ MOVED = [
     ("claude-desktop", System.LINUX, {"XDG_CONFIG_HOME": "/cfg"}, "/cfg/Claude/claude_desktop_config.json"),
     ("vscode", System.LINUX, {"XDG_CONFIG_HOME": "/cfg"}, "/cfg/Code/User/mcp.json"),
     ("vscode", System.WINDOWS, {"APPDATA": r"D:\Roam"}, r"D:\Roam\Code\User\mcp.json"),
-    ("claude-code", System.MACOS, {"CLAUDE_CONFIG_DIR": "/work/claude"}, "/work/claude/.claude.json"),
+    ("claude-code", System.MACOS, {"CLAUDE_CONFIG_DIR": "/srv/claude"}, "/srv/claude/.claude.json"),
     (
         "claude-code",
         System.MACOS,
@@ -88,7 +88,7 @@ PROJECT = [("claude-code", ".mcp.json"), ("cursor", ".cursor/mcp.json"), ("vscod
 
 @pytest.mark.parametrize(("name", "expected"), PROJECT)
 def test_a_project_has_its_file_in_its_folder(name: str, expected: str) -> None:
-    folder = PurePosixPath("/work/project")
+    folder = PurePosixPath("/srv/project")
     place = project_place(HOSTS[name], folder)
     assert place.file == folder / expected
     assert place.signs == (folder,)
