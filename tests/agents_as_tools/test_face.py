@@ -1,0 +1,85 @@
+"""What a face lists besides tools for skills: tools for agents, tools to find skills, cards and examples."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import MCPError
+from mcp_types import ElicitResult
+
+from tests.support.exposing import answering, exposing
+from tests.support.foreign import foreign_agent
+from tests.support.running import config_for, raw_command, running
+
+each_mode = pytest.mark.parametrize("mode", ["auto", "legacy"])
+
+
+def words(result: Any) -> str:
+    return "\n".join(getattr(block, "text", "") for block in result.content)
+
+
+@each_mode
+async def test_two_tools_find_skills_and_call_them(mode: str, tmp_path: Path) -> None:
+    async with (
+        foreign_agent() as agent,
+        exposing(tmp_path, agent.url, granularity="search") as there,
+        there.client(mode) as host,
+    ):
+        names = [tool.name for tool in (await host.list_tools()).tools]
+        assert names == ["find_skill", "call_skill", "task_result", "task_reply", "task_cancel"]
+        found = await host.call_tool("find_skill", {"query": "plain"})
+        assert "plain" in words(found)
+        done = await host.call_tool("call_skill", {"skill": "plain", "arguments": {"message": "hi"}})
+        assert (done.is_error, "hi" in words(done)) == (False, True)
+        unknown = await host.call_tool("call_skill", {"skill": "nothing", "arguments": {}})
+        assert unknown.is_error
+        assert "find_skill gives their names" in words(unknown)
+
+
+@each_mode
+async def test_a_search_comes_back_with_the_answer_to_a_question(mode: str, tmp_path: Path) -> None:
+    answers = answering(
+        ElicitResult(action="accept", content={"answer": "blue"}),
+        ElicitResult(action="accept", content={"count": 3}),
+    )
+    async with (
+        foreign_agent() as agent,
+        exposing(tmp_path, agent.url, granularity="search") as there,
+        there.client(mode, elicitation_callback=answers) as host,
+    ):
+        done = await host.call_tool("call_skill", {"skill": "ask", "arguments": {"message": "a box"}})
+        assert words(done).startswith("Ordered 3")
+        assert len(answers.seen) == 2
+
+
+@each_mode
+async def test_one_tool_for_each_agent(mode: str, tmp_path: Path) -> None:
+    async with (
+        foreign_agent() as agent,
+        exposing(tmp_path, agent.url, granularity="agent", follow_up_tools=False) as there,
+        there.client(mode) as host,
+    ):
+        (tool,) = (await host.list_tools()).tools
+        done = await host.call_tool(tool.name, {"message": "hi"})
+        assert (done.is_error, "hi" in words(done)) == (False, True)
+
+
+@each_mode
+async def test_cards_are_resources_and_examples_are_prompts(mode: str, tmp_path: Path) -> None:
+    async with (
+        running(config_for(raw_command())) as bridge,
+        exposing(tmp_path, bridge.base_url) as there,
+        there.client(mode) as host,
+    ):
+        (resource,) = (await host.list_resources()).resources
+        card = json.loads((await host.read_resource(str(resource.uri))).contents[0].text)  # type: ignore[union-attr]
+        assert card["name"] == "Raw Server"
+        prompts = {prompt.name for prompt in (await host.list_prompts()).prompts}
+        assert "echo_1" in prompts
+        shown = await host.get_prompt("echo_1")
+        assert "echo" in shown.messages[0].content.text  # type: ignore[union-attr]
+        with pytest.raises(MCPError):
+            await host.read_resource("a2a://nobody/card")
