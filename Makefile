@@ -16,7 +16,7 @@ run: .venv/installed ## Serve the demo MCP server as an A2A agent on 127.0.0.1 (
 test: .venv/developing peers ## Run the whole test suite
 	$(BIN)/python -m pytest tests
 
-interop: .venv/developing peers ## Run the tests that take minutes: a thousand kills, a long run
+interop: .venv/developing peers ## Run the tests that take minutes: a thousand kills, long runs, real peers both ways
 	$(BIN)/python -m pytest tests -m slow
 
 bench: .venv/benching peers ## Measure the bridge beside the MCP SDK and a2a-sdk (10 minutes; docs/benchmarks.md)

@@ -27,6 +27,8 @@ from tests.peers.node import everything_command, inspector_command, js_agent_com
 from tests.support.command import ROOT, environment, wrapping
 from tests.support.exposing import answering
 
+pytestmark = pytest.mark.slow
+
 each_mode = pytest.mark.parametrize("mode", ["auto", "legacy"])
 each_era = pytest.mark.parametrize("era", ["modern", "legacy"])
 EVERYTHING: Final = [row for row in ROWS if row.server == "everything"]
