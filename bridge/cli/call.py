@@ -172,6 +172,7 @@ def call(**options: Any) -> int:
         message = talk.resumed(options["task_id"], said) if options["task_id"] else talk.opened(said)
         return talk.begin(message) if options["no_wait"] and message else talk.run(message)
     except KeyboardInterrupt:
+        click.echo(err=True)  # whatever was being typed, what follows stands on a line of its own
         talk.cancel()
         raise
     finally:
