@@ -248,7 +248,7 @@ class _Following:
         except PeerError as exc:
             # It has ended, or is of an agent that streams only what it is sent.
             logger.debug("%s lets nobody subscribe: %s", self._client, exc)
-            self._can_subscribe = _is_passing(exc)
+            self._can_subscribe = is_passing(exc)
             return False if self._can_subscribe else None
 
     async def _look(self, task_id: str) -> Task:
@@ -261,7 +261,7 @@ class _Following:
             try:
                 task = await self._client.get(task_id)
             except PeerError as exc:
-                if not _is_passing(exc):
+                if not is_passing(exc):
                     raise
                 if anyio.current_time() + pause_seconds > given_up_at:
                     lost = f"{self._client} has been out of reach for {self._pace.outage_seconds:g} s: {exc}"
@@ -303,7 +303,7 @@ def _event_of(answer: Task | Message) -> StreamResponse:
     return StreamResponse(task=answer) if isinstance(answer, Task) else StreamResponse(message=answer)
 
 
-def _is_passing(exc: PeerError) -> bool:
+def is_passing(exc: PeerError) -> bool:
     """Whether a read that failed may succeed a little later."""
     if isinstance(exc, AgentRefusedError):
         return exc.kind is not None and exc.kind.http_status == _UNAVAILABLE

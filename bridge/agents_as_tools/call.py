@@ -10,12 +10,9 @@ Messages go out on a task of their own, so that one whose task is not known yet 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
 from uuid import uuid4
 
 import anyio
-import anyio.abc
 
 from bridge.a2a.client import AgentClient
 from bridge.a2a.life import ENDED, SETTLED
@@ -25,22 +22,21 @@ from bridge.a2a.models import (
     SendMessageRequest,
     StreamResponse,
     Task,
-    TaskState,
     TaskStatus,
     text_of,
 )
-from bridge.a2a.remote import Listener, converse, wait
-from bridge.agents_as_tools.handles import FarContext, FarTask, Handles
-from bridge.agents_as_tools.options import FaceOptions
+from bridge.a2a.remote import Listener, Pace, converse, wait
+from bridge.agents_as_tools.handles import FarContext, FarTask
+from bridge.agents_as_tools.mcp_tasks import task_fields
 from bridge.agents_as_tools.remote_agent import RemoteAgent
-from bridge.agents_as_tools.resources import links_of
-from bridge.agents_as_tools.sending import Sending, Unnamed, Work
+from bridge.agents_as_tools.sending import Sending, Work
+from bridge.agents_as_tools.shown import Shown, failure
+from bridge.agents_as_tools.surroundings import Surroundings
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.serving import INTERNAL_ERROR, INVALID_PARAMS, Incoming, McpRefusal
+from bridge.mcp.serving import INVALID_PARAMS, Incoming, McpRefusal
 from bridge.seal import HandleError, request_digest
-from bridge.translate.ask_back import Waiting, answer_message, modes_of, question_words, questions_in
-from bridge.translate.blocks import Reading
+from bridge.translate.ask_back import Waiting, answer_message, modes_of
 from bridge.translate.call_to_message import (
     BadArgumentsError,
     Conversation,
@@ -48,27 +44,7 @@ from bridge.translate.call_to_message import (
     message_from_call,
 )
 from bridge.translate.extension import PROGRESS
-from bridge.translate.result import (
-    result_from_message,
-    result_from_task,
-    server_error_in,
-    words_result,
-)
 from bridge.translate.skill_tools import AgentTool
-
-_CONTEXT_META: Final = "mcp-a2a/context"
-"""Where a result has the handle of its conversation."""
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What calls share."""
-
-    handles: Handles
-    options: FaceOptions
-    background: anyio.abc.TaskGroup
-    """Where messages go out, as long as the face is served."""
-    unnamed: Unnamed
 
 
 class AgentCall:
@@ -79,13 +55,19 @@ class AgentCall:
         self._tool = tool
         self._incoming = incoming
         self._around = around
+        self._shown = Shown(agent, tool, incoming.principal, around.handles, around.options)
+        self._pace = Pace(outage_seconds=around.options.outage_seconds)
+        self._task_at = anyio.current_time() + around.options.task_after_seconds
+        """When a call becomes a task, for a client that takes one."""
+        self._said: str | None = None
+        """What the agent said last on its way."""
         self._sending: Sending | None = None
         self._asking: Task | None = None
         """The task whose question a legacy host is asked right now."""
         self._let_go = False
 
     async def __call__(self) -> JsonObject:
-        """The result of the call, or a question, or a handle to come back with.
+        """The result of the call, or a question, a task, or a handle to come back with.
 
         Raises:
             McpRefusal: the answer is a JSON-RPC error.
@@ -94,13 +76,11 @@ class AgentCall:
         try:
             with anyio.move_on_after(within_seconds):
                 return await self._conversation()
-            return (
-                self._question_in_words(self._asking) if self._asking else self._still_at_work(within_seconds)
-            )
-        except PeerError as exc:
-            return _failure(str(exc))
-        except BadArgumentsError as exc:
-            return _failure(str(exc))
+            return self._question_in_words(self._asking) if self._asking else self._still_at_work()
+        except _BecomesTaskError as exc:
+            return self._task(exc.sending, exc.task_id)
+        except (PeerError, BadArgumentsError) as exc:
+            return failure(str(exc))
         except anyio.get_cancelled_exc_class():
             if self._sending is not None and not self._let_go:
                 seconds = self._around.options.cancel_seconds
@@ -114,12 +94,7 @@ class AgentCall:
             if isinstance(following, dict):
                 return following
             outcome = await self._next(following, outcome)
-        if isinstance(outcome, Message):
-            return self._with_context(result_from_message(outcome, self._reading()), outcome.context_id, None)
-        if self._agent.extension_active and (error := server_error_in(outcome)) is not None:
-            raise _refusal_of(error)
-        result = result_from_task(outcome, self._reading(outcome))
-        return self._with_context(result, outcome.context_id, outcome.id)
+        return self._shown.answer(outcome)
 
     async def _first(self) -> Task | Message:
         """What the call begins with: a message, or for a host that comes back, the task where it stands."""
@@ -146,9 +121,7 @@ class AgentCall:
         task = await self._agent.client.get(far.task_id)
         if task.status.state in ENDED:
             return task
-        questions = questions_in(
-            task.status.message, task.status.state, extension_active=self._agent.extension_active
-        )
+        questions = self._shown.questions(task.status)
         responses = self._incoming.input_responses or {}
         asked = {question.key for question in questions}
         if not asked or not asked & responses.keys():
@@ -164,8 +137,8 @@ class AgentCall:
 
     async def _answer_to(self, task: Task) -> Message | JsonObject | None:
         """What the agent asks, asked of the host: its answer, or what the host is given to come back with."""
-        incoming, status = self._incoming, task.status
-        questions = questions_in(status.message, status.state, extension_active=self._agent.extension_active)
+        incoming = self._incoming
+        questions = self._shown.questions(task.status)
         taken = ({"form"} if incoming.takes_forms else set()) | ({"url"} if incoming.takes_urls else set())
         if not questions or not modes_of(questions) <= taken:
             return self._question_in_words(task)
@@ -176,7 +149,7 @@ class AgentCall:
             return answer_message(questions, {**responses}, Waiting("", task.id, task.context_id))
         self._let_go = True
         request = request_digest(incoming.name, incoming.arguments)
-        state = self._around.handles.of_question(self._far(task.id), incoming.principal, request)
+        state = self._around.handles.of_question(self._shown.far(task.id), incoming.principal, request)
         return {
             "resultType": "input_required",
             "inputRequests": {
@@ -186,21 +159,26 @@ class AgentCall:
             "requestState": state,
         }
 
-    # Words for hosts that take no questions, or cannot wait
+    # Answers for hosts that take no questions, or cannot wait
 
     def _question_in_words(self, task: Task) -> JsonObject:
         self._let_go = True
-        words = question_words(task.status.message, task.status.state)
-        by_itself = task.status.state is TaskState.AUTH_REQUIRED
-        words_for = "task_reply" if not by_itself else "task_reply, or task_result once it is done elsewhere,"
-        how = self._how_to("task_reply", task.id, f"To answer, call {words_for} with this handle")
-        return self._with_context(
-            words_result(f"{words}\n\n{how}", output=self._tool.output), task.context_id, task.id
-        )
+        return self._shown.question_in_words(task)
 
-    def _still_at_work(self, seconds: float) -> JsonObject:
+    def _task(self, sending: Sending, task_id: str) -> JsonObject:
+        self._let_go = True
+        sending.leave()
+        options = self._around.options
+        handle, call = self._around.handles.of_call(
+            self._shown.far(task_id), self._tool.name, options.task_ttl_seconds, self._incoming.principal
+        )
+        working: JsonObject = {"status": "working", **({"statusMessage": self._said} if self._said else {})}
+        return {"resultType": "task", **task_fields(handle, call, options), **working}
+
+    def _still_at_work(self) -> JsonObject:
+        seconds = self._around.options.answer_within_seconds
         if self._sending is None:
-            return _failure(f"The agent {self._agent.key} could not be asked within {seconds:g} s")
+            return failure(f"The agent {self._agent.key} could not be asked within {seconds:g} s")
         self._let_go = True
         task_id, only_here = self._sending.task_id, ""
         if task_id is not None:
@@ -210,21 +188,14 @@ class AgentCall:
             only_here = " (good only while this server runs, as the agent has named no task for it)"
         else:
             self._sending.leave()
-            return _failure(
+            return failure(
                 f"The agent {self._agent.key} gave no answer within {seconds:g} s and no task that could be followed;"
                 " what came of the call is not known"
             )
-        how = self._how_to(
+        how = self._shown.how_to(
             "task_result", task_id, f"To get its result, call task_result with this handle{only_here}"
         )
-        words = f"The agent {self._agent.key} is still at work after {seconds:g} s. {how}"
-        return words_result(words, output=self._tool.output)
-
-    def _how_to(self, tool: str, task_id: str, words: str) -> str:
-        if not self._around.options.follow_up_tools:
-            return f"This server offers no {tool}, so it cannot be followed from here."
-        handle = self._around.handles.of_task(self._far(task_id), self._incoming.principal)
-        return f"{words}: {handle}"
+        return self._shown.words(f"The agent {self._agent.key} is still at work after {seconds:g} s. {how}")
 
     # The agent
 
@@ -235,7 +206,7 @@ class AgentCall:
         client = self._agent.client
 
         async def sent(listener: Listener) -> Task | Message:
-            return await converse(client, request, listener, answered=answered)
+            return await converse(client, request, listener, self._pace, answered)
 
         return await self._run(client, sent)
 
@@ -243,7 +214,7 @@ class AgentCall:
         client = self._agent.client
 
         async def waited(listener: Listener) -> Task | Message:
-            return await wait(client, task_id, listener, answered=answered)
+            return await wait(client, task_id, listener, self._pace, answered)
 
         return await self._run(client, waited)
 
@@ -251,11 +222,25 @@ class AgentCall:
         known = self._sending.task_id if self._sending else None
         self._sending = sending = Sending(client, self._on_event, known)
         self._around.background.start_soon(sending.run, work)
-        await sending.done.wait()
+        await self._until_done(sending)
         if sending.fault is not None:
             raise sending.fault
         assert sending.outcome is not None
         return sending.outcome
+
+    async def _until_done(self, sending: Sending) -> None:
+        """Wait for what comes of a message; a client that takes tasks gets one when that takes long.
+
+        Raises:
+            _BecomesTaskError: it does, and the agent has named a task.
+        """
+        if self._incoming.takes_tasks:
+            with anyio.CancelScope(deadline=self._task_at):
+                await sending.done.wait()
+            await sending.named.wait()
+            if not sending.done.is_set() and sending.task_id is not None:
+                raise _BecomesTaskError(sending, sending.task_id)
+        await sending.done.wait()
 
     def _on_event(self, event: StreamResponse) -> None:
         """What the agent says on its way, as progress."""
@@ -264,6 +249,7 @@ class AgentCall:
             numbers = (update.metadata or {}).get(PROGRESS)
             found = numbers if isinstance(numbers, dict) else {}
             words = text_of(update.status.message.parts) if update.status.message else ""
+            self._said = words or self._said
             if found or words:
                 self._incoming.report(
                     _number(found.get("progress")), _number(found.get("total")), words or None
@@ -274,9 +260,6 @@ class AgentCall:
             self._incoming.report(None, None, f"{name} is coming in")
 
     # Handles
-
-    def _far(self, task_id: str) -> FarTask:
-        return FarTask(self._agent.mark, task_id)
 
     def _opened(self, state: str) -> FarTask:
         request = request_digest(self._incoming.name, self._incoming.arguments)
@@ -300,44 +283,14 @@ class AgentCall:
             raise BadArgumentsError("context: it belongs to another agent")
         return context
 
-    def _with_context(self, result: JsonObject, context_id: str | None, task_id: str | None) -> JsonObject:
-        """A result with the handle of its conversation, for tools that take one; a model sees only content."""
-        if self._tool.original is not None or context_id is None:
-            return result
-        context = FarContext(self._agent.mark, context_id, task_id)
-        handle = self._around.handles.of_context(context, self._incoming.principal)
-        meta, content = result.get("_meta"), result.get("content")
-        said: JsonObject = {
-            "type": "text",
-            "text": f"(To go on with this conversation, give context: {handle})",
-        }
-        return {
-            **result,
-            "content": [*(content if isinstance(content, list) else ()), said],
-            "_meta": {**(meta if isinstance(meta, dict) else {}), _CONTEXT_META: handle},
-        }
 
-    def _reading(self, task: Task | None = None) -> Reading:
-        links = links_of(task, self._agent, self._around.handles, self._incoming.principal) if task else None
-        return Reading(
-            extension_active=self._agent.extension_active,
-            output=self._tool.output,
-            inline_limit_bytes=self._around.options.inline_limit_bytes,
-            link_for=links,
-        )
+class _BecomesTaskError(Exception):
+    """The call takes long, and its client takes a task instead."""
 
-
-def _failure(words: str) -> JsonObject:
-    return {"content": [{"type": "text", "text": words}], "isError": True}
-
-
-def _refusal_of(error: JsonObject) -> McpRefusal:
-    """The error of a server behind an agent of ours. Only two codes go across; another one stands in the data."""
-    code, message = error.get("code"), str(error.get("message", ""))
-    if code == INVALID_PARAMS:
-        data = error.get("data")
-        return McpRefusal(INVALID_PARAMS, message, data if isinstance(data, dict) else None)
-    return McpRefusal(INTERNAL_ERROR, message, error)
+    def __init__(self, sending: Sending, task_id: str) -> None:
+        super().__init__()
+        self.sending = sending
+        self.task_id = task_id
 
 
 def _number(value: object) -> float | None:

@@ -16,13 +16,15 @@ import anyio
 import anyio.abc
 
 from bridge import __version__
-from bridge.agents_as_tools.call import AgentCall, Surroundings
+from bridge.agents_as_tools.call import AgentCall
 from bridge.agents_as_tools.follow_up import FollowUp
 from bridge.agents_as_tools.handles import Handles
+from bridge.agents_as_tools.mcp_tasks import McpTasks
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent, read_cards
 from bridge.agents_as_tools.resources import TEMPLATE, card_resource, read_card, read_part
 from bridge.agents_as_tools.sending import Unnamed
+from bridge.agents_as_tools.surroundings import Surroundings
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.serving import INTERNAL_ERROR, INVALID_PARAMS, Incoming, McpRefusal
@@ -47,6 +49,7 @@ class AgentsFace:
         self._handles = handles
         self._options = options
         self._around: Surroundings | None = None
+        self._tasks: McpTasks | None = None
         self._tools: dict[str, AgentTool] = {}
         self._listed: tuple[JsonObject, ...] = ()
         self._list()
@@ -103,6 +106,7 @@ class AgentsFace:
 
         async with anyio.create_task_group() as group:
             self._around = Surroundings(self._handles, self._options, group, Unnamed())
+            self._tasks = McpTasks(self._around, self._found)
             await read_cards([agent for agent in agents if agent.down is not None], first_cards_seconds)
             self._list()
             for agent in agents:
@@ -111,6 +115,11 @@ class AgentsFace:
                 yield self
             finally:
                 group.cancel_scope.cancel()
+
+    @property
+    def tasks(self) -> McpTasks | None:
+        """The calls that became tasks, once this is entered."""
+        return self._tasks
 
     def tools(self) -> Sequence[JsonObject]:
         """See `ToolFace.tools`."""
@@ -163,6 +172,13 @@ class AgentsFace:
             raise McpRefusal(INVALID_PARAMS, f"There is no prompt {name[:200]}")
         text = f"Use the tool {found[0].name}: {found[1]}"
         return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
+
+    def _found(self, mark: str, name: str) -> tuple[RemoteAgent, AgentTool | None] | None:
+        """The agent with a mark, and its tool of this name."""
+        agent, tool = self._by_mark.get(mark), self._tools.get(name)
+        if agent is None:
+            return None
+        return agent, tool if tool and tool.source_key == agent.key else None
 
     def _list(self) -> None:
         """Take over what the agents' cards now say. An agent is called what its card calls it, numbered where

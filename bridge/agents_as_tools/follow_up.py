@@ -13,18 +13,16 @@ import anyio
 from bridge.a2a.life import ENDED, SETTLED
 from bridge.a2a.models import Message, SendMessageConfiguration, SendMessageRequest, Task, TaskState
 from bridge.a2a.remote import Listener, converse, wait
-from bridge.agents_as_tools.call import Surroundings
 from bridge.agents_as_tools.handles import FarTask
 from bridge.agents_as_tools.remote_agent import RemoteAgent
-from bridge.agents_as_tools.resources import links_of
 from bridge.agents_as_tools.sending import Unnamed
+from bridge.agents_as_tools.shown import Shown
+from bridge.agents_as_tools.surroundings import Surroundings
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.serving import Incoming
 from bridge.translate.ask_back import question_words
-from bridge.translate.blocks import Reading
 from bridge.translate.call_to_message import BadArgumentsError, Conversation, message_from_reply
-from bridge.translate.result import result_from_message, result_from_task, words_result
 from bridge.translate.skill_tools import MAX_WAIT_SECONDS
 
 
@@ -97,19 +95,12 @@ class FollowUp:
         return self._shown(task)
 
     def _shown(self, outcome: Task | Message | None) -> JsonObject:
-        handles, principal = self._around.handles, self._incoming.principal
-        links = links_of(outcome, self._agent, handles, principal) if isinstance(outcome, Task) else None
-        reading = Reading(
-            extension_active=self._agent.extension_active,
-            inline_limit_bytes=self._around.options.inline_limit_bytes,
-            link_for=links,
-        )
-        if isinstance(outcome, Message):
-            return result_from_message(outcome, reading)
+        shown = Shown(self._agent, None, self._incoming.principal, self._around.handles, self._around.options)
+        if isinstance(outcome, Message) or (outcome is not None and outcome.status.state in ENDED):
+            return shown.result(outcome)
         if outcome is None or outcome.status.state not in SETTLED:
-            words = f"The agent {self._agent.key} is still at work. Call task_result with the same handle to go on."
-            return words_result(words, output=None)
-        if outcome.status.state in ENDED:
-            return result_from_task(outcome, reading)
+            return shown.words(
+                f"The agent {self._agent.key} is still at work. Call task_result with the same handle to go on."
+            )
         words = question_words(outcome.status.message, outcome.status.state)
-        return words_result(f"{words}\n\nTo answer, call task_reply with the same handle.", output=None)
+        return shown.words(f"{words}\n\nTo answer, call task_reply with the same handle.")

@@ -19,6 +19,19 @@ class FarTask:
 
 
 @dataclass(frozen=True, slots=True)
+class FarCall:
+    """A call that became an MCP task, as the id of that names it."""
+
+    task: FarTask
+    tool: str
+    """The name of the tool that was called."""
+    created_seconds: int
+    """When it became a task, in seconds since the epoch."""
+    ttl_seconds: int = 0
+    """How long its id is good from then on."""
+
+
+@dataclass(frozen=True, slots=True)
 class FarContext:
     """A conversation with an agent, as a handle names it."""
 
@@ -46,6 +59,22 @@ class Handles:
         """The handle of a conversation."""
         ids = (context.context_id, *((context.task_id,) if context.task_id else ()))
         return self._sealed(Purpose.CONTEXT, context.agent, ids, principal)
+
+    def of_call(self, task: FarTask, tool: str, ttl_seconds: int, principal: str) -> tuple[str, FarCall]:
+        """The id of an MCP task, and what it says; good for so long."""
+        now = int(self._now_seconds())
+        handle = Handle(task.agent, (task.task_id, tool, str(now)), now + ttl_seconds)
+        binding = Binding(Purpose.TASK_ID, principal)
+        return self._seal.seal(handle, binding), FarCall(task, tool, now, ttl_seconds)
+
+    def call(self, text: str, principal: str) -> FarCall:
+        """The call that the id of an MCP task names; raises as `question` does."""
+        handle = self._seal.open(text, Binding(Purpose.TASK_ID, principal), self._now_seconds())
+        if len(handle.ids) != 3:
+            raise HandleError
+        task_id, tool, created = handle.ids
+        began = int(created)
+        return FarCall(FarTask(handle.agent, task_id), tool, began, handle.expires_seconds - began)
 
     def question(self, text: str, principal: str, request: bytes) -> FarTask:
         """The task that a requestState names.

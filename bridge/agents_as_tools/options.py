@@ -16,6 +16,14 @@ class FaceOptions:
     follow_up_tools: bool = True
     answer_within_seconds: float = 50
     """When a call is answered with a handle although its agent is still at work: hosts give up at 60 s."""
+    task_after_seconds: float = 2
+    """When a call becomes an MCP task, for a client that takes them."""
+    task_poll_seconds: float = 1
+    """How often such a client is asked to look at it."""
+    task_ttl_seconds: int = 86_400
+    """How long it may do so."""
+    outage_seconds: float = 120
+    """How long an agent may be out of reach before its tasks are given up."""
     skill_in_text: bool = False
     """Whether the skill is also named in the text of a message, for agents that ignore metadata."""
     inline_limit_bytes: int = 1_048_576

@@ -37,8 +37,11 @@ class Sending:
         self._client = client
         self._on_event = on_event
         self._scope = anyio.CancelScope()
-        self._known = anyio.Event()
+        self.named = anyio.Event()
+        """Set once the task is known by its id, and when it is not going to be any more."""
         self.task_id = task_id
+        if task_id is not None:
+            self.named.set()
         self.done = anyio.Event()
         self.outcome: Task | Message | None = None
         self.fault: PeerError | None = None
@@ -53,7 +56,7 @@ class Sending:
                     self.fault = exc
         finally:
             self.done.set()
-            self._known.set()
+            self.named.set()
 
     def leave(self) -> None:
         """Wait no more; the agent goes on."""
@@ -64,7 +67,7 @@ class Sending:
         with anyio.CancelScope(shield=True):
             if self.task_id is None:
                 with anyio.move_on_after(within_seconds):
-                    await self._known.wait()
+                    await self.named.wait()
             self._scope.cancel()
             if self.task_id is not None:
                 with anyio.move_on_after(within_seconds), suppress(PeerError):  # it may have ended by itself
@@ -72,7 +75,7 @@ class Sending:
 
     def _know(self, task_id: str) -> None:
         self.task_id = task_id
-        self._known.set()
+        self.named.set()
 
 
 class Unnamed:

@@ -115,6 +115,10 @@ class AgentsTable(_Table):
     prefix: Literal["collision", "always"]
     follow_up_tools: bool
     answer_within_seconds: PositiveFloat
+    task_after_seconds: NotNegative
+    task_poll_seconds: PositiveFloat
+    task_ttl_seconds: PositiveInt
+    outage_seconds: NotNegative
     skill_in_text: bool
     part_inline_limit_bytes: Count
     agent_connect_seconds: PositiveFloat

@@ -16,10 +16,13 @@ from mcp.server.context import ServerMiddleware
 from mcp.server.lowlevel import Server
 from mcp.server.lowlevel.server import NotificationOptions
 from mcp.server.models import InitializationOptions
-from mcp.server.subscriptions import ListenHandler
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from bridge.mcp.ask import TASKS
+from bridge.mcp.listening import Listening
 from bridge.mcp.requests import Context
 from bridge.mcp.serving import ToolFace
+from bridge.mcp.tasks_served import PARAMS
 
 InputSchemas = Callable[[str], Mapping[str, Any] | None]
 
@@ -29,10 +32,11 @@ _ResultT = TypeVar("_ResultT")
 
 
 def checked_server(
-    face: ToolFace, answers: ServerMiddleware[Any], listen: ListenHandler, input_schema: InputSchemas
+    face: ToolFace, answers: ServerMiddleware[Any], listen: Listening, input_schema: InputSchemas
 ) -> Server[Any]:
     """The server under a face's name, every request of which ends in `answers`."""
-    server = _Server(
+    kind = _Server if face.tasks is None else _TaskServer
+    server = kind(
         face.name,
         version=face.version,
         title=face.title,
@@ -49,6 +53,9 @@ def checked_server(
         on_get_prompt=_giving(types.GetPromptResult(messages=[])),
         on_subscriptions_listen=listen,
     )
+    if face.tasks is not None:
+        for method, params in PARAMS.items():
+            server.add_request_handler(method, params, _giving(types.EmptyResult()))
     server.middleware.append(answers)
     return server
 
@@ -64,6 +71,27 @@ class _Server(Server[Any]):
     ) -> InitializationOptions:
         return super().create_initialization_options(
             notification_options or _CHANGES, experimental_capabilities, extensions
+        )
+
+
+class _TaskServer(_Server):
+    """One that makes tasks, of which legacy clients hear nothing."""
+
+    def get_capabilities(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+        *,
+        protocol_version: str | None = None,
+    ) -> types.ServerCapabilities:
+        if protocol_version in MODERN_PROTOCOL_VERSIONS:
+            extensions = {**(extensions or {}), TASKS: {}}
+        return super().get_capabilities(
+            notification_options,
+            experimental_capabilities,
+            extensions,
+            protocol_version=protocol_version,
         )
 
 

@@ -21,13 +21,6 @@ from mcp import MCPError
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.session import ServerSession
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp.server.subscriptions import (
-    InMemorySubscriptionBus,
-    ListenHandler,
-    PromptsListChanged,
-    ResourcesListChanged,
-    ToolsListChanged,
-)
 from pydantic_core import PydanticSerializationError, to_json
 from starlette.types import ASGIApp
 
@@ -35,6 +28,7 @@ from bridge.errors import leaf_of
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.checked import checked_server
 from bridge.mcp.endpoint import Endpoint
+from bridge.mcp.listening import Listening
 from bridge.mcp.reports import Reports
 from bridge.mcp.requests import (
     Context,
@@ -48,11 +42,10 @@ from bridge.mcp.requests import (
 )
 from bridge.mcp.serving import INTERNAL_ERROR, INVALID_PARAMS, McpRefusal, ToolFace
 from bridge.mcp.stdio import stdio_streams
+from bridge.mcp.tasks_served import TaskMethods
 from bridge.web import DEFAULT_BODY_LIMIT_BYTES, Access, Place
 
 logger = logging.getLogger(__name__)
-
-_EVENTS: Final = (ToolsListChanged(), ResourcesListChanged(), PromptsListChanged())
 
 _TELL_SECONDS: Final = 5.0
 """How long a client may take to be told of a change before it is passed over."""
@@ -81,8 +74,7 @@ class McpServer:
     def __init__(self, face: ToolFace, limits: McpLimits | None = None) -> None:
         self._face = face
         self._limits = limits or McpLimits()
-        self._bus = InMemorySubscriptionBus()
-        self._listen = ListenHandler(self._bus, max_subscriptions=self._limits.streams)
+        self._listening = Listening(face.tasks, self._limits.streams)
         self._legacy: set[ServerSession] = set()
         self._changed = anyio.Event()
         self._endpoint: Endpoint | None = None
@@ -94,8 +86,9 @@ class McpServer:
             "resources/read": self._read,
             "prompts/list": self._list("prompts", face.prompts),
             "prompts/get": self._prompt,
+            **({} if face.tasks is None else TaskMethods(face.tasks).by_name),
         }
-        self._server = checked_server(face, self._answer, self._listen, self._input_schema)
+        self._server = checked_server(face, self._answer, self._listening, self._input_schema)
         self._server.add_notification_handler(
             "notifications/initialized", types.NotificationParams, self._remember_legacy
         )
@@ -128,7 +121,7 @@ class McpServer:
 
     def stop(self) -> None:
         """First stage of stopping over HTTP: nobody new is served, streams end, and calls go on."""
-        self._listen.close()
+        self._listening.close()
         if self._endpoint is not None:
             self._endpoint.stop()
 
@@ -146,6 +139,8 @@ class McpServer:
                 raise McpRefusal(INTERNAL_ERROR, "The bridge is stopping")
             require_readable(ctx, self._limits.json_depth)
             return self._dressed(ctx, await method(ctx))
+        except MCPError:
+            raise
         except McpRefusal as refusal:
             raise MCPError(refusal.code, refusal.message, refusal.data) from refusal
         except Exception as exc:
@@ -219,8 +214,7 @@ class McpServer:
         while True:
             await self._changed.wait()
             self._changed = anyio.Event()
-            for event in _EVENTS:
-                await self._bus.publish(event)
+            self._listening.changed()
             async with anyio.create_task_group() as tasks:
                 for session in tuple(self._legacy):
                     tasks.start_soon(_tell_legacy, session)

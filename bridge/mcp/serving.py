@@ -9,7 +9,7 @@ Spec: MCP 2026-07-28 and 2025-11-25.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -94,6 +94,57 @@ class Incoming:
     ask: Ask = _ask_nobody
 
 
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks about a task, and how it can be asked itself."""
+
+    principal: str = "local"
+    takes_forms: bool = False
+    takes_urls: bool = False
+
+
+class TaskFace(Protocol):
+    """The tasks that calls were answered with (`resultType` task). Asked by clients that declared the extension.
+
+    A task as it stands is a DetailedTask: it goes out unread. An id that is not known, no longer, or not to this
+    caller, is refused with INVALID_PARAMS.
+
+    Spec: the tasks extension, io.modelcontextprotocol/tasks.
+    """
+
+    def knows(self, task_id: str, caller: Caller) -> bool:
+        """Whether an id is one of a task of this caller. Looks nowhere else."""
+        ...
+
+    async def get(self, task_id: str, caller: Caller) -> JsonObject:
+        """The task as it stands.
+
+        Raises:
+            McpRefusal: it is not known.
+        """
+        ...
+
+    async def update(self, task_id: str, responses: JsonObject, caller: Caller) -> None:
+        """Take answers to what it asks, by key and unread. Those to nothing that is open are passed over.
+
+        Raises:
+            McpRefusal: it is not known, or the answers could not be passed on.
+        """
+        ...
+
+    async def cancel(self, task_id: str, caller: Caller) -> None:
+        """Ask for its end; it may go on, or end otherwise.
+
+        Raises:
+            McpRefusal: it is not known, or the wish could not be passed on.
+        """
+        ...
+
+    async def watch(self, task_id: str, caller: Caller, tell: Callable[[JsonObject], None]) -> None:
+        """Tell how it stands, now and whenever that has changed, until it has ended or this is cancelled."""
+        ...
+
+
 class ToolFace(Protocol):
     """What is served. Lists are as they go out: valid, sorted, equal for every client.
 
@@ -113,6 +164,10 @@ class ToolFace(Protocol):
     def website_url(self) -> str | None: ...
     @property
     def icons(self) -> Sequence[JsonObject]: ...
+    @property
+    def tasks(self) -> TaskFace | None:
+        """The tasks that calls may be answered with; None when none ever is."""
+        ...
 
     def tools(self) -> Sequence[JsonObject]:
         """Each a Tool; what stands in it goes out unread. Asked for with every call: it has to be quick."""

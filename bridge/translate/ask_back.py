@@ -12,17 +12,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import urlsplit
 from uuid import UUID
 
 from pydantic import JsonValue
 
-from bridge.a2a.models import Message, Part, Role, TaskState, text_of
+from bridge.a2a.models import Message, Part, Role, TaskState, TaskStatus, text_of
 from bridge.jsonvalues import JsonObject
 from bridge.translate.arguments import properties_of, required_of
-from bridge.translate.extension import ANSWER, BLOCK, QUESTION
+from bridge.translate.extension import ANSWER, BLOCK, OCCASIONS, QUESTION
 from bridge.translate.questions import Answer
 
 TEXT_FIELD: Final = "answer"
@@ -100,6 +100,23 @@ def questions_in(
     if not asked and state is TaskState.INPUT_REQUIRED:
         asked = (_for_text(question_words(message, state), message.message_id, _key_of(message)),)
     return asked
+
+
+def with_lasting_keys(questions: Iterable[AskedBack], status: TaskStatus) -> tuple[AskedBack, ...]:
+    """The same questions under keys that no other question of their task ever has, and that last while it is open.
+
+    An agent of ours says which occasion each is; else another message asks another question.
+    """
+    message = status.message
+    occasions: dict[str, JsonValue] = {}
+    for part in message.parts if message else ():
+        said = (part.metadata or {}).get(OCCASIONS)
+        occasions |= said if isinstance(said, dict) else {}
+    asked = message.message_id if message else status.timestamp
+    return tuple(
+        replace(one, key=_hashed(json.dumps([occasions.get(one.own_key or "", asked), one.own_key])))
+        for one in questions
+    )
 
 
 def modes_of(questions: Iterable[AskedBack]) -> frozenset[str]:

@@ -27,6 +27,9 @@ QUESTION: Final = f"{URI}/question"
 """The key of the question that a message asks or answers."""
 ANSWER: Final = f"{URI}/answer"
 """How a question is answered: accept, decline or cancel."""
+OCCASIONS: Final = f"{URI}/occasions"
+"""Which time of asking each question of a part is, by its key: the same as long as it is open. Keys come back in
+later questions; occasions do not."""
 PEER: Final = f"{URI}/peer"
 """The other side's own metadata, nested so that nothing in it can pass for ours."""
 

@@ -1,0 +1,285 @@
+"""Calls that became MCP tasks: the id of one names its agent's task, and everything else is asked of the agent.
+
+So nothing about them is kept here, and an id is good after a restart and at any bridge with the same key. Only
+since when an agent has been out of reach is known to this process alone: as long as it may come back, its tasks
+are at work.
+
+Spec: the tasks extension, io.modelcontextprotocol/tasks. A task that ended ill is `completed` with the result
+that the plain call would have had; `failed` is what would have been a JSON-RPC error.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import anyio
+
+from bridge.a2a.bindings import AgentRefusedError
+from bridge.a2a.errors import TASK_NOT_CANCELABLE, TASK_NOT_FOUND, UNSUPPORTED_OPERATION
+from bridge.a2a.life import ENDED
+from bridge.a2a.models import (
+    Message,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    StreamResponse,
+    Task,
+    TaskState,
+    milliseconds,
+    text_of,
+    timestamp,
+)
+from bridge.a2a.remote import Listener, Pace, is_passing, wait
+from bridge.agents_as_tools.handles import FarCall
+from bridge.agents_as_tools.options import FaceOptions
+from bridge.agents_as_tools.remote_agent import RemoteAgent
+from bridge.agents_as_tools.sending import Sending
+from bridge.agents_as_tools.shown import Shown, failure
+from bridge.agents_as_tools.surroundings import Surroundings
+from bridge.errors import PeerError
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.serving import INTERNAL_ERROR, INVALID_PARAMS, Caller, McpRefusal
+from bridge.seal import HandleError
+from bridge.translate.ask_back import AskedBack, Waiting, answer_message, modes_of, with_lasting_keys
+from bridge.translate.skill_tools import AgentTool
+
+logger = logging.getLogger(__name__)
+
+_STATUS: Final[Mapping[TaskState, str]] = {
+    TaskState.INPUT_REQUIRED: "input_required",
+    TaskState.AUTH_REQUIRED: "input_required",
+    TaskState.COMPLETED: "completed",
+    TaskState.FAILED: "completed",
+    TaskState.REJECTED: "completed",
+    TaskState.CANCELED: "cancelled",
+}
+"""The status of an MCP task by the state of its agent's; any other state is `working`."""
+
+_OVER: Final = frozenset({"completed", "failed", "cancelled"})
+_SHORTEST_WATCH_SECONDS: Final = 0.2
+"""Between two looks at a task that is watched, however much its agent says."""
+
+FindTool = Callable[[str, str], tuple[RemoteAgent, AgentTool | None] | None]
+"""The agent with a mark, and its tool of a name if it still has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """The task that an id names, for one caller."""
+
+    handle: str
+    call: FarCall
+    caller: Caller
+    shown: Shown
+
+    @property
+    def agent(self) -> RemoteAgent:
+        return self.shown.agent
+
+
+class McpTasks:
+    """Implements `bridge.mcp.serving.TaskFace` over remote agents."""
+
+    def __init__(self, around: Surroundings, find: FindTool) -> None:
+        self._around = around
+        self._find = find
+        self._out_of_reach: dict[str, float] = {}
+        """Since when an agent has been, by its mark."""
+
+    def knows(self, task_id: str, caller: Caller) -> bool:
+        """See `TaskFace.knows`."""
+        try:
+            self._opened(task_id, caller)
+        except McpRefusal:
+            return False
+        return True
+
+    async def get(self, task_id: str, caller: Caller) -> JsonObject:
+        """See `TaskFace.get`."""
+        return (await self._look(self._opened(task_id, caller)))[0]
+
+    async def update(self, task_id: str, responses: JsonObject, caller: Caller) -> None:
+        """See `TaskFace.update`. The answer is on its way when this returns; what comes of it, `get` says."""
+        opened = self._opened(task_id, caller)
+        try:
+            task = await opened.agent.client.get(opened.call.task.task_id)
+        except PeerError as exc:
+            raise _not_passed_on("The answer", exc) from exc
+        questions = {question.key: question for question in _questions(opened, task)}
+        given = {key: value for key, value in responses.items() if key in questions}
+        answer = answer_message(list(questions.values()), given, Waiting(task_id, task.id, task.context_id))
+        if answer is not None:
+            await self._send(opened, answer)
+
+    async def cancel(self, task_id: str, caller: Caller) -> None:
+        """See `TaskFace.cancel`. An agent that does not want to goes on, which is no error."""
+        opened = self._opened(task_id, caller)
+        try:
+            await opened.agent.client.cancel(opened.call.task.task_id)
+        except AgentRefusedError as exc:
+            if exc.kind not in (TASK_NOT_CANCELABLE, TASK_NOT_FOUND, UNSUPPORTED_OPERATION):
+                raise _not_passed_on("The wish to cancel", exc) from exc
+            logger.info("%s does not cancel a task: %s", opened.agent.key, exc)
+        except PeerError as exc:
+            raise _not_passed_on("The wish to cancel", exc) from exc
+
+    async def watch(self, task_id: str, caller: Caller, tell: Callable[[JsonObject], None]) -> None:
+        """See `TaskFace.watch`."""
+        opened = self._opened(task_id, caller)
+        told: JsonObject | None = None
+        while True:
+            detailed, task = await self._look(opened)
+            if detailed != told:
+                tell(detailed)
+                told = detailed
+            if detailed["status"] in _OVER:
+                return
+            await anyio.sleep(_SHORTEST_WATCH_SECONDS)
+            await self._changed(opened, task)
+
+    # One look
+
+    async def _look(self, opened: _Open) -> tuple[JsonObject, Task | None]:
+        """The task as it stands, and its agent's when that can be had."""
+        mark = opened.agent.mark
+        try:
+            task = await opened.agent.client.get(opened.call.task.task_id)
+        except PeerError as exc:
+            return self._fields(opened) | self._without_agent(opened, exc), None
+        self._out_of_reach.pop(mark, None)
+        return self._fields(opened, task) | _as_it_stands(opened, task), task
+
+    def _without_agent(self, opened: _Open, exc: PeerError) -> JsonObject:
+        agent, now = opened.agent, anyio.current_time()
+        may_come_back = is_passing(exc) or agent.down is not None
+        since = self._out_of_reach.setdefault(agent.mark, now) if may_come_back else now
+        if may_come_back and now - since < self._around.options.outage_seconds:
+            words = f"The agent {agent.key} cannot be asked at the moment, which is tried again: {exc}"
+            return {"status": "working", "statusMessage": words}
+        return {"status": "completed", "statusMessage": str(exc), "result": _whole(failure(str(exc)))}
+
+    def _fields(self, opened: _Open, task: Task | None = None) -> JsonObject:
+        fields = task_fields(opened.handle, opened.call, self._around.options)
+        changed = task.status.timestamp if task else None
+        if changed is not None and milliseconds(changed) > opened.call.created_seconds * 1000:
+            fields["lastUpdatedAt"] = changed
+        return fields
+
+    async def _changed(self, opened: _Open, task: Task | None) -> None:
+        """Wait until a task may stand otherwise than it did."""
+        if task is None:
+            await anyio.sleep(self._around.options.task_poll_seconds)
+            return
+        news, pace = anyio.Event(), Pace(outage_seconds=self._around.options.outage_seconds)
+
+        def hear(event: StreamResponse) -> None:
+            if event.task is None or event.task.status != task.status:
+                news.set()
+
+        async with anyio.create_task_group() as group:
+
+            async def follow() -> None:
+                try:
+                    await wait(opened.agent.client, task.id, Listener(hear), pace, task.status)
+                except PeerError as exc:
+                    logger.info("%s: a watched task is looked at instead: %s", opened.agent.key, exc)
+                news.set()
+
+            group.start_soon(follow)
+            await news.wait()
+            group.cancel_scope.cancel()
+
+    # What is passed on
+
+    async def _send(self, opened: _Open, answer: Message) -> None:
+        """Send an answer. An agent may take its time over it, and keep the connection: that is not waited for.
+
+        Raises:
+            McpRefusal: it did not arrive.
+        """
+        client, options = opened.agent.client, self._around.options
+        request = SendMessageRequest(
+            message=answer, configuration=SendMessageConfiguration(return_immediately=True)
+        )
+
+        async def send(_: Listener) -> Task | Message:
+            return await client.send(request)
+
+        sending = Sending(client, lambda _: None, opened.call.task.task_id)
+        self._around.background.start_soon(sending.run, send)
+        with anyio.move_on_after(options.task_poll_seconds):
+            await sending.done.wait()
+        if isinstance(sending.fault, AgentRefusedError):
+            # It goes on without the answer, or has ended: the task shows which.
+            logger.info("%s does not take an answer: %s", opened.agent.key, sending.fault)
+        elif sending.fault is not None:
+            raise _not_passed_on("The answer", sending.fault)
+
+    def _opened(self, task_id: str, caller: Caller) -> _Open:
+        try:
+            call = self._around.handles.call(task_id, caller.principal)
+        except HandleError as exc:
+            raise McpRefusal(INVALID_PARAMS, str(exc)) from exc
+        found = self._find(call.task.agent, call.tool)
+        if found is None:
+            raise McpRefusal(INVALID_PARAMS, str(HandleError()))
+        agent, tool = found
+        shown = Shown(agent, tool, caller.principal, self._around.handles, self._around.options)
+        return _Open(task_id, call, caller, shown)
+
+
+def task_fields(handle: str, call: FarCall, options: FaceOptions) -> JsonObject:
+    """What every answer about an MCP task says of it, whatever its status; as if it had not changed since."""
+    created = timestamp(call.created_seconds * 1000)
+    return {
+        "taskId": handle,
+        "createdAt": created,
+        "lastUpdatedAt": created,
+        "ttlMs": call.ttl_seconds * 1000,
+        "pollIntervalMs": int(options.task_poll_seconds * 1000),
+    }
+
+
+def _as_it_stands(opened: _Open, task: Task) -> JsonObject:
+    """The status of an MCP task, with what belongs to it."""
+    shown, status = opened.shown, _STATUS.get(task.status.state, "working")
+    if status == "input_required":
+        questions = _questions(opened, task)
+        if not questions:
+            # Its caller cannot be asked like this: the question is all that there is for it.
+            return {"status": "completed", "result": _whole(shown.question_in_words(task))}
+        asked: JsonObject = {
+            one.key: {"method": "elicitation/create", "params": one.params} for one in questions
+        }
+        return {"status": status, "inputRequests": asked}
+    words = text_of(task.status.message.parts) if task.status.message else ""
+    said: JsonObject = {"status": status, **({"statusMessage": words} if words else {})}
+    if status != "completed":
+        return said
+    try:
+        return said | {"result": _whole(shown.answer(task))}
+    except McpRefusal as refusal:
+        data: JsonObject = {} if refusal.data is None else {"data": refusal.data}
+        error: JsonObject = {"code": refusal.code, "message": refusal.message, **data}
+        return {"status": "failed", "statusMessage": refusal.message, "error": error}
+
+
+def _questions(opened: _Open, task: Task) -> tuple[AskedBack, ...]:
+    """What a task asks its caller; nothing when it asks nothing, or not in a way that the caller takes."""
+    if task.status.state in ENDED or _STATUS.get(task.status.state) != "input_required":
+        return ()
+    caller = opened.caller
+    questions = with_lasting_keys(opened.shown.questions(task.status), task.status)
+    taken = ({"form"} if caller.takes_forms else set()) | ({"url"} if caller.takes_urls else set())
+    return questions if modes_of(questions) <= taken else ()
+
+
+def _whole(result: JsonObject) -> JsonObject:
+    """A result as it would have been answered with."""
+    return {"resultType": "complete", **result}
+
+
+def _not_passed_on(what: str, exc: PeerError) -> McpRefusal:
+    return McpRefusal(INTERNAL_ERROR, f"{what} could not be passed on; try again. {exc}")

@@ -1,0 +1,140 @@
+"""What an agent gave, as the host of a tool is shown it: the same for a call, its follow-ups and an MCP task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from jsonschema.protocols import Validator
+
+from bridge.a2a.models import Message, Task, TaskState, TaskStatus
+from bridge.agents_as_tools.handles import FarContext, FarTask, Handles
+from bridge.agents_as_tools.options import FaceOptions
+from bridge.agents_as_tools.remote_agent import RemoteAgent
+from bridge.agents_as_tools.resources import links_of
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.serving import INTERNAL_ERROR, INVALID_PARAMS, McpRefusal
+from bridge.translate.ask_back import AskedBack, question_words, questions_in
+from bridge.translate.blocks import Reading
+from bridge.translate.result import (
+    result_from_message,
+    result_from_task,
+    server_error_in,
+    words_result,
+)
+from bridge.translate.skill_tools import AgentTool
+
+_CONTEXT_META: Final = "mcp-a2a/context"
+"""Where a result has the handle of its conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One agent's answers to one principal, as results of one tool."""
+
+    agent: RemoteAgent
+    tool: AgentTool | None
+    """None when the tool does not matter, or is not listed any more."""
+    principal: str
+    handles: Handles
+    options: FaceOptions
+
+    def answer(self, outcome: Task | Message) -> JsonObject:
+        """What a call of the tool is answered with.
+
+        Raises:
+            McpRefusal: a JSON-RPC error, with which the server behind an agent of ours answered.
+            ValueError: the task has not ended.
+        """
+        if self.agent.extension_active and isinstance(outcome, Task):
+            error = server_error_in(outcome)
+            if error is not None:
+                raise _refusal_of(error)
+        return self.result(outcome)
+
+    def result(self, outcome: Task | Message) -> JsonObject:
+        """The result that an outcome is, whatever went wrong.
+
+        Raises:
+            ValueError: the task has not ended.
+        """
+        if isinstance(outcome, Message):
+            return self._with_context(
+                result_from_message(outcome, self._reading(None)), outcome.context_id, None
+            )
+        result = result_from_task(outcome, self._reading(outcome))
+        return self._with_context(result, outcome.context_id, outcome.id)
+
+    def questions(self, status: TaskStatus) -> tuple[AskedBack, ...]:
+        """What a task asks; nothing when it can be asked in words only."""
+        return questions_in(status.message, status.state, extension_active=self.agent.extension_active)
+
+    def question_in_words(self, task: Task) -> JsonObject:
+        """What a task asks, as a result for a host that takes no questions, or none like it."""
+        words = question_words(task.status.message, task.status.state)
+        result = words_result(f"{words}\n\n{self.how_to_answer(task)}", output=self._output)
+        return self._with_context(result, task.context_id, task.id)
+
+    def how_to_answer(self, task: Task) -> str:
+        """How a question is answered with the follow-up tools."""
+        by_itself = task.status.state is TaskState.AUTH_REQUIRED
+        tools = "task_reply, or task_result once it is done elsewhere," if by_itself else "task_reply"
+        return self.how_to("task_reply", task.id, f"To answer, call {tools} with this handle")
+
+    def how_to(self, tool: str, task_id: str, words: str) -> str:
+        """Words that end in the handle of a task, when there are follow-up tools."""
+        if not self.options.follow_up_tools:
+            return f"This server offers no {tool}, so it cannot be followed from here."
+        return f"{words}: {self.handles.of_task(self.far(task_id), self.principal)}"
+
+    def words(self, words: str) -> JsonObject:
+        """A result in words that is no failure."""
+        return words_result(words, output=self._output)
+
+    def far(self, task_id: str) -> FarTask:
+        """A task of the agent, as handles name it."""
+        return FarTask(self.agent.mark, task_id)
+
+    @property
+    def _output(self) -> Validator | None:
+        return self.tool.output if self.tool else None
+
+    def _reading(self, task: Task | None) -> Reading:
+        links = links_of(task, self.agent, self.handles, self.principal) if task else None
+        return Reading(
+            extension_active=self.agent.extension_active,
+            output=self._output,
+            inline_limit_bytes=self.options.inline_limit_bytes,
+            link_for=links,
+        )
+
+    def _with_context(self, result: JsonObject, context_id: str | None, task_id: str | None) -> JsonObject:
+        """A result with the handle of its conversation, for tools that take one; a model sees only content."""
+        if self.tool is None or self.tool.original is not None or context_id is None:
+            return result
+        context = FarContext(self.agent.mark, context_id, task_id)
+        handle = self.handles.of_context(context, self.principal)
+        meta, content = result.get("_meta"), result.get("content")
+        said: JsonObject = {
+            "type": "text",
+            "text": f"(To go on with this conversation, give context: {handle})",
+        }
+        return {
+            **result,
+            "content": [*(content if isinstance(content, list) else ()), said],
+            "_meta": {**(meta if isinstance(meta, dict) else {}), _CONTEXT_META: handle},
+        }
+
+
+def failure(words: str) -> JsonObject:
+    """A call that failed."""
+    return {"content": [{"type": "text", "text": words}], "isError": True}
+
+
+def _refusal_of(error: JsonObject) -> McpRefusal:
+    """The error of a server behind an agent of ours. Only two codes go across; another one stands in the data."""
+    code, message = error.get("code"), str(error.get("message", ""))
+    if code == INVALID_PARAMS:
+        data = error.get("data")
+        return McpRefusal(INVALID_PARAMS, message, data if isinstance(data, dict) else None)
+    return McpRefusal(INTERNAL_ERROR, message, error)

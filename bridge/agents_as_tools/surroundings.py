@@ -1,0 +1,22 @@
+"""What everything that a face does for a host shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import anyio.abc
+
+from bridge.agents_as_tools.handles import Handles
+from bridge.agents_as_tools.options import FaceOptions
+from bridge.agents_as_tools.sending import Unnamed
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Made once a face is entered."""
+
+    handles: Handles
+    options: FaceOptions
+    background: anyio.abc.TaskGroup
+    """Where messages go out, as long as the face is served."""
+    unnamed: Unnamed
