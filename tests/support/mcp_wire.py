@@ -21,7 +21,12 @@ Json = dict[str, Any]
 MODERN: Final = "2026-07-28"
 LEGACY: Final = "2025-11-25"
 _PREFIX: Final = "io.modelcontextprotocol"
-_NAMES: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_NAMES: Final = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    **dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId"),
+}
 _MOST_BYTES: Final = 1 << 26
 
 

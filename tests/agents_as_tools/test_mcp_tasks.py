@@ -1,0 +1,333 @@
+"""Long calls as MCP tasks (the tasks extension), on the raw wire: agents of the official SDK behind a face."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.peers import sdk_behaviours as told
+from tests.support.exposing import exposing
+from tests.support.foreign import Foreign, foreign_agent
+from tests.support.mcp_tasks import TAKES_ALL, TAKES_TASKS, TASKS, TaskClient, accepted, task_client
+from tests.support.mcp_wire import LEGACY, Http, Json
+
+WAIT_SECONDS = 20
+HEADER_MISMATCH, MISSING_CAPABILITY, METHOD_NOT_FOUND, INVALID_PARAMS = -32020, -32021, -32601, -32602
+NEEDED = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+
+
+@asynccontextmanager
+async def tasks_of(
+    folder: Path, capabilities: Json | None = None, *, streaming: bool = True, **options: Any
+) -> AsyncIterator[tuple[TaskClient, Foreign]]:
+    """A client that takes tasks, of an agent whose every call becomes one at once."""
+    options = {"task_after_seconds": 0, "task_poll_seconds": 0.05, **options}
+    with anyio.fail_after(WAIT_SECONDS):
+        async with (
+            foreign_agent(streaming=streaming) as agent,
+            exposing(folder, agent.url, **options) as exposed,
+            task_client(exposed, capabilities) as client,
+        ):
+            yield client, agent
+
+
+def text_in(result: Json) -> str:
+    """The texts of a result."""
+    return "\n".join(block["text"] for block in result["content"])
+
+
+async def test_a_long_call_becomes_a_task_that_can_be_read_at_once(tmp_path: Path) -> None:
+    async with tasks_of(tmp_path) as (client, agent):
+        task = await client.call("slow", message="go")
+        assert task["resultType"] == "task"
+        assert (task["status"], task["ttlMs"], task["pollIntervalMs"]) == ("working", 86_400_000, 50)
+        found = await client.until(task, lambda one: one.get("statusMessage") == "on it")
+        assert found["resultType"] == "complete"
+        assert found["createdAt"] == task["createdAt"] <= found["lastUpdatedAt"]
+        agent.seen.released.set()
+        ended = await client.end(task)
+        assert ended["status"] == "completed"
+        assert ended["result"]["content"][0] == {**ended["result"]["content"][0], "text": "Slow but sure"}
+        assert (await client.get(task))["result"]["content"][0] == ended["result"]["content"][0]
+
+
+async def test_a_quick_call_is_answered_plainly(tmp_path: Path) -> None:
+    async with tasks_of(tmp_path, task_after_seconds=15) as (client, _):
+        result = await client.call("plain", message="hi")
+        assert result["resultType"] == "complete"
+        assert text_in(result).startswith("You said: hi")
+
+
+async def test_the_result_of_a_task_is_that_of_the_plain_call(tmp_path: Path) -> None:
+    async with tasks_of(tmp_path) as (client, _), tasks_of(tmp_path, {}) as (plain, _):
+        for name in ("chunks", "progress", "fail", "reject", "quiet"):
+            task = await client.call(name, message="hi")
+            result = (await client.end(task))["result"] if task["resultType"] == "task" else task
+            directly = await plain.call(name, message="hi")
+            kept = [block for block in result["content"] if "context:" not in block.get("text", "")]
+            assert [_without_meta(block) for block in kept] == [
+                _without_meta(block)
+                for block in directly["content"]
+                if "context:" not in block.get("text", "")
+            ], name
+            assert result.get("isError") == directly.get("isError")
+
+
+def _without_meta(block: Json) -> Json:
+    return {key: value for key, value in block.items() if key != "_meta"}
+
+
+async def test_a_task_that_failed_is_completed_with_an_error_result(tmp_path: Path) -> None:
+    async with tasks_of(tmp_path) as (client, agent):
+        task = await client.call("slow", message="go")
+        await agent.seen.begun.wait()
+        agent.seen.released.set()
+        assert (await client.end(task))["status"] == "completed"
+        answered = await client.call("fail", message="go")
+        ended = await client.end(answered) if answered["resultType"] == "task" else {"result": answered}
+        assert ended["result"]["isError"] is True
+        assert "Out of paper" in text_in(ended["result"])
+
+
+async def test_clients_that_declare_nothing_get_no_task_and_are_told_what_is_missing(tmp_path: Path) -> None:
+    async with tasks_of(tmp_path, {"elicitation": {}}, answer_within_seconds=0.2) as (client, _):
+        result = await client.call("slow", message="go")
+        assert result["resultType"] == "complete"
+        assert "task_result" in text_in(result)
+        for method, params in (
+            ("tasks/get", {}),
+            ("tasks/update", {"inputResponses": {}}),
+            ("tasks/cancel", {}),
+        ):
+            error = (await client.send(method, {"taskId": "any", **params}))["error"]
+            assert (error["code"], error["data"]) == (MISSING_CAPABILITY, NEEDED)
+        refused = await client.send("subscriptions/listen", {"notifications": {"taskIds": ["any"]}})
+        assert (refused["error"]["code"], refused["error"]["data"]) == (MISSING_CAPABILITY, NEEDED)
+
+
+async def test_legacy_sessions_have_no_tasks_whatever_they_declare(tmp_path: Path) -> None:
+    async with tasks_of(tmp_path, answer_within_seconds=0.2) as (client, _):
+        legacy = Http(client.http.client, client.http.url, LEGACY, TAKES_ALL)
+        initialized = await legacy.post(legacy.message("i", "initialize", _opening()))
+        assert TASKS not in initialized.text
+        await legacy.open()
+        assert "task_result" in text_in((await legacy.tool(1, "slow", message="go"))["result"])
+        answer = (await legacy.call(2, "tasks/get", {"taskId": "any"}))[-1]
+        assert answer["error"]["code"] == METHOD_NOT_FOUND
+        discovered = await client.ask("server/discover")
+        assert discovered["capabilities"]["extensions"] == {TASKS: {}}
+
+
+def _opening() -> Json:
+    return {
+        "protocolVersion": LEGACY,
+        "capabilities": TAKES_ALL,
+        "clientInfo": {"name": "test", "version": "0"},
+    }
+
+
+@pytest.mark.parametrize("header", [None, "another"])
+async def test_the_header_has_to_name_the_task(header: str | None, tmp_path: Path) -> None:
+    async with tasks_of(tmp_path) as (client, _):
+        task = await client.call("slow", message="go")
+        message = client.http.message(9, "tasks/get", {"taskId": task["taskId"]})
+        headers = client.http.headers(message)
+        headers.pop("mcp-name")
+        if header is not None:
+            headers["mcp-name"] = header
+        response = await client.http.client.post(client.http.url, json=message, headers=headers)
+        assert response.status_code == 400
+        assert response.json()["error"]["code"] == HEADER_MISMATCH
+
+
+async def test_forged_foreign_and_expired_ids_are_refused_alike(tmp_path: Path) -> None:
+    async with tasks_of(tmp_path, task_ttl_seconds=1) as (client, _):
+        task = await client.call("slow", message="go")
+        expired = task["taskId"]
+        async with tasks_of(tmp_path / "other") as (other, _):
+            foreign = (await other.call("slow", message="go"))["taskId"]
+        forged = expired[:-4] + ("AAAA" if expired[-4:] != "AAAA" else "BBBB")
+        refusal = await client.send("tasks/get", {"taskId": forged})
+        while (late := await client.send("tasks/get", {"taskId": expired})).get("error") is None:
+            await anyio.sleep(0.05)
+        for answer in (
+            refusal,
+            late,
+            await client.send("tasks/get", {"taskId": foreign}),
+            await client.send("tasks/update", {"taskId": foreign, "inputResponses": {}}),
+            await client.send("tasks/cancel", {"taskId": "nonsense"}),
+        ):
+            assert answer["error"] == {"code": INVALID_PARAMS, "message": refusal["error"]["message"]}
+
+
+async def test_a_task_goes_on_after_a_restart_and_at_a_replica_with_the_same_key(tmp_path: Path) -> None:
+    with anyio.fail_after(WAIT_SECONDS):
+        async with foreign_agent() as agent:
+            async with (
+                exposing(tmp_path, agent.url, task_after_seconds=0) as exposed,
+                task_client(exposed) as client,
+            ):
+                task = await client.call("ask", message="go")
+                if task["resultType"] == "input_required":
+                    pytest.skip("the agent asked before it had named its task")
+                asked = await client.asked(task)
+            async with (
+                exposing(tmp_path, agent.url) as exposed,
+                task_client(exposed) as client,
+                exposing(tmp_path, agent.url) as replica,
+                task_client(replica) as elsewhere,
+            ):
+                assert await client.asked(task) == asked
+                (first,) = asked
+                await client.answer(task, **{first: accepted(answer="red")})
+                (second,) = await elsewhere.asked(task, first)
+                await elsewhere.answer(task, **{second: accepted(count=3)})
+                assert text_in((await client.end(task))["result"]).startswith("Ordered 3")
+
+
+@pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])
+async def test_a_task_asks_in_several_rounds_each_under_a_key_of_its_own(
+    streaming: bool, tmp_path: Path
+) -> None:
+    async with tasks_of(tmp_path, streaming=streaming) as (client, agent):
+        task = await client.call("ask", message="go")
+        assert task["resultType"] == "task"
+        asked = await client.asked(task)
+        ((first, request),) = asked.items()
+        assert request["params"]["message"] == "Which colour?"
+        assert await client.asked(task) == asked
+        assert await client.answer(task, unknown=accepted(answer="x")) == _empty(client)
+        assert len(agent.seen.said) == 1
+        for _ in range(2):  # said twice, it is one message
+            await client.answer(task, **{first: accepted(answer="red")})
+        ((second, request),) = (await client.asked(task, first)).items()
+        assert second != first
+        assert request["params"]["requestedSchema"]["required"] == ["count"]
+        await client.answer(task, **{first: accepted(answer="blue")})  # answered before
+        await client.answer(task, **{second: accepted(count=2)})
+        ended = await client.end(task)
+        assert text_in(ended["result"]).startswith("Ordered 2")
+        await client.answer(task, **{second: accepted(count=5)})
+        assert len(agent.seen.said) == 3
+
+
+def _empty(client: TaskClient) -> Json:
+    return {"resultType": "complete", "_meta": _Any()}
+
+
+class _Any:
+    def __eq__(self, other: object) -> bool:
+        return True
+
+
+async def test_a_refused_question_ends_the_task_as_the_agent_says(tmp_path: Path) -> None:
+    async with tasks_of(tmp_path) as (client, _):
+        task = await client.call("ask", message="go")
+        (key,) = await client.asked(task)
+        await client.answer(task, **{key: {"action": "decline"}})
+        ended = await client.end(task)
+        assert ended["result"]["isError"] is True
+        assert "Refused with decline" in text_in(ended["result"])
+
+
+async def test_a_client_that_cannot_be_asked_is_given_the_question_in_words(tmp_path: Path) -> None:
+    async with tasks_of(tmp_path, TAKES_TASKS) as (client, _):
+        answered = await client.call("ask", message="go")
+        ended = await client.end(answered) if answered["resultType"] == "task" else {"result": answered}
+        assert "Which colour?" in text_in(ended["result"])
+        assert "task_reply" in text_in(ended["result"])
+        assert "isError" not in ended["result"]
+
+
+async def test_someone_is_sent_to_a_url_and_the_task_goes_on_by_itself(tmp_path: Path) -> None:
+    async with tasks_of(tmp_path) as (client, agent):
+        task = await client.call("sign_in", message="go")
+        ((key, request),) = (await client.asked(task)).items()
+        assert (request["params"]["mode"], request["params"]["url"]) == ("url", told.SIGN_IN_URL)
+        await client.answer(task, **{key: {"action": "accept"}})
+        agent.seen.visited.set()
+        assert text_in((await client.end(task))["result"]).startswith("Signed in")
+        assert len(agent.seen.said) == 1
+
+
+async def test_a_cancelled_task_says_so_in_the_agents_words(tmp_path: Path) -> None:
+    async with tasks_of(tmp_path) as (client, agent):
+        task = await client.call("slow", message="go")
+        for _ in range(2):
+            assert await client.ask("tasks/cancel", {"taskId": task["taskId"]}) == _empty(client)
+        ended = await client.end(task)
+        assert (ended["status"], ended["statusMessage"]) == ("cancelled", "Stopped as you wished")
+        assert "result" not in ended
+        assert agent.seen.canceled == agent.seen.tasks
+
+
+async def test_leaving_the_call_behind_cancels_nothing(tmp_path: Path) -> None:
+    async with tasks_of(tmp_path) as (client, agent):
+        await client.call("slow", message="go")
+        await client.http.client.aclose()
+        agent.seen.released.set()
+        assert not agent.seen.canceled
+
+
+async def test_a_task_whose_agent_is_out_of_reach_is_at_work_until_it_is_given_up(tmp_path: Path) -> None:
+    async with tasks_of(tmp_path, outage_seconds=1) as (client, agent):
+        task = await client.call("slow", message="go")
+        await client.until(task, lambda one: one.get("statusMessage") == "on it")
+        agent.die()
+        away = await client.get(task)
+        assert away["status"] == "working"
+        assert "cannot be asked at the moment" in away["statusMessage"]
+        refused = await client.send("tasks/cancel", {"taskId": task["taskId"]})
+        assert "could not be passed on" in refused["error"]["message"]
+        ended = await client.end(task)
+        assert ended["status"] == "completed"
+        assert ended["result"]["isError"] is True
+
+
+async def test_a_task_that_its_agent_has_forgotten_says_so(tmp_path: Path) -> None:
+    async with tasks_of(tmp_path) as (client, agent):
+        task = await client.call("slow", message="go")
+        await agent.restart()
+        ended = await client.end(task)
+        assert (ended["status"], ended["result"]["isError"]) == ("completed", True)
+        assert "not found" in text_in(ended["result"]).lower()
+        assert await client.ask("tasks/cancel", {"taskId": task["taskId"]}) == _empty(client)
+
+
+@pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])
+async def test_a_stream_tells_how_a_task_stands_until_it_has_ended(streaming: bool, tmp_path: Path) -> None:
+    async with tasks_of(tmp_path, streaming=streaming) as (client, _):
+        task = await client.call("ask", message="go")
+        wanted = [task["taskId"], "nonsense"]
+        async with client.listening(taskIds=wanted, toolsListChanged=True) as messages:
+            acknowledged = await anext(messages)
+            assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
+            granted = acknowledged["params"]["notifications"]
+            assert granted == {"toolsListChanged": True, "taskIds": [task["taskId"]]}
+            seen: list[Json] = []
+            async for message in messages:
+                assert message["method"] == "notifications/tasks"
+                found = dict(message["params"])
+                found.pop("_meta")
+                seen.append(found)
+                current = await client.get(task)
+                if found["status"] == "input_required" and current["status"] == "input_required":
+                    for key, request in found["inputRequests"].items():
+                        is_second = "count" in request["params"]["requestedSchema"]["properties"]
+                        answer = accepted(count=4) if is_second else accepted(answer="red")
+                        await client.answer(task, **{key: answer})
+                if found["status"] == "completed":
+                    break
+        statuses = [one["status"] for one in seen]
+        assert statuses.count("input_required") == 2
+        whole = await client.get(task)
+        last = seen[-1]
+        assert text_in(last["result"]).startswith("Ordered 4")
+        assert {key: last[key] for key in ("taskId", "status", "createdAt", "lastUpdatedAt")} == {
+            key: whole[key] for key in ("taskId", "status", "createdAt", "lastUpdatedAt")
+        }
