@@ -36,6 +36,14 @@ async def tasks_of(
             yield client, agent
 
 
+async def late_task(client: TaskClient, agent: Foreign, name: str) -> Json:
+    """A call that has become a task before its agent does anything."""
+    task = await client.call(name, message="go")
+    assert task["resultType"] == "task"
+    agent.seen.released.set()
+    return task
+
+
 def text_in(result: Json) -> str:
     """The texts of a result."""
     return "\n".join(block["text"] for block in result["content"])
@@ -172,9 +180,7 @@ async def test_a_task_goes_on_after_a_restart_and_at_a_replica_with_the_same_key
                 exposing(tmp_path, agent.url, task_after_seconds=0) as exposed,
                 task_client(exposed) as client,
             ):
-                task = await client.call("ask", message="go")
-                if task["resultType"] == "input_required":
-                    pytest.skip("the agent asked before it had named its task")
+                task = await late_task(client, agent, "ask_late")
                 asked = await client.asked(task)
             async with (
                 exposing(tmp_path, agent.url) as exposed,
@@ -195,8 +201,7 @@ async def test_a_task_asks_in_several_rounds_each_under_a_key_of_its_own(
     streaming: bool, tmp_path: Path
 ) -> None:
     async with tasks_of(tmp_path, streaming=streaming) as (client, agent):
-        task = await client.call("ask", message="go")
-        assert task["resultType"] == "task"
+        task = await late_task(client, agent, "ask_late")
         asked = await client.asked(task)
         ((first, request),) = asked.items()
         assert request["params"]["message"] == "Which colour?"
@@ -226,8 +231,8 @@ class _Any:
 
 
 async def test_a_refused_question_ends_the_task_as_the_agent_says(tmp_path: Path) -> None:
-    async with tasks_of(tmp_path) as (client, _):
-        task = await client.call("ask", message="go")
+    async with tasks_of(tmp_path) as (client, agent):
+        task = await late_task(client, agent, "ask_late")
         (key,) = await client.asked(task)
         await client.answer(task, **{key: {"action": "decline"}})
         ended = await client.end(task)
@@ -236,9 +241,8 @@ async def test_a_refused_question_ends_the_task_as_the_agent_says(tmp_path: Path
 
 
 async def test_a_client_that_cannot_be_asked_is_given_the_question_in_words(tmp_path: Path) -> None:
-    async with tasks_of(tmp_path, TAKES_TASKS) as (client, _):
-        answered = await client.call("ask", message="go")
-        ended = await client.end(answered) if answered["resultType"] == "task" else {"result": answered}
+    async with tasks_of(tmp_path, TAKES_TASKS) as (client, agent):
+        ended = await client.end(await late_task(client, agent, "ask_late"))
         assert "Which colour?" in text_in(ended["result"])
         assert "task_reply" in text_in(ended["result"])
         assert "isError" not in ended["result"]
@@ -246,7 +250,7 @@ async def test_a_client_that_cannot_be_asked_is_given_the_question_in_words(tmp_
 
 async def test_someone_is_sent_to_a_url_and_the_task_goes_on_by_itself(tmp_path: Path) -> None:
     async with tasks_of(tmp_path) as (client, agent):
-        task = await client.call("sign_in", message="go")
+        task = await late_task(client, agent, "sign_in_late")
         ((key, request),) = (await client.asked(task)).items()
         assert (request["params"]["mode"], request["params"]["url"]) == ("url", told.SIGN_IN_URL)
         await client.answer(task, **{key: {"action": "accept"}})
@@ -301,8 +305,8 @@ async def test_a_task_that_its_agent_has_forgotten_says_so(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])
 async def test_a_stream_tells_how_a_task_stands_until_it_has_ended(streaming: bool, tmp_path: Path) -> None:
-    async with tasks_of(tmp_path, streaming=streaming) as (client, _):
-        task = await client.call("ask", message="go")
+    async with tasks_of(tmp_path, streaming=streaming) as (client, agent):
+        task = await late_task(client, agent, "ask_late")
         wanted = [task["taskId"], "nonsense"]
         async with client.listening(taskIds=wanted, toolsListChanged=True) as messages:
             acknowledged = await anext(messages)

@@ -2,7 +2,7 @@
 
 Knows a2a-sdk's server. The metadata of the first message names the skill (`skillId`), and each following message
 of its task belongs to it. Who runs it in process can see what was `said` to it and which tasks were `canceled`,
-and lets those go on that wait: `released` for the slow ones, `visited` for those that sent someone to a URL.
+and lets those go on that wait: `released` for the slow and the late ones, `visited` for those that sent someone to a URL.
 Must not import `bridge`.
 
 `python -m tests.peers.sdk_behaviours --port 0` prints its URL on one line and serves until it is ended.
@@ -199,6 +199,19 @@ async def _progress(turn: Turn) -> None:
     await turn.update.complete()
 
 
+def _late(behaviour: Callable[[Turn], Awaitable[None]]) -> Callable[[Turn], Awaitable[None]]:
+    """The same, begun once it is released."""
+
+    async def behave(turn: Turn) -> None:
+        if turn.number == 1:
+            await turn.update.start_work()
+            turn.seen.begun.set()
+            await turn.seen.released.wait()
+        await behaviour(turn)
+
+    return behave
+
+
 async def _big(turn: Turn) -> None:
     await turn.give(new_text_part("small"), new_text_part(BIG), artifact_id="big/one")
     await turn.update.complete()
@@ -216,7 +229,9 @@ SKILLS: Final[dict[str, Callable[[Turn], Awaitable[None]] | None]] = {
     "file": _file,
     "data": _data,
     "ask": _ask,
+    "ask-late": _late(_ask),
     "sign-in": _sign_in,
+    "sign-in-late": _late(_sign_in),
     "sign-in-and-say": _sign_in_and_say,
     "password": _password,
     "fail": _fail,
