@@ -1,0 +1,209 @@
+"""Broken agents: a fault each, and the checks that have to catch it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from tests.a2a_checks import faults
+from tests.a2a_checks.spoiling import Spoil
+from tests.a2a_checks.table import BOTH, HTTP_JSON
+
+RPC_DETAILS: Final = {"rpc-error-data", "rpc-error-info", "rpc-bad-request"}
+HTTP_DETAILS: Final = {"http-error-details", "http-error-info", "http-bad-request"}
+WHOLLY: Final[Mapping[str, tuple[Spoil, set[str]]]] = {
+    "details have no @type": (
+        Spoil(answer=faults.untyped_details, bindings=BOTH),
+        RPC_DETAILS | HTTP_DETAILS,
+    ),
+    "every version is 1.0": (
+        Spoil(asked_headers={"a2a-version": "1.0"}),
+        {"version-unknown", "version-everywhere", "version-none"},
+    ),
+    "ids become texts": (Spoil(answer=faults.ids_in_words), {"rpc-envelope"}),
+    "updates name another context": (Spoil(event=faults.another_context), {"stream-ids"}),
+    "no token at the end": (Spoil(answer=faults.no_empty_token), {"list-token"}),
+    "roles of 0.3": (Spoil(answer=faults.older_roles), {"json-enums"}),
+    "a field in snake_case": (Spoil(answer=faults.snake_case), {"json-camel-case"}),
+    "times with an offset": (Spoil(answer=faults.other_zone), {"json-times", "json-milliseconds"}),
+    "artifacts in every list": (Spoil(request=faults.all_artifacts), {"list-no-artifacts"}),
+    "history in full": (
+        Spoil(request=faults.whole_history),
+        {"history-limit", "history-zero", "list-history"},
+    ),
+    "problem+json": (
+        Spoil(headers={"content-type": "application/problem+json"}, bindings=BOTH),
+        {"http-no-problem-json", "http-content-type", "rpc-content-type"},
+    ),
+    "no caching": (
+        Spoil(headers={"etag": None, "cache-control": None}),
+        {"card-max-age", "card-etag"},
+    ),
+    "a card without skills": (Spoil(answer=faults.no_skills), {"card-full-arrays"}),
+    "two skills with one id": (Spoil(answer=faults.same_skills), {"card-skills"}),
+    "streams that are not declared": (Spoil(answer=faults.no_streaming), {"stream-undeclared"}),
+    "an extension that is required in words only": (
+        Spoil(answer=faults.needs_extension),
+        {"ext-required", "ext-echo"},
+    ),
+    "push and extended card in words only": (
+        Spoil(answer=faults.with_push),
+        {"push-unknown-task", "push-unknown-config", "push-kept", "extended-declared"},
+    ),
+}
+"""What is spoiled, how, and all that fails then."""
+
+AMONG_OTHERS: Final[Mapping[str, tuple[Spoil, set[str]]]] = {
+    "GetTask is wrapped": (
+        Spoil(answer=faults.wrapped_task, bindings=BOTH),
+        {"rpc-get-bare", "http-get", "json-required"},
+    ),
+    "streams close before the end": (
+        Spoil(event=faults.no_terminal_event, bindings=BOTH),
+        {"stream-closes", "subscribe-closes", "stream-adds-up"},
+    ),
+    "streams begin without the task": (
+        Spoil(event=faults.no_first_task),
+        {"stream-task-first", "subscribe-snapshot"},
+    ),
+    "events are lost": (Spoil(event=faults.no_artifact_event), {"stream-adds-up", "stream-artifacts"}),
+    "parts are two things": (Spoil(answer=faults.two_contents), {"json-one-of"}),
+    "contexts are replaced": (
+        Spoil(answer=faults.context_of_its_own),
+        {"turn-context-kept", "turn-context-goes-on"},
+    ),
+    "nothing blocks": (Spoil(request=faults.never_blocking), {"send-blocks", "send-waits-long"}),
+    "nothing is refused": (
+        Spoil(answer=faults.nothing_refused, ok=True, bindings=BOTH),
+        {
+            "cancel-ended",
+            "cancel-twice",
+            "card-not-modified",
+            "extended-undeclared",
+            "history-negative",
+            "http-error-name",
+            "http-error-status",
+            "http-invalid-params",
+            "http-parse-error",
+            "list-page-size-range",
+            "list-strange-time",
+            "list-strange-token",
+            "push-undeclared",
+            "rpc-invalid-params",
+            "rpc-invalid-request",
+            "rpc-method-not-found",
+            "send-required-fields",
+            "send-to-ended",
+            "stream-refusals",
+            "stream-to-ended",
+            "subscribe-ended",
+            "subscribe-unknown",
+            "turn-mismatch",
+            "turn-no-client-ids",
+            "version-any-case",
+            "version-current",
+            "version-declared",
+            "version-patch",
+        },
+    ),
+    "everything is refused": (
+        Spoil(answer=faults.everything_refused, event=faults.every_event_refused, bindings=BOTH),
+        {
+            "cancel-open",
+            "cancel-waiting",
+            "ext-unasked",
+            "ext-unknown",
+            "http-send",
+            "json-null",
+            "json-unknown-fields",
+            "rpc-cancel-bare",
+            "rpc-send-wrapped",
+            "rpc-stream-envelope",
+            "same-over-both",
+            "send-blocks-when-told",
+            "send-immediately",
+            "send-latest-state",
+            "stream-dropped",
+            "stream-message",
+            "stream-one-of",
+            "stream-type",
+            "stream-updates",
+        },
+    ),
+    "lists are empty": (
+        Spoil(answer=faults.lists_nothing),
+        {
+            "list-after",
+            "list-artifacts",
+            "list-context",
+            "list-empty-token",
+            "list-fields",
+            "list-pages",
+            "list-status",
+        },
+    ),
+    "lists are backwards": (Spoil(answer=faults.lists_backwards), {"list-order"}),
+    "lists are of everything": (
+        Spoil(request=faults.no_filter),
+        {"list-page-size", "list-page-size-range"},
+    ),
+    "tasks are odd": (
+        Spoil(answer=faults.odd_tasks),
+        {"json-agent-context", "json-artifact-ids", "json-base64", "json-types", "json-utf8"},
+    ),
+    "the card is odd": (
+        Spoil(answer=faults.odd_card),
+        {
+            "card-camel-case",
+            "card-interfaces",
+            "card-required-fields",
+            "card-security",
+            "card-signatures",
+            "card-types",
+            "card-versions",
+        },
+    ),
+    "all tasks are one": (
+        Spoil(answer=faults.one_task),
+        {
+            "json-empty-ids",
+            "subscribe-dropped",
+            "subscribe-same",
+            "subscribe-waiting",
+            "turn-answer",
+            "turn-context-given",
+            "turn-context-inferred",
+            "turn-task-ids",
+            "turn-waits",
+        },
+    ),
+    "HTTP+JSON is elsewhere": (
+        Spoil(answer=faults.elsewhere, bindings=(HTTP_JSON,)),
+        {
+            "http-cancel",
+            "http-queries",
+            "http-subscribe-get",
+            "http-subscribe-post",
+            "http-takes-a2a-json",
+            "http-takes-json",
+        },
+    ),
+    "answers are plain text": (
+        Spoil(headers={"content-type": "text/plain"}),
+        {"card-served", "rpc-content-type"},
+    ),
+    "calls need params": (Spoil(request=faults.params_needed), {"rpc-no-params"}),
+    "0.3 is in the card only": (Spoil(answer=faults.older_too), {"version-older"}),
+    "tokens are asked for in the card only": (
+        Spoil(answer=faults.token_in_card),
+        {"auth-missing", "auth-wrong", "auth-challenge"},
+    ),
+    "codes of its own": (
+        Spoil(answer=faults.own_codes),
+        {"rpc-error-fields", "get-unknown", "cancel-unknown", "send-to-unknown"},
+    ),
+}
+"""The same where one fault shows in many places: what has to be among them."""
+
+NOT_SEEN_TO_FAIL: Final = {"stream-input-closes", "turn-auth-explained", "turn-auth-messages"}
+"""What no agent here, good or broken, does wrong."""

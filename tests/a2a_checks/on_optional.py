@@ -1,0 +1,144 @@
+"""Checks of what an agent may leave out: how it refuses it then, and what of it is refused otherwise.
+
+Spec: A2A 1.0 sections 3.1.7 to 3.1.11 and 3.3.4.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tests.a2a_checks.bindings import CREATE_PUSH, DELETE_PUSH, EXTENDED_CARD, GET_PUSH, LIST_PUSH, SEND
+from tests.a2a_checks.errors import Kind
+from tests.a2a_checks.occasions import Occasions
+from tests.a2a_checks.table import Check, Failed, Level, Need, Section, need, require
+from tests.a2a_checks.talk import UNKNOWN_TASK, Talk, new_id
+
+HOOK: Final = "https://example.com/a2a-checks"
+_OF_UNKNOWN: Final = {"taskId": UNKNOWN_TASK, "id": "a2a-checks"}
+PUSH: Final = (
+    (CREATE_PUSH, {**_OF_UNKNOWN, "url": HOOK}),
+    (GET_PUSH, _OF_UNKNOWN),
+    (LIST_PUSH, {"taskId": UNKNOWN_TASK}),
+    (DELETE_PUSH, _OF_UNKNOWN),
+)
+
+
+def _need(talk: Talk, capability: str, is_declared: bool) -> None:
+    declared = talk.card.capabilities.get(capability) is True
+    need(declared is is_declared, f"the agent declares {'' if declared else 'no '}{capability}")
+
+
+async def refuses_push_undeclared(talk: Talk, agent: Occasions) -> None:
+    _need(talk, "pushNotifications", False)
+    for operation, params in PUSH:
+        try:
+            await talk.refused(Kind.PUSH_NOTIFICATION_NOT_SUPPORTED, operation, params)
+        except Failed as exc:
+            raise Failed(f"{operation}: {exc.expected}", exc.came) from None
+
+
+async def refuses_push_in_send(talk: Talk, agent: Occasions) -> None:
+    _need(talk, "pushNotifications", False)
+    params = agent.send(configuration={"taskPushNotificationConfig": {"url": HOOK}})
+    await talk.refused(Kind.PUSH_NOTIFICATION_NOT_SUPPORTED, SEND, params)
+
+
+async def finds_no_task_for_push(talk: Talk, agent: Occasions) -> None:
+    _need(talk, "pushNotifications", True)
+    for operation, params in PUSH[:3]:
+        await talk.refused(Kind.TASK_NOT_FOUND, operation, params)
+
+
+async def finds_no_unknown_config(talk: Talk, agent: Occasions) -> None:
+    _need(talk, "pushNotifications", True)
+    task = await agent.open()
+    await talk.refused(Kind.TASK_NOT_FOUND, GET_PUSH, {"taskId": task["id"], "id": new_id()})
+
+
+async def keeps_configs(talk: Talk, agent: Occasions) -> None:
+    _need(talk, "pushNotifications", True)
+    task = await agent.open()
+    made = await talk.result(CREATE_PUSH, {"taskId": task["id"], "id": new_id(), "url": HOOK})
+    require(bool(made.get("id")) and made.get("url") == HOOK, "the config with an id", made)
+    of_config = {"taskId": task["id"], "id": made["id"]}
+    found = await talk.result(GET_PUSH, of_config)
+    require(found.get("url") == HOOK, "the config", found)
+    listed = (await talk.result(LIST_PUSH, {"taskId": task["id"]})).get("configs") or []
+    require(made["id"] in [one.get("id") for one in listed], "the config in the list", listed)
+    for _ in range(2):
+        await talk.result(DELETE_PUSH, of_config)
+    await talk.refused(Kind.TASK_NOT_FOUND, GET_PUSH, of_config)
+
+
+async def refuses_extended_undeclared(talk: Talk, agent: Occasions) -> None:
+    _need(talk, "extendedAgentCard", False)
+    await talk.refused(Kind.UNSUPPORTED_OPERATION, EXTENDED_CARD)
+
+
+async def has_an_extended_card(talk: Talk, agent: Occasions) -> None:
+    _need(talk, "extendedAgentCard", True)
+    need(not talk.card.needs_credential or bool(talk.bearer), "it needs a token")
+    reply = await talk.ask(EXTENDED_CARD)
+    if reply.refusal is not None:
+        talk.require_refusal(reply, Kind.EXTENDED_AGENT_CARD_NOT_CONFIGURED)
+    else:
+        require(isinstance(reply.result, dict) and bool(reply.result.get("skills")), "a card", reply.result)
+
+
+def _check(check_id: str, spec: str, sentence: str, run: Any, *needs: Need) -> Check:
+    return Check(check_id, Section.OPTIONAL, spec, Level.MUST, sentence, run, needs)
+
+
+CHECKS: Final = (
+    _check(
+        "push-undeclared",
+        "3.3.4",
+        "Without the capability, push configurations are PushNotificationNotSupported",
+        refuses_push_undeclared,
+        Need.NO_PUSH,
+    ),
+    _check(
+        "push-undeclared-send",
+        "3.3.4",
+        "Without the capability, a message with a push configuration is refused likewise",
+        refuses_push_in_send,
+        Need.NO_PUSH,
+    ),
+    _check(
+        "push-unknown-task",
+        "3.1.7",
+        "A push configuration of a task that does not exist is TaskNotFound",
+        finds_no_task_for_push,
+        Need.PUSH,
+    ),
+    _check(
+        "push-unknown-config",
+        "3.1.8",
+        "A push configuration that does not exist is TaskNotFound",
+        finds_no_unknown_config,
+        Need.PUSH,
+        Need.OPEN,
+    ),
+    _check(
+        "push-kept",
+        "3.1.10",
+        "A push configuration is kept until it is deleted, and can be deleted twice",
+        keeps_configs,
+        Need.PUSH,
+        Need.OPEN,
+    ),
+    _check(
+        "extended-undeclared",
+        "3.3.4",
+        "Without the capability, GetExtendedAgentCard is UnsupportedOperation",
+        refuses_extended_undeclared,
+        Need.NO_EXTENDED,
+    ),
+    _check(
+        "extended-declared",
+        "3.3.4",
+        "With it, there is a card, or ExtendedAgentCardNotConfigured",
+        has_an_extended_card,
+        Need.EXTENDED,
+    ),
+)
