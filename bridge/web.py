@@ -11,9 +11,13 @@ import hmac
 import ipaddress
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from fnmatch import fnmatchcase
 from typing import Any, Final
 from urllib.parse import urlsplit
+
+from bridge.errors import UsageError
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -21,7 +25,11 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 DEFAULT_BODY_LIMIT_BYTES: Final = 16 * 1024 * 1024
 """What one request may carry: a 10 MB file in base64, with room. (MCP's own server stops at 4 MiB.)"""
 
-REALM: Final = 'Bearer realm="mcp-a2a"'
+OUTER_PATH: Final = "mcp_a2a.outer_path"
+"""In a scope: the path under which the whole bridge is mounted in another application."""
+
+API_KEY_HEADER: Final = "X-API-Key"
+"""The header that carries an API key: the one that most clients know by this name."""
 
 _HOST: Final = re.compile(r"(?:\[(?P<address>[0-9a-f:.%a-z]+)\]|(?P<name>[^\s:@/?#\[\]]+))(?::\d*)?")
 _PATH: Final = re.compile(r"(/[^/\s?#\\][^\s?#\\]*)?")
@@ -37,6 +45,15 @@ class RefusedError(Exception):
         self.headers = dict(headers or {})
 
 
+MayUse = Callable[[str], bool]
+"""Whether the skill or tool of this name may be used."""
+
+
+def everything(name: str) -> bool:  # noqa: ARG001 - whatever it is
+    """What those may use of whom nothing else is said."""
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Principal:
     """Who calls. Tasks and contexts belong to one."""
@@ -44,6 +61,30 @@ class Principal:
     name: str
     may_list_all: bool = True
     """False for anonymous callers from elsewhere: a task id is all they have, so they list by context."""
+    skills: tuple[str, ...] = ("*",)
+    """Globs of the skills and tools that it may use: `create_*` in every face, `devtools/create_*` in the faces whose
+    names the part before the first slash matches."""
+
+    def in_face(self, face: str) -> Principal:
+        """This principal where it calls that face: `skills` hold there, and are globs of ids alone."""
+        found = (_glob_in_face(glob, face) for glob in self.skills)
+        return replace(self, skills=tuple(glob for glob in found if glob is not None))
+
+    def may_use(self, skill_id: str) -> bool:
+        """Whether a skill may be used. Asked of what `in_face` gave."""
+        return "*" in self.skills or any(fnmatchcase(skill_id, glob) for glob in self.skills)
+
+
+def may_use(principal: Principal, face: str, skill_id: str) -> bool:
+    """Whether a principal may use a skill of an agent, or a tool of an MCP server, that is served under this name."""
+    return principal.in_face(face).may_use(skill_id)
+
+
+def _glob_in_face(glob: str, face: str) -> str | None:
+    where, slash, what = glob.partition("/")
+    if not slash:
+        return glob
+    return what if fnmatchcase(face, where) else None
 
 
 LOCAL: Final = Principal("local")
@@ -53,47 +94,118 @@ ANONYMOUS: Final = Principal("anonymous", may_list_all=False)
 """Whoever reaches a bridge that is open to others without credentials."""
 
 
+class Scheme(StrEnum):
+    """How a secret is shown. The values are what the schemes are called on an agent's card."""
+
+    BEARER = "bearer"
+    """As a token, in the Authorization header."""
+    API_KEY = "apiKey"
+    """As it is, in the header `API_KEY_HEADER`."""
+
+
+_WORDS: Final[Mapping[Scheme, str]] = {
+    Scheme.BEARER: "a bearer token",
+    Scheme.API_KEY: f"an API key ({API_KEY_HEADER})",
+}
+_CHALLENGES: Final[Mapping[Scheme, str]] = {
+    Scheme.BEARER: 'Bearer realm="mcp-a2a"',
+    Scheme.API_KEY: f'ApiKey realm="mcp-a2a", header="{API_KEY_HEADER}"',
+}
+"""RFC 9110 section 11.6.1: a 401 says how to get in. API keys have no registered scheme; this is a common one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """A bearer token and whom it stands for."""
+    """A secret and whom it stands for. A principal may have several."""
 
     principal: Principal
     token: str = field(repr=False)
+    scheme: Scheme = Scheme.BEARER
+
+    def __post_init__(self) -> None:
+        if not self.token:
+            raise ValueError("an empty secret would let everyone in")
 
 
 class Access:
-    """Who may call: by bearer token when there are any, else everyone as one principal."""
+    """Who may call: by a secret when any are known, else everyone as one principal."""
 
     def __init__(self, credentials: Sequence[Credential], everyone: Principal = LOCAL) -> None:
-        self._digests = [(_digest(known.token), known.principal) for known in credentials]
+        """See `update`."""
+        self._known: Mapping[Scheme, Mapping[bytes, Principal]] = {}
         self._everyone = everyone
+        self.update(credentials)
+
+    def update(self, credentials: Sequence[Credential], everyone: Principal | None = None) -> None:
+        """Let these in from the next request on.
+
+        Raises:
+            UsageError: a secret stands for two principals; all is left as it was.
+        """
+        known: dict[Scheme, dict[bytes, Principal]] = {}
+        for one in credentials:
+            before = known.setdefault(one.scheme, {}).setdefault(_digest(one.token), one.principal)
+            if before != one.principal:
+                raise UsageError(
+                    f"{before.name} and {one.principal.name} have the same secret: nobody could tell them apart"
+                )
+        self._known = {scheme: known[scheme] for scheme in Scheme if scheme in known}
+        self._everyone = everyone or self._everyone
 
     @property
     def needs_token(self) -> bool:
-        """Whether a request without a token is refused."""
-        return bool(self._digests)
+        """Whether a request that shows no secret is refused."""
+        return bool(self._known)
 
-    def principal_of(self, authorization: str | None) -> Principal:
-        """Whom an Authorization header stands for. Takes the same time for every wrong token.
+    @property
+    def schemes(self) -> tuple[Scheme, ...]:
+        """How a secret may be shown, the best way first."""
+        return tuple(self._known)
+
+    def principal_of(self, headers: Mapping[str, str]) -> Principal:
+        """Whom a request's headers (their names in lower case) stand for. Takes the same time for every wrong secret.
+
+        Each header of a scheme that is accepted has to be right; two of them have to mean the same principal.
 
         Raises:
-            RefusedError: 401, when a token is needed and this is none that is known.
+            RefusedError: 401, when a secret is needed and this is none that is known.
         """
-        if not self._digests:
+        if not self._known:
             return self._everyone
-        scheme, _, token = (authorization or "").partition(" ")
-        given, found = _digest(token.strip()), None
-        for digest, principal in self._digests:
+        shown = {scheme: secret for scheme in self._known if (secret := _shown(scheme, headers)) is not None}
+        found = [self._owner(scheme, secret) for scheme, secret in shown.items()]
+        if not found or found[0] is None or any(other != found[0] for other in found):
+            raise self._unknown("is not known" if shown else "is missing")
+        return found[0]
+
+    def _owner(self, scheme: Scheme, secret: str) -> Principal | None:
+        given, found = _digest(secret), None
+        for digest, principal in self._known[scheme].items():
             if hmac.compare_digest(given, digest):
                 found = principal
-        if scheme.lower() != "bearer" or found is None:
-            said = "is not known" if authorization else "is missing"
-            raise RefusedError(401, f"A bearer token is needed and {said}", {"WWW-Authenticate": REALM})
         return found
 
+    def _unknown(self, said: str) -> RefusedError:
+        needed = " or ".join(_WORDS[scheme] for scheme in self._known)
+        challenge = ", ".join(_CHALLENGES[scheme] for scheme in self._known)
+        words = f"{needed[0].upper()}{needed[1:]} is needed and {said}"
+        return RefusedError(401, words, {"WWW-Authenticate": challenge})
 
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode()).digest()
+
+def _shown(scheme: Scheme, headers: Mapping[str, str]) -> str | None:
+    """The secret that a request shows; None when it has no such header, "" when that holds no secret."""
+    if scheme is Scheme.API_KEY:
+        key = headers.get(API_KEY_HEADER.lower())
+        return key.strip() if key is not None else None
+    authorization = headers.get("authorization")
+    if not authorization:
+        return None
+    kind, _, token = authorization.partition(" ")
+    return token.strip() if kind.lower() == "bearer" else ""
+
+
+def _digest(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +236,7 @@ class Place:
         """The address of this bridge as the caller reaches it, without a slash at its end."""
         if self.public_url is not None:
             return self.public_url
+        outer = str(scope.get(OUTER_PATH, ""))
         scheme, host, prefix = str(scope.get("scheme", "http")), headers.get("host", "localhost"), ""
         if is_loopback(_client_of(scope)):
             proto = _first(headers.get("x-forwarded-proto")).lower()
@@ -131,7 +244,7 @@ class Place:
             forwarded = _first(headers.get("x-forwarded-host"))
             host = forwarded if forwarded and self._is_own_host(forwarded) else host
             prefix = _forwarded_path(_first(headers.get("x-forwarded-prefix")))
-        return f"{scheme}://{host}{prefix}"
+        return f"{scheme}://{host}{prefix}{outer}"
 
     def _is_own_host(self, host: str) -> bool:
         name = host_name(host)
@@ -155,8 +268,9 @@ async def body_of(receive: Receive, headers: Mapping[str, str], limit_bytes: int
         RefusedError: 413 when it is larger than the limit; it is not read further then.
     """
     too_large = RefusedError(413, f"The request is larger than {limit_bytes} bytes")
-    declared = headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) > limit_bytes:
+    declared = headers.get("content-length", "").lstrip("0")
+    # Python reads no number of more than 4300 digits.
+    if declared.isdecimal() and (len(declared) > len(str(limit_bytes)) or int(declared) > limit_bytes):
         raise too_large
     chunks: list[bytes] = []
     size = 0
@@ -183,6 +297,11 @@ def require_json(headers: Mapping[str, str], accepted: frozenset[str]) -> None:
     if content_type not in accepted:
         takes = " or ".join(sorted(accepted))
         raise RefusedError(415, f"Content-Type must be {takes}, not {content_type or 'absent'}")
+
+
+def etags_in(headers: Mapping[str, str]) -> set[str]:
+    """The ETags of what a client has already (RFC 9110 section 13.1.2)."""
+    return {tag.strip().removeprefix("W/") for tag in headers.get("if-none-match", "").split(",")}
 
 
 def host_name(host: str) -> str:

@@ -24,7 +24,7 @@ from bridge.a2a.models import AgentInterface
 from bridge.a2a.operations import Operation
 from bridge.a2a.rest import MEDIA_TYPE, target_of
 from bridge.errors import PeerError
-from bridge.jsonvalues import JsonObject
+from bridge.jsonvalues import JsonObject, written
 
 EVENT_STREAM: Final = "text/event-stream"
 
@@ -107,13 +107,13 @@ class JsonRpc(Binding):
 
     def request(self, operation: Operation, params: JsonObject) -> Outgoing:
         """A JSON-RPC call."""
-        call = {
+        call: JsonObject = {
             "jsonrpc": "2.0",
             "id": next(self._numbers),
             "method": operation.value,
             "params": {**params, **self._tenant},
         }
-        return Outgoing("POST", self.interface.url, {"Content-Type": "application/json"}, to_json(call))
+        return Outgoing("POST", self.interface.url, {"Content-Type": "application/json"}, written(call))
 
     def result(self, text: bytes, response: httpx2.Response) -> JsonValue:
         """The result in the envelope, whatever the HTTP status is."""
@@ -139,7 +139,7 @@ class HttpJson(Binding):
         path, _, query = base.raw_path.partition(b"?")
         raw = path.rstrip(b"/") + target.path.encode() + (b"?" + query if query else b"")
         headers = {} if target.body is None else {"Content-Type": MEDIA_TYPE}
-        content = None if target.body is None else to_json(target.body)
+        content = None if target.body is None else written(target.body)
         return Outgoing(target.verb, str(base.copy_with(raw_path=raw)), headers, content, target.query)
 
     def payload(self, outgoing: Outgoing) -> str:

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from bridge.a2a import models
 from bridge.a2a.fetch import (
+    Guard,
     Outgoing,
     body_of,
     exchange,
@@ -117,7 +118,7 @@ class _SkillAsRead(models.AgentSkill):
     """A skill of which no more is asked than that it can be called."""
 
     description: str = ""
-    tags: tuple[str, ...] = ()
+    tags: models.Several[str] = ()
 
 
 class _CardAsRead(AgentCard):
@@ -126,9 +127,9 @@ class _CardAsRead(AgentCard):
     description: str = ""
     version: str = ""
     capabilities: models.AgentCapabilities = models.AgentCapabilities()
-    default_input_modes: tuple[str, ...] = ()
-    default_output_modes: tuple[str, ...] = ()
-    skills: tuple[_SkillAsRead, ...] = ()
+    default_input_modes: models.Several[str] = ()
+    default_output_modes: models.Several[str] = ()
+    skills: models.Several[_SkillAsRead] = ()
 
 
 def card_places(url: str) -> tuple[str, ...]:
@@ -141,18 +142,19 @@ def card_places(url: str) -> tuple[str, ...]:
 
 
 async def read_place(
-    http: httpx2.AsyncClient, url: str, headers: Mapping[str, str]
+    http: httpx2.AsyncClient, url: str, headers: Mapping[str, str], guard: Guard | None = None
 ) -> tuple[httpx2.Response, bytes] | None:
     """What is at a URL, or 304 with nothing when `headers` are conditional; None when nothing is there.
 
-    Redirects are followed within the origin, with the headers.
+    Redirects are followed within the origin, with the headers. `guard` judges the connection, as `address_guard` does.
 
     Raises:
         PeerError: it cannot be reached, or answers with something else.
     """
     place, sent = url, {**headers, HEADER: CURRENT, "Accept": "application/json"}
+    extensions = {"trace": guard} if guard else {}
     for _ in range(_REDIRECTS + 1):
-        async with exchange(http, Outgoing("GET", place, sent)) as response:
+        async with exchange(http, Outgoing("GET", place, sent, extensions=extensions)) as response:
             if response.has_redirect_location:
                 place = _next_place(place, response.headers["location"])
                 continue

@@ -27,7 +27,7 @@ import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bridge.a2a.card import NOT_MODIFIED, FoundCard, absent, card_places, found_card, read_place
-from bridge.a2a.fetch import UnansweredError, shown
+from bridge.a2a.fetch import Guard, UnansweredError, shown
 from bridge.errors import PeerError
 
 logger = logging.getLogger(__name__)
@@ -83,12 +83,15 @@ class CardSource:
         folder: Path | None,
         bounds: CardBounds = CardBounds(),
         headers: Mapping[str, str] | None = None,
+        guard: Guard | None = None,
     ) -> None:
-        """`folder` keeps the card between two runs; None keeps it in memory alone. `headers` go to `url`'s origin."""
+        """`folder` keeps the card between two runs; None keeps it in memory alone. `headers` go to `url`'s origin,
+        connections to which `guard` judges."""
         self.url = url
         self._http = http
         self._bounds = bounds
         self._headers = dict(headers or {})
+        self._guard = guard
         name = hashlib.sha256(url.encode()).hexdigest()[:32]
         self._file = folder / f"{name}.json" if folder else None
         self._held: _Held | None = None
@@ -143,7 +146,7 @@ class CardSource:
 
     async def _ask(self, place: str) -> tuple[httpx2.Response, bytes] | None:
         known = self._held.kept.validators if self._held and self._held.kept.place == place else {}
-        return await read_place(self._http, place, {**self._headers, **known})
+        return await read_place(self._http, place, {**self._headers, **known}, self._guard)
 
     async def _take(self, place: str, response: httpx2.Response, text: bytes) -> FoundCard:
         held = self._held
@@ -155,9 +158,7 @@ class CardSource:
             text = held.kept.text.encode()
         is_same = held is not None and (held.found.url, held.found.text) == (place, text)
         found = held.found if held and is_same else found_card(place, text)
-        validators = {
-            asked: response.headers[got] for got, asked in _VALIDATORS.items() if got in response.headers
-        }
+        validators = validators_in(response.headers)
         if response.status_code == NOT_MODIFIED and held:
             validators = {**held.kept.validators, **validators}
         kept = _Kept(
@@ -165,7 +166,7 @@ class CardSource:
             text=found.text.decode(),
             validators=validators,
             fresh_until=time.time() + fresh_seconds(response.headers, self._bounds),
-            may_be_stored=not _NO_STORE.search(response.headers.get("cache-control", "")),
+            may_be_stored=may_be_stored(response.headers),
         )
         self._held = _Held(kept, found)
         if self._file is not None:
@@ -190,6 +191,32 @@ def fresh_seconds(headers: httpx2.Headers, bounds: CardBounds) -> float:
     return min(max(seconds, bounds.min_seconds), bounds.max_seconds)
 
 
+def validators_in(headers: httpx2.Headers) -> dict[str, str]:
+    """The headers by which what was answered with these is asked for anew."""
+    given = {asked: headers.get(got, "") for got, asked in _VALIDATORS.items()}
+    # What cannot be sent as a header is not given back.
+    return {asked: said for asked, said in given.items() if said and said.isascii() and said.isprintable()}
+
+
+def may_be_stored(headers: httpx2.Headers) -> bool:
+    """Whether an answer may be kept on disk."""
+    return not _NO_STORE.search(headers.get("cache-control", ""))
+
+
+def write_privately(file: Path, text: bytes) -> None:
+    """Keep a text: whole or not at all, and for its owner's eyes, as the URLs in it may hold keys."""
+    beside = file.with_name(f"{file.name}.{uuid4().hex}")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+            out.write(text)
+        beside.replace(file)
+    except OSError as exc:
+        logger.warning("%s cannot be kept: %s", file, exc)
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+
+
 def _read(file: Path) -> _Held | None:
     try:
         kept = _Kept.model_validate_json(file.read_bytes())
@@ -202,18 +229,8 @@ def _read(file: Path) -> _Held | None:
 
 
 def _write(file: Path, kept: _Kept) -> None:
-    """Keep a card: whole or not at all, and for its owner's eyes, as its URL may hold a key."""
-    if not kept.may_be_stored:
-        with suppress(OSError):
-            file.unlink(missing_ok=True)
+    if kept.may_be_stored:
+        write_privately(file, kept.model_dump_json().encode())
         return
-    beside = file.with_name(f"{file.name}.{uuid4().hex}")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-            out.write(kept.model_dump_json().encode())
-        beside.replace(file)
-    except OSError as exc:
-        logger.warning("a card cannot be kept: %s", exc)
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)
+    with suppress(OSError):
+        file.unlink(missing_ok=True)

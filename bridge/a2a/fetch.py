@@ -6,7 +6,7 @@ Whatever goes wrong becomes a PeerError that names the URL, without credentials 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -26,6 +26,9 @@ _NEVER_LEFT: Final = (
     httpx2.UnsupportedProtocol,
 )
 """What goes wrong before the first byte of a request is written."""
+
+Guard = Callable[[str, dict[str, Any]], Awaitable[None]]
+"""What httpx2 calls as a connection is made (its `trace` extension); it refuses one by raising a PeerError."""
 
 
 class NotReachedError(PeerError):
@@ -91,9 +94,12 @@ async def body_of(response: httpx2.Response, limit_bytes: int) -> bytes:
 
 def url_from(url: str) -> httpx2.URL:
     try:
-        return httpx2.URL(url)
+        place = httpx2.URL(url)
     except httpx2.InvalidURL as exc:
         raise PeerError(f"{shown(url)!r} is no URL: {exc}") from exc
+    if place.port is not None and not 0 < place.port < 1 << 16:
+        raise PeerError(f"{shown(url)!r} is no URL: there is no port {place.port}")
+    return place
 
 
 def shown(url: str) -> str:

@@ -10,13 +10,12 @@ Spec: A2A 1.0 sections 8.3 (which interface), 13.4.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from bridge.a2a.card import FoundCard
 from bridge.a2a.errors import A2AError
-from bridge.a2a.fetch import NotReachedError, origin_of, shown, url_from
+from bridge.a2a.fetch import Guard, NotReachedError, origin_of, shown, url_from
 from bridge.a2a.models import AgentCard, AgentInterface
 from bridge.a2a.versions import CURRENT, require_served
 from bridge.errors import PeerError
@@ -89,18 +88,21 @@ def is_private_host(host: str) -> bool:
     return not (mapped or address).is_global
 
 
-def address_guard(
-    found: FoundCard, url: str, trust: Trust
-) -> Callable[[str, dict[str, Any]], Awaitable[None]] | None:
-    """What httpx2 is to call as a connection is made (its `trace` extension); None when any address will do.
+def address_guard(found: FoundCard, url: str, trust: Trust) -> Guard | None:
+    """What judges connections to a URL that a card names; None when any address will do."""
+    return connection_guard(found.url, url, trust, _private_words(found, url))
+
+
+def connection_guard(source_url: str, url: str, trust: Trust, words: str) -> Guard | None:
+    """What judges connections to a URL that was read at another one, and refuses with these words.
 
     A public name may lead to a private address, and may do so only the second time that it is looked up. So
     the address is judged that the connection has, before anything is written to it. A connection to a proxy
     is not judged: the proxy looks up the name.
     """
     host = url_from(url).host
-    allowed = trust.allow_private or origin_of(url) in {origin_of(found.url), *trust.origins}
-    if allowed or is_private_host(url_from(found.url).host):
+    allowed = trust.allow_private or origin_of(url) in {origin_of(source_url), *trust.origins}
+    if allowed or is_private_host(url_from(source_url).host):
         return None
     connecting_to = ""
 
@@ -113,7 +115,7 @@ def address_guard(
             address = stream.get_extra_info("server_addr")
             if address and is_private_host(str(address[0])):
                 await stream.aclose()
-                raise NotReachedError(_private_words(found, url))
+                raise NotReachedError(words)
 
     return watch
 

@@ -17,13 +17,14 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    FailFast,
     Field,
     JsonValue,
     SerializerFunctionWrapHandler,
@@ -77,6 +78,16 @@ def _checked_timestamp(text: str) -> str:
     return text
 
 
+class _FirstFault(FailFast):
+    """As pydantic has it, in annotations that have to be compared."""
+
+    __hash__ = object.__hash__
+
+
+_ItemT = TypeVar("_ItemT")
+Several = Annotated[tuple[_ItemT, ...], _FirstFault()]
+"""An array. Only its first item at fault is told: each fault weighs a hundred times what a bad item does."""
+
 Base64 = Annotated[str, AfterValidator(_checked_base64)]
 Timestamp = Annotated[str, AfterValidator(_checked_timestamp)]
 Id = Annotated[str, Field(min_length=1, max_length=512)]
@@ -120,7 +131,7 @@ class Role(StrEnum):
 
 
 PartKind = Literal["text", "raw", "url", "data"]
-_KINDS: Final[tuple[PartKind, ...]] = ("text", "raw", "url")
+_KINDS: Final[Several[PartKind]] = ("text", "raw", "url")
 
 
 class Part(Model):
@@ -167,10 +178,10 @@ class Message(Model):
     context_id: MaybeId = None
     task_id: MaybeId = None
     role: Role
-    parts: Annotated[tuple[Part, ...], Field(min_length=1)]
+    parts: Annotated[Several[Part], Field(min_length=1)]
     metadata: JsonObject | None = None
-    extensions: tuple[str, ...] | None = None
-    reference_task_ids: tuple[str, ...] | None = None
+    extensions: Several[str] | None = None
+    reference_task_ids: Several[str] | None = None
 
 
 class TaskStatus(Model):
@@ -187,9 +198,9 @@ class Artifact(Model):
     artifact_id: Id
     name: str | None = None
     description: str | None = None
-    parts: Annotated[tuple[Part, ...], Field(min_length=1)]
+    parts: Annotated[Several[Part], Field(min_length=1)]
     metadata: JsonObject | None = None
-    extensions: tuple[str, ...] | None = None
+    extensions: Several[str] | None = None
 
 
 class Task(Model):
@@ -198,8 +209,8 @@ class Task(Model):
     id: Id
     context_id: MaybeId = None
     status: TaskStatus
-    artifacts: tuple[Artifact, ...] | None = None
-    history: tuple[Message, ...] | None = None
+    artifacts: Several[Artifact] | None = None
+    history: Several[Message] | None = None
     metadata: JsonObject | None = None
 
 
@@ -266,7 +277,7 @@ class TaskPushNotificationConfig(Model):
 class SendMessageConfiguration(Model):
     """Section 3.2.2."""
 
-    accepted_output_modes: tuple[str, ...] | None = None
+    accepted_output_modes: Several[str] | None = None
     task_push_notification_config: TaskPushNotificationConfig | None = None
     history_length: Annotated[int, Field(ge=0)] | None = None
     return_immediately: bool | None = None
@@ -318,7 +329,7 @@ class ListTasksRequest(Model):
 class ListTasksResponse(Model):
     """Section 3.1.4. `next_page_token` is "" on the last page."""
 
-    tasks: tuple[Task, ...]
+    tasks: Several[Task]
     next_page_token: str
     page_size: int
     total_size: int
@@ -369,7 +380,7 @@ class AgentCapabilities(Model):
 
     streaming: bool | None = None
     push_notifications: bool | None = None
-    extensions: tuple[AgentExtension, ...] | None = None
+    extensions: Several[AgentExtension] | None = None
     extended_agent_card: bool | None = None
 
 
@@ -385,11 +396,11 @@ class AgentSkill(Model):
     id: str
     name: str
     description: str
-    tags: Annotated[tuple[str, ...], Field(min_length=1)]
-    examples: tuple[str, ...] | None = None
-    input_modes: tuple[str, ...] | None = None
-    output_modes: tuple[str, ...] | None = None
-    security_requirements: tuple[SecurityRequirement, ...] | None = None
+    tags: Annotated[Several[str], Field(min_length=1)]
+    examples: Several[str] | None = None
+    input_modes: Several[str] | None = None
+    output_modes: Several[str] | None = None
+    security_requirements: Several[SecurityRequirement] | None = None
 
 
 class AgentCardSignature(Model):
@@ -405,17 +416,17 @@ class AgentCard(Model):
 
     name: str
     description: str
-    supported_interfaces: Annotated[tuple[AgentInterface, ...], Field(min_length=1)]
+    supported_interfaces: Annotated[Several[AgentInterface], Field(min_length=1)]
     provider: AgentProvider | None = None
     version: str
     documentation_url: str | None = None
     capabilities: AgentCapabilities
     security_schemes: Mapping[str, JsonObject] | None = None
-    security_requirements: tuple[SecurityRequirement, ...] | None = None
-    default_input_modes: Annotated[tuple[str, ...], Field(min_length=1)]
-    default_output_modes: Annotated[tuple[str, ...], Field(min_length=1)]
-    skills: Annotated[tuple[AgentSkill, ...], Field(min_length=1)]
-    signatures: tuple[AgentCardSignature, ...] | None = None
+    security_requirements: Several[SecurityRequirement] | None = None
+    default_input_modes: Annotated[Several[str], Field(min_length=1)]
+    default_output_modes: Annotated[Several[str], Field(min_length=1)]
+    skills: Annotated[Several[AgentSkill], Field(min_length=1)]
+    signatures: Several[AgentCardSignature] | None = None
     icon_url: str | None = None
 
 

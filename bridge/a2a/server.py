@@ -42,11 +42,21 @@ from bridge.a2a.job import Agent
 from bridge.a2a.jsontext import DEFAULT_MAX_DEPTH, parse
 from bridge.a2a.models import AgentCard
 from bridge.a2a.operations import Operation
+from bridge.a2a.security import with_security
 from bridge.a2a.service import Service, Stream
 from bridge.a2a.streams import EventStream, StreamPace
 from bridge.a2a.versions import HEADER as VERSION_HEADER
 from bridge.a2a.versions import require_served
-from bridge.web import DEFAULT_BODY_LIMIT_BYTES, Access, Place, RefusedError, body_of, require_json
+from bridge.web import (
+    DEFAULT_BODY_LIMIT_BYTES,
+    Access,
+    Place,
+    RefusedError,
+    Scheme,
+    body_of,
+    etags_in,
+    require_json,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -86,15 +96,18 @@ class AgentServer:
         place: Place,
         limits: ServerLimits | None = None,
         pace: StreamPace | None = None,
+        name: str = "",
     ) -> None:
+        """`name` is the agent's among the faces of the bridge, by which principals are told what they may use."""
         self._agent = agent
         self._service = service
         self._access = access
         self._place = place
         self._limits = limits or ServerLimits()
         self._pace = pace or StreamPace()
+        self._name = name
         self._open_streams = 0
-        self._last_card: tuple[AgentCard, bytes, str] | None = None
+        self._last_card: _ShownCard | None = None
 
     def at(self, base_path: str) -> ASGIApp:
         """The application; `base_path` is what the card says its path is, wherever it is mounted."""
@@ -124,6 +137,10 @@ class AgentServer:
 
     # The card
 
+    def card(self, base_url: str) -> AgentCard:
+        """What the agent says of itself at this base, with how to be let in here. It is for everyone."""
+        return self._shown_at(base_url).card
+
     def _card(self, request: _Request, base_path: str) -> Response:
         try:
             self._place.require_own(request.headers)
@@ -134,22 +151,26 @@ class AgentServer:
         except (A2AError, RefusedError) as exc:
             return _rest_error(_as_a2a(exc))
         base_url = self._place.base_url(request.scope, request.headers) + base_path
-        text, etag = self._written(self._agent.card(base_url))
+        shown = self._shown_at(base_url)
         headers = {
-            "ETag": etag,
+            "ETag": shown.etag,
             "Cache-Control": f"public, max-age={self._limits.card_max_age_seconds}",
             "Vary": "Host, X-Forwarded-Host, X-Forwarded-Proto, X-Forwarded-Prefix",
         }
-        if etag in _etags(request.headers.get("if-none-match", "")):
+        if shown.etag in etags_in(request.headers):
             return Response(status_code=304, headers=headers)
-        return Response(text, media_type=_JSON, headers=headers)
+        return Response(shown.text, media_type=_JSON, headers=headers)
 
-    def _written(self, card: AgentCard) -> tuple[bytes, str]:
-        """A card as JSON with its ETag, made once for as long as the agent gives the same card."""
-        if self._last_card is None or self._last_card[0] is not card:
+    def _shown_at(self, base_url: str) -> _ShownCard:
+        """The card as it goes out, made once for as long as the agent gives the same card."""
+        said, schemes = self._agent.card(base_url), self._access.schemes
+        last = self._last_card
+        if last is None or last.said is not said or last.schemes != schemes:
+            card = with_security(said, schemes)
             text = card.to_json()
-            self._last_card = card, text, f'"{hashlib.sha256(text).hexdigest()[:32]}"'
-        return self._last_card[1:]
+            last = _ShownCard(said, schemes, card, text, f'"{hashlib.sha256(text).hexdigest()[:32]}"')
+            self._last_card = last
+        return last
 
     # JSON-RPC
 
@@ -204,7 +225,7 @@ class AgentServer:
 
     def _admit(self, request: _Request) -> Caller:
         self._place.require_own(request.headers)
-        principal = self._access.principal_of(request.headers.get("authorization"))
+        principal = self._access.principal_of(request.headers).in_face(self._name)
         asked = {
             uri.strip() for line in request.headers.getlist(EXTENSIONS_HEADER) for uri in line.split(",")
         }
@@ -222,6 +243,17 @@ class AgentServer:
         if streaming and self._open_streams >= self._limits.streams:
             raise A2AError(UNAVAILABLE, "Too many open streams", headers={"Retry-After": "5"})
         return await self._service.perform(operation, params, caller)
+
+
+@dataclass(frozen=True, slots=True)
+class _ShownCard:
+    """A card as it goes out, and what it was made of."""
+
+    said: AgentCard
+    schemes: tuple[Scheme, ...]
+    card: AgentCard
+    text: bytes
+    etag: str
 
 
 class _Request:
@@ -253,10 +285,6 @@ def _operation(method: str) -> Operation:
 def _activated(caller: Caller) -> dict[str, str]:
     """The extensions that are active, repeated to the client (section 4.6)."""
     return {EXTENSIONS_HEADER: ", ".join(sorted(caller.extensions))} if caller.extensions else {}
-
-
-def _etags(header: str) -> set[str]:
-    return {tag.strip().removeprefix("W/") for tag in header.split(",")}
 
 
 def _as_a2a(exc: A2AError | RefusedError) -> A2AError:

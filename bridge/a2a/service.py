@@ -27,6 +27,7 @@ from bridge.a2a.models import (
     SendMessageRequest,
     SendMessageResponse,
     SubscribeToTaskRequest,
+    Task,
 )
 from bridge.a2a.operations import PUSH, Operation, parse_request
 
@@ -80,8 +81,10 @@ class Service:
                 self._require_few_parts(request)
                 if operation is Operation.SEND_STREAMING_MESSAGE:
                     return Stream(await self._engine.stream(request, caller), self._gate, caller)
-                response = SendMessageResponse(task=await self._engine.send(request, caller))
-                return self._shown(response, caller)
+                answer = await self._engine.send(request, caller)
+                if isinstance(answer, Task):
+                    return self._shown(SendMessageResponse(task=answer), caller)
+                return self._shown(SendMessageResponse(message=answer), caller)
             case GetTaskRequest():
                 return self._shown(await self._engine.get(request.id, request.history_length, caller), caller)
             case ListTasksRequest():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,27 +18,37 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp_types import INVALID_REQUEST
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bridge.web import Access, Place, Principal, RefusedError, require_json
-
-HEALTH_PATH: Final = "/healthz"
 
 _JSON: Final = "application/json"
 _METHODS: Final = ("GET", "POST", "DELETE")
 _AGAIN_SECONDS: Final = "5"
 
 
+class AdmittedUser(AuthenticatedUser):
+    """Whom the SDK ties a session to: another principal that names it is told that there is no such session."""
+
+    def __init__(self, principal: Principal) -> None:
+        super().__init__(AccessToken(token="-", client_id=principal.name, scopes=[]))  # noqa: S106
+        self.principal = principal
+        """Who it is, in the face that it calls."""
+
+
 @dataclass(eq=False)
 class Endpoint:
-    """The ASGI application: the endpoint at its path, and `GET /healthz`."""
+    """The ASGI application: the endpoint at its path."""
 
     inner: ASGIApp
     """The SDK's session manager."""
     access: Access
     place: Place
     path: str
+    name: str
+    """The face's, by which principals are told what they may use."""
     is_stopping: bool = False
     _streams: set[anyio.CancelScope] = field(default_factory=set)
     """The open streams of notifications of legacy clients."""
@@ -62,20 +73,17 @@ class Endpoint:
         try:
             self.place.require_own(headers)
             path = scope["path"].removeprefix(scope.get("root_path", ""))
-            if path == HEALTH_PATH and verb in ("GET", "HEAD"):
-                await Response('{"status":"ok"}', media_type=_JSON)(scope, receive, send)
-                return
             principal = self._admit(verb, path, headers)
         except RefusedError as exc:
             await _refusal(exc)(scope, receive, send)
             return
-        admitted = {**scope, "user": _user(principal)}
+        admitted = {**scope, "user": AdmittedUser(principal)}
         await self._serve(admitted, receive, send, self._streams if verb == "GET" else self._posts)
 
     def _admit(self, verb: str, path: str, headers: Mapping[str, str]) -> Principal:
         if path.rstrip("/") != self.path.rstrip("/"):
             raise RefusedError(404, f"There is nothing here; MCP is at {self.path}")
-        principal = self.access.principal_of(headers.get("authorization"))
+        principal = self.access.principal_of(headers)
         if verb not in _METHODS:
             raise RefusedError(405, "MCP is spoken with POST", {"Allow": ", ".join(_METHODS)})
         if verb == "POST":
@@ -83,7 +91,7 @@ class Endpoint:
         # What belongs to a session may be the answer to a question, or cancel a call.
         if self.is_stopping and (verb == "GET" or "mcp-session-id" not in headers):
             raise _stopping()
-        return principal
+        return principal.in_face(self.name)
 
     async def _serve(
         self, scope: Scope, receive: Receive, send: Send, served: set[anyio.CancelScope]
@@ -99,7 +107,9 @@ class Endpoint:
         with anyio.CancelScope() as life:
             served.add(life)
             try:
-                await self.inner(scope, receive, watched_send)
+                # Who goes away in the middle of what it posts has nothing more to be told.
+                with suppress(ClientDisconnect):
+                    await self.inner(scope, receive, watched_send)
             finally:
                 served.discard(life)
         if not life.cancelled_caught or ended:
@@ -117,11 +127,6 @@ def _cancel(served: set[anyio.CancelScope]) -> None:
 
 def _stopping() -> RefusedError:
     return RefusedError(503, "The bridge is stopping", {"Retry-After": _AGAIN_SECONDS})
-
-
-def _user(principal: Principal) -> AuthenticatedUser:
-    """Whom the SDK ties a session to: another principal that names it is told that there is no such session."""
-    return AuthenticatedUser(AccessToken(token="-", client_id=principal.name, scopes=[]))  # noqa: S106
 
 
 def _refusal(refused: RefusedError) -> Response:

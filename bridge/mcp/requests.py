@@ -17,7 +17,7 @@ from bridge.jsonvalues import JsonObject, is_deeper
 from bridge.mcp.ask import Declared, LegacyAsk
 from bridge.mcp.reports import Reports
 from bridge.mcp.serving import INVALID_PARAMS, Incoming, McpRefusal
-from bridge.web import LOCAL
+from bridge.web import LOCAL, Principal
 
 Context = ServerRequestContext[Any, Any]
 
@@ -34,9 +34,12 @@ def param(context: Context, name: str) -> Any:
     return (context.params or {}).get(name)
 
 
-def principal_of(context: Context) -> str:
+def principal_of(context: Context) -> Principal:
     """Who sent it. Over stdio there is one client, whose machine this is."""
-    return LOCAL.name if context.request is None else str(context.request.user.username)
+    if context.request is None:
+        return LOCAL
+    principal: Principal = context.request.user.principal
+    return principal
 
 
 def begin_trace(context: Context) -> None:
@@ -62,6 +65,7 @@ def require_readable(context: Context, depth: int) -> None:
 def incoming_of(context: Context, reports: Reports) -> Incoming:
     """A tools/call as the face is asked it."""
     modern, meta = is_modern(context), param(context, "_meta") or {}
+    principal = principal_of(context)
     declared = Declared.in_capabilities(context.session.client_capabilities, is_modern=modern)
     more: dict[str, Any] = {"report": reports} if asks_for_progress(context) else {}
     if not modern:
@@ -70,7 +74,8 @@ def incoming_of(context: Context, reports: Reports) -> Incoming:
         name=param(context, "name"),
         arguments=param(context, "arguments") or {},
         meta=meta,
-        principal=principal_of(context),
+        principal=principal.name,
+        may_use=principal.may_use,
         is_modern=modern,
         takes_forms=declared.forms,
         takes_urls=declared.urls,

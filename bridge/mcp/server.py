@@ -26,7 +26,7 @@ from starlette.types import ASGIApp
 
 from bridge.errors import leaf_of
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.checked import checked_server
+from bridge.mcp.checked import checked_server, introduce
 from bridge.mcp.endpoint import Endpoint
 from bridge.mcp.listening import Listening
 from bridge.mcp.reports import Reports
@@ -43,7 +43,7 @@ from bridge.mcp.requests import (
 from bridge.mcp.serving import INTERNAL_ERROR, INVALID_PARAMS, McpRefusal, ToolFace
 from bridge.mcp.stdio import stdio_streams
 from bridge.mcp.tasks_served import TaskMethods
-from bridge.web import DEFAULT_BODY_LIMIT_BYTES, Access, Place
+from bridge.web import DEFAULT_BODY_LIMIT_BYTES, Access, MayUse, Place, everything
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class McpServer:
             "tools/list": self._list("tools", face.tools),
             "tools/call": self._call,
             "resources/list": self._list("resources", face.resources),
-            "resources/templates/list": self._list("resourceTemplates", face.templates),
+            "resources/templates/list": self._list("resourceTemplates", lambda _: face.templates()),
             "resources/read": self._read,
             "prompts/list": self._list("prompts", face.prompts),
             "prompts/get": self._prompt,
@@ -99,15 +99,20 @@ class McpServer:
             await self._server.run(messages, sink, self._server.create_initialization_options())
 
     @asynccontextmanager
-    async def at(self, access: Access, place: Place, path: str = "/mcp") -> AsyncIterator[ASGIApp]:
-        """The ASGI application of the endpoint, which serves as long as this is entered."""
+    async def at(
+        self, access: Access, place: Place, path: str = "/mcp", name: str = ""
+    ) -> AsyncIterator[ASGIApp]:
+        """The ASGI application of the endpoint, which serves as long as this is entered.
+
+        `name` is the face's among those of the bridge, by which principals are told what they may use.
+        """
         manager = StreamableHTTPSessionManager(
             self._server,
             session_idle_timeout=self._limits.session_idle_seconds,
             max_request_body_size=self._limits.body_bytes,
             max_sessions=self._limits.sessions,
         )
-        self._endpoint = Endpoint(manager.asgi_app, access, place, path)
+        self._endpoint = Endpoint(manager.asgi_app, access, place, path, name)
         async with self._telling(), manager.run():
             try:
                 yield self._endpoint
@@ -116,7 +121,8 @@ class McpServer:
                 self._endpoint.end()
 
     def changed(self) -> None:
-        """Tell every client that what is listed may be different now."""
+        """Tell every client that what is listed may be different now; new ones also hear anew what this is."""
+        introduce(self._server, self._face)
         self._changed.set()
 
     def stop(self) -> None:
@@ -148,12 +154,13 @@ class McpServer:
             raise MCPError(INTERNAL_ERROR, "Internal error; the bridge's log says why") from exc
 
     def _list(
-        self, key: str, items: Callable[[], Sequence[JsonObject]]
+        self, key: str, items: Callable[[MayUse], Sequence[JsonObject]]
     ) -> Callable[[Context], Awaitable[JsonObject]]:
         async def answer(context: Context) -> JsonObject:
             if param(context, "cursor") is not None:
                 raise McpRefusal(INVALID_PARAMS, "The cursor is not known: this list has one page")
-            result: JsonObject = {key: list(items())}
+            # It may vary with who asks (2026-07-28 tools/list), never with what they asked before.
+            result: JsonObject = {key: list(items(principal_of(context).may_use))}
             if is_modern(context):
                 result |= {"ttlMs": self._limits.list_ttl_ms, "cacheScope": "private"}
             return result
@@ -162,7 +169,7 @@ class McpServer:
 
     async def _call(self, context: Context) -> JsonObject:
         name = param(context, "name")
-        if self._input_schema(name) is None:
+        if self._input_schema(name, principal_of(context).may_use) is None:
             raise McpRefusal(INVALID_PARAMS, f"Unknown tool: {name}")
         reports = Reports(context.session)
         incoming = incoming_of(context, reports)
@@ -178,11 +185,13 @@ class McpServer:
         return result
 
     async def _read(self, context: Context) -> JsonObject:
-        result = await self._face.read(param(context, "uri"), principal_of(context))
+        principal = principal_of(context)
+        result = await self._face.read(param(context, "uri"), principal.name, principal.may_use)
         return {"ttlMs": 0, "cacheScope": "private", **result} if is_modern(context) else result
 
     async def _prompt(self, context: Context) -> JsonObject:
-        return await self._face.prompt(param(context, "name"), param(context, "arguments") or {})
+        name, arguments = param(context, "name"), param(context, "arguments") or {}
+        return await self._face.prompt(name, arguments, principal_of(context).may_use)
 
     def _dressed(self, context: Context, result: JsonObject) -> JsonObject:
         """A result with what its era asks for around it."""
@@ -225,8 +234,9 @@ class McpServer:
         self._legacy.add(session)
         session._connection.exit_stack.callback(self._legacy.discard, session)
 
-    def _input_schema(self, name: str) -> JsonObject | None:
-        for tool in self._face.tools():
+    def _input_schema(self, name: str, may_use: MayUse = everything) -> JsonObject | None:
+        """What a tool is called with; None when there is none of this name for the caller."""
+        for tool in self._face.tools(lambda other: other == name and may_use(other)):
             if tool.get("name") == name:
                 schema = tool.get("inputSchema")
                 return schema if isinstance(schema, dict) else {}

@@ -15,6 +15,7 @@ from typing import Literal, Protocol
 
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
+from bridge.web import MayUse, everything
 
 INVALID_PARAMS: Literal[-32602] = -32602
 INTERNAL_ERROR: Literal[-32603] = -32603
@@ -77,6 +78,8 @@ class Incoming:
     meta: JsonObject = field(default_factory=dict)
     """The request's `_meta`, as it was sent."""
     principal: str = "local"
+    may_use: MayUse = everything
+    """Which tools the caller may use: this one, but a call may name others in its arguments."""
     is_modern: bool = False
     """Whether the client speaks 2026-07-28: it may be answered with `resultType` input_required."""
     takes_forms: bool = False
@@ -146,7 +149,10 @@ class TaskFace(Protocol):
 
 
 class ToolFace(Protocol):
-    """What is served. Lists are as they go out: valid, sorted, equal for every client.
+    """What is served. Lists are as they go out: valid, sorted, equal for every client that may use the same.
+
+    What a caller may not use is answered like what is not there (`may_use`, asked with the name of a tool). Tools
+    that reach only what handles name, which are bound to their principals, are for everyone.
 
     A legacy client loses a whole list to one outputSchema that is no object's, and a result to a
     structuredContent that is no object.
@@ -169,11 +175,11 @@ class ToolFace(Protocol):
         """The tasks that calls may be answered with; None when none ever is."""
         ...
 
-    def tools(self) -> Sequence[JsonObject]:
+    def tools(self, may_use: MayUse = everything) -> Sequence[JsonObject]:
         """Each a Tool; what stands in it goes out unread. Asked for with every call: it has to be quick."""
         ...
 
-    def resources(self) -> Sequence[JsonObject]:
+    def resources(self, may_use: MayUse = everything) -> Sequence[JsonObject]:
         """Each a Resource."""
         ...
 
@@ -181,7 +187,7 @@ class ToolFace(Protocol):
         """Each a ResourceTemplate."""
         ...
 
-    def prompts(self) -> Sequence[JsonObject]:
+    def prompts(self, may_use: MayUse = everything) -> Sequence[JsonObject]:
         """Each a Prompt."""
         ...
 
@@ -196,7 +202,7 @@ class ToolFace(Protocol):
         """
         ...
 
-    async def read(self, uri: str, principal: str) -> JsonObject:
+    async def read(self, uri: str, principal: str, may_use: MayUse = everything) -> JsonObject:
         """A ReadResourceResult.
 
         Raises:
@@ -204,7 +210,9 @@ class ToolFace(Protocol):
         """
         ...
 
-    async def prompt(self, name: str, arguments: Mapping[str, str]) -> JsonObject:
+    async def prompt(
+        self, name: str, arguments: Mapping[str, str], may_use: MayUse = everything
+    ) -> JsonObject:
         """A GetPromptResult.
 
         Raises:

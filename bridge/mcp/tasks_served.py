@@ -85,7 +85,7 @@ def require_declared(context: Context) -> None:
 def caller_of(context: Context) -> Caller:
     """Who asks, by what it declared."""
     declared = _declared(context)
-    return Caller(principal_of(context), takes_forms=declared.forms, takes_urls=declared.urls)
+    return Caller(principal_of(context).name, takes_forms=declared.forms, takes_urls=declared.urls)
 
 
 def _task_id(context: Context) -> str:

@@ -14,13 +14,12 @@ from bridge.a2a.engine import Caller
 from bridge.a2a.errors import INVALID_PARAMS, A2AError
 from bridge.a2a.job import Job
 from bridge.a2a.models import ListTasksRequest, TaskState
-from bridge.app import wrapped
 from bridge.config.profile import load_profile
 from bridge.errors import UsageError
 from bridge.web import ANONYMOUS, LOCAL, Access, Credential, Principal, RefusedError
 from tests.support.agents import asked, engine_of, say
 from tests.support.drivers import DRIVERS, PUSH_OPERATIONS, Driver, new_client, shape_of, state_of
-from tests.support.running import Running, call_part, config_for, message, raw_command, running
+from tests.support.running import Running, call_part, config_for, message, raw_command, running, wrapped
 
 ECHO = call_part("echo", text="hello")
 ADD_ONE = call_part("add", a=1)
@@ -234,7 +233,7 @@ async def test_ones_own_task_is_reached_by_every_operation(alice: Driver) -> Non
 async def test_without_credentials_a_loopback_bridge_has_one_principal() -> None:
     access = Access((), LOCAL)
     assert not access.needs_token
-    assert access.principal_of(None) == access.principal_of("Bearer whatever") == LOCAL
+    assert access.principal_of({}) == access.principal_of({"authorization": "Bearer whatever"}) == LOCAL
     assert LOCAL.may_list_all
 
 
@@ -242,11 +241,11 @@ async def test_without_credentials_a_loopback_bridge_has_one_principal() -> None
 async def test_a_token_stands_for_its_principal_only() -> None:
     access = Access(CREDENTIALS, LOCAL)
     assert access.needs_token
-    assert access.principal_of(f"Bearer {ALICES}").name == "alice"
-    assert access.principal_of(f"BEARER {BOBS}").name == "bob"
+    assert access.principal_of({"authorization": f"Bearer {ALICES}"}).name == "alice"
+    assert access.principal_of({"authorization": f"BEARER {BOBS}"}).name == "bob"
     for said in (None, "", "Bearer", f"Bearer {ALICES} {BOBS}", "Bearer ä", f"Token {ALICES}"):
         with pytest.raises(RefusedError) as caught:
-            access.principal_of(said)
+            access.principal_of({} if said is None else {"authorization": said})
         assert (caught.value.status, caught.value.headers["WWW-Authenticate"][:6]) == (401, "Bearer")
     assert ALICES not in repr(CREDENTIALS)
 
@@ -274,7 +273,7 @@ async def test_to_anonymous_callers_a_task_id_is_the_key_and_lists_need_a_contex
     async def work(job: Job) -> None:
         await say(job, TaskState.COMPLETED)
 
-    everyone = Caller(Access((), ANONYMOUS).principal_of(None))
+    everyone = Caller(Access((), ANONYMOUS).principal_of({}))
     async with engine_of(work) as engine:
         task, other = await engine.send(asked(), everyone), await engine.send(asked(), everyone)
         assert await engine.get(task.id, None, everyone) == task

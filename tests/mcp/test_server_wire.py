@@ -6,6 +6,7 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import anyio
 import anyio.lowlevel
@@ -144,8 +145,25 @@ async def test_only_our_own_requests_are_let_in() -> None:
         preflight = await http.client.options(http.url, headers={"origin": "https://evil.example"})
         assert preflight.status_code == 403
         assert "access-control-allow-origin" not in preflight.headers
-        health = await http.client.get(http.url.replace("/mcp", "/healthz"))
-        assert (health.status_code, health.json()) == (200, {"status": "ok"})
+
+
+@pytest.mark.parametrize("version", [MODERN, LEGACY])
+async def test_who_goes_away_while_it_posts_leaves_no_trace(
+    version: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with wire_to(version) as (http, _):
+        place = urlsplit(http.url)
+        headers = {
+            **http.headers(http.message(1, "tools/list")),
+            "content-length": "100",
+            "host": place.netloc,
+        }
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        stream = await anyio.connect_tcp(str(place.hostname), place.port or 0)
+        async with stream:
+            await stream.send(f'POST {place.path} HTTP/1.1\r\n{lines}\r\n{{"jsonrpc'.encode())
+        assert (await http.tool(2, "echo"))["result"]
+    assert not [record for record in caplog.records if record.exc_info and "ASGI" in record.getMessage()]
 
 
 async def test_a_call_and_a_session_belong_to_whom_the_token_stands_for() -> None:

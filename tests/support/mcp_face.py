@@ -23,6 +23,7 @@ import anyio
 from bridge.errors import PeerError
 from bridge.mcp.server import McpServer
 from bridge.mcp.serving import INVALID_PARAMS, Incoming, McpRefusal
+from bridge.web import MayUse, everything
 
 Json = dict[str, Any]
 
@@ -60,28 +61,30 @@ class Face:
     stopped: int = 0
     moved: anyio.Event = field(default_factory=anyio.Event)
 
-    def tools(self) -> Sequence[Json]:
+    def tools(self, may_use: MayUse = everything) -> Sequence[Json]:
         number = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
         more = {"result": {"outputSchema": number, "x-unknown": {"kept": None}}}
         return [
-            {"name": name, "inputSchema": {"type": "object"}, **more.get(name, {})} for name in self.names
+            {"name": name, "inputSchema": {"type": "object"}, **more.get(name, {})}
+            for name in self.names
+            if may_use(name)
         ]
 
-    def resources(self) -> Sequence[Json]:
+    def resources(self, may_use: MayUse = everything) -> Sequence[Json]:
         return [{"uri": "a2a://one/card", "name": "card", "x-unknown": 1}]
 
     def templates(self) -> Sequence[Json]:
         return [{"uriTemplate": "a2a://{agent}/card", "name": "cards"}]
 
-    def prompts(self) -> Sequence[Json]:
+    def prompts(self, may_use: MayUse = everything) -> Sequence[Json]:
         return [{"name": "hello", "arguments": [{"name": "who", "required": True}]}]
 
-    async def read(self, uri: str, principal: str) -> Json:
+    async def read(self, uri: str, principal: str, may_use: MayUse = everything) -> Json:
         if uri != "a2a://one/card":
             raise McpRefusal(INVALID_PARAMS, f"There is no {uri}", {"uri": uri})
         return {"contents": [{"uri": uri, "text": f"for {principal}", "x-unknown": [None]}]}
 
-    async def prompt(self, name: str, arguments: Mapping[str, str]) -> Json:
+    async def prompt(self, name: str, arguments: Mapping[str, str], may_use: MayUse = everything) -> Json:
         words = f"{name}, {arguments['who']}"
         return {"messages": [{"role": "user", "content": {"type": "text", "text": words}}]}
 
@@ -96,7 +99,8 @@ class Face:
             await self.moved.wait()
 
     async def _echo(self, incoming: Incoming) -> Json:
-        seen = {name: getattr(incoming, name) for name in incoming.__slots__ if name not in ("ask", "report")}
+        unseen = ("ask", "report", "may_use")
+        seen = {name: getattr(incoming, name) for name in incoming.__slots__ if name not in unseen}
         return {"content": [], "structuredContent": seen}
 
     async def _result(self, incoming: Incoming) -> Json:
