@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from typing import Final
+
 from pydantic import JsonValue
+from pydantic_core import PydanticSerializationError, to_json
 
 JsonObject = dict[str, JsonValue]
+
+_LARGEST: Final = sys.float_info.max
 
 
 def is_deeper(value: JsonValue, levels: int) -> bool:
@@ -20,3 +27,27 @@ def is_deeper(value: JsonValue, levels: int) -> bool:
             if isinstance(inner, dict | list)
         ]
     return bool(layer)
+
+
+def exceeds_floats(value: JsonValue) -> bool:
+    """Whether a number is none (NaN), or so large that readers which have only floats could not take it in."""
+    if isinstance(value, dict | list):
+        return any(exceeds_floats(inner) for inner in (value.values() if isinstance(value, dict) else value))
+    return isinstance(value, int | float) and not -_LARGEST <= value <= _LARGEST
+
+
+def values_in(value: JsonValue) -> int:
+    """How many values a value is made of, with itself."""
+    if isinstance(value, dict | list):
+        return 1 + sum(values_in(inner) for inner in (value.values() if isinstance(value, dict) else value))
+    return 1
+
+
+def written(value: JsonValue) -> bytes:
+    """A value as JSON. Half a character, which JavaScript leaves where it cuts a text and no UTF-8 can carry, becomes
+    the replacement character."""
+    try:
+        return to_json(value)
+    except PydanticSerializationError:
+        halved = json.dumps(value, ensure_ascii=False)
+        return halved.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()

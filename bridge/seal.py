@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from bridge.errors import BridgeError, UsageError
+from bridge.errors import BridgeError, PeerError, UsageError
 from bridge.jsonvalues import JsonObject
 
 MAX_HANDLE_CHARACTERS: Final = 512
@@ -81,7 +81,7 @@ class HandleError(BridgeError):
         )
 
 
-class HandleTooLongError(BridgeError):
+class HandleTooLongError(PeerError):
     """The ids of an agent are too long to be sealed into a handle."""
 
 

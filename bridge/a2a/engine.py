@@ -20,6 +20,7 @@ from typing import Final, Self
 import anyio
 
 from bridge.a2a.commit import Commit
+from bridge.a2a.draft import Brief, Draft
 from bridge.a2a.errors import Violation, invalid_params
 from bridge.a2a.events import Ids
 from bridge.a2a.job import Agent, Job, Running, Turn, Work
@@ -116,13 +117,14 @@ class Engine:
         self._agent = agent
         self._store = store
         self._ids = ids
-        self._limits = limits or EngineLimits()
+        self.limits = limits or EngineLimits()
+        """May be replaced at any time; the repeats of messages stay as they were at the start."""
         self._retention = retention
         self._taking: dict[tuple[str, str], anyio.Event] = {}
-        self._messages = MessageBook(store, self._limits.repeat_seconds)
+        self._messages = MessageBook(store, self.limits.repeat_seconds)
         self._closing = False
         self._idle = anyio.Event()
-        self._tasks = Tasks(store, ids, self._limits.retry_seconds, self._look_whether_idle)
+        self._tasks = Tasks(store, ids, self.limits.retry_seconds, self._look_whether_idle)
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -145,7 +147,7 @@ class Engine:
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         with anyio.CancelScope(shield=True):
-            await self.drain(self._limits.drain_seconds if exc is None else 0)
+            await self.drain(self.limits.drain_seconds if exc is None else 0)
         self._group.cancel_scope.cancel()
         await self._stack.aclose()
 
@@ -161,14 +163,17 @@ class Engine:
 
     # What clients ask
 
-    async def send(self, request: SendMessageRequest, caller: Caller) -> Task:
-        """Take a message in and answer with its task, by default once it has ended or waits (section 3.2.2).
+    async def send(self, request: SendMessageRequest, caller: Caller) -> Task | Message:
+        """Take a message in and answer with its task, by default once it has ended or waits (section 3.2.2), or with
+        the Message that brief work came to.
 
         Raises:
             A2AError: the message is refused.
         """
         configuration = request.configuration or SendMessageConfiguration()
         accepted = await self._take(request, caller, watch=False)
+        if isinstance(accepted.live, Draft) and (reply := await accepted.live.reply()) is not None:
+            return reply
         is_left = self._closing and accepted.live.running is None
         settled = not configuration.return_immediately and not is_left
         task = await self._tasks.reached(accepted.live, accepted.seq, settled=settled)
@@ -216,7 +221,7 @@ class Engine:
         if running is not None:
             running.canceled = True
             running.scope.cancel()
-            with anyio.move_on_after(self._limits.cancel_grace_seconds):
+            with anyio.move_on_after(self.limits.cancel_grace_seconds):
                 await running.finished.wait()
         if live.task.status.state not in ENDED:
             self._tasks.conclude(live, TaskState.CANCELED, _CANCELED)
@@ -235,7 +240,7 @@ class Engine:
         task = await self._tasks.shown(live)
         if task.status.state in ENDED:
             raise ended(task)
-        return live.watch(self._limits.watch_events)
+        return live.watch(self.limits.watch_events)
 
     # Taking a message in
 
@@ -271,7 +276,8 @@ class Engine:
             hear(accepted.stored)
             return accepted
         work = self._agent.plan(turn)
-        live = live or self._tasks.new(owner, message.context_id)
+        is_draft = isinstance(work, Brief) and not turn.configuration.return_immediately
+        live = live or self._tasks.new(owner, message.context_id, is_draft=is_draft)
         live.running = running = Running()
         accepted = self._accept(live, turn, key, watch=watch)
         self._start(live, running, turn, accepted.stored, work)
@@ -312,7 +318,7 @@ class Engine:
         await self._tasks.reached(live, live.next_seq - 1, settled=False)
         length = request.configuration.history_length if request.configuration else None
         # It closes where the stream that it repeats did, or would wait for what nobody is asked for again.
-        watcher = live.watch(self._limits.watch_events, length, closed_by=CLOSES_STREAM) if watch else None
+        watcher = live.watch(self.limits.watch_events, length, closed_by=CLOSES_STREAM) if watch else None
         return _Accepted(live, live.next_seq - 1, watcher, Commit(done=True))
 
     def _accept(self, live: Live, turn: Turn, key: MessageKey, *, watch: bool) -> _Accepted:
@@ -325,15 +331,19 @@ class Engine:
             status = TaskStatus(state=TaskState.SUBMITTED, timestamp=timestamp(key.accepted_ms))
             task = Task(id=live.id, context_id=context_id, status=status, history=(message,))
             if watch:
-                watcher = live.watch(self._limits.watch_events, length, from_next=True)
+                watcher = live.watch(self.limits.watch_events, length, from_next=True)
             commit = live.accept(StreamResponse(task=task), message=key)
         else:
             answered = StreamResponse(message=message)
             commit = live.accept(answered, message=key)
             if watch:
-                watcher = live.watch(self._limits.watch_events, length, from_next=True)
+                watcher = live.watch(self.limits.watch_events, length, from_next=True)
             live.accept(self._tasks.events_of(live).status(TaskState.WORKING))
-        self._messages.note(live.id, live.origin, key, commit)
+        note = partial(self._messages.note, live.id, live.origin, key)
+        if isinstance(live, Draft) and turn.task is None:
+            live.when_task(note)
+        else:
+            note(commit)
         return _Accepted(live, live.next_seq - 1, watcher, commit)
 
     # Doing the work
@@ -409,7 +419,7 @@ class Engine:
 
     async def _end_unanswered(self) -> None:
         """End the tasks that wait for their client for too long and that nobody works on."""
-        seconds = self._limits.input_timeout_seconds
+        seconds = self.limits.input_timeout_seconds
         while True:
             before_ms = self._ids.now_ms() - round(seconds * 1000)
             try:
@@ -426,7 +436,7 @@ class Engine:
             logger.debug("task %s cannot be read and is left as it is: %s", task_id, exc)
             return
         if live is not None and live.running is None and _waits_since(live.task) < before_ms:
-            words = f"No answer came within {self._limits.input_timeout_seconds:g} s"
+            words = f"No answer came within {self.limits.input_timeout_seconds:g} s"
             self._tasks.conclude(live, TaskState.FAILED, words)
 
     def _look_whether_idle(self) -> None:
@@ -450,7 +460,7 @@ class Engine:
         for live in self._tasks:
             if live.running is not None:
                 live.running.scope.cancel()
-        with anyio.move_on_after(self._limits.cancel_grace_seconds):
+        with anyio.move_on_after(self.limits.cancel_grace_seconds):
             for live in self._tasks:
                 if live.running is not None:
                     await live.running.finished.wait()

@@ -5,14 +5,13 @@ Pure. Python's own parsers accept NaN and any depth; a peer's text gets neither.
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 from pydantic import JsonValue
 from pydantic_core import from_json
 
 from bridge.a2a.errors import INVALID_REQUEST, PARSE_ERROR, A2AError
-from bridge.jsonvalues import is_deeper
+from bridge.jsonvalues import exceeds_floats, is_deeper
 
 DEFAULT_MAX_DEPTH: Final = 64
 """Levels of arrays and objects. Enough for any schema that people write; a tree of this depth cannot exhaust
@@ -32,13 +31,6 @@ def parse(text: bytes, max_depth: int = DEFAULT_MAX_DEPTH) -> JsonValue:
         raise A2AError(PARSE_ERROR, f"Invalid JSON payload: {exc}") from exc
     if is_deeper(value, max_depth):
         raise A2AError(INVALID_REQUEST, f"The JSON is nested deeper than {max_depth} levels")
-    if _holds_infinity(value):
+    if exceeds_floats(value):
         raise A2AError(PARSE_ERROR, "Invalid JSON payload: a number is out of range")
     return value
-
-
-def _holds_infinity(value: JsonValue) -> bool:
-    """Whether a number was too large for a float (1e999), and so could not be written as JSON again."""
-    if isinstance(value, dict | list):
-        return any(_holds_infinity(inner) for inner in (value.values() if isinstance(value, dict) else value))
-    return isinstance(value, float) and math.isinf(value)

@@ -20,9 +20,12 @@ from bridge.a2a.job import Running
 from bridge.a2a.life import CLOSES_STREAM, ENDED, SETTLED, after, with_history
 from bridge.a2a.models import StreamResponse, Task, TaskState, milliseconds
 from bridge.errors import StoreError
-from bridge.store.records import Change, Head, MessageKey, Origin, Store
+from bridge.store.records import Change, Done, Head, MessageKey, Origin
 
 logger = logging.getLogger(__name__)
+
+Submit = Callable[[Change, Done], None]
+"""See `Store.submit`."""
 
 DEFAULT_WATCH_EVENTS: Final = 256
 """Events that wait for one reader before it is cut off."""
@@ -85,6 +88,10 @@ class Watcher:
             update = entry.event.status_update
             self._put(Seen(entry.text, last=update is not None and update.status.state in CLOSES_STREAM))
 
+    def finish(self, reply: StreamResponse) -> None:
+        """This is all there is."""
+        self._put(Seen(reply.to_json(), last=True))
+
     def _put(self, seen: Seen) -> None:
         try:
             self._send.send_nowait(seen)
@@ -125,7 +132,9 @@ class Watcher:
 class Live:
     """One task in memory."""
 
-    def __init__(self, task_id: str, origin: Origin, store: Store, on_change: Callable[[Live], None]) -> None:
+    def __init__(
+        self, task_id: str, origin: Origin, submit: Submit, on_change: Callable[[Live], None]
+    ) -> None:
         self.id = task_id
         self.origin = origin
         self.kept = b""
@@ -136,7 +145,7 @@ class Live:
         """Whether another process goes on with it: nothing more will happen to it here."""
         self.failure: Exception | None = None
         """Why an accepted event could not be stored; what is visible is then behind what happened."""
-        self._store = store
+        self._submit = submit
         self._on_change = on_change
         self._watchers: set[Watcher] = set()
         self._task: Task | None = None
@@ -203,7 +212,7 @@ class Live:
             message=message,
             origin=self.origin if first else None,
         )
-        self._store.submit(change, partial(self._stored, entry))
+        self._submit(change, partial(self._stored, entry))
         return entry.commit
 
     def _stored(self, entry: _Entry, error: Exception | None) -> None:
@@ -253,6 +262,11 @@ class Live:
         """Close the streams of this task; what is queued can still be read."""
         for watcher in tuple(self._watchers):
             watcher.end()
+
+    def end_streams_with(self, reply: StreamResponse) -> None:
+        """Close the streams of this task with what it came to in place of a task."""
+        for watcher in tuple(self._watchers):
+            watcher.finish(reply)
 
     def leave(self) -> None:
         """Let another process go on with it: whoever waits here is told how it stands."""

@@ -14,6 +14,7 @@ import anyio
 import anyio.abc
 
 from bridge.a2a.commit import Commit
+from bridge.a2a.draft import Draft
 from bridge.a2a.errors import task_not_found
 from bridge.a2a.events import EventMaker, Ids
 from bridge.a2a.life import ENDED
@@ -50,11 +51,11 @@ class Tasks:
         """Those in memory."""
         return iter(tuple(self._live.values()))
 
-    def new(self, owner: str, context_id: str | None) -> Live:
-        """A task that does not exist yet: its first event makes it."""
+    def new(self, owner: str, context_id: str | None, *, is_draft: bool = False) -> Live:
+        """A task that does not exist yet: its first event makes it, or for a draft, the first that needs a task."""
         task_id = self._ids.new()
         origin = Origin(context_id or self._ids.new(), owner, self._ids.now_ms())
-        live = Live(task_id, origin, self._store, self.changed)
+        live = (Draft if is_draft else Live)(task_id, origin, self._store.submit, self.changed)
         self._live[task_id] = live
         return live
 
@@ -86,7 +87,7 @@ class Tasks:
         Raises:
             ValueError: what is stored cannot be read.
         """
-        live = Live(stored.task_id, stored.origin, self._store, self.changed)
+        live = Live(stored.task_id, stored.origin, self._store.submit, self.changed)
         live.restore(task_from(stored), stored.seq, stored.private)
         if live.task.status.state not in ENDED:
             self._live[live.id] = live

@@ -88,6 +88,7 @@ class Upstream:
         self._shared = (self._first, *(make(name) for _ in range(self._rules.shared - 1)))
         self._own: dict[str, _Own] = {}
         self._reserved = 0
+        self._freed = anyio.Event()
 
     @property
     def name(self) -> str:
@@ -147,6 +148,14 @@ class Upstream:
     def release(self) -> None:
         """Give a reserved place back."""
         self._reserved -= 1
+        if not self._reserved:
+            self._freed.set()
+            self._freed = anyio.Event()
+
+    async def idle(self) -> None:
+        """Wait until no call runs or waits."""
+        while self._reserved:
+            await self._freed.wait()
 
     @asynccontextmanager
     async def session(self, principal: str, context_id: str) -> AsyncIterator[Session]:

@@ -1,25 +1,31 @@
-"""An agent whose skills are the tools of a server."""
+"""An agent whose skills are the tools of servers."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
+from bridge.a2a.draft import Brief
 from bridge.a2a.errors import OVERLOADED, A2AError
 from bridge.a2a.job import Turn, Work
 from bridge.a2a.life import INTERRUPTED
 from bridge.a2a.models import AgentCard, AgentSkill, TaskState
-from bridge.mcp.tools import Tool
-from bridge.mcp.upstream import QueueFullError, Upstream
-from bridge.tools_as_agent.card import make_card
+from bridge.mcp.upstream import QueueFullError
+from bridge.tools_as_agent.card import Server, make_card
+from bridge.tools_as_agent.decisions import Ask, End, Follow, RunTool
 from bridge.tools_as_agent.kept import FollowedTask, ServerQuestion, Way, kept_from
 from bridge.tools_as_agent.options import AgentOptions
-from bridge.tools_as_agent.route import Ask, End, Follow, RunTool, decide
+from bridge.tools_as_agent.remarks import remarks_on
+from bridge.tools_as_agent.route import decide
 from bridge.tools_as_agent.run import Conclusion, Question, ToolRun
-from bridge.translate.arguments import properties_of
+from bridge.tools_as_agent.skills import Skill, Skills, skills_of
+from bridge.tools_as_agent.sources import Source, SourceBook, SourceState
+from bridge.tools_as_agent.turns import SkillTurns
 from bridge.translate.extension import URI
-from bridge.translate.skills import skill_from
+from bridge.translate.overrides import SkillOverride
 
 logger = logging.getLogger(__name__)
 
@@ -27,26 +33,66 @@ _CALL_GONE: Final = (
     "The bridge restarted while the tool waited for an answer, and its call is gone. It was not made again, since"
     " the server does not say that the tool can be repeated"
 )
+_SERVER_GONE: Final = "The tool server that works on this task is no longer one of this agent"
 
 _CARDS_KEPT: Final = 16
 """Cards kept ready, one for each base under which the agent is asked for."""
 
 
 class ToolsAgent:
-    """Implements `bridge.a2a.job.Agent` over one tool server."""
+    """Implements `bridge.a2a.job.Agent` over tool servers.
+
+    Each call is given what it runs with, and keeps it to its end: the server, the choices, the tool as it was.
+    """
 
     def __init__(
-        self, upstream: Upstream, server_key: str, options: AgentOptions, *, needs_token: bool
+        self,
+        sources: Sequence[Source],
+        options: AgentOptions,
+        overrides: Mapping[str, SkillOverride] | None = None,
+        *,
+        needs_token: bool,
+        now_ms: Callable[[], int],
     ) -> None:
-        """`server_key` is what the server is called in tags."""
-        self._upstream = upstream
-        self._server_key = server_key
-        self._options = options
-        self._needs_token = needs_token
+        """`overrides` are by pattern, in the order in which they were written; see `override_for`."""
+        self._states = SourceBook(now_ms)
+        self._turns = SkillTurns()
         self._card_at = lru_cache(_CARDS_KEPT)(self._make_card)
-        self._tools: dict[str, Tool] = {}
-        self._skills: list[tuple[AgentSkill, Tool]] = []
+        self._skills = Skills(())
+        self._remarks: tuple[str, ...] = ()
+        self._needs_token = needs_token
+        self.update(sources, options, overrides)
+
+    def update(
+        self,
+        sources: Sequence[Source],
+        options: AgentOptions,
+        overrides: Mapping[str, SkillOverride] | None = None,
+        *,
+        needs_token: bool | None = None,
+    ) -> None:
+        """Be an agent of these from here on; what runs goes on with what it began with.
+
+        A server that is no longer there has to stay connected until its calls have ended (`Upstream.idle`).
+        """
+        self._sources = {source.key: source for source in sources}
+        self._chosen = options
+        self._overrides = overrides or {}
+        self._needs_token = self._needs_token if needs_token is None else needs_token
         self.refresh()
+
+    def refresh(self) -> None:
+        """Take over what the servers now list, and whether they are up."""
+        self._states.look(self._sources.values())
+        listed = [
+            (source.key, tool) for source in self._sources.values() for tool in source.upstream.listing.tools
+        ]
+        self._skills = skills_of(listed, self._overrides, self._skills)
+        self._options = _with_text_into(self._chosen, self._skills)
+        limits = {skill.place: skill.override.concurrency for skill in self._skills.skills}
+        self._turns.set({place: most for place, most in limits.items() if most is not None})
+        self._card_at.cache_clear()
+        self._remark()
 
     @property
     def extensions(self) -> frozenset[str]:
@@ -56,15 +102,22 @@ class ToolsAgent:
     @property
     def skills(self) -> tuple[AgentSkill, ...]:
         """The skills as the card shows them."""
-        return tuple(skill for skill, _ in self._skills)
+        return tuple(skill.shown for skill in self._skills.skills)
 
-    def refresh(self) -> None:
-        """Take over what the server now lists, and whether it is up."""
-        tools = self._upstream.listing.tools
-        self._tools = {tool.name: tool for tool in tools}
-        self._skills = [(skill_from(tool, tool.name, self._server_key), tool) for tool in tools]
-        self._card_at.cache_clear()
-        self._warn_of_rules_for_nothing()
+    @property
+    def published(self) -> tuple[Skill, ...]:
+        """The skills with what is behind them."""
+        return self._skills.skills
+
+    @property
+    def sources(self) -> tuple[SourceState, ...]:
+        """How the servers are."""
+        return tuple(self._states)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What in the configuration does nothing, or cannot be done, with the tools that there are."""
+        return self._remarks
 
     def card(self, base_url: str) -> AgentCard:
         """What the agent says of itself, reachable at this base."""
@@ -74,16 +127,12 @@ class ToolsAgent:
         """Decide what a turn means, and take a place on the server when it means a call.
 
         Raises:
-            A2AError: CONTENT_TYPE_NOT_SUPPORTED (see `decide`), or OVERLOADED when too many calls wait.
+            A2AError: see `decide`; or OVERLOADED when too many calls wait for this server.
         """
-        decision = decide(turn, self._tools, self._options)
+        decision = decide(turn, self._skills.usable_by(turn.principal), self._options)
         match decision:
             case RunTool() | Follow():
-                try:
-                    self._upstream.reserve()
-                except QueueFullError as exc:
-                    raise A2AError(OVERLOADED, str(exc), headers={"Retry-After": "1"}) from exc
-                return ToolRun(decision, self._upstream, self._options)
+                return self._run(decision)
             case Ask():
                 return Question(decision)
             case End():
@@ -97,33 +146,56 @@ class ToolsAgent:
         """
         match kept_from(kept):
             case FollowedTask() as task:
-                self._upstream.reserve(even_if_full=True)
-                return ToolRun(Follow(task.skill_id, task), self._upstream, self._options)
+                return self._run(Follow(task), even_if_full=True)
             case ServerQuestion(way=Way.OPEN, is_repeatable=False) if state in INTERRUPTED:
                 return Conclusion(End(TaskState.FAILED, _CALL_GONE))
             case _:
                 return None
 
-    def _warn_of_rules_for_nothing(self) -> None:
-        """A profile that names what is not there would be noticed by clients only."""
-        route = self._options.route
-        if not self._tools:
-            return
-        if route.default_skill is not None and route.default_skill not in self._tools:
-            logger.warning("route.default_skill: there is no skill %r", route.default_skill)
-        for skill_id, name in route.text_into.items():
-            if skill_id not in self._tools:
-                logger.warning("route.text_into: there is no skill %r", skill_id)
-            elif name not in properties_of(self._tools[skill_id].input_schema):
-                logger.warning("route.text_into: %s has no property %r", skill_id, name)
+    def _run(self, decision: RunTool | Follow, *, even_if_full: bool = False) -> Work:
+        source = self._source_of(decision)
+        if source is None:
+            return Conclusion(End(TaskState.FAILED, _SERVER_GONE))
+        try:
+            source.upstream.reserve(even_if_full=even_if_full)
+        except QueueFullError as exc:
+            raise A2AError(OVERLOADED, str(exc), headers={"Retry-After": "1"}) from exc
+        if isinstance(decision, Follow):
+            return ToolRun(decision, source.upstream, self._options)
+        said, options = decision.skill.override, self._options
+        if said.call_timeout_seconds is not None:
+            options = replace(options, call_timeout_seconds=said.call_timeout_seconds)
+        run = ToolRun(decision, source.upstream, options, self._turns.of(decision.skill.place))
+        return Brief(run) if decision.skill.may_be_brief else run
+
+    def _source_of(self, decision: RunTool | Follow) -> Source | None:
+        if decision.source_key:
+            return self._sources.get(decision.source_key)
+        return next(iter(self._sources.values())) if len(self._sources) == 1 else None
+
+    def _remark(self) -> None:
+        """What a configuration says for nothing would be noticed by clients only."""
+        are_known = all(source.upstream.greeting is not None for source in self._sources.values())
+        before = self._remarks
+        self._remarks = remarks_on(self._skills, self._options, self._overrides, are_known=are_known)
+        for remark in self._remarks:
+            if remark not in before:
+                logger.warning("%s", remark)
 
     def _make_card(self, base_url: str) -> AgentCard:
-        return make_card(
-            base_url,
-            self._upstream.greeting,
-            self._upstream.down,
-            self._skills,
-            self._options,
-            server_name=self._server_key,
-            needs_token=self._needs_token,
-        )
+        listing = {skill.source_key for skill in self._skills.skills}
+        servers = [
+            Server(source.key, source.upstream.greeting, source.upstream.down, source.key in listing)
+            for source in self._sources.values()
+        ]
+        return make_card(base_url, servers, self._skills, self._options, needs_token=self._needs_token)
+
+
+def _with_text_into(options: AgentOptions, skills: Skills) -> AgentOptions:
+    """The choices with what single skills say of where plain text goes."""
+    said = {skill.id: skill.override.text_into for skill in skills.skills}
+    chosen = {skill_id: name for skill_id, name in said.items() if name is not None}
+    if not chosen:
+        return options
+    route = replace(options.route, text_into={**options.route.text_into, **chosen})
+    return replace(options, route=route)

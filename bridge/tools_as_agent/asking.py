@@ -7,6 +7,7 @@ open is always shown as one question of the task. The call's own time stands sti
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -66,6 +67,7 @@ class _Open:
     """A question that waits for its answer."""
 
     question: Elicitation
+    occasion: str
     answer: JsonObject = field(default_factory=lambda: dict(CANCEL))
     stored: Commit | None = None
     """Says when the message that answers is stored."""
@@ -111,7 +113,7 @@ class Asking:
         """
         answers = {key: self._known.pop(recognised(params), None) for key, params in questions.items()}
         mine = {
-            key: _Open(elicitation_from(key, params))
+            key: _Open(elicitation_from(key, params), new_occasion())
             for key, params in questions.items()
             if answers[key] is None
         }
@@ -163,7 +165,11 @@ class Asking:
         questions = self._unanswered()
         self._is_asking = True
         self._job.listen(self._hear)
-        message = self._job.message(parts_of_questions(questions, problems), question_metadata(questions))
+        for key in problems:
+            self._open[key].occasion = new_occasion()
+        occasions = {one.key: self._open[one.key].occasion for one in questions}
+        parts = parts_of_questions(questions, problems, occasions)
+        message = self._job.message(parts, question_metadata(questions))
         kept = self._keep({question.key: question.params for question in questions})
         self._job.status(state_of_questions(questions), message, keep=kept)
 
@@ -187,6 +193,11 @@ class Asking:
 
     def _unanswered(self) -> list[Elicitation]:
         return [one.question for one in self._open.values() if not one.answered.is_set()]
+
+
+def new_occasion() -> str:
+    """Tells one time of asking from every other."""
+    return secrets.token_hex(4)
 
 
 def recognised(params: JsonObject) -> str:

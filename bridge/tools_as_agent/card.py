@@ -6,14 +6,15 @@ Spec: A2A 1.0 sections 4.4 and 8.3. Required arrays have at least one element.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from bridge.a2a.models import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, SecurityRequirement
 from bridge.a2a.versions import SERVED
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.tools import Tool
 from bridge.mcp.values import Greeting
 from bridge.tools_as_agent.options import AgentOptions
+from bridge.tools_as_agent.skills import Skills
 from bridge.translate.extension import declaration
 from bridge.translate.skills import JSON, TEXT
 
@@ -23,35 +24,51 @@ BINDINGS: Final = ("JSONRPC", "HTTP+JSON")
 _BEARER: Final[Mapping[str, JsonObject]] = {"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}
 
 
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A tool server, as far as the card speaks of it."""
+
+    key: str
+    greeting: Greeting | None
+    down: str | None
+    """Why it cannot be called, if so."""
+    has_skills: bool
+    """Whether there are skills of it on the card: those of a server that went down stay."""
+
+    @property
+    def name(self) -> str:
+        """What it is called toward people."""
+        return (self.greeting and (self.greeting.title or self.greeting.name)) or self.key
+
+    @property
+    def instructions(self) -> str | None:
+        """What it says of its tools."""
+        return self.greeting.instructions if self.greeting else None
+
+
 def make_card(
-    base_url: str,
-    greeting: Greeting | None,
-    down: str | None,
-    skills: Sequence[tuple[AgentSkill, Tool]],
-    options: AgentOptions,
-    *,
-    server_name: str,
-    needs_token: bool,
+    base_url: str, servers: Sequence[Server], skills: Skills, options: AgentOptions, *, needs_token: bool
 ) -> AgentCard:
-    """The card of an agent that is reached at `base_url`; `down` says why its server is not, if so."""
-    name = options.name or (greeting and (greeting.title or greeting.name)) or server_name
-    shown = [skill for skill, _ in skills] or [_placeholder(server_name, down)]
+    """The card of an agent that is reached at `base_url`."""
+    shown = [skill.shown for skill in skills.skills] or [_placeholder(servers)]
+    greeting = servers[0].greeting if len(servers) == 1 else None
+    name = options.name or ", ".join(server.name for server in servers) or "tools"
     return AgentCard(
         name=name,
-        description=options.description or (greeting and greeting.instructions) or f"The tools of {name}",
+        description=options.description or _description(name, servers),
         supported_interfaces=tuple(
             AgentInterface(url=base_url, protocol_binding=binding, protocol_version=version)
             for version in SERVED
             for binding in BINDINGS
         ),
-        version=(greeting and greeting.version) or "0",
+        version=_version(servers),
         documentation_url=greeting.website_url if greeting else None,
         icon_url=greeting.icon_url if greeting else None,
         capabilities=AgentCapabilities(
             streaming=True,
             push_notifications=False,
             extended_agent_card=False,
-            extensions=(declaration((skill.id, tool) for skill, tool in skills),),
+            extensions=(declaration(skills.tools.items()),),
         ),
         security_schemes=_BEARER if needs_token else None,
         security_requirements=(SecurityRequirement(schemes={"bearer": {"list": []}}),)
@@ -63,15 +80,42 @@ def make_card(
     )
 
 
-def _placeholder(server_name: str, down: str | None) -> AgentSkill:
+def _description(name: str, servers: Sequence[Server]) -> str:
+    """What the only server says; of several, a paragraph each, and which of them are missed."""
+    if len(servers) < 2:
+        return (servers[0].instructions if servers else None) or f"The tools of {name}"
+    told = [f"{server.name}: {server.instructions}" for server in servers if server.instructions]
+    silent = [server.name for server in servers if server.has_skills and not server.instructions]
+    missed = [server.name for server in servers if server.down and not server.has_skills]
+    others = f"The tools of {', '.join(silent)}" if silent else ""
+    down = f"Without the tools of {', '.join(missed)}, which cannot be reached" if missed else ""
+    return "\n\n".join(filter(None, [*told, others, down])) or f"The tools of {name}"
+
+
+def _version(servers: Sequence[Server]) -> str:
+    """The version of the only server; of several, each with its key."""
+    said = {server.key: server.greeting.version for server in servers if server.greeting}
+    known = {key: version for key, version in said.items() if version}
+    if len(servers) < 2:
+        return next(iter(known.values()), "0")
+    return ", ".join(f"{key} {version}" for key, version in known.items()) or "0"
+
+
+def _placeholder(servers: Sequence[Server]) -> AgentSkill:
     """What stands for the skills when there are none: a card must have one."""
-    why = f"its tool server is down: {down}" if down else "its tool server lists no tools"
+    whys = [_why(server, alone=len(servers) == 1) for server in servers]
+    why = "; ".join(whys) or "it has no tool server"
     return AgentSkill(
         id="unavailable",
         name="No skills at the moment",
         description=f"This agent has no skills at the moment: {why}",
-        tags=(server_name, "unavailable"),
+        tags=(*(server.key for server in servers), "unavailable"),
     )
+
+
+def _why(server: Server, *, alone: bool) -> str:
+    which = "its tool server" if alone else f"its tool server {server.key}"
+    return f"{which} is down: {server.down}" if server.down else f"{which} lists no tools"
 
 
 def _union(first: Sequence[str], modes: Iterable[Sequence[str] | None]) -> tuple[str, ...]:

@@ -45,6 +45,22 @@ class OwnQuestion:
 
 
 @dataclass(frozen=True, slots=True)
+class Confirmation:
+    """The bridge itself asked whether a call may be made."""
+
+    skill_id: str
+    arguments: JsonObject
+    """As the client gave them."""
+    digest: str
+    """Of the call that was shown: a yes is for that one only."""
+    kind: Literal["confirmation"] = "confirmation"
+
+    def to_bytes(self) -> bytes:
+        """As it is kept."""
+        return _KEPT.dump_json(self)
+
+
+@dataclass(frozen=True, slots=True)
 class ServerQuestion:
     """The server asked in the middle of a call."""
 
@@ -57,6 +73,11 @@ class ServerQuestion:
     request_state: str | None = None
     is_repeatable: bool = False
     """Whether the call may be made anew from its start when it cannot go on."""
+    source_key: str = ""
+    tool_name: str = ""
+    """Which tool of which server it is, whatever its skill is called by now."""
+    occasions: dict[str, str] = field(default_factory=dict)
+    """Which time of asking each question is: servers may use a key again in a later round."""
     kind: Literal["server-question"] = "server-question"
 
     def to_bytes(self) -> bytes:
@@ -73,6 +94,7 @@ class FollowedTask:
     is_legacy: bool
     extensions: tuple[str, ...] = ()
     """Those that the client had activated."""
+    source_key: str = ""
     kind: Literal["followed-task"] = "followed-task"
 
     def to_bytes(self) -> bytes:
@@ -80,7 +102,7 @@ class FollowedTask:
         return _KEPT.dump_json(self)
 
 
-Kept = OwnQuestion | ServerQuestion | FollowedTask
+Kept = OwnQuestion | Confirmation | ServerQuestion | FollowedTask
 
 _KEPT: Final[TypeAdapter[Kept]] = TypeAdapter(Annotated[Kept, Discriminator("kind")])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from bridge.translate.confirmation import When
 from bridge.translate.message_to_call import RouteRules
 
 
@@ -32,6 +33,8 @@ class AgentOptions:
     """Progress events over time; a call may have ten seconds' worth of them at once."""
     progress_in_flight: int
     """Progress events on their way to the store at once; beyond them, only the newest waits."""
+    confirm: When = "never"
+    """Which tools are called only once their client has confirmed the call."""
     name: str | None = None
     description: str | None = None
-    """None takes both from what the server says of itself."""
+    """None takes both from what the servers say of themselves."""

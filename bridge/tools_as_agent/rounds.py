@@ -25,11 +25,13 @@ from bridge.mcp.faults import ServerRefusedError
 from bridge.mcp.session import Session
 from bridge.mcp.tasks import TaskHandle, follow, handle_from
 from bridge.mcp.values import ToolCall
-from bridge.tools_as_agent.asking import Asking, Patience, recognised
+from bridge.tools_as_agent.asking import Asking, Patience, new_occasion, recognised
+from bridge.tools_as_agent.decisions import Ask, Follow, RunTool
 from bridge.tools_as_agent.kept import FollowedTask, Questions, ServerQuestion, Way
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.progress import ProgressRelay
-from bridge.tools_as_agent.route import Ask, Follow, RunTool, ask_server_questions, open_questions
+from bridge.tools_as_agent.route import ask_server_questions, open_questions
+from bridge.tools_as_agent.turns import skill_turn
 from bridge.translate.arguments import whole_numbers
 from bridge.translate.elicitation import required_urls
 from bridge.translate.faults import URL_REQUIRED
@@ -58,12 +60,15 @@ class CallInRounds:
         decision: RunTool | Follow,
         options: AgentOptions,
         patience: Patience,
+        limiter: anyio.CapacityLimiter | None = None,
     ) -> None:
+        """`limiter` bounds the calls of the skill."""
         self._job = job
         self._session = session
         self._decision = decision
         self._options = options
         self._patience = patience
+        self._limiter = limiter
         self._known = _known_answers(decision)
         self._asking: Asking | None = None
 
@@ -92,7 +97,7 @@ class CallInRounds:
                     return ask_server_questions(asked, open_questions(asked))
                 if call.request_state is None:
                     raise
-                if not self._decision.tool.is_repeatable:
+                if not self._decision.skill.tool.is_repeatable:
                     raise PeerError(_STATE_REFUSED.format(exc)) from exc
                 if is_anew:
                     raise PeerError(_STATE_REFUSED_AGAIN.format(exc)) from exc
@@ -117,7 +122,12 @@ class CallInRounds:
 
     async def _once(self, call: ToolCall, progress: ProgressRelay) -> JsonObject:
         self._patience.pause()
-        async with self._session.turn(self._options.queue_timeout_seconds):
+        async with (
+            skill_turn(
+                self._limiter, self._decision.skill_id, self._options.queue_timeout_seconds
+            ) as left_seconds,
+            self._session.turn(left_seconds),
+        ):
             self._patience.resume()
             if self._job.turn.task is None and self._asking is None:
                 self._job.status(TaskState.WORKING)
@@ -128,7 +138,11 @@ class CallInRounds:
     async def _follow(self, handle: TaskHandle) -> JsonObject:
         """The server made a task of the call: what goes on after a restart is its id."""
         kept = FollowedTask(
-            self._decision.skill_id, handle.task_id, handle.is_legacy, tuple(self._job.turn.extensions)
+            self._decision.skill_id,
+            handle.task_id,
+            handle.is_legacy,
+            tuple(self._job.turn.extensions),
+            self._decision.source_key,
         ).to_bytes()
         self._patience.restart(self._options.task_timeout_seconds)
         if not isinstance(self._decision, Follow):
@@ -181,13 +195,24 @@ def _kept_open(decision: RunTool | Follow, questions: Questions) -> bytes:
 
 
 def _asked(decision: RunTool, way: Way, questions: Questions) -> ServerQuestion:
-    repeatable = decision.tool.is_repeatable
-    return ServerQuestion(decision.skill_id, decision.arguments, way, questions, is_repeatable=repeatable)
+    source_key, tool_name = decision.skill.place
+    return ServerQuestion(
+        decision.skill_id,
+        decision.arguments,
+        way,
+        questions,
+        is_repeatable=decision.skill.tool.is_repeatable,
+        source_key=source_key,
+        tool_name=tool_name,
+        occasions={key: new_occasion() for key in questions},
+    )
 
 
 def _first_call(decision: RunTool, options: AgentOptions) -> ToolCall:
     arguments = {name: whole_numbers(value) for name, value in decision.arguments.items()}
-    call = ToolCall(decision.tool.name, arguments, task_ttl_ms=round(options.task_timeout_seconds * 1000))
+    call = ToolCall(
+        decision.skill.tool.name, arguments, task_ttl_ms=round(options.task_timeout_seconds * 1000)
+    )
     answered = decision.answered
     if answered is None or answered.way is not Way.ROUND:
         return call

@@ -6,18 +6,35 @@ Spec: A2A 1.0 section 3.4.3.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from bridge.a2a.errors import CONTENT_TYPE_NOT_SUPPORTED, A2AError
+from bridge.a2a.errors import CONTENT_TYPE_NOT_SUPPORTED, A2AError, Violation, invalid_params
 from bridge.a2a.job import Turn
-from bridge.a2a.models import Part, TaskState
-from bridge.jsonvalues import JsonObject
+from bridge.a2a.models import Message, Part, TaskState
 from bridge.mcp.tools import Tool
-from bridge.tools_as_agent.kept import FollowedTask, OwnQuestion, ServerQuestion, Way, kept_from
+from bridge.tools_as_agent.decisions import Ask, Decision, End, Follow, RunTool
+from bridge.tools_as_agent.kept import Confirmation, FollowedTask, OwnQuestion, ServerQuestion, Way, kept_from
 from bridge.tools_as_agent.options import AgentOptions
+from bridge.tools_as_agent.skills import Skill, Skills
 from bridge.translate import questions
-from bridge.translate.arguments import Problem, coerced_fields, describe, problems_of, properties_of
+from bridge.translate.arguments import (
+    UNKNOWN_ARGUMENT,
+    Problem,
+    coerced_fields,
+    describe,
+    problems_of,
+    properties_of,
+)
+from bridge.translate.confirmation import (
+    answer_to_confirmation,
+    beside_the_answer,
+    confirmation_metadata,
+    digest_of,
+    is_needed,
+    key_of,
+    parts_of_confirmation,
+)
 from bridge.translate.elicitation import (
     Elicitation,
     answers_from,
@@ -26,7 +43,7 @@ from bridge.translate.elicitation import (
     question_metadata,
     state_of_questions,
 )
-from bridge.translate.extension import QUESTION, URI
+from bridge.translate.extension import ARGUMENTS, QUESTION, SKILL, URI
 from bridge.translate.files import place_files
 from bridge.translate.message_to_call import (
     Call,
@@ -36,54 +53,20 @@ from bridge.translate.message_to_call import (
     data_in,
     skill_named_in,
 )
+from bridge.translate.overrides import ArgumentRule, completed, is_hidden, not_theirs
 from bridge.translate.skills import accepts_any, output_modes_of
 
-
-@dataclass(frozen=True, slots=True)
-class RunTool:
-    """Call this tool."""
-
-    skill_id: str
-    tool: Tool
-    arguments: JsonObject
-    answered: ServerQuestion | None = None
-    """What the server asked in the call that this one goes on with, with the answers."""
+_REFUSED: Final[Mapping[questions.Answer, End]] = {
+    questions.Answer.CANCEL: End(TaskState.CANCELED, "Canceled in answer to the question"),
+    questions.Answer.DECLINE: End(TaskState.REJECTED, "The question was declined, so the skill was not run"),
+}
+_NOT_CONFIGURED: Final = (
+    "The bridge's configuration of {} gives the tool what it does not take; the bridge's log says more"
+)
+_TOGETHER: Final = "the arguments do not go together as the tool's schema asks"
 
 
-@dataclass(frozen=True, slots=True)
-class Follow:
-    """Go on with a call that the server made a task of."""
-
-    skill_id: str
-    task: FollowedTask
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """Ask the client."""
-
-    state: TaskState
-    parts: tuple[Part, ...]
-    metadata: JsonObject
-    kept: bytes
-    """What the answer will be understood by."""
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """End the task, saying why."""
-
-    state: TaskState
-    words: str
-
-
-_DECLINED: Final = End(TaskState.REJECTED, "The question was declined, so the skill was not run")
-_CANCELED: Final = End(TaskState.CANCELED, "Canceled in answer to the question")
-
-Decision = RunTool | Follow | Ask | End
-
-
-def decide(turn: Turn, skills: Mapping[str, Tool], options: AgentOptions) -> Decision:
+def decide(turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
     """What to do with a turn.
 
     Raises:
@@ -96,12 +79,14 @@ def decide(turn: Turn, skills: Mapping[str, Tool], options: AgentOptions) -> Dec
         case ServerQuestion():
             return _answered(kept, turn, skills)
         case FollowedTask():
-            return Follow(kept.skill_id, kept)
+            return Follow(kept)
+        case Confirmation():
+            return _confirmed(kept, turn, skills, options)
         case _:
             return _understood(kept, turn, skills, options)
 
 
-def _answered(asked: ServerQuestion, turn: Turn, skills: Mapping[str, Tool]) -> Decision:
+def _answered(asked: ServerQuestion, turn: Turn, skills: Skills) -> Decision:
     """An answer to what the server asked."""
     open_ones = open_questions(asked)
     answers = answers_from(turn.message, open_ones, fill_defaults=URI not in turn.extensions)
@@ -110,14 +95,14 @@ def _answered(asked: ServerQuestion, turn: Turn, skills: Mapping[str, Tool]) -> 
         return ask_server_questions(answered, left, answers.problems)
     if asked.way is Way.AGAIN:
         actions = {answer["action"] for answer in answered.given.values()}
-        if "cancel" in actions:
-            return _CANCELED
-        if "decline" in actions:
-            return _DECLINED
-    tool = skills.get(asked.skill_id)
-    if tool is None:
-        return End(TaskState.FAILED, f"The server no longer lists the tool {asked.skill_id}")
-    return RunTool(asked.skill_id, tool, asked.arguments, answered)
+        for refusal, end in _REFUSED.items():
+            if refusal in actions:
+                return end
+    place = asked.source_key, asked.tool_name
+    skill = skills.by_place.get(place) if asked.tool_name else skills.by_id.get(asked.skill_id)
+    if skill is None:
+        return _no_longer_there(asked.skill_id)
+    return RunTool(skill, asked.arguments, answered)
 
 
 def open_questions(asked: ServerQuestion) -> list[Elicitation]:
@@ -136,29 +121,60 @@ def ask_server_questions(
     open_ones: Sequence[Elicitation],
     problems: Mapping[str, tuple[Problem, ...]] | None = None,
 ) -> Ask:
-    """Pass on what the server asked."""
-    parts = parts_of_questions(open_ones, problems)
+    """Pass on what the server asked. A question whose answer does not fit is asked another time."""
+    again = {key: f"{asked.occasions.get(key, '')}+" for key in problems or ()}
+    asked = replace(asked, occasions={**asked.occasions, **again})
+    now = {one.key: asked.occasions[one.key] for one in open_ones if one.key in asked.occasions}
+    parts = parts_of_questions(open_ones, problems, now)
     return Ask(state_of_questions(open_ones), parts, question_metadata(open_ones), asked.to_bytes())
 
 
-def _understood(
-    asked: OwnQuestion | None, turn: Turn, skills: Mapping[str, Tool], options: AgentOptions
-) -> Decision:
+def _understood(asked: OwnQuestion | None, turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
     """A message that asks for something by itself, or answers a question of ours."""
     if asked is not None:
         answer = questions.answer_of(turn.message, frozenset(asked.fields))
-        if answer is questions.Answer.DECLINE:
-            return _DECLINED
-        if answer is questions.Answer.CANCEL:
-            return _CANCELED
+        if answer is not questions.Answer.ACCEPT:
+            return _REFUSED[answer]
         named = skill_named_in(turn.message)
-        if (tool := skills.get(asked.skill_id)) and named in (None, asked.skill_id):
-            return _checked(_merged(asked, tool, turn), tool, turn, options)
-    found = call_from_message(turn.message, turn.metadata, skills, options.route)
+        if (skill := skills.by_id.get(asked.skill_id)) and named in (None, asked.skill_id):
+            return _checked(_merged(asked, skill.tool, turn), skill, turn, options)
+    found = call_from_message(turn.message, turn.metadata, skills.tools, options.route)
     if isinstance(found, Unclear):
-        return _ask(questions.WHICH_SKILL, questions.which_skill(found, skills), OwnQuestion("", {}, ()))
-    tool = skills[found.skill_id]
-    return _checked(_with_first(found, tool, turn) if asked else found, tool, turn, options)
+        asking = questions.which_skill(found, skills.tools)
+        return _ask(questions.WHICH_SKILL, asking, OwnQuestion("", {}, ()))
+    skill = skills.by_id[found.skill_id]
+    return _checked(_with_first(found, skill.tool, turn) if asked else found, skill, turn, options)
+
+
+def _confirmed(asked: Confirmation, turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
+    """An answer to our question whether a call may be made. Other arguments make another call, asked about anew."""
+    skill = skills.by_id.get(asked.skill_id)
+    if skill is None:
+        return _no_longer_there(asked.skill_id)
+    _require_open(turn.message, asked)
+    answer = answer_to_confirmation(turn.message, skill.tool)
+    if answer is not questions.Answer.ACCEPT:
+        return _REFUSED[answer]
+    metadata = {**turn.metadata, **(turn.message.metadata or {})}
+    if {skill_named_in(turn.message), metadata.get(SKILL)} - {None, asked.skill_id}:
+        return _understood(None, turn, skills, options)
+    given = metadata.get(ARGUMENTS)
+    so_far = OwnQuestion(
+        asked.skill_id, {**asked.arguments, **(given if isinstance(given, dict) else {})}, ()
+    )
+    said = replace(turn, message=beside_the_answer(turn.message, skill.tool))
+    return _checked(_merged(so_far, skill.tool, said), skill, turn, options, asked.digest)
+
+
+def _require_open(message: Message, asked: Confirmation) -> None:
+    named = (message.metadata or {}).get(QUESTION)
+    if named not in (None, key_of(asked.digest)):
+        where = f'message.metadata["{QUESTION}"]'
+        raise invalid_params(Violation(where, f"names no open question; open: {key_of(asked.digest)}"))
+
+
+def _no_longer_there(skill_id: str) -> End:
+    return End(TaskState.FAILED, f"The server no longer lists the tool {skill_id}")
 
 
 def _with_first(call: Call, tool: Tool, turn: Turn) -> Call:
@@ -171,23 +187,61 @@ def _with_first(call: Call, tool: Tool, turn: Turn) -> Call:
     return Call(call.skill_id, arguments, (*call.unplaced, *unplaced))
 
 
-def _checked(call: Call, tool: Tool, turn: Turn, options: AgentOptions) -> Decision:
+def _checked(
+    call: Call, skill: Skill, turn: Turn, options: AgentOptions, confirmed: str | None = None
+) -> Decision:
+    """A call that is understood: made, asked about, or refused. `confirmed` is the digest that was said yes to."""
     if call.unplaced:
         raise _file_fits_nothing(call)
-    _require_output_accepted(turn, call.skill_id, tool)
+    _require_output_accepted(turn, skill)
+    tool, rules = skill.tool, skill.override.arguments
+    foreign = not_theirs(call.arguments, rules)
+    run = RunTool(skill, completed(call.arguments, skill.listed.input_schema, rules))
     if URI in turn.extensions:
         # The client knows the schema, and wants the server's own word on its arguments.
-        return RunTool(call.skill_id, tool, call.arguments)
-    problems = problems_of(tool, call.arguments)
+        return _foreign(skill, foreign) if foreign else _unless_confirmation(run, call, options, confirmed)
+    unknown = tuple(Problem(name, UNKNOWN_ARGUMENT) for name in foreign)
+    found = problems_of(tool, run.arguments)
+    if any(is_hidden(problem.name, rules) for problem in found):
+        return End(TaskState.FAILED, _NOT_CONFIGURED.format(skill.id))
+    problems = (*unknown, *(_told(problem, rules) for problem in found))
     if not problems:
-        return RunTool(call.skill_id, tool, call.arguments)
+        return _unless_confirmation(run, call, options, confirmed)
     if options.incomplete == "reject":
         faults = "; ".join(describe(tool, problem) for problem in problems)
-        return End(
-            TaskState.REJECTED, f"The arguments of {call.skill_id} are not as its schema asks: {faults}"
-        )
-    parts = questions.arguments(call.skill_id, tool, call.arguments, problems)
+        return End(TaskState.REJECTED, f"The arguments of {skill.id} are not as its schema asks: {faults}")
+    parts = questions.arguments(skill.id, tool, call.arguments, problems)
     return _ask(questions.ARGUMENTS, parts, _asked_for(call, tool, problems))
+
+
+def _told(problem: Problem, rules: Mapping[str, ArgumentRule]) -> Problem:
+    """A problem as the client may know it: one of the whole repeats all arguments, also those that are hidden."""
+    if problem.name or not any(rule.hidden for rule in rules.values()):
+        return problem
+    return Problem("", _TOGETHER)
+
+
+def _foreign(skill: Skill, names: Sequence[str]) -> End:
+    return End(TaskState.REJECTED, f"{', '.join(names)}: no argument of {skill.id}")
+
+
+def _unless_confirmation(
+    run: RunTool, call: Call, options: AgentOptions, confirmed: str | None
+) -> RunTool | Ask:
+    """The call, or the question whether it may be made."""
+    skill = run.skill
+    if not is_needed(skill.tool, options.confirm, skill.override.confirm):
+        return run
+    digest = digest_of(skill.source_key, skill.tool, run.arguments)
+    if digest == confirmed:
+        return run
+    shown = {
+        name: value for name, value in run.arguments.items() if not is_hidden(name, skill.override.arguments)
+    }
+    parts = parts_of_confirmation(skill.id, skill.tool, shown, digest)
+    kept = Confirmation(skill.id, call.arguments, digest)
+    metadata = confirmation_metadata(skill.id, shown, digest)
+    return Ask(TaskState.AUTH_REQUIRED, parts, metadata, kept.to_bytes())
 
 
 def _ask(key: str, parts: tuple[Part, ...], asked: OwnQuestion) -> Ask:
@@ -223,11 +277,11 @@ def _file_fits_nothing(call: Call) -> A2AError:
     )
 
 
-def _require_output_accepted(turn: Turn, skill_id: str, tool: Tool) -> None:
-    accepted, offered = turn.configuration.accepted_output_modes or (), output_modes_of(tool)
+def _require_output_accepted(turn: Turn, skill: Skill) -> None:
+    accepted, offered = turn.configuration.accepted_output_modes or (), output_modes_of(skill.tool)
     if not accepts_any(accepted, offered):
         raise A2AError(
             CONTENT_TYPE_NOT_SUPPORTED,
-            f"The skill {skill_id} answers with {', '.join(offered)}, and none of it is accepted",
-            metadata={"skill": skill_id},
+            f"The skill {skill.id} answers with {', '.join(offered)}, and none of it is accepted",
+            metadata={"skill": skill.id},
         )

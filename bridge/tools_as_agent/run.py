@@ -28,10 +28,10 @@ from bridge.mcp.session import Session
 from bridge.mcp.tasks import TaskCancelledError
 from bridge.mcp.upstream import Upstream
 from bridge.tools_as_agent.asking import Patience
+from bridge.tools_as_agent.decisions import Ask, End, Follow, RunTool
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.progress import ProgressRelay
 from bridge.tools_as_agent.rounds import CallInRounds
-from bridge.tools_as_agent.route import Ask, End, Follow, RunTool
 from bridge.translate.content import LinkRules, links_to_read, parts_from_result, peer_metadata
 from bridge.translate.extension import PEER, SKILL, URI
 from bridge.translate.faults import error_metadata, parts_of_failure, state_of_error
@@ -43,10 +43,19 @@ logger = logging.getLogger(__name__)
 class ToolRun:
     """Runs the tool that a turn asked for. Made with a reserved place on its server, which it gives back."""
 
-    def __init__(self, decision: RunTool | Follow, upstream: Upstream, options: AgentOptions) -> None:
+    def __init__(
+        self,
+        decision: RunTool | Follow,
+        upstream: Upstream,
+        options: AgentOptions,
+        limiter: anyio.CapacityLimiter | None = None,
+    ) -> None:
+        """`limiter` bounds the calls of the skill. What is given here holds to the end, whatever the agent is told
+        meanwhile."""
         self._decision = decision
         self._upstream = upstream
         self._options = options
+        self._limiter = limiter
 
     async def __call__(self, job: Job) -> None:
         """Take the turn from WORKING to its end, or to a question."""
@@ -64,7 +73,7 @@ class ToolRun:
     async def _run(self, job: Job, session: Session) -> None:
         patience = Patience(self._options.call_timeout_seconds)
         progress, result = self._relay(job, patience), None
-        call = CallInRounds(job, session, self._decision, self._options, patience)
+        call = CallInRounds(job, session, self._decision, self._options, patience, self._limiter)
         with patience.scope:
             try:
                 result = await call.result(progress)

@@ -6,10 +6,8 @@ Spec: MCP server/tools (inputSchema); MCP client/elicitation (the flat schemas o
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from typing import Final
 
 from jsonschema import ValidationError
@@ -18,7 +16,7 @@ from pydantic import JsonValue
 from bridge.a2a.errors import A2AError
 from bridge.a2a.jsontext import parse
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.tools import Tool, unexpected_properties
+from bridge.mcp.tools import Tool, UncheckableError, errors_of, unexpected_properties
 
 MAX_PROBLEMS: Final = 20
 """How many faults one question names: a person mends these first."""
@@ -51,11 +49,12 @@ def problems_of(tool: Tool, arguments: JsonObject) -> tuple[Problem, ...]:
     """
     found: dict[str, Problem] = {}
     try:
-        for error in islice(tool.validator.iter_errors(arguments), _MAX_ERRORS):
-            for problem in _problems_from(error):
-                found.setdefault(problem.name, problem)
-    except (RecursionError, OverflowError, re.error):
+        errors = errors_of(tool.validator, arguments, _MAX_ERRORS)
+    except UncheckableError:
         return ()
+    for error in errors:
+        for problem in _problems_from(error):
+            found.setdefault(problem.name, problem)
     order = {name: place for place, name in enumerate(properties_of(tool.input_schema))}
     ordered = sorted(found.values(), key=lambda problem: order.get(problem.name, len(order)))
     return tuple(ordered[:MAX_PROBLEMS])
@@ -179,8 +178,8 @@ def json_in(text: str) -> tuple[JsonValue, ...]:
 
 def _takes(tool: Tool, schema: JsonObject, value: JsonValue) -> bool:
     try:
-        return bool(tool.validator.evolve(schema=schema).is_valid(value))
-    except RecursionError:
+        return not errors_of(tool.validator.evolve(schema=schema), value, 1)
+    except UncheckableError:
         return False
 
 

@@ -21,7 +21,8 @@ from bridge.translate.arguments import describe, problems_of
 from bridge.translate.content import MAX_DATA_DEPTH
 from bridge.translate.extension import SKILL, URI
 from bridge.translate.files import standard_base64
-from bridge.translate.skill_tools import FOLLOW_UP_TOOLS, AgentTool
+from bridge.translate.own_tools import FOLLOW_UP_TOOLS
+from bridge.translate.skill_tools import AgentTool
 
 _FOREIGN_SKILL: Final = "skillId"
 """The metadata key that most agents without our extension read, beside ours."""
@@ -96,7 +97,8 @@ def _message(parts: Sequence[Part], conversation: Conversation, metadata: JsonOb
 
 @lru_cache(maxsize=512)
 def _checker(tool: AgentTool) -> Tool:
-    return tools_from([tool.listed])[0][0]
+    """It checks by the agent's own schema: what hosts are shown may leave out what is filled in here."""
+    return tools_from([{**tool.listed, "inputSchema": tool.input_schema}])[0][0]
 
 
 @lru_cache(maxsize=1)

@@ -10,6 +10,7 @@ Spec: MCP 2026-07-28 server/tools (content), A2A 1.0 section 4.1.6 (Part).
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -19,7 +20,7 @@ from pydantic import JsonValue, ValidationError
 from pydantic_core import from_json
 
 from bridge.a2a.models import Part
-from bridge.jsonvalues import JsonObject, is_deeper
+from bridge.jsonvalues import JsonObject, exceeds_floats, is_deeper
 from bridge.translate.extension import BLOCK
 
 STRUCTURED: Final = "structuredContent"
@@ -34,9 +35,9 @@ WHOLE: Final = "block"
 """The `type` under `.../block` of the data part that holds a whole block."""
 ADDED: Final = "added"
 """The `type` under `.../block` of a text that the server did not say: it was no block."""
-MAX_DATA_DEPTH: Final = 64
-"""Levels of arrays and objects in a data part. Deeper ones are passed on as JSON text: many readers stop at 100
-levels (protobuf), and a value stands some levels deep in a task already."""
+MAX_DATA_DEPTH: Final = 40
+"""Levels of arrays and objects in a data part. Deeper ones are passed on as JSON text: a2a-sdk, whose JSON goes
+through protocol buffers, reads 46 levels in a task that is listed, and metadata adds some."""
 
 _MARKS: Final = frozenset({TWIN, WITHHELD, SPELLED})
 _JSON: Final = "application/json"
@@ -82,7 +83,7 @@ def peer_metadata(result: JsonObject) -> JsonObject:
 
 
 def _parts_from_block(block: JsonValue, links: LinkRules, *, twin: bool) -> Sequence[Part]:
-    if not isinstance(block, dict) or _MARKS & block.keys() or is_deeper(block, MAX_DATA_DEPTH):
+    if not isinstance(block, dict) or _MARKS & block.keys() or _is_unreadable(block):
         return [_whole(block)]
     if block.get("type") == "resource_link" and not links.extension_active:
         read = links.read.get(str(block.get("uri")))
@@ -181,18 +182,31 @@ def _whole(block: JsonValue) -> Part:
 
 
 def _data(value: JsonValue, kind: str) -> Part:
-    if is_deeper(value, MAX_DATA_DEPTH):
+    if _is_unreadable(value):
         return Part(text=_spelled(value), media_type=_JSON, metadata={BLOCK: {"type": kind, SPELLED: True}})
     return Part(data=value, media_type=_JSON, metadata={BLOCK: {"type": kind}})
 
 
 def bounded(value: JsonValue) -> JsonValue:
-    """A value that every JSON reader can take: one that is nested too deeply as its JSON text."""
-    return _spelled(value) if is_deeper(value, MAX_DATA_DEPTH) else value
+    """A value that every JSON reader can take: its JSON text where it is too deep, or holds too large a number."""
+    return _spelled(value) if _is_unreadable(value) else value
+
+
+def _is_unreadable(value: JsonValue) -> bool:
+    return is_deeper(value, MAX_DATA_DEPTH) or exceeds_floats(value)
 
 
 def _spelled(value: JsonValue) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(_finite(value), ensure_ascii=False)
+
+
+def _finite(value: JsonValue) -> JsonValue:
+    """A value in which nothing stands in the place of what is no number: JSON knows no NaN."""
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _without_file(link: JsonObject) -> JsonObject:

@@ -23,7 +23,7 @@ from pydantic import JsonValue
 from bridge.a2a.errors import Violation, invalid_params
 from bridge.a2a.models import Message, Part, TaskState, milliseconds
 from bridge.errors import PeerError
-from bridge.jsonvalues import JsonObject
+from bridge.jsonvalues import JsonObject, exceeds_floats, is_deeper
 from bridge.mcp.tools import Tool, validator_of
 from bridge.translate.arguments import (
     Problem,
@@ -33,7 +33,8 @@ from bridge.translate.arguments import (
     properties_of,
     whole_numbers,
 )
-from bridge.translate.extension import ANSWER, BLOCK, QUESTION
+from bridge.translate.content import MAX_DATA_DEPTH
+from bridge.translate.extension import ANSWER, BLOCK, OCCASIONS, QUESTION
 from bridge.translate.message_to_call import answer_in
 from bridge.translate.questions import Answer, answer_of
 
@@ -91,6 +92,8 @@ def elicitation_from(key: str, params: JsonObject) -> Elicitation:
     """
     if len(json.dumps(params)) > MAX_QUESTION_BYTES:
         raise PeerError(f"The tool's question is larger than {MAX_QUESTION_BYTES} bytes")
+    if is_deeper(params, MAX_DATA_DEPTH) or exceeds_floats(params):
+        raise PeerError("The tool's question is nested too deeply, or a number in it is out of range")
     mode = params.get("mode", "form")
     if mode == "url":
         url = params.get("url")
@@ -162,15 +165,19 @@ def state_of_questions(questions: Sequence[Elicitation]) -> TaskState:
 
 
 def parts_of_questions(
-    questions: Sequence[Elicitation], problems: Mapping[str, tuple[Problem, ...]] | None = None
+    questions: Sequence[Elicitation],
+    problems: Mapping[str, tuple[Problem, ...]] | None = None,
+    occasions: Mapping[str, str] | None = None,
 ) -> tuple[Part, ...]:
-    """The questions in words and as one data part; `problems` says what was wrong with the answer before."""
+    """The questions in words and as one data part; `problems` says what was wrong with the answer before, and
+    `occasions` which time of asking each is, see `extension.OCCASIONS`."""
     wrong = problems or {}
     text = "\n\n".join(_words(question, wrong.get(question.key, ())) for question in questions)
     asked = [_data(question, wrong.get(question.key, ())) for question in questions]
     data: JsonObject = asked[0] if len(asked) == 1 else {"questions": [*asked]}
     blocks: JsonObject = {question.key: question.params for question in questions}
-    return Part(text=text), Part(data=data, media_type="application/json", metadata={BLOCK: blocks})
+    metadata: JsonObject = {BLOCK: blocks, **({OCCASIONS: {**occasions}} if occasions else {})}
+    return Part(text=text), Part(data=data, media_type="application/json", metadata=metadata)
 
 
 def question_metadata(questions: Sequence[Elicitation]) -> JsonObject:

@@ -29,11 +29,11 @@ ANSWER: Final = f"{URI}/answer"
 """How a question is answered: accept, decline or cancel."""
 OCCASIONS: Final = f"{URI}/occasions"
 """Which time of asking each question of a part is, by its key: the same as long as it is open. Keys come back in
-later questions; occasions do not."""
+later questions; occasions do not. Only for clients that activated the extension."""
 PEER: Final = f"{URI}/peer"
 """The other side's own metadata, nested so that nothing in it can pass for ours."""
 
-GATED: Final[Mapping[str, str]] = {BLOCK: URI}
+GATED: Final[Mapping[str, str]] = {BLOCK: URI, OCCASIONS: URI}
 """Metadata keys that stay away until the extension is active, as `bridge.a2a.gating` takes them."""
 
 _LISTED: Final = (

@@ -33,7 +33,7 @@ def state_of_error(code: int) -> TaskState:
 
 def error_metadata(code: int, message: str, data: JsonValue) -> JsonObject:
     """A server's JSON-RPC error as metadata, whole; what is nested too deeply is spelled out as text."""
-    error: JsonObject = {"code": code, "message": message}
+    error: JsonObject = {"code": bounded(code), "message": message}
     if data is not None:
         error["data"] = bounded(data)
     return {PEER: {"error": error}}

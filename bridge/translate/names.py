@@ -55,6 +55,11 @@ def tool_names(tools: Iterable[Named], *, always_prefixed: bool = False) -> dict
             steps[tool] += 1
 
 
+def hosts_take(name: str) -> bool:
+    """Whether the strictest host takes a tool of this name."""
+    return _EXACT.fullmatch(name) is not None
+
+
 def slug(text: str) -> str:
     """A text in `[a-z0-9_]`, beginning with a letter; "skill" when nothing of it is left."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
@@ -64,7 +69,7 @@ def slug(text: str) -> str:
 
 def _name(tool: Named, step: int) -> str:
     if step < _FIRST_WITH_SOURCE:
-        if tool.exact is not None and _EXACT.fullmatch(tool.exact):
+        if tool.exact is not None and hosts_take(tool.exact):
             return tool.exact
         return _short(_own(tool), tool, 0)
     return _short(f"{slug(tool.source_key)}_{_own(tool)}", tool, _DIGEST_CHARACTERS[step])

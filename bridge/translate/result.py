@@ -9,10 +9,8 @@ Spec: A2A 1.0 sections 4.1.1 and 4.1.3; MCP server/tools (results, isError, stru
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Final
 
 from jsonschema.protocols import Validator
@@ -20,6 +18,7 @@ from pydantic import JsonValue
 
 from bridge.a2a.models import Artifact, Message, Part, Role, Task, TaskState, text_of
 from bridge.jsonvalues import JsonObject
+from bridge.mcp.tools import UncheckableError, errors_of
 from bridge.translate.blocks import PART_META, Reading, as_json, blocks_from_parts, structured_in, text_block
 from bridge.translate.content import STRUCTURED, repeats
 from bridge.translate.extension import PEER, SKILL
@@ -157,8 +156,8 @@ def _meta_of(block: JsonObject) -> JsonObject:
 def _faults_of(value: JsonValue, schema: Validator) -> tuple[str, ...]:
     """What a schema finds wrong with a value; nothing when that cannot be told here."""
     try:
-        errors = list(islice(schema.iter_errors(value), _MAX_FAULTS))
-    except (RecursionError, OverflowError, re.error):
+        errors = errors_of(schema, value, _MAX_FAULTS)
+    except UncheckableError:
         return ()
     places = ("/".join(str(step) for step in error.absolute_path) for error in errors)
     return tuple(

@@ -12,54 +12,37 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+import mcp_types as types
 from jsonschema.protocols import Validator
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 
 from bridge.a2a.models import AgentCard, AgentSkill
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool, tools_from, validator_of
 from bridge.translate.extension import URI
 from bridge.translate.names import Named, tool_names
+from bridge.translate.own_tools import (
+    AGENT_HINTS,
+    MAX_FOUND,
+    MAX_WAIT_SECONDS,
+    MESSAGE_FIELDS,
+    follow_ups,
+    object_schema,
+    search_tools,
+)
 
 Granularity = Literal["skill", "agent", "search"]
 """One tool for each skill, one for each agent, or one that finds skills and one that calls them."""
 
-MAX_WAIT_SECONDS: Final = 49
-"""How long task_result may wait: hosts give a call up at 60 s, and ours answer within 50."""
 MAX_EXAMPLES: Final = 5
 """How many examples of a skill stand in a description; the card has all of them."""
-MAX_FOUND: Final = 20
-"""How many skills find_skill gives at most: each comes with its schema."""
 
 _WORD: Final = re.compile(r"\w+")
 _SHOWN_ICON: Final = ("https://", "http://", "data:")
-
-_MESSAGE_FIELDS: Final[JsonObject] = {
-    "message": {"type": "string", "description": "What to tell the agent, in words"},
-    "data": {"type": "object", "description": "Structured data to go with the message"},
-    "files": {
-        "type": "array",
-        "description": "Files to go with the message, each with either url or base64",
-        "items": {
-            "type": "object",
-            "properties": {
-                "name": {"type": "string"},
-                "mediaType": {"type": "string", "description": "For example image/png"},
-                "url": {"type": "string", "description": "Where the agent can get the file"},
-                "base64": {"type": "string", "description": "The content itself"},
-            },
-        },
-    },
-    "context": {
-        "type": "string",
-        "description": "Continues an earlier conversation: the context that a result of this agent came with",
-    },
-}
-_HANDLE: Final[JsonObject] = {"type": "string", "description": "The handle that an earlier result gave"}
-_AGENT_HINTS: Final[JsonObject] = {"openWorldHint": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +59,8 @@ class ToolRules:
 
     granularity: Granularity = "skill"
     always_prefixed: bool = False
+    found_most: int = MAX_FOUND
+    """Skills that find_skill gives at most."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,6 +75,8 @@ class AgentTool:
     """As tools/list shows it."""
     original: Tool | None
     """The tool that the skill was made of, where our extension says so."""
+    input_schema: JsonObject
+    """The schema of its arguments, whatever hosts are shown of it."""
     output: Validator | None = None
     """Checks its structured result, if it has one."""
 
@@ -108,19 +95,26 @@ def tools_of_agents(sources: Sequence[Source], rules: ToolRules) -> tuple[AgentT
 
 
 def listing(
-    tools: Sequence[AgentTool], rules: ToolRules, *, follow_up_tools: bool = True
+    tools: Sequence[AgentTool],
+    rules: ToolRules,
+    *,
+    follow_up_tools: bool = True,
+    longest_wait_seconds: int = MAX_WAIT_SECONDS,
 ) -> tuple[JsonObject, ...]:
     """What tools/list shows."""
-    shown = SEARCH_TOOLS if rules.granularity == "search" else tuple(tool.listed for tool in tools)
-    return (*shown, *FOLLOW_UP_TOOLS) if follow_up_tools else shown
+    found = tuple(tool.listed for tool in tools)
+    shown = search_tools(rules.found_most) if rules.granularity == "search" else found
+    return (*shown, *follow_ups(longest_wait_seconds)) if follow_up_tools else shown
 
 
-def find_skills(tools: Sequence[AgentTool], query: str, limit: int) -> tuple[AgentTool, ...]:
+def find_skills(
+    tools: Sequence[AgentTool], query: str, limit: int, most: int = MAX_FOUND
+) -> tuple[AgentTool, ...]:
     """The tools that have most of a query's words, the best first; without words, the first ones."""
     words = set(_WORD.findall(query.lower()))
     ranked = sorted(tools, key=lambda tool: -_score(tool, words))
     fitting = [tool for tool in ranked if not words or _score(tool, words)]
-    return tuple(fitting[: max(1, min(limit, MAX_FOUND))])
+    return tuple(fitting[: max(1, min(limit, most))])
 
 
 def found_as_text(tools: Sequence[AgentTool]) -> str:
@@ -168,8 +162,12 @@ def _originals(card: AgentCard) -> Mapping[str, Tool | None] | None:
 
 
 def _tool_from(listed: JsonValue) -> Tool | None:
+    """A tool as a host can read it: one that is not loses it the whole list."""
     tools, _ = tools_from([listed])
-    return tools[0] if tools else None
+    with suppress(ValidationError):
+        types.Tool.model_validate(listed)
+        return tools[0] if tools else None
+    return None
 
 
 def _original(source: Source, skill_id: str, tool: Tool) -> AgentTool:
@@ -179,7 +177,7 @@ def _original(source: Source, skill_id: str, tool: Tool) -> AgentTool:
             "type": "object",
             **tool.input_schema,
         }  # many clients refuse the whole list else
-    return AgentTool(tool.name, source.key, skill_id, listed, tool, _output_of(tool))
+    return AgentTool(tool.name, source.key, skill_id, listed, tool, tool.input_schema, _output_of(tool))
 
 
 def _output_of(tool: Tool) -> Validator | None:
@@ -193,12 +191,13 @@ def _output_of(tool: Tool) -> Validator | None:
 
 def _message_tool(source: Source, skill: AgentSkill) -> AgentTool:
     title = skill.name or skill.id
-    listed = _listed(title, _description(skill, source.card), source.card, _MESSAGE_FIELDS)
-    return AgentTool(skill.id, source.key, skill.id, listed, None)
+    schema = object_schema(MESSAGE_FIELDS, ["message"])
+    listed = _listed(title, _description(skill, source.card), source.card, schema)
+    return AgentTool(skill.id, source.key, skill.id, listed, None, schema)
 
 
 def _whole_agent(source: Source, wish: str) -> AgentTool:
-    card, fields = source.card, dict(_MESSAGE_FIELDS)
+    card, fields = source.card, dict(MESSAGE_FIELDS)
     lines = [card.description, f"Sends a message to the agent {card.name}."]
     if card.skills:
         ids: list[JsonValue] = [*dict.fromkeys(skill.id for skill in card.skills)]
@@ -211,21 +210,17 @@ def _whole_agent(source: Source, wish: str) -> AgentTool:
             "Its skills:",
             *(f"- {skill.id}: {skill.description or skill.name}" for skill in card.skills),
         ]
-    listed = _listed(card.name, "\n".join(filter(None, lines)), card, fields)
-    return AgentTool(wish, source.key, None, listed, None)
+    schema = object_schema(fields, ["message"])
+    listed = _listed(card.name, "\n".join(filter(None, lines)), card, schema)
+    return AgentTool(wish, source.key, None, listed, None, schema)
 
 
-def _listed(title: str, description: str, card: AgentCard, fields: JsonObject) -> JsonObject:
+def _listed(title: str, description: str, card: AgentCard, schema: JsonObject) -> JsonObject:
     listed: JsonObject = {
         "title": title,
         "description": description,
-        "inputSchema": {
-            "type": "object",
-            "properties": fields,
-            "required": ["message"],
-            "additionalProperties": False,
-        },
-        "annotations": _AGENT_HINTS,
+        "inputSchema": schema,
+        "annotations": AGENT_HINTS,
     }
     if card.icon_url and card.icon_url.startswith(_SHOWN_ICON):
         listed["icons"] = [{"src": card.icon_url}]
@@ -243,79 +238,3 @@ def _description(skill: AgentSkill, card: AgentCard) -> str:
 
 def _called(tool: AgentTool, name: str) -> AgentTool:
     return replace(tool, name=name, listed={**tool.listed, "name": name})
-
-
-def _own_tool(
-    name: str, description: str, fields: JsonObject, required: Sequence[str], hints: JsonObject
-) -> JsonObject:
-    schema: JsonObject = {
-        "type": "object",
-        "properties": fields,
-        "required": [*required],
-        "additionalProperties": False,
-    }
-    return {
-        "name": name,
-        "description": description,
-        "inputSchema": schema,
-        "annotations": {**_AGENT_HINTS, **hints},
-    }
-
-
-FOLLOW_UP_TOOLS: Final[tuple[JsonObject, ...]] = (
-    _own_tool(
-        "task_result",
-        "Asks for the result of an agent's task that was still running, or that asked something. Waits for it when"
-        " it is not there yet.",
-        {
-            "handle": _HANDLE,
-            "wait_seconds": {
-                "type": "integer",
-                "minimum": 0,
-                "maximum": MAX_WAIT_SECONDS,
-                "description": "How long to wait for it",
-            },
-        },
-        ["handle"],
-        {"readOnlyHint": True},
-    ),
-    _own_tool(
-        "task_reply",
-        "Answers what an agent asked in the middle of its task.",
-        {"handle": _HANDLE, "message": _MESSAGE_FIELDS["message"], "data": _MESSAGE_FIELDS["data"]},
-        ["handle", "message"],
-        {},
-    ),
-    _own_tool(
-        "task_cancel",
-        "Cancels an agent's task.",
-        {"handle": _HANDLE},
-        ["handle"],
-        {"destructiveHint": True, "idempotentHint": True},
-    ),
-)
-"""What a client without tasks or elicitation goes on with."""
-
-SEARCH_TOOLS: Final[tuple[JsonObject, ...]] = (
-    _own_tool(
-        "find_skill",
-        "Finds skills of the agents that can be reached here, each with the arguments that call_skill takes for it.",
-        {
-            "query": {"type": "string", "description": "Words that say what is to be done"},
-            "limit": {"type": "integer", "minimum": 1, "maximum": MAX_FOUND},
-        },
-        ["query"],
-        {"readOnlyHint": True},
-    ),
-    _own_tool(
-        "call_skill",
-        "Calls a skill that find_skill found.",
-        {
-            "skill": {"type": "string", "description": "The skill, as find_skill names it"},
-            "arguments": {"type": "object", "description": "As the skill's inputSchema says"},
-        },
-        ["skill"],
-        {},
-    ),
-)
-"""What stands for all skills where they would be too many to list."""

@@ -5,9 +5,11 @@ Spec: A2A 1.0 section 4.4.5 (AgentSkill), MCP server/tools (annotations are hint
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shlex
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from pydantic import JsonValue
@@ -17,6 +19,7 @@ from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool
 from bridge.translate.arguments import example_of, properties_of, required_of
 from bridge.translate.files import takes_file
+from bridge.translate.overrides import SkillOverride
 
 TEXT: Final = "text/plain"
 JSON: Final = "application/json"
@@ -32,15 +35,51 @@ _HINTS: Final[Mapping[str, tuple[str, str | None]]] = {
 """Annotation to the tag when it is true, and when it is false. Only what a server says itself becomes a tag."""
 
 
-def skill_from(tool: Tool, skill_id: str, server_key: str) -> AgentSkill:
-    """The skill that stands for a tool."""
+_DIGEST_CHARACTERS: Final = (0, 0, 8, 64)
+"""How much of a hash an id ends with at each step: plain, with its source, and then as much as it takes."""
+
+Place = tuple[str, str]
+"""The key of a source, and a tool's name there."""
+
+_NOTHING_SAID: Final = SkillOverride()
+
+
+def skill_ids(places: Iterable[Place]) -> dict[Place, str]:
+    """An id for each tool: its name verbatim; where several want the same, all of them get their source before it."""
+    steps = dict.fromkeys(places, 0)
+    while True:
+        ids = {place: _id(place, step) for place, step in steps.items()}
+        lowest: dict[str, int] = {}
+        for place, skill_id in ids.items():
+            lowest[skill_id] = min(steps[place], lowest.get(skill_id, steps[place]))
+        wanted = Counter(ids.values())
+        # One that has its source already keeps its id, and another that is called so gets its own.
+        going_on = [place for place, one in ids.items() if wanted[one] > 1 and steps[place] == lowest[one]]
+        if not going_on:
+            return ids
+        for place in going_on:
+            steps[place] += 1
+
+
+def _id(place: Place, step: int) -> str:
+    source_key, name = place
+    if step == 0:
+        return name
+    digest = hashlib.sha256(f"{source_key}\0{name}".encode()).hexdigest()[: _DIGEST_CHARACTERS[step]]
+    return "_".join(filter(None, [source_key, name, digest]))
+
+
+def skill_from(
+    tool: Tool, skill_id: str, server_key: str, override: SkillOverride = _NOTHING_SAID
+) -> AgentSkill:
+    """The skill that stands for a tool, which is given as callers see it."""
     name = tool.text("title") or _annotated_title(tool) or tool.name
     return AgentSkill(
         id=skill_id,
         name=name,
         description=tool.text("description") or name,
-        tags=(server_key, *_tags_from(tool.annotations)),
-        examples=_examples(tool, skill_id),
+        tags=tuple(dict.fromkeys((server_key, *_tags_from(tool.annotations), *(override.tags or ())))),
+        examples=_examples(tool, skill_id) if override.examples is None else override.examples,
         input_modes=_input_modes(tool.input_schema),
         output_modes=output_modes_of(tool),
     )

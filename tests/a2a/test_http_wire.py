@@ -13,7 +13,6 @@ import pytest
 
 from bridge.a2a.job import Job
 from bridge.a2a.models import TaskState
-from bridge.app import WrapConfig
 from tests.support.agents import say, serving
 from tests.support.drivers import (
     DRIVERS,
@@ -30,6 +29,7 @@ from tests.support.running import (
     EXTENSION,
     VERSION,
     Running,
+    WrapConfig,
     call_part,
     config_for,
     message,

@@ -11,8 +11,9 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 from bridge.a2a.models import AgentCard
 from bridge.mcp.tools import Tool
 from bridge.mcp.values import Greeting
-from bridge.tools_as_agent.card import make_card
+from bridge.tools_as_agent.card import Server, make_card
 from bridge.tools_as_agent.options import AgentOptions
+from bridge.tools_as_agent.skills import skills_of
 from bridge.translate.extension import URI
 from bridge.translate.skills import skill_from
 from tests.support.tools import options_with, tool
@@ -33,8 +34,9 @@ def card_of(
     options: AgentOptions = OPTIONS,
     needs_token: bool = False,
 ) -> AgentCard:
-    skills = [(skill_from(one, one.name, "demo"), one) for one in tools]
-    return make_card(BASE, greeting, down, skills, options, server_name="demo", needs_token=needs_token)
+    skills = skills_of([("demo", one) for one in tools], {})
+    server = Server("demo", greeting, down, bool(tools))
+    return make_card(BASE, [server], skills, options, needs_token=needs_token)
 
 
 CARDS = {

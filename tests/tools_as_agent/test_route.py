@@ -11,10 +11,12 @@ from bridge.a2a.errors import CONTENT_TYPE_NOT_SUPPORTED, A2AError
 from bridge.a2a.job import Turn
 from bridge.a2a.models import Message, Part, SendMessageConfiguration, TaskState
 from bridge.mcp.tools import Tool
-from bridge.tools_as_agent.route import Ask, Decision, End, RunTool, decide
+from bridge.tools_as_agent.decisions import Ask, Decision, End, RunTool
+from bridge.tools_as_agent.route import decide
+from bridge.tools_as_agent.skills import skills_of
 from bridge.translate.extension import ANSWER, QUESTION, SKILL, URI
 from bridge.web import LOCAL
-from tests.support.tools import options_with, skills, tool, tool_of
+from tests.support.tools import options_with, tool, tool_of
 
 OPTIONS = options_with()
 POINT = {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}
@@ -38,7 +40,7 @@ CLOSED = tool_of(
     }
 )
 STRUCTURED = tool("structured", listed={"outputSchema": {"type": "object"}})
-ALL = skills(ECHO, ADD, MANY, DEEP, MAYBE, UPLOAD, CLOSED, STRUCTURED)
+ALL = skills_of([("demo", one) for one in (ECHO, ADD, MANY, DEEP, MAYBE, UPLOAD, CLOSED, STRUCTURED)], {})
 
 
 def turn(*parts: Any, metadata: Any = None, kept: bytes = b"", **fields: Any) -> Turn:
@@ -69,7 +71,7 @@ def conversation(*turns: Any) -> list[Decision]:
 
 
 def run(called: Tool, **arguments: Any) -> RunTool:
-    return RunTool(called.name, called, arguments)
+    return RunTool(ALL.by_id[called.name], arguments)
 
 
 @pytest.mark.proves("map-arguments")
@@ -223,6 +225,6 @@ def test_output_that_cannot_be_accepted_is_refused_before_the_run(accepted: list
 def test_a_question_about_a_tool_that_is_gone_begins_anew() -> None:
     question = decide(turn(call("add", a=1)), ALL, OPTIONS)
     assert isinstance(question, Ask)
-    again = decide(turn("2", kept=question.kept), skills(ECHO, MANY), OPTIONS)
+    again = decide(turn("2", kept=question.kept), skills_of([("demo", ECHO), ("demo", MANY)], {}), OPTIONS)
     assert isinstance(again, Ask)
     assert again.metadata[QUESTION] == "which-skill"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from mcp_types import ElicitRequestFormParams, ElicitRequestURLParams
 
-from bridge.a2a.models import Message, Part, Role, TaskState
+from bridge.a2a.models import Message, Part, Role, TaskState, TaskStatus
 from bridge.mcp.tools import tools_from
 from bridge.translate import questions as own_questions
 from bridge.translate.arguments import Problem
@@ -21,6 +21,7 @@ from bridge.translate.ask_back import (
     modes_of,
     question_words,
     questions_in,
+    with_lasting_keys,
 )
 from bridge.translate.elicitation import (
     answers_from,
@@ -323,3 +324,24 @@ def test_the_same_answer_to_the_same_question_is_one_message() -> None:
     answer: Any = {"a": 1, "b": 2}
     assert message_id_of("s", answer) == message_id_of("s", {"b": 2, "a": 1})
     assert len({message_id_of("s", answer), message_id_of("s2", answer), message_id_of("s", {"a": 1})}) == 3
+
+
+def lasting(message_id: str, occasions: dict[str, str] | None, *keys: str) -> dict[str | None, str]:
+    """The lasting keys of some questions of a server, by the server's own."""
+    asked = [elicitation_from(key, FORM) for key in keys]
+    message = said(*parts_of_questions(asked, None, occasions)).model_copy(update={"message_id": message_id})
+    status = TaskStatus(state=state_of_questions(asked), message=message)
+    found = with_lasting_keys(questions_in(message, status.state, extension_active=True), status)
+    return {one.own_key: one.key for one in found}
+
+
+def test_what_is_left_of_a_partial_answer_keeps_its_key_and_a_later_question_never_has_it() -> None:
+    both = lasting("m1", {"a": "1", "b": "2"}, "a", "b")
+    assert len(set(both.values())) == 2
+    assert lasting("m2", {"b": "2"}, "b") == {"b": both["b"]}
+    assert lasting("m3", {"b": "3"}, "b")["b"] not in both.values()
+
+
+def test_questions_that_name_no_occasion_are_as_new_as_their_message() -> None:
+    assert lasting("m1", None, "a", "b") == lasting("m1", None, "a", "b")
+    assert not set(lasting("m1", None, "a", "b").values()) & set(lasting("m2", None, "a", "b").values())

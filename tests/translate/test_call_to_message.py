@@ -123,7 +123,7 @@ def test_data_too_deep_for_its_readers_is_refused() -> None:
     deep: Any = {}
     for _ in range(70):
         deep = {"a": deep}
-    with pytest.raises(BadArgumentsError, match="64 levels"):
+    with pytest.raises(BadArgumentsError, match="40 levels"):
         message_from_call(tool_of(card(skill())), {"message": "m", "data": deep}, NEW)
 
 

@@ -255,7 +255,7 @@ def test_a_task_without_success_is_an_error_in_the_agents_words_with_what_there_
     }
 
 
-@pytest.mark.parametrize("state", set(TaskState) - {"TASK_STATE_COMPLETED", "TASK_STATE_FAILED"})
+@pytest.mark.parametrize("state", sorted(set(TaskState) - {"TASK_STATE_COMPLETED", "TASK_STATE_FAILED"}))
 def test_a_task_that_goes_on_has_no_result(state: TaskState) -> None:
     if state in (TaskState.REJECTED, TaskState.CANCELED):
         return

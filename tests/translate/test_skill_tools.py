@@ -17,10 +17,8 @@ from bridge.a2a.models import (
 )
 from bridge.mcp.tools import tools_from
 from bridge.translate.extension import URI, declaration
+from bridge.translate.own_tools import FOLLOW_UP_TOOLS, MAX_FOUND, SEARCH_TOOLS
 from bridge.translate.skill_tools import (
-    FOLLOW_UP_TOOLS,
-    MAX_FOUND,
-    SEARCH_TOOLS,
     Source,
     ToolRules,
     find_skills,

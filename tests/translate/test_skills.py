@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bridge.a2a.models import AgentSkill
-from bridge.translate.skills import accepts_any, skill_from
+from bridge.translate.overrides import SkillOverride
+from bridge.translate.skills import accepts_any, skill_from, skill_ids
 from tests.support.tools import tool
 
 SAY = {"type": "string", "default": "hello there"}
@@ -117,3 +120,38 @@ def test_accepted_modes_match_as_wide_as_they_look(
     accepted: tuple[str, ...], offered: tuple[str, ...], fits: bool
 ) -> None:
     assert accepts_any(accepted, offered) is fits
+
+
+@pytest.mark.proves("map-skill", "map-servers")
+@pytest.mark.parametrize(
+    ("places", "ids"),
+    [
+        (["a/x"], ["x"]),
+        (["a/x", "a/y", "b/z"], ["x", "y", "z"]),
+        (["a/x", "b/x", "b/y"], ["a_x", "b_x", "y"]),
+        (["a/A tool, äöü/1", "b/x"], ["A tool, äöü/1", "x"]),
+        (["a/x", "b/x", "c/a_x"], ["a_x", "b_x", "c_a_x"]),
+        (["a/x", "b/x", "a/a_x"], ["a_x", "b_x", "a_a_x"]),
+    ],
+)
+def test_an_id_is_the_tools_name_and_has_its_source_before_it_where_names_collide(
+    places: list[str], ids: list[str]
+) -> None:
+    split = [(place.partition("/")[0], place.partition("/")[2]) for place in places]
+    assert list(skill_ids(split).values()) == ids
+    backwards = skill_ids(reversed(split))
+    assert [backwards[place] for place in split] == ids
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab_"), st.text("ab_", max_size=4)), unique=True, max_size=12))
+def test_no_two_tools_have_the_same_id(places: list[tuple[str, str]]) -> None:
+    ids = skill_ids(places)
+    assert len(set(ids.values())) == len(ids) == len(places)
+
+
+@pytest.mark.proves("map-overrides")
+def test_tags_of_the_configuration_are_added_and_its_examples_replace() -> None:
+    said = SkillOverride(tags=("mine", "read-only"), examples=("Say hello",))
+    listed = {"annotations": {"readOnlyHint": True}}
+    skill = skill_from(tool("t", listed=listed), "t", "key", said)
+    assert (skill.tags, skill.examples) == (("key", "read-only", "mine"), ("Say hello",))

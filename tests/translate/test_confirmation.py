@@ -1,0 +1,149 @@
+"""Which calls need a yes, what they are bound to, and which messages give it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bridge.a2a.models import Message, Part, text_of
+from bridge.translate.confirmation import (
+    answer_to_confirmation,
+    beside_the_answer,
+    confirmation_metadata,
+    digest_of,
+    is_needed,
+    key_of,
+    parts_of_confirmation,
+)
+from bridge.translate.extension import ANSWER, ARGUMENTS, QUESTION, SKILL
+from tests.support.tools import tool
+
+
+def hinted(**hints: bool) -> Any:
+    return tool("t", listed={"annotations": {f"{name}Hint": said for name, said in hints.items()}})
+
+
+PLAIN, DESTROYS, READS, SAFE = (
+    hinted(),
+    hinted(destructive=True),
+    hinted(readOnly=True),
+    hinted(destructive=False),
+)
+
+
+@pytest.mark.proves("map-confirm")
+@pytest.mark.parametrize(
+    ("when", "said", "needed"),
+    [
+        ("never", None, []),
+        ("destructive", None, [DESTROYS]),
+        ("strict", None, [PLAIN, DESTROYS, SAFE]),
+        ("never", True, [PLAIN, DESTROYS, READS, SAFE]),
+        ("strict", False, []),
+    ],
+)
+def test_which_tools_need_a_yes(when: Any, said: bool | None, needed: list[Any]) -> None:
+    assert [one for one in (PLAIN, DESTROYS, READS, SAFE) if is_needed(one, when, said)] == needed
+
+
+ONE = tool("t", a={"type": "integer"})
+
+
+@pytest.mark.proves("map-confirm")
+def test_a_confirmation_is_bound_to_the_server_the_tool_and_the_arguments() -> None:
+    others = [
+        digest_of("s", ONE, {"a": 2}),
+        digest_of("s", ONE, {"a": 1, "b": None}),
+        digest_of("s", ONE, {"a": 1.5}),
+        digest_of("other", ONE, {"a": 1}),
+        digest_of("s", tool("u", a={"type": "integer"}), {"a": 1}),
+        digest_of("s", tool("t", listed={"description": "Other"}, a={"type": "integer"}), {"a": 1}),
+    ]
+    mine = digest_of("s", ONE, {"a": 1})
+    assert len({mine, *others}) == 1 + len(others)
+    assert digest_of("s", tool("t", a={"type": "integer"}), {"a": 1}) == mine
+
+
+def message(*parts: Any, **metadata: Any) -> Message:
+    read = tuple(Part(text=one) if isinstance(one, str) else Part(data=one["data"]) for one in parts)
+    return Message(message_id="m", role="ROLE_USER", parts=read, metadata=metadata or None)
+
+
+def data(value: Any) -> dict[str, Any]:
+    return {"data": value}
+
+
+@pytest.mark.proves("map-confirm")
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        (message("done"), "accept"),
+        (message("yes"), "accept"),
+        (message("Nothing speaks against it"), "accept"),
+        (message("Now!"), "accept"),
+        (message("no"), "decline"),
+        (message(" No, leave it"), "decline"),
+        (message("don't"), "decline"),
+        (message("Do not do that"), "decline"),
+        (message("STOP"), "decline"),
+        (message("done", **{ANSWER: "accept"}), "accept"),
+        (message("done", **{ANSWER: "decline"}), "decline"),
+        (message("done", **{ANSWER: "cancel"}), "cancel"),
+        (message("done", **{ANSWER: "whatever"}), "decline"),
+        (message("no", **{ANSWER: "accept"}), "decline"),
+        (message(data({"action": "accept"})), "accept"),
+        (message(data({"action": "decline"})), "decline"),
+        (message(data({"action": "cancel"})), "cancel"),
+        (message(data({"action": "no"})), "decline"),
+        (message(data({"action": "decline", "content": {}})), "decline"),
+        (message(data({"action": "accept", "content": {}})), "accept"),
+        (message(data({"action": "decline"}), **{ANSWER: "accept"}), "decline"),
+        (message(data(True)), "accept"),
+        (message(data(False)), "decline"),
+        (message(data("no")), "decline"),
+        (message(data({"a": 2})), "accept"),
+    ],
+)
+def test_a_message_goes_ahead_unless_it_refuses(said: Message, answer: str) -> None:
+    assert answer_to_confirmation(said, ONE) == answer
+
+
+def test_what_a_tool_takes_as_an_argument_is_no_answer() -> None:
+    acts = tool("t", action={"type": "string"})
+    said = message(data({"action": "decline"}))
+    assert answer_to_confirmation(said, acts) == "accept"
+    assert beside_the_answer(said, acts) == said
+
+
+def test_what_is_beside_the_answer_says_what_is_to_be_done_otherwise() -> None:
+    said = message("go on", data({"action": "accept"}), data({"a": 2}), data(True))
+    assert beside_the_answer(said, ONE).parts == message("go on", data({"a": 2})).parts
+
+
+@pytest.mark.proves("map-confirm")
+def test_the_question_says_what_would_be_done_and_holds_no_url_that_could_be_taken_for_a_place_to_go() -> (
+    None
+):
+    digest = digest_of("s", ONE, {})
+    arguments: Any = {"a": "https://evil.example", "b": ["x\ny"], "c": "z" * 2000}
+    text, described = parts_of_confirmation("wipe", DESTROYS, arguments, digest)
+    assert text_of([text]).splitlines() == [
+        "wipe is run once you confirm it (it says of itself that it may destroy something), with:",
+        '- a: "https://evil.example"',
+        '- b: ["x\\ny"]',
+        f'- c: "{"z" * 999}... (2002 characters)',
+        'Answer this task to go ahead, or with "no" to refuse.',
+    ]
+    assert described.data == {"key": key_of(digest), "mode": "confirm", "skill": "wipe"}
+    assert confirmation_metadata("wipe", arguments, digest) == {
+        QUESTION: key_of(digest),
+        SKILL: "wipe",
+        ARGUMENTS: arguments,
+    }
+    assert ARGUMENTS not in confirmation_metadata("wipe", {"a": "z" * 20_000}, digest)
+
+
+def test_a_call_without_arguments_says_so() -> None:
+    text, _ = parts_of_confirmation("tidy", PLAIN, {}, "0" * 64)
+    assert text_of([text]).splitlines()[0] == "tidy is run once you confirm it, without arguments."
