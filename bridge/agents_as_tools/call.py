@@ -15,7 +15,7 @@ from uuid import uuid4
 import anyio
 
 from bridge.a2a.client import AgentClient
-from bridge.a2a.life import ENDED, SETTLED
+from bridge.a2a.life import ENDED
 from bridge.a2a.models import (
     Message,
     SendMessageConfiguration,
@@ -23,41 +23,50 @@ from bridge.a2a.models import (
     StreamResponse,
     Task,
     TaskStatus,
-    text_of,
 )
 from bridge.a2a.remote import Listener, Pace, converse, wait
-from bridge.agents_as_tools.handles import FarContext, FarTask
+from bridge.agents_as_tools.given import Given
+from bridge.agents_as_tools.handles import tool_mark
 from bridge.agents_as_tools.mcp_tasks import task_fields
+from bridge.agents_as_tools.progress import tell_progress
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.sending import Sending, Work
 from bridge.agents_as_tools.shown import Shown, failure
 from bridge.agents_as_tools.surroundings import Surroundings
+from bridge.agents_as_tools.tools import PublishedTool
+from bridge.agents_as_tools.turns import turn
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.serving import INVALID_PARAMS, Incoming, McpRefusal
-from bridge.seal import HandleError, request_digest
+from bridge.mcp.serving import Incoming
 from bridge.translate.ask_back import Waiting, answer_message, modes_of
 from bridge.translate.call_to_message import (
     BadArgumentsError,
     Conversation,
-    context_in,
     message_from_call,
 )
-from bridge.translate.extension import PROGRESS
-from bridge.translate.skill_tools import AgentTool
 
 
 class AgentCall:
     """One call; used once."""
 
-    def __init__(self, agent: RemoteAgent, tool: AgentTool, incoming: Incoming, around: Surroundings) -> None:
+    def __init__(
+        self, agent: RemoteAgent, tool: PublishedTool, incoming: Incoming, around: Surroundings
+    ) -> None:
+        options, override = around.options, tool.override
         self._agent = agent
-        self._tool = tool
+        self._tool = tool.tool
+        self._given = Given(incoming, tool.tool, agent.mark, around.handles, override.arguments)
         self._incoming = incoming
         self._around = around
-        self._shown = Shown(agent, tool, incoming.principal, around.handles, around.options)
-        self._pace = Pace(outage_seconds=around.options.outage_seconds)
-        self._task_at = anyio.current_time() + around.options.task_after_seconds
+        self._shown = Shown(agent, tool.tool, incoming.principal, around.handles, options)
+        self._pace = Pace(outage_seconds=options.outage_seconds)
+        self._within_seconds = _first_of(override.answer_within_seconds, options.answer_within_seconds)
+        # A round that answers a question is no new call: its task is at work already.
+        self._limiter = None if incoming.request_state is not None else around.turns.of(tool.place)
+        self._has_turn = False
+        self._task_at = anyio.current_time() + _first_of(
+            override.task_after_seconds, options.task_after_seconds
+        )
         """When a call becomes a task, for a client that takes one."""
         self._said: str | None = None
         """What the agent said last on its way."""
@@ -72,10 +81,11 @@ class AgentCall:
         Raises:
             McpRefusal: the answer is a JSON-RPC error.
         """
-        within_seconds = self._around.options.answer_within_seconds
         try:
-            with anyio.move_on_after(within_seconds):
-                return await self._conversation()
+            with anyio.move_on_after(self._within_seconds):
+                async with turn(self._limiter):
+                    self._has_turn = True
+                    return await self._conversation()
             return self._question_in_words(self._asking) if self._asking else self._still_at_work()
         except _BecomesTaskError as exc:
             return self._task(exc.sending, exc.task_id)
@@ -98,10 +108,11 @@ class AgentCall:
 
     async def _first(self) -> Task | Message:
         """What the call begins with: a message, or for a host that comes back, the task where it stands."""
+        arguments = self._given.arguments()
         state = self._incoming.request_state
         if state is not None:
             return await self._come_back(state)
-        context = self._context()
+        context = self._given.context(arguments)
         conversation = Conversation(
             message_id=str(uuid4()),
             context_id=context.context_id if context else None,
@@ -109,7 +120,7 @@ class AgentCall:
         )
         message = message_from_call(
             self._tool,
-            self._incoming.arguments,
+            arguments,
             conversation,
             skill_in_text=self._around.options.skill_in_text,
         )
@@ -117,7 +128,7 @@ class AgentCall:
 
     async def _come_back(self, state: str) -> Task | Message:
         """A question was answered; unless it was answered before, which changes nothing now."""
-        far = self._opened(state)
+        far = self._given.task(state)
         task = await self._agent.client.get(far.task_id)
         if task.status.state in ENDED:
             return task
@@ -148,8 +159,8 @@ class AgentCall:
             self._asking = None
             return answer_message(questions, {**responses}, Waiting("", task.id, task.context_id))
         self._let_go = True
-        request = request_digest(incoming.name, incoming.arguments)
-        state = self._around.handles.of_question(self._shown.far(task.id), incoming.principal, request)
+        far = self._shown.far(task.id)
+        state = self._around.handles.of_question(far, incoming.principal, self._given.digest)
         return {
             "resultType": "input_required",
             "inputRequests": {
@@ -170,13 +181,21 @@ class AgentCall:
         sending.leave()
         options = self._around.options
         handle, call = self._around.handles.of_call(
-            self._shown.far(task_id), self._tool.name, options.task_ttl_seconds, self._incoming.principal
+            self._shown.far(task_id),
+            tool_mark(self._tool.skill_id),
+            options.task_ttl_seconds,
+            self._incoming.principal,
         )
         working: JsonObject = {"status": "working", **({"statusMessage": self._said} if self._said else {})}
         return {"resultType": "task", **task_fields(handle, call, options), **working}
 
     def _still_at_work(self) -> JsonObject:
-        seconds = self._around.options.answer_within_seconds
+        seconds = self._within_seconds
+        if not self._has_turn:
+            return failure(
+                f"The tool {self._tool.name} takes only so many calls at a time, and its turn did not come within"
+                f" {seconds:g} s, so the call did not reach the agent; try again later"
+            )
         if self._sending is None:
             return failure(f"The agent {self._agent.key} could not be asked within {seconds:g} s")
         self._let_go = True
@@ -243,45 +262,8 @@ class AgentCall:
         await sending.done.wait()
 
     def _on_event(self, event: StreamResponse) -> None:
-        """What the agent says on its way, as progress."""
-        update, artifact = event.status_update, event.artifact_update
-        if update is not None and update.status.state not in SETTLED:
-            numbers = (update.metadata or {}).get(PROGRESS)
-            found = numbers if isinstance(numbers, dict) else {}
-            words = text_of(update.status.message.parts) if update.status.message else ""
-            self._said = words or self._said
-            if found or words:
-                self._incoming.report(
-                    _number(found.get("progress")), _number(found.get("total")), words or None
-                )
-        elif artifact is not None and not self._agent.extension_active:
-            # (What an agent of ours gives is its tool's result, which says nothing before it is there.)
-            name = artifact.artifact.name or "a result"
-            self._incoming.report(None, None, f"{name} is coming in")
-
-    # Handles
-
-    def _opened(self, state: str) -> FarTask:
-        request = request_digest(self._incoming.name, self._incoming.arguments)
-        try:
-            far = self._around.handles.question(state, self._incoming.principal, request)
-        except HandleError as exc:
-            raise McpRefusal(INVALID_PARAMS, str(exc)) from exc
-        if far.agent != self._agent.mark:
-            raise McpRefusal(INVALID_PARAMS, str(HandleError()))
-        return far
-
-    def _context(self) -> FarContext | None:
-        text = None if self._tool.original else context_in(self._incoming.arguments)
-        if text is None:
-            return None
-        try:
-            context = self._around.handles.context(text, self._incoming.principal)
-        except HandleError as exc:
-            raise BadArgumentsError(f"context: {exc}") from exc
-        if context.agent != self._agent.mark:
-            raise BadArgumentsError("context: it belongs to another agent")
-        return context
+        active = self._agent.extension_active
+        self._said = tell_progress(event, self._incoming.report, extension_active=active) or self._said
 
 
 class _BecomesTaskError(Exception):
@@ -293,5 +275,5 @@ class _BecomesTaskError(Exception):
         self.task_id = task_id
 
 
-def _number(value: object) -> float | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+def _first_of(said: float | None, otherwise: float) -> float:
+    return otherwise if said is None else said

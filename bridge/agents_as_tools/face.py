@@ -2,6 +2,8 @@
 
 Lists are made of the agents' cards as they are known, and never wait for an agent. An agent that is down keeps
 the tools of its last card; without one it has a single tool, which says what is wrong.
+
+Agents, options and overrides can be replaced while it is served. Calls in flight hold what they began with.
 """
 
 from __future__ import annotations
@@ -10,48 +12,65 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
 import anyio
 import anyio.abc
 
-from bridge import __version__
 from bridge.agents_as_tools.call import AgentCall
 from bridge.agents_as_tools.follow_up import FollowUp
 from bridge.agents_as_tools.handles import Handles
+from bridge.agents_as_tools.listing import Listing, listing_of
 from bridge.agents_as_tools.mcp_tasks import McpTasks
 from bridge.agents_as_tools.options import FaceOptions
-from bridge.agents_as_tools.remote_agent import RemoteAgent, read_cards
-from bridge.agents_as_tools.resources import TEMPLATE, card_resource, read_card, read_part
+from bridge.agents_as_tools.remote_agent import RemoteAgent, SourceState, read_cards
+from bridge.agents_as_tools.resources import TEMPLATE, read_card, read_part
+from bridge.agents_as_tools.search import call_of_skill, found_skills
 from bridge.agents_as_tools.sending import Unnamed
 from bridge.agents_as_tools.surroundings import Surroundings
+from bridge.agents_as_tools.tools import PublishedTool
+from bridge.agents_as_tools.turns import Turns
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.serving import INTERNAL_ERROR, INVALID_PARAMS, Incoming, McpRefusal
 from bridge.seal import HandleError
 from bridge.translate.call_to_message import BadArgumentsError
-from bridge.translate.skill_tools import AgentTool, Source, find_skills, listing, tools_of_agents
+from bridge.translate.overrides import ToolOverride
+from bridge.translate.skill_tools import AgentTool
+from bridge.version import __version__
+from bridge.web import MayUse, everything
 
 logger = logging.getLogger(__name__)
 
 _FOLLOW_UPS: Final = frozenset({"task_result", "task_reply", "task_cancel"})
-_FOUND: Final = 10
-"""Skills that find_skill gives unless it is asked for another number."""
+_NOTHING: Final[Mapping[str, ToolOverride]] = MappingProxyType({})
+
+
+def _tell_nobody() -> None: ...
 
 
 class AgentsFace:
     """The tools of some agents. Entered to be served."""
 
-    def __init__(self, agents: Sequence[RemoteAgent], handles: Handles, options: FaceOptions) -> None:
-        self._in_order = tuple(agents)
-        self._agents: dict[str, RemoteAgent] = {}
-        self._by_mark = {agent.mark: agent for agent in agents}
+    def __init__(
+        self,
+        agents: Sequence[RemoteAgent],
+        handles: Handles,
+        options: FaceOptions,
+        overrides: Mapping[str, ToolOverride] = _NOTHING,
+    ) -> None:
         self._handles = handles
-        self._options = options
+        self._unnamed = Unnamed(options.unnamed_most)
+        self._turns = Turns()
+        self._remarked: frozenset[str] = frozenset()
+        self._on_change: Callable[[], None] = _tell_nobody
+        self._group: anyio.abc.TaskGroup | None = None
         self._around: Surroundings | None = None
         self._tasks: McpTasks | None = None
-        self._tools: dict[str, AgentTool] = {}
-        self._listed: tuple[JsonObject, ...] = ()
+        self._watched: dict[RemoteAgent, anyio.CancelScope] = {}
+        self._take(agents, options, overrides)
+        self._listing = Listing()
         self._list()
 
     @property
@@ -66,83 +85,106 @@ class AgentsFace:
 
     @property
     def title(self) -> str | None:
-        """The agent's name, when there is one agent."""
-        return next(iter(self._agents.values())).card.name if len(self._agents) == 1 else None
+        """What it was given, or the agent's name, when there is one agent."""
+        return self._listing.introduction.title
 
     @property
     def instructions(self) -> str | None:
-        """What the agents say of themselves."""
-        return "\n\n".join(f"{agent.card.name}: {agent.card.description}" for agent in self._agents.values())
+        """What it was given, or what the agents say of themselves."""
+        return self._listing.introduction.instructions
 
     @property
     def website_url(self) -> str | None:
         """The documentation of the only agent."""
-        return next(iter(self._agents.values())).card.documentation_url if len(self._agents) == 1 else None
+        return self._listing.introduction.website_url
 
     @property
     def icons(self) -> Sequence[JsonObject]:
         """The icon of the only agent."""
-        icon = next(iter(self._agents.values())).card.icon_url if len(self._agents) == 1 else None
-        return ({"src": icon},) if icon else ()
+        icon_url = self._listing.introduction.icon_url
+        return ({"src": icon_url},) if icon_url else ()
+
+    @property
+    def sources(self) -> tuple[SourceState, ...]:
+        """How each agent is, and since when."""
+        return tuple(agent.state for agent in self._agents)
+
+    @property
+    def published(self) -> tuple[PublishedTool, ...]:
+        """What can be called besides the bridge's own tools, in the order of the agents and their cards."""
+        return self._listing.tools.published
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What in the configuration is odd, in words."""
+        return self._listing.remarks
 
     @asynccontextmanager
     async def run(
         self, on_change: Callable[[], None], first_cards_seconds: float
     ) -> AsyncIterator[AgentsFace]:
-        """Read the cards and keep them fresh; `on_change` is called when the tools have changed.
+        """Read the cards and keep them fresh; `on_change` is called when what is listed has changed.
 
         What is remembered of an agent is listed at once; the start waits for the others only so long.
         """
-        agents = self._in_order
-        for agent in agents:
-            try:
-                agent.use_what_is_remembered()
-            except PeerError as exc:
-                logger.warning("%s: %s", agent.key, exc)
-
-        def changed() -> None:
-            self._list()
-            on_change()
-
+        for agent in self._agents:
+            agent.use_what_is_remembered()
         async with anyio.create_task_group() as group:
-            self._around = Surroundings(self._handles, self._options, group, Unnamed())
-            self._tasks = McpTasks(self._around, self._found)
-            await read_cards([agent for agent in agents if agent.down is not None], first_cards_seconds)
+            self._around = Surroundings(self._handles, self._options, group, self._unnamed, self._turns)
+            self._tasks = McpTasks(self._surroundings, self._found)
+            await read_cards([agent for agent in self._agents if agent.down is not None], first_cards_seconds)
             self._list()
-            for agent in agents:
-                group.start_soon(agent.watch, changed)
+            self._on_change, self._group = on_change, group
+            self._watch()
             try:
                 yield self
             finally:
+                self._group = None
                 group.cancel_scope.cancel()
+
+    def update(
+        self,
+        agents: Sequence[RemoteAgent],
+        options: FaceOptions,
+        overrides: Mapping[str, ToolOverride] = _NOTHING,
+    ) -> None:
+        """Have these agents, options and overrides from now on; hosts are told when that shows.
+
+        An agent that stays is the same object, and keeps its client. A new one is listed as it is remembered, and
+        its card is read in the background. Handles to one that is gone open no more, unless another at its URL
+        (and of its account) has come in its place.
+        """
+        known = set(self._agents)
+        self._take(agents, options, overrides)
+        self._unnamed.most = options.unnamed_most
+        if self._around is not None:
+            self._around = replace(self._around, options=options)
+            for agent in self._agents:
+                if agent not in known:
+                    agent.use_what_is_remembered()
+        self._watch()
+        self._changed()
 
     @property
     def tasks(self) -> McpTasks | None:
         """The calls that became tasks, once this is entered."""
         return self._tasks
 
-    def tools(self) -> Sequence[JsonObject]:
+    def tools(self, may_use: MayUse = everything) -> Sequence[JsonObject]:
         """See `ToolFace.tools`."""
-        return self._listed
+        return self._listing.tools_for(may_use)
 
-    def resources(self) -> Sequence[JsonObject]:
-        """The agents' cards."""
-        return [card_resource(agent) for _, agent in sorted(self._agents.items())]
+    def resources(self, may_use: MayUse = everything) -> Sequence[JsonObject]:
+        """The cards of the agents of which a caller may use anything."""
+        return tuple(self._listing.cards_for(may_use).values())
 
     def templates(self) -> Sequence[JsonObject]:
         """Where the parts are that are too large for a result."""
         return (TEMPLATE,)
 
-    def prompts(self) -> Sequence[JsonObject]:
+    def prompts(self, may_use: MayUse = everything) -> Sequence[JsonObject]:
         """The examples of the skills."""
-        return [
-            {
-                "name": name,
-                "title": f"{tool.listed.get('title') or tool.name}: an example",
-                "description": example,
-            }
-            for name, (tool, example) in sorted(self._examples().items())
-        ]
+        return self._listing.prompts_for(may_use)
 
     async def call(self, incoming: Incoming) -> JsonObject:
         """See `ToolFace.call`."""
@@ -150,91 +192,92 @@ class AgentsFace:
             if incoming.name in _FOLLOW_UPS and self._options.follow_up_tools:
                 return await self._follow_up(incoming)
             if self._options.rules.granularity == "search":
-                return await self._search(incoming)
-            return await self._call(incoming.name, incoming)
+                tools = [one.tool for one in self.published]
+                if incoming.name == "find_skill":
+                    return found_skills(incoming, tools, self._options.rules.found_most)
+                return await self._call(call_of_skill(incoming, tools))
+            return await self._call(incoming)
         except (PeerError, BadArgumentsError) as exc:
             return {"content": [{"type": "text", "text": str(exc)}], "isError": True}
 
-    async def read(self, uri: str, principal: str) -> JsonObject:
+    async def read(self, uri: str, principal: str, may_use: MayUse = everything) -> JsonObject:
         """See `ToolFace.read`."""
-        for agent in self._agents.values():
-            if uri == card_resource(agent)["uri"]:
-                return read_card(agent, uri)
+        for key, card in self._listing.cards_for(may_use).items():
+            if uri == card["uri"]:
+                return read_card(self._listing.agents[key], uri)
         try:
-            return await read_part(uri, self._by_mark, self._handles, principal)
+            return await read_part(uri, self._listing.by_mark, self._handles, principal)
         except PeerError as exc:
             raise McpRefusal(INTERNAL_ERROR, str(exc)) from exc
 
-    async def prompt(self, name: str, arguments: Mapping[str, str]) -> JsonObject:  # noqa: ARG002 - ours take none
+    async def prompt(
+        self,
+        name: str,
+        arguments: Mapping[str, str],  # noqa: ARG002 - ours take none
+        may_use: MayUse = everything,
+    ) -> JsonObject:
         """See `ToolFace.prompt`."""
-        found = self._examples().get(name)
-        if found is None:
+        found = self._listing.examples.get(name)
+        if found is None or not may_use(found[0].name):
             raise McpRefusal(INVALID_PARAMS, f"There is no prompt {name[:200]}")
         text = f"Use the tool {found[0].name}: {found[1]}"
         return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
 
-    def _found(self, mark: str, name: str) -> tuple[RemoteAgent, AgentTool | None] | None:
-        """The agent with a mark, and its tool of this name."""
-        agent, tool = self._by_mark.get(mark), self._tools.get(name)
-        if agent is None:
-            return None
-        return agent, tool if tool and tool.source_key == agent.key else None
+    # What there is
+
+    def _take(
+        self, agents: Sequence[RemoteAgent], options: FaceOptions, overrides: Mapping[str, ToolOverride]
+    ) -> None:
+        self._agents = tuple(dict.fromkeys(agents))
+        self._options = options
+        self._overrides = dict(overrides)
 
     def _list(self) -> None:
-        """Take over what the agents' cards now say. An agent is called what its card calls it, numbered where
-        others are called so too."""
-        self._agents = {}
-        for agent in self._in_order:
-            key = wanted = agent.wanted_key
-            number = 2
-            while key in self._agents:
-                key, number = f"{wanted}_{number}", number + 1
-            agent.key = key
-            self._agents[key] = agent
-        sources = [Source(agent.key, agent.card) for agent in self._agents.values()]
-        tools = tools_of_agents(sources, self._options.rules)
-        self._tools = {tool.name: tool for tool in tools}
-        self._listed = listing(tools, self._options.rules, follow_up_tools=self._options.follow_up_tools)
+        """Take over what the agents' cards now say."""
+        self._listing = listing_of(self._agents, self._options, self._overrides)
+        bounds = {tool.place: tool.override.concurrency for tool in self.published}
+        self._turns.set({place: most for place, most in bounds.items() if most is not None})
+        for remark in self.remarks:
+            if remark not in self._remarked:
+                logger.warning("%s: %s", self.name, remark)
+        self._remarked = frozenset(self.remarks)
 
-    def _examples(self) -> dict[str, tuple[AgentTool, str]]:
-        """The examples of the skills by the names of their prompts."""
-        examples: dict[str, tuple[AgentTool, str]] = {}
-        for tool in self._tools.values():
-            skills = self._agents[tool.source_key].card.skills
-            for skill in skills:
-                if skill.id == tool.skill_id:
-                    for number, example in enumerate(skill.examples or (), 1):
-                        examples[f"{tool.name}_{number}"] = (tool, example)
-        return examples
+    def _changed(self) -> None:
+        before = self._listing
+        self._list()
+        if not self._listing.looks_like(before):
+            self._on_change()
 
-    async def _call(self, name: str, incoming: Incoming) -> JsonObject:
-        tool = self._tools.get(name)
+    def _watch(self) -> None:
+        """Read the cards of the agents that there are now, and no others."""
+        if self._group is None:
+            return
+        for agent in self._watched.keys() - set(self._agents):
+            self._watched.pop(agent).cancel()
+        for agent in self._agents:
+            if agent not in self._watched:
+                self._watched[agent] = scope = anyio.CancelScope()
+                self._group.start_soon(self._keep_fresh, agent, scope)
+
+    async def _keep_fresh(self, agent: RemoteAgent, scope: anyio.CancelScope) -> None:
+        with scope:
+            await agent.watch(self._changed)
+
+    def _surroundings(self) -> Surroundings:
+        assert self._around is not None, "it is entered"
+        return self._around
+
+    def _found(self, mark: str, tool: str) -> tuple[RemoteAgent, AgentTool | None] | None:
+        return self._listing.find(mark, tool)
+
+    # Calls
+
+    async def _call(self, incoming: Incoming) -> JsonObject:
+        tool = self._listing.tools.by_name.get(incoming.name)
         if tool is None:
-            raise McpRefusal(INVALID_PARAMS, f"Unknown tool: {name[:200]}")
-        assert self._around is not None
-        return await AgentCall(self._agents[tool.source_key], tool, incoming, self._around)()
-
-    async def _search(self, incoming: Incoming) -> JsonObject:
-        arguments = incoming.arguments
-        if incoming.name == "call_skill":
-            name, given = arguments.get("skill"), arguments.get("arguments", {})
-            if not isinstance(name, str) or not isinstance(given, dict):
-                raise BadArgumentsError("skill: the name of one that find_skill gave; arguments: an object")
-            tool = self._tools.get(name)
-            if tool is None:
-                raise BadArgumentsError(f"There is no skill {name[:200]!r}; find_skill gives their names")
-            assert self._around is not None
-            inner = replace(incoming, name=name, arguments=given)
-            return await AgentCall(self._agents[tool.source_key], tool, inner, self._around)()
-        query, limit = arguments.get("query", ""), arguments.get("limit", _FOUND)
-        if not isinstance(query, str) or not isinstance(limit, int):
-            raise BadArgumentsError("query: what the skill should do, in words; limit: a number")
-        found = find_skills(list(self._tools.values()), query, limit)
-        structured: JsonObject = {"skills": [tool.listed for tool in found]}
-        lines = [f"{tool.name}: {tool.listed.get('description', '')}" for tool in found] or [
-            "No skill was found."
-        ]
-        return {"content": [{"type": "text", "text": "\n".join(lines)}], "structuredContent": structured}
+            raise McpRefusal(INVALID_PARAMS, f"Unknown tool: {incoming.name[:200]}")
+        agent = self._listing.agents[tool.agent_key]
+        return await AgentCall(agent, tool, incoming, self._surroundings())()
 
     async def _follow_up(self, incoming: Incoming) -> JsonObject:
         handle = incoming.arguments.get("handle")
@@ -242,11 +285,10 @@ class AgentsFace:
             far = self._handles.task(handle if isinstance(handle, str) else "", incoming.principal)
         except HandleError as exc:
             raise BadArgumentsError(f"handle: {exc}") from exc
-        agent = self._by_mark.get(far.agent)
+        agent = self._listing.by_mark.get(far.agent)
         if agent is None:
             raise BadArgumentsError(f"handle: {HandleError()}")
-        assert self._around is not None
-        follow_up = FollowUp(agent, far, incoming, self._around)
+        follow_up = FollowUp(agent, far, incoming, self._surroundings())
         match incoming.name:
             case "task_result":
                 return await follow_up.result()

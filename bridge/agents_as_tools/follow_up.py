@@ -23,7 +23,6 @@ from bridge.jsonvalues import JsonObject
 from bridge.mcp.serving import Incoming
 from bridge.translate.ask_back import question_words
 from bridge.translate.call_to_message import BadArgumentsError, Conversation, message_from_reply
-from bridge.translate.skill_tools import MAX_WAIT_SECONDS
 
 
 class FollowUp:
@@ -42,10 +41,11 @@ class FollowUp:
             PeerError: the agent cannot be asked.
             BadArgumentsError: `wait_seconds` is no number.
         """
-        wanted = self._incoming.arguments.get("wait_seconds", MAX_WAIT_SECONDS)
+        longest = self._around.options.follow_up_seconds
+        wanted = self._incoming.arguments.get("wait_seconds", longest)
         if not isinstance(wanted, int | float) or isinstance(wanted, bool):
             raise BadArgumentsError("wait_seconds: it is no number")
-        seconds = min(max(wanted, 0), MAX_WAIT_SECONDS)
+        seconds = min(max(wanted, 0), longest)
         if Unnamed.is_id(self._far.task_id):
             return await self._unnamed_within(seconds)
         return await self._shown_within(seconds)

@@ -24,7 +24,7 @@ class FarCall:
 
     task: FarTask
     tool: str
-    """The name of the tool that was called."""
+    """The mark of the tool that was called, see `tool_mark`: what it is called may change meanwhile."""
     created_seconds: int
     """When it became a task, in seconds since the epoch."""
     ttl_seconds: int = 0
@@ -38,6 +38,11 @@ class FarContext:
     agent: str
     context_id: str
     task_id: str | None
+
+
+def tool_mark(skill_id: str | None) -> str:
+    """What stands for a tool of an agent in handles, whatever it is called: short, however long its skill's id is."""
+    return agent_mark(skill_id or "")
 
 
 class Handles:
@@ -108,4 +113,4 @@ class Handles:
         return self._seal.seal(Handle(agent, ids, expires), Binding(purpose, principal, request))
 
 
-__all__ = ["FarContext", "FarTask", "Handles", "agent_mark"]
+__all__ = ["FarCall", "FarContext", "FarTask", "Handles", "agent_mark", "tool_mark"]

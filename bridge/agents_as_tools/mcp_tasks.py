@@ -62,7 +62,7 @@ _SHORTEST_WATCH_SECONDS: Final = 0.2
 """Between two looks at a task that is watched, however much its agent says."""
 
 FindTool = Callable[[str, str], tuple[RemoteAgent, AgentTool | None] | None]
-"""The agent with a mark, and its tool of a name if it still has one."""
+"""The agent with a mark, and its tool with another if it still has that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +78,16 @@ class _Open:
     def agent(self) -> RemoteAgent:
         return self.shown.agent
 
+    @property
+    def options(self) -> FaceOptions:
+        return self.shown.options
+
 
 class McpTasks:
     """Implements `bridge.mcp.serving.TaskFace` over remote agents."""
 
-    def __init__(self, around: Surroundings, find: FindTool) -> None:
-        self._around = around
+    def __init__(self, surroundings: Callable[[], Surroundings], find: FindTool) -> None:
+        self._surroundings = surroundings
         self._find = find
         self._out_of_reach: dict[str, float] = {}
         """Since when an agent has been, by its mark."""
@@ -155,13 +159,13 @@ class McpTasks:
         agent, now = opened.agent, anyio.current_time()
         may_come_back = is_passing(exc) or agent.down is not None
         since = self._out_of_reach.setdefault(agent.mark, now) if may_come_back else now
-        if may_come_back and now - since < self._around.options.outage_seconds:
+        if may_come_back and now - since < opened.options.outage_seconds:
             words = f"The agent {agent.key} cannot be asked at the moment, which is tried again: {exc}"
             return {"status": "working", "statusMessage": words}
         return {"status": "completed", "statusMessage": str(exc), "result": _whole(failure(str(exc)))}
 
     def _fields(self, opened: _Open, task: Task | None = None) -> JsonObject:
-        fields = task_fields(opened.handle, opened.call, self._around.options)
+        fields = task_fields(opened.handle, opened.call, opened.options)
         changed = task.status.timestamp if task else None
         if changed is not None and milliseconds(changed) > opened.call.created_seconds * 1000:
             fields["lastUpdatedAt"] = changed
@@ -170,9 +174,9 @@ class McpTasks:
     async def _changed(self, opened: _Open, task: Task | None) -> None:
         """Wait until a task may stand otherwise than it did."""
         if task is None:
-            await anyio.sleep(self._around.options.task_poll_seconds)
+            await anyio.sleep(opened.options.task_poll_seconds)
             return
-        news, pace = anyio.Event(), Pace(outage_seconds=self._around.options.outage_seconds)
+        news, pace = anyio.Event(), Pace(outage_seconds=opened.options.outage_seconds)
 
         def hear(event: StreamResponse) -> None:
             if event.task is None or event.task.status != task.status:
@@ -199,7 +203,7 @@ class McpTasks:
         Raises:
             McpRefusal: it did not arrive.
         """
-        client, options = opened.agent.client, self._around.options
+        client = opened.agent.client
         request = SendMessageRequest(
             message=answer, configuration=SendMessageConfiguration(return_immediately=True)
         )
@@ -208,8 +212,8 @@ class McpTasks:
             return await client.send(request)
 
         sending = Sending(client, lambda _: None, opened.call.task.task_id)
-        self._around.background.start_soon(sending.run, send)
-        with anyio.move_on_after(options.task_poll_seconds):
+        self._surroundings().background.start_soon(sending.run, send)
+        with anyio.move_on_after(opened.options.task_poll_seconds):
             await sending.done.wait()
         if isinstance(sending.fault, AgentRefusedError):
             # It goes on without the answer, or has ended: the task shows which.
@@ -218,15 +222,16 @@ class McpTasks:
             raise _not_passed_on("The answer", sending.fault)
 
     def _opened(self, task_id: str, caller: Caller) -> _Open:
+        around = self._surroundings()
         try:
-            call = self._around.handles.call(task_id, caller.principal)
+            call = around.handles.call(task_id, caller.principal)
         except HandleError as exc:
             raise McpRefusal(INVALID_PARAMS, str(exc)) from exc
         found = self._find(call.task.agent, call.tool)
         if found is None:
             raise McpRefusal(INVALID_PARAMS, str(HandleError()))
         agent, tool = found
-        shown = Shown(agent, tool, caller.principal, self._around.handles, self._around.options)
+        shown = Shown(agent, tool, caller.principal, around.handles, around.options)
         return _Open(task_id, call, caller, shown)
 
 

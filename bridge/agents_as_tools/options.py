@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from bridge.translate.own_tools import MAX_WAIT_SECONDS
 from bridge.translate.skill_tools import ToolRules
 
 
@@ -12,6 +13,10 @@ class FaceOptions:
     """The choices of one MCP server made of agents."""
 
     name: str = "mcp-a2a"
+    title: str | None = None
+    """In place of the name of its only agent."""
+    instructions: str | None = None
+    """In place of what the agents say of themselves."""
     rules: ToolRules = field(default_factory=ToolRules)
     follow_up_tools: bool = True
     answer_within_seconds: float = 50
@@ -28,5 +33,9 @@ class FaceOptions:
     """Whether the skill is also named in the text of a message, for agents that ignore metadata."""
     inline_limit_bytes: int = 1_048_576
     """Parts larger than this are given as links to resources of the face."""
+    follow_up_seconds: int = MAX_WAIT_SECONDS
+    """How long task_result may wait."""
+    unnamed_most: int = 64
+    """Messages that are kept waiting although their agents named no task for them; beyond, the oldest is given up."""
     cancel_seconds: float = 5
     """How long a cancellation may take to reach an agent."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
 
 import anyio
 import anyio.abc
@@ -20,20 +23,52 @@ from bridge.translate.names import slug
 
 logger = logging.getLogger(__name__)
 
+_NOT_READ: Final = "its card has not been read yet"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """How an agent is."""
+
+    key: str
+    down: str | None
+    """Why it cannot be called, in words; None while it can."""
+    since_ms: int
+    """When it became so, or was first known of, in milliseconds since the epoch."""
+
 
 class RemoteAgent:
-    """An agent behind a URL. It may be down; then its tools say so."""
+    """An agent behind a URL. It may be down; then its tools say so. One face alone has it."""
 
     def __init__(
-        self, url: str, source: CardSource, http: httpx2.AsyncClient, options: ClientOptions
+        self,
+        url: str,
+        source: CardSource,
+        http: httpx2.AsyncClient,
+        options: ClientOptions,
+        *,
+        key: str | None = None,
+        account: str = "",
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
+        """`key` is what it is called, whatever its card says. `account` tells it from others at its URL.
+
+        The account stands in for the credentials: the far side has tasks of its own for each, and a handle has to
+        come back to whom it began with. So it is what names them (their references), which outlives their
+        rotation, and never what they are.
+        """
         self.url = url
+        self._own_key = key
         self._card: AgentCard | None = None
+        self.deviations: tuple[str, ...] = ()
+        """What in its card is not as the specification asks."""
         self.key = self.wanted_key
         """What it is called in names and messages; told apart from others by who has them all."""
-        self.mark = agent_mark(url)
-        self.down: str | None = "its card has not been read yet"
-        """Why it cannot be called, in words; None while it can."""
+        self.mark = agent_mark(f"{url}\0{account}" if account else url)
+        """What stands for it in handles."""
+        self._down: str | None = _NOT_READ
+        self._now_ms = now_ms
+        self._since_ms = now_ms()
         self._source = source
         self._http = http
         self._options = options
@@ -41,9 +76,31 @@ class RemoteAgent:
 
     @property
     def wanted_key(self) -> str:
-        """Its name as far as its card is known, else its host's."""
+        """The key that it was given, or its name as far as its card is known, else its host's."""
+        if self._own_key is not None:
+            return self._own_key
         host = httpx2.URL(self.url).host
         return slug(self._card.name if self._card else host if host[:1].isalpha() else f"agent {host}")
+
+    @property
+    def has_own_key(self) -> bool:
+        """Whether it is called what it is whatever its card says."""
+        return self._own_key is not None
+
+    @property
+    def has_card(self) -> bool:
+        """Whether its card has been read, by this run or an earlier one."""
+        return self._card is not None
+
+    @property
+    def down(self) -> str | None:
+        """Why it cannot be called, in words; None while it can."""
+        return self._down
+
+    @property
+    def state(self) -> SourceState:
+        """How it is, and since when."""
+        return SourceState(self.key, self._down, self._since_ms)
 
     @property
     def card(self) -> AgentCard:
@@ -81,9 +138,12 @@ class RemoteAgent:
 
     def use_what_is_remembered(self) -> None:
         """Take its card as it was last seen, so that a start need not wait for it."""
-        found = self._source.cached()
-        if found is not None:
+        if (found := self._source.cached()) is None:
+            return
+        try:
             self._take(found)
+        except PeerError as exc:
+            logger.warning("%s: %s", self.key, exc)
 
     async def refresh(self) -> None:
         """Read its card now.
@@ -95,11 +155,18 @@ class RemoteAgent:
             self._take(await self._source.refresh())
         except PeerError as exc:
             if self._client is None:
-                self.down = str(exc)
+                self._be(str(exc))
             raise
 
     async def watch(self, on_change: Callable[[], None]) -> None:
-        """Read its card again whenever it is due; `on_change` is called when it is another one."""
+        """Read its card, now if that was never tried, and whenever it is due; `on_change` when it is another one."""
+        if self._down == _NOT_READ:
+            try:
+                await self.refresh()
+            except PeerError as exc:
+                logger.warning("%s: %s", self.key, exc)
+            else:
+                on_change()
 
         async def changed(found: FoundCard) -> None:
             before = self._card
@@ -118,13 +185,20 @@ class RemoteAgent:
         Raises:
             PeerError: its agent cannot be called as the card says.
         """
-        self._card = found.card
+        self._card, self.deviations = found.card, found.deviations
         try:
             self._client = AgentClient(self._http, found, self._options)
         except PeerError as exc:
-            self._client, self.down = None, str(exc)
+            self._client = None
+            self._be(str(exc))
             raise
-        self.down = None
+        self._be(None)
+
+    def _be(self, down: str | None) -> None:
+        """Be up or down from now on; another reason to be down is no change."""
+        if (down is None) != (self._down is None):
+            self._since_ms = self._now_ms()
+        self._down = down
 
 
 async def read_cards(agents: list[RemoteAgent], within_seconds: float) -> None:

@@ -6,7 +6,7 @@ agent when it is read, for the principal that was given the link.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import quote, unquote
 
@@ -58,7 +58,9 @@ def links_of(task: Task, agent: RemoteAgent, handles: Handles, principal: str) -
     return link_for
 
 
-async def read_part(uri: str, agents: dict[str, RemoteAgent], handles: Handles, principal: str) -> JsonObject:
+async def read_part(
+    uri: str, agents: Mapping[str, RemoteAgent], handles: Handles, principal: str
+) -> JsonObject:
     """A part of an artifact, fetched from its agent.
 
     Raises:

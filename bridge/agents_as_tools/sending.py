@@ -21,9 +21,6 @@ from bridge.errors import PeerError
 Work = Callable[[Listener], Awaitable[Task | Message]]
 """What is waited for."""
 
-MOST_UNNAMED: Final = 64
-"""Messages without a task that are kept waiting; beyond them the oldest is given up."""
-
 _HERE: Final = "here:"
 """What the id of such a message begins with: no agent's task is called so, as theirs are never made here."""
 
@@ -79,14 +76,15 @@ class Sending:
 
 
 class Unnamed:
-    """The messages whose agents have named no task for them."""
+    """The messages whose agents have named no task for them: so many at most, and beyond them the oldest goes."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self.most = most
         self._kept: dict[str, Sending] = {}
 
     def keep(self, sending: Sending) -> str:
         """Keep one waiting; the id by which it is found again."""
-        if len(self._kept) >= MOST_UNNAMED:
+        while self._kept and len(self._kept) >= self.most:
             self._kept.pop(next(iter(self._kept))).leave()
         key = f"{_HERE}{secrets.token_hex(8)}"
         self._kept[key] = sending

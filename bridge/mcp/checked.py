@@ -42,7 +42,7 @@ def checked_server(
         title=face.title,
         instructions=face.instructions,
         website_url=face.website_url,
-        icons=[types.Icon.model_validate(icon) for icon in face.icons] or None,
+        icons=_icons(face),
         get_tool_input_schema=input_schema,
         on_list_tools=_giving(types.ListToolsResult(tools=[])),
         on_call_tool=_giving(types.CallToolResult(content=[])),
@@ -58,6 +58,17 @@ def checked_server(
             server.add_request_handler(method, params, _giving(types.EmptyResult()))
     server.middleware.append(answers)
     return server
+
+
+def introduce(server: Server[Any], face: ToolFace) -> None:
+    """Say of a server what its face says of itself by now; the SDK takes it that this never changes."""
+    server.name, server.title, server.instructions = face.name, face.title, face.instructions
+    server.website_url, server.icons = face.website_url, _icons(face)
+    server.__dict__.pop("_server_info_stamp_source", None)  # which it keeps from the first answer on
+
+
+def _icons(face: ToolFace) -> list[types.Icon] | None:
+    return [types.Icon.model_validate(icon) for icon in face.icons] or None
 
 
 class _Server(Server[Any]):

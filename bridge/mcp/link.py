@@ -23,7 +23,6 @@ from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp.shared.inbound import mcp_param_headers, x_mcp_header_map
 from pydantic import JsonValue
 
-from bridge import __version__
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.asking import Questions
@@ -44,6 +43,7 @@ from bridge.mcp.tools import Tool, tools_from
 from bridge.mcp.transport import Target, streamable_http
 from bridge.mcp.values import Asker, Greeting, Listing, OnProgress, ToolCall
 from bridge.mcp.wire import OnTaskNews, Stamp, Wire
+from bridge.version import __version__
 
 logger = logging.getLogger(__name__)
 

@@ -38,6 +38,9 @@ _CHUNK_BYTES: Final = 64 * 1024
 _LINES_AHEAD: Final = 16
 """Messages that are read before the server takes them."""
 
+LINES_WAITING: Final = 64
+"""Messages that may wait to be written, so that a call that reports much need not wait for each write."""
+
 _LAST_SECONDS: Final = 1.0
 """How long a client may take to read what was said last. As the SDK gives its last answers."""
 
@@ -50,7 +53,7 @@ async def stdio_streams(limit_bytes: int) -> AsyncIterator[tuple[Incoming, Outgo
     """
     wire_in, wire_out = _taken_over()
     received, messages = anyio.create_memory_object_stream[SessionMessage | Exception](_LINES_AHEAD)
-    sink, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+    sink, outgoing = anyio.create_memory_object_stream[SessionMessage](LINES_WAITING)
     writer = _Writer(wire_out, outgoing)
     try:
         async with anyio.create_task_group() as tasks:
@@ -150,7 +153,7 @@ class _Writer:
             with self._life:
                 async with self._outgoing:
                     async for message in self._outgoing:
-                        await self._write(line_of(message))
+                        await self._write(await self._with_what_follows(line_of(message)))
         except OSError as exc:
             logger.info("the client reads no more: %s", exc.strerror)
             connection.cancel()
@@ -164,8 +167,20 @@ class _Writer:
                 await self._done.wait()
             self._life.cancel()
 
-    async def _write(self, line: bytes) -> None:
-        rest = memoryview(line)
+    async def _with_what_follows(self, first: bytes) -> bytes:
+        """A line, and those that wait or come within a turn of the loop: each write is a system call, and wakes the
+        client. No longer is waited, so that a message alone goes out at once."""
+        lines, size = [first], len(first)
+        with suppress(anyio.WouldBlock, anyio.EndOfStream):
+            while size < _CHUNK_BYTES:
+                if not self._outgoing.statistics().current_buffer_used:
+                    await anyio.lowlevel.checkpoint()
+                lines.append(line_of(self._outgoing.receive_nowait()))
+                size += len(lines[-1])
+        return b"".join(lines)
+
+    async def _write(self, lines: bytes) -> None:
+        rest = memoryview(lines)
         while rest:
             try:
                 rest = rest[os.write(self._wire_out, rest) :]

@@ -23,7 +23,7 @@ from mcp_types import INVALID_PARAMS
 from pydantic import JsonValue
 
 from bridge.errors import PeerError
-from bridge.jsonvalues import JsonObject
+from bridge.jsonvalues import JsonObject, exceeds_floats
 from bridge.mcp.asking import elicitation_in
 from bridge.mcp.faults import ServerLostError, ServerRefusedError
 from bridge.mcp.session import Session
@@ -263,7 +263,9 @@ class _Following:
 
     def _pause(self, task: JsonObject) -> float:
         wanted_ms = task.get("pollInterval" if self._handle.is_legacy else "pollIntervalMs")
-        seconds = wanted_ms / 1000 if isinstance(wanted_ms, int | float) else _USUAL_POLL_SECONDS
+        seconds = _USUAL_POLL_SECONDS
+        if isinstance(wanted_ms, int | float) and not exceeds_floats(wanted_ms):
+            seconds = wanted_ms / 1000
         if any(self._asked.values()):
             seconds = max(seconds, _ASKING_POLL_SECONDS)
         return min(max(seconds, _SHORTEST_POLL_SECONDS), _LONGEST_POLL_SECONDS)

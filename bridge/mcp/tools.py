@@ -9,12 +9,14 @@ Spec: MCP 2026-07-28 and 2025-11-25, server/tools.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Final
 
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, FormatChecker
 from jsonschema.exceptions import SchemaError, ValidationError
 from jsonschema.protocols import Validator
 from jsonschema.validators import extend, validator_for
@@ -27,10 +29,16 @@ from referencing._core import Resolver
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012, specification_with
 
-from bridge.jsonvalues import JsonObject, is_deeper
+from bridge.jsonvalues import JsonObject, exceeds_floats, is_deeper, values_in
 
-MAX_SCHEMA_DEPTH: Final = 64
-"""Levels in a tool's schema. Deeper ones exist only to exhaust who reads them."""
+MAX_SCHEMA_DEPTH: Final = 40
+"""Levels in a tool's schema. Deeper ones exist only to exhaust who reads them: a2a-sdk, whose JSON goes through
+protocol buffers, cannot read a card in which one of 45 levels stands."""
+
+MAX_STEPS: Final = 100_000
+"""How many keywords one check looks at, and MAX_STEPS_A_VALUE for each value in what is checked: a schema whose
+references fan out takes exponentially many."""
+MAX_STEPS_A_VALUE: Final = 200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,6 +125,8 @@ def _tool_from(item: JsonValue) -> Tool:
     validator = validator_of(schema)
     if is_deeper(item, MAX_SCHEMA_DEPTH + 1):
         raise ValueError(f"it is nested deeper than {MAX_SCHEMA_DEPTH} levels")
+    if exceeds_floats(item):
+        raise ValueError("a number in it is out of range")
     return Tool(name, item, schema, validator)
 
 
@@ -140,24 +150,93 @@ def validator_of(schema: JsonObject) -> Validator:
     meta = kind.META_SCHEMA
     dialect = specification_with(str(meta.get("$id") or meta.get("id")), default=DRAFT202012)
     root: Resource[JsonValue] = dialect.create_resource(schema)
-    _require_own_references(root, Registry().resolver_with_root(root), dialect, set())
-    return _quick(kind)(schema, registry=Registry())
+    try:
+        _require_own_references(root, Registry().resolver_with_root(root), dialect, set())
+    except (AttributeError, TypeError) as exc:  # the library expects schemas wherever a reference may lead
+        raise ValueError("its schema refers to what is no schema") from exc
+    return _quick(kind, _names(schema, "patternProperties"))(schema, registry=Registry())
+
+
+class UncheckableError(Exception):
+    """A value cannot be checked against a schema here: that takes too long, or more than Python can do."""
+
+
+def errors_of(validator: Validator, value: JsonValue, most: int) -> list[ValidationError]:
+    """What a schema finds wrong with a value, at most so much.
+
+    Raises:
+        UncheckableError: recursion or references without end, a pattern that only JavaScript knows, a number
+            beyond floats.
+    """
+    formats = validator.format_checker  # type: ignore[attr-defined]  # the protocol lags behind
+    counted = validator.evolve(format_checker=_Steps(formats, values_in(value)))
+    try:
+        return list(islice(counted.iter_errors(value), most))
+    except (RecursionError, OverflowError, re.error, _TooManyStepsError) as exc:
+        raise UncheckableError(str(exc)) from exc
+
+
+class _TooManyStepsError(Exception):
+    pass
+
+
+class _Steps(FormatChecker):
+    """Counts the steps of one check, into which the library takes a format checker along and nothing else."""
+
+    def __init__(self, formats: FormatChecker | None, values: int) -> None:
+        super().__init__(formats=())
+        self._formats = formats
+        self._left = MAX_STEPS + MAX_STEPS_A_VALUE * values
+
+    def check(self, instance: object, format: str) -> None:  # noqa: A002 - the library's name
+        if self._formats is not None:
+            self._formats.check(instance, format)
+
+    def step(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise _TooManyStepsError("the check takes too many steps")
 
 
 @lru_cache
-def _quick(kind: type[Validator]) -> type[Validator]:
+def _quick(kind: type[Validator], has_patterns: bool) -> type[Validator]:
     """A dialect in which no check takes more time than the value is long: a client's text could hold the bridge up.
 
     The library compares all pairs of unique items, and its patterns may try exponentially many ways to match.
+    Which properties are unevaluated it tells by such patterns; where there are any, that is for the server to say.
     """
-    checks = {
+    checks: dict[str, Any] = {
+        **kind.VALIDATORS,
         "uniqueItems": _unique_items,
         "pattern": _pattern,
         "patternProperties": _pattern_properties,
         "additionalProperties": _additional_properties,
     }
-    quick: type[Validator] = extend(kind, checks)  # type: ignore[no-untyped-call]
+    if has_patterns:
+        checks["unevaluatedProperties"] = _passed_over
+    counted = {keyword: _counted(check) for keyword, check in checks.items()}
+    quick: type[Validator] = extend(kind, counted)  # type: ignore[no-untyped-call]
     return quick
+
+
+def _counted(check: Any) -> Any:
+    def counting(validator: Any, wanted: JsonValue, instance: JsonValue, schema: JsonObject) -> Any:
+        if isinstance(validator.format_checker, _Steps):
+            validator.format_checker.step()
+        return check(validator, wanted, instance, schema)
+
+    return counting
+
+
+def _passed_over(_: Any, __: JsonValue, ___: JsonValue, ____: JsonObject) -> Iterator[ValidationError]:
+    return iter(())
+
+
+def _names(schema: JsonValue, keyword: str) -> bool:
+    """Whether a schema has a keyword anywhere."""
+    if isinstance(schema, dict):
+        return keyword in schema or any(_names(inner, keyword) for inner in schema.values())
+    return isinstance(schema, list) and any(_names(inner, keyword) for inner in schema)
 
 
 @lru_cache(maxsize=4096)
@@ -252,7 +331,7 @@ def _require_own_references(
             continue
         try:
             found = resolver.lookup(reference)
-        except Unresolvable as exc:
+        except (Unresolvable, TypeError) as exc:  # the latter of a step into what has none, such as a number
             raise ValueError(
                 f"its schema refers to {reference}, which it does not hold; nothing is fetched"
             ) from exc
@@ -260,4 +339,6 @@ def _require_own_references(
             raise ValueError(f"its schema refers to {reference}, which is no schema")  # noqa: TRY004
         _require_own_references(dialect.create_resource(found.contents), found.resolver, dialect, seen)
     for inner in schema.subresources():
+        if not isinstance(inner.contents, dict):
+            continue  # it refers to nothing, and the library's older dialects do not expect it
         _require_own_references(inner, resolver.in_subresource(inner), dialect, seen)

@@ -48,7 +48,7 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from bridge.jsonvalues import JsonObject
+from bridge.jsonvalues import JsonObject, exceeds_floats
 from bridge.mcp.asking import ELICIT, Questions
 from bridge.mcp.faults import UNREACHABLE, error_of
 from bridge.mcp.values import OnProgress, Progress
@@ -343,11 +343,14 @@ def _answer_in(exc: Exception) -> tuple[RequestId, dict[str, Any] | ErrorData] |
 
 
 def _progress_from(params: Mapping[str, Any]) -> Progress | None:
-    progress, total, message = params.get("progress"), params.get("total"), params.get("message")
-    if not isinstance(progress, int | float) or isinstance(progress, bool):
+    progress, total = _number(params.get("progress")), _number(params.get("total"))
+    message = params.get("message")
+    if progress is None:
         return None
-    return Progress(
-        progress,
-        total if isinstance(total, int | float) and not isinstance(total, bool) else None,
-        message if isinstance(message, str) else None,
-    )
+    return Progress(progress, total, message if isinstance(message, str) else None)
+
+
+def _number(value: Any) -> int | float | None:
+    """A number that every reader of JSON can take in."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and not exceeds_floats(value) else None

@@ -18,11 +18,10 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
 from bridge.config.profile import load_profile
-from bridge.exposed import ExposeConfig, exposed
 from bridge.translate.names import slug
 from bridge.web import Access, Credential, Place, Principal
 from tests.peers import sdk_behaviours as told
-from tests.support.exposing import Exposed, answering, exposing
+from tests.support.exposing import ExposeConfig, Exposed, answering, exposed, exposing
 from tests.support.foreign import Foreign, foreign_agent
 from tests.support.running import listening
 
@@ -347,7 +346,8 @@ async def test_a_question_that_nobody_answers_is_withdrawn_in_time(tmp_path: Pat
         await anyio.sleep_forever()
         raise AssertionError
 
-    async with hosted(tmp_path, "legacy", callback=never, answer_within_seconds=0.3) as (agent, client):
+    async with hosted(tmp_path, "legacy", callback=never, answer_within_seconds=1) as (agent, client):
+        await client.call_tool("plain", {"message": "so that the question comes in time on a busy machine"})
         late = await client.call_tool("ask", {"message": "order"})
         assert not late.is_error
         answered = await client.call_tool("task_reply", {"handle": handle_in(late), "message": "red"})

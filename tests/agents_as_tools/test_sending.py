@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge.agents_as_tools.sending import MOST_UNNAMED, Sending, Unnamed
+from bridge.agents_as_tools.sending import Sending, Unnamed
 from bridge.errors import PeerError
 
 
@@ -17,8 +17,8 @@ def sending() -> Sending:
 
 
 async def test_only_so_many_are_kept_and_the_oldest_goes_first() -> None:
-    unnamed = Unnamed()
-    ids = [unnamed.keep(sending()) for _ in range(MOST_UNNAMED + 1)]
+    unnamed = Unnamed(3)
+    ids = [unnamed.keep(sending()) for _ in range(4)]
     assert all(Unnamed.is_id(one) for one in ids)
     assert len(set(ids)) == len(ids)
     with pytest.raises(PeerError, match="not known any more"):

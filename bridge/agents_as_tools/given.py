@@ -1,0 +1,76 @@
+"""What a host gives with a call of a tool: arguments, a conversation to go on with, or a round to come back from.
+
+Whatever is wrong with it is found here, before an agent hears of the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bridge.agents_as_tools.handles import FarContext, FarTask, Handles
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.serving import INVALID_PARAMS, Incoming, McpRefusal
+from bridge.seal import HandleError, request_digest
+from bridge.translate.call_to_message import BadArgumentsError, context_in
+from bridge.translate.overrides import ArgumentRule, completed, not_theirs
+from bridge.translate.skill_tools import AgentTool
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One call, as it came in."""
+
+    incoming: Incoming
+    tool: AgentTool
+    mark: str
+    """The agent's."""
+    handles: Handles
+    rules: Mapping[str, ArgumentRule]
+
+    @property
+    def digest(self) -> bytes:
+        """What makes another round the same request: what the host gave, whatever is filled in for it."""
+        return request_digest(self.incoming.name, self.incoming.arguments)
+
+    def arguments(self) -> JsonObject:
+        """The arguments as the agent gets them.
+
+        Raises:
+            BadArgumentsError: the caller sets one that is not its to set.
+        """
+        given = self.incoming.arguments
+        if theirs := not_theirs(given, self.rules):
+            raise BadArgumentsError(f"{', '.join(theirs)}: the tool {self.tool.name} has no such argument")
+        return completed(given, self.tool.input_schema, self.rules)
+
+    def context(self, arguments: JsonObject) -> FarContext | None:
+        """The conversation that the call continues.
+
+        Raises:
+            BadArgumentsError: there is none such with this agent.
+        """
+        text = None if self.tool.original else context_in(arguments)
+        if text is None:
+            return None
+        try:
+            context = self.handles.context(text, self.incoming.principal)
+        except HandleError as exc:
+            raise BadArgumentsError(f"context: {exc}") from exc
+        if context.agent != self.mark:
+            raise BadArgumentsError("context: it belongs to another agent")
+        return context
+
+    def task(self, state: str) -> FarTask:
+        """The task that a round comes back to.
+
+        Raises:
+            McpRefusal: its state is of another call.
+        """
+        try:
+            far = self.handles.question(state, self.incoming.principal, self.digest)
+        except HandleError as exc:
+            raise McpRefusal(INVALID_PARAMS, str(exc)) from exc
+        if far.agent != self.mark:
+            raise McpRefusal(INVALID_PARAMS, str(HandleError()))
+        return far

@@ -1,0 +1,157 @@
+"""What a face lists at a time: the tools of its agents, their cards as resources, their examples as prompts.
+
+Made anew whenever a card or the configuration changes, and never changed: whoever holds one sees it whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from bridge.a2a.models import AgentCard
+from bridge.agents_as_tools.handles import tool_mark
+from bridge.agents_as_tools.options import FaceOptions
+from bridge.agents_as_tools.remarks import remarks_on
+from bridge.agents_as_tools.remote_agent import RemoteAgent
+from bridge.agents_as_tools.resources import card_resource
+from bridge.agents_as_tools.tools import PublishedTool, Tools, published_tools
+from bridge.jsonvalues import JsonObject
+from bridge.translate.overrides import ToolOverride
+from bridge.translate.skill_tools import AgentTool, Source, listing, tools_of_agents
+from bridge.web import MayUse, everything
+
+Example = tuple[PublishedTool, str]
+"""An example of a skill, and its tool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """What a face says of itself."""
+
+    title: str | None = None
+    instructions: str | None = None
+    website_url: str | None = None
+    icon_url: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Listing:
+    """All of it."""
+
+    agents: Mapping[str, RemoteAgent] = field(default_factory=dict)
+    """By their keys, in their order."""
+    tools: Tools = field(default_factory=Tools)
+    listed: tuple[JsonObject, ...] = ()
+    """As tools/list shows them, the bridge's own among them."""
+    resources: Mapping[str, JsonObject] = field(default_factory=dict)
+    """The agents' cards by their keys, as resources/list shows them."""
+    examples: Mapping[str, Example] = field(default_factory=dict)
+    """By the names of their prompts."""
+    introduction: Introduction = field(default_factory=Introduction)
+    remarks: tuple[str, ...] = ()
+
+    @cached_property
+    def by_mark(self) -> Mapping[str, RemoteAgent]:
+        """The agents as handles name them; of two entries for the same one, the first."""
+        return {agent.mark: agent for agent in reversed(tuple(self.agents.values()))}
+
+    def find(self, mark: str, tool: str) -> tuple[RemoteAgent, AgentTool | None] | None:
+        """The agent with a mark, and its tool with another, also when it is hidden or called otherwise by now."""
+        agent = self.by_mark.get(mark)
+        return None if agent is None else (agent, self._by_marks.get((mark, tool)))
+
+    def tools_for(self, may_use: MayUse) -> list[JsonObject]:
+        """As tools/list shows them to a caller; the bridge's own are for everyone."""
+        names = self.tools.by_name
+        return [one for one in self.listed if one["name"] not in names or may_use(str(one["name"]))]
+
+    def cards_for(self, may_use: MayUse) -> Mapping[str, JsonObject]:
+        """The cards of the agents of which a caller may use anything, by key, as resources/list shows them."""
+        unusable = {tool.agent_key for tool in self.tools.published}
+        unusable -= {tool.agent_key for tool in self.tools.published if may_use(tool.name)}
+        return {key: card for key, card in sorted(self.resources.items()) if key not in unusable}
+
+    def prompts_for(self, may_use: MayUse) -> list[JsonObject]:
+        """The examples, as prompts/list shows them to a caller."""
+        return [
+            {
+                "name": name,
+                "title": f"{tool.listed.get('title') or tool.name}: an example",
+                "description": example,
+            }
+            for name, (tool, example) in sorted(self.examples.items())
+            if may_use(tool.name)
+        ]
+
+    def looks_like(self, other: Listing) -> bool:
+        """Whether hosts see the same in both."""
+        return self._seen == other._seen
+
+    @property
+    def _seen(self) -> tuple[object, ...]:
+        return self.introduction, self.listed, self.resources, self.prompts_for(everything)
+
+    @cached_property
+    def _by_marks(self) -> Mapping[tuple[str, str], AgentTool]:
+        tools = (*(one.tool for one in self.tools.published), *self.tools.hidden)
+        return {
+            (self.agents[tool.source_key].mark, tool_mark(tool.skill_id)): tool for tool in reversed(tools)
+        }
+
+
+def listing_of(
+    agents: Sequence[RemoteAgent], options: FaceOptions, overrides: Mapping[str, ToolOverride]
+) -> Listing:
+    """What is listed of these agents, as their cards are known. Each gets its key."""
+    by_key = _keyed(agents)
+    found = tools_of_agents([Source(key, agent.card) for key, agent in by_key.items()], options.rules)
+    tools = published_tools(found, overrides)
+    return Listing(
+        by_key,
+        tools,
+        listing(
+            [one.tool for one in tools.published],
+            options.rules,
+            follow_up_tools=options.follow_up_tools,
+            longest_wait_seconds=options.follow_up_seconds,
+        ),
+        {key: card_resource(agent) for key, agent in by_key.items()},
+        _examples(tools, by_key),
+        _introduction(options, [agent.card for agent in by_key.values()]),
+        remarks_on(tools, overrides, are_known=bool(agents) and all(agent.has_card for agent in agents)),
+    )
+
+
+def _keyed(agents: Sequence[RemoteAgent]) -> dict[str, RemoteAgent]:
+    """The agents by what they are called, numbered where others are called so too. Who was given a key goes first."""
+    taken: set[str] = set()
+    for agent in sorted(agents, key=lambda agent: not agent.has_own_key):
+        key = wanted = agent.wanted_key
+        number = 2
+        while key in taken:
+            key, number = f"{wanted}_{number}", number + 1
+        agent.key = key
+        taken.add(key)
+    return {agent.key: agent for agent in agents}
+
+
+def _introduction(options: FaceOptions, cards: Sequence[AgentCard]) -> Introduction:
+    only = cards[0] if len(cards) == 1 else None
+    said = "\n\n".join(f"{card.name}: {card.description}" for card in cards)
+    return Introduction(
+        options.title or (only.name if only else None),
+        options.instructions or said or None,
+        only.documentation_url if only else None,
+        only.icon_url if only else None,
+    )
+
+
+def _examples(tools: Tools, agents: Mapping[str, RemoteAgent]) -> dict[str, Example]:
+    return {
+        f"{tool.name}_{number}": (tool, example)
+        for tool in tools.published
+        for skill in agents[tool.agent_key].card.skills
+        if skill.id == tool.skill_id
+        for number, example in enumerate(skill.examples or (), 1)
+    }

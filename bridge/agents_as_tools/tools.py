@@ -1,0 +1,127 @@
+"""The tools of a face at a time: the skills of its agents, under their names, as the configuration wants them shown.
+
+Names are given before anything else, so that hiding one tool never changes what another is called. A configured
+name is taken only when hosts accept it and nobody else has or wants it: a call must never reach another skill than
+was meant. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Final
+
+from bridge.jsonvalues import JsonObject
+from bridge.translate.names import RESERVED, hosts_take
+from bridge.translate.overrides import ToolOverride, override_for, shown_schema
+from bridge.translate.skill_tools import AgentTool
+
+_SAYS_NOTHING: Final = ToolOverride()
+
+Place = tuple[str, str | None]
+"""What a tool stands for, whatever it is called: the key of its agent, and its skill."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PublishedTool:
+    """A tool as hosts see it, and what is said of it."""
+
+    tool: AgentTool
+    default_name: str
+    """Its name where the configuration does not say another."""
+    override: ToolOverride = _SAYS_NOTHING
+
+    @property
+    def name(self) -> str:
+        """What hosts call it."""
+        return self.tool.name
+
+    @property
+    def agent_key(self) -> str:
+        """Whose it is."""
+        return self.tool.source_key
+
+    @property
+    def skill_id(self) -> str | None:
+        """The skill that it stands for; None for an agent as a whole."""
+        return self.tool.skill_id
+
+    @property
+    def listed(self) -> JsonObject:
+        """As tools/list, or find_skill, shows it."""
+        return self.tool.listed
+
+    @property
+    def place(self) -> Place:
+        """What it stands for."""
+        return self.agent_key, self.skill_id
+
+
+@dataclass(frozen=True, eq=False)
+class Tools:
+    """All of them, in the order of the agents and their cards."""
+
+    published: tuple[PublishedTool, ...] = ()
+    hidden: tuple[AgentTool, ...] = ()
+    """Those that are neither listed nor callable, under the names that they would have."""
+    refused_names: Mapping[str, str] = field(default_factory=dict)
+    """By default name, those that the configuration says but that could not be given."""
+
+    @cached_property
+    def by_name(self) -> Mapping[str, PublishedTool]:
+        """By what hosts call them."""
+        return {one.name: one for one in self.published}
+
+
+def published_tools(found: Sequence[AgentTool], overrides: Mapping[str, ToolOverride]) -> Tools:
+    """The tools as they are shown; `found` are all that there are, under their default names."""
+    said = {tool.name: _said_of(tool, overrides) for tool in found}
+    served = [tool for tool in found if not said[tool.name].hidden]
+    wanted = {tool.name: said[tool.name].name or tool.name for tool in served}
+    given = _given(wanted)
+    return Tools(
+        tuple(
+            PublishedTool(_shown(tool, given[tool.name], said[tool.name]), tool.name, said[tool.name])
+            for tool in served
+        ),
+        tuple(tool for tool in found if said[tool.name].hidden),
+        {name: wish for name, wish in wanted.items() if given[name] != wish},
+    )
+
+
+def _said_of(tool: AgentTool, overrides: Mapping[str, ToolOverride]) -> ToolOverride:
+    if not overrides:
+        return _SAYS_NOTHING
+    names = [tool.name] if tool.skill_id is None else [tool.name, tool.skill_id]
+    return override_for(overrides, *names) or _SAYS_NOTHING
+
+
+def _given(wanted: Mapping[str, str]) -> dict[str, str]:
+    """The wanted names by default names; where several want the same, those that have another of their own get that."""
+    names = {own: wish if is_free(wish) else own for own, wish in wanted.items()}
+    while True:
+        counted = Counter(names.values())
+        colliding = [own for own, name in names.items() if counted[name] > 1 and name != own]
+        if not colliding:
+            return names
+        for own in colliding:
+            names[own] = own
+
+
+def is_free(name: str) -> bool:
+    """Whether a tool may be called so."""
+    return hosts_take(name) and name not in RESERVED
+
+
+def _shown(tool: AgentTool, name: str, override: ToolOverride) -> AgentTool:
+    words = {"name": name, "title": override.title, "description": override.description}
+    changes: JsonObject = {key: word for key, word in words.items() if word is not None}
+    if override.arguments:
+        schema = tool.listed["inputSchema"]
+        assert isinstance(schema, dict)
+        changes["inputSchema"] = shown_schema(schema, override.arguments)
+    if all(tool.listed.get(key) == value for key, value in changes.items()):
+        return tool
+    return replace(tool, name=name, listed={**tool.listed, **changes})
