@@ -1,23 +1,33 @@
 # Everything that the project needs is set up by these targets: Python 3.11 or later and make are enough.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 PORT ?= 8080
+WORKERS ?= 2
+CASES ?= 20000
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# With it, each of the hundreds of commands that the tests start would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test interop bench check format peers clean
+.PHONY: help run test fuzz interop conformance bench check format peers clean
 
 help: ## Say what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: .venv/installed ## Serve the demo MCP server as an A2A agent on 127.0.0.1 (PORT=8080)
 	@mkdir -p .run
 	@$(BIN)/mcp-a2a wrap --port "$(PORT)" --store ".run/demo-$(PORT).db" -- $(BIN)/python examples/demo_server.py
 
-test: .venv/developing peers ## Run the whole test suite
-	$(BIN)/python -m pytest tests
+test: .venv/developing peers ## Run the whole test suite, side by side (WORKERS=2)
+	$(BIN)/python -m pytest tests -n $(WORKERS) --dist worksteal
+
+fuzz: .venv/developing ## Attack every parser with hostile input (CASES=20000), other cases each time
+	$(BIN)/python -m tests.hostile --cases $(CASES)
 
 interop: .venv/developing peers ## Run the tests that take minutes: a thousand kills, long runs, real peers both ways
 	$(BIN)/python -m pytest tests -m slow
+
+conformance: .venv/developing peers ## Run the official MCP suite and our A2A checks against the bridge (3 minutes)
+	@$(BIN)/python -m tests.conformance
 
 bench: .venv/benching peers ## Measure the bridge beside the MCP SDK and a2a-sdk (10 minutes; docs/benchmarks.md)
 	@$(BIN)/python -m tests.benchmarks

@@ -1,8 +1,8 @@
-"""Serves a bridge over HTTP until it is told to stop, and stops it in two stages.
+"""Serves a bridge until it is told to stop, and stops it in two stages.
 
 The first signal (Ctrl+C, SIGTERM, or SIGHUP when the terminal closes) drains: no new work, running tasks go on
 for a while. The second stops them. Either way every child process is ended and every task is left in a state
-that its client can read.
+that its client can read. A process without a terminal takes SIGHUP as the wish to read its file again.
 """
 
 from __future__ import annotations
@@ -10,22 +10,24 @@ from __future__ import annotations
 import errno
 import gc
 import logging
+import os
 import signal
 import socket
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 import anyio
+import anyio.abc
 import uvicorn
 from starlette.types import ASGIApp
 
-from bridge.app import Bridge, WrapConfig, require_safe, wrapped
+from bridge.assembly.aside import HERE, calls_itself
+from bridge.assembly.bridge import Bridge, Watching
+from bridge.assembly.plan import Plan
 from bridge.errors import UsageError
-from bridge.exposed import ExposeConfig, Exposure, exposed
-from bridge.mcp.transport import Target
-from bridge.web import ANONYMOUS, LOCAL, Access, Credential, Place, is_loopback
+from bridge.reload import Reload
 
 logger = logging.getLogger(__name__)
 
@@ -57,14 +59,30 @@ class Stopping:
     starting: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     """What a signal ends at once while nothing is served yet."""
     serving: bool = False
+    reload: Reload | None = None
+    """Who takes SIGHUP, if that is not the end."""
+
+    @property
+    def exit_code(self) -> int:
+        """What the process ends with."""
+        return 130 if self.signal == signal.SIGINT else 0
+
+    def hear(self, number: int) -> None:
+        """Take a signal."""
+        logger.info("received %s", signal.Signals(number).name)
+        if self.reload is not None and self.serving and number == getattr(signal, "SIGHUP", None):
+            self.reload.ask()
+        elif self.signal is None:
+            self.signal = number
+            self.asked.set()
+            if not self.serving:
+                self.starting.cancel()
+        else:
+            self.at_once.set()
 
 
-class Audience(Protocol):
+class Audience(Watching, Protocol):
     """Who is told how far serving has come."""
-
-    def connecting(self, target: Target) -> None:
-        """The server is being started or called."""
-        ...
 
     def serving(self, bridge: Bridge, port: int) -> None:
         """The bridge can be called, on this port."""
@@ -75,89 +93,103 @@ class Audience(Protocol):
         ...
 
 
-async def serve(config: WrapConfig, audience: Audience) -> int:
+async def serve(plan: Plan, audience: Audience, reload: Reload | None = None) -> int:
     """Serve until a signal comes; gives the exit code.
 
     Raises:
-        UsageError: the port is taken, or the configuration cannot be served.
-        PeerError: the tool server cannot be reached and has to be.
+        UsageError: the port is taken, or the plan cannot be served.
+        PeerError: a tool server cannot be reached and has to be.
     """
-    config.require_safe()
-    stopping = Stopping()
-    async with _listening(config.host, config.port) as listener, anyio.create_task_group() as tasks:
+    plan.require_safe()
+    stopping = Stopping(reload=None if _has_terminal() else reload)
+    async with _listening(plan.place.host, plan.place.port) as listener, anyio.create_task_group() as tasks:
         port: int = listener.getsockname()[1]
-        config = replace(config, port=port)
-        audience.connecting(config.target)
+        plan = replace(plan, place=replace(plan.place, port=port))
         with stopping.starting:
             await tasks.start(_watch_signals, stopping)
-            async with wrapped(config) as bridge:
+            bridge = Bridge(plan, audience, own_url=_own_url(plan.place.host, port))
+            async with bridge.run(), anyio.create_task_group() as serving:
                 server = _uvicorn_for(bridge.app)
-                tasks.start_soon(
-                    _stop_server, server, bridge, stopping, config.profile.run.drain_seconds, audience
-                )
-                tasks.start_soon(_announce_once_up, server, audience, bridge, port)
+                # Before anything is there, as what is offered may be published here as well.
+                serving.start_soon(_serve_on, server, listener, serving.cancel_scope)
+                await bridge.apply(plan)
                 stopping.serving = True
                 _calm_the_collector()
-                await server.serve(sockets=[listener])
+                audience.serving(bridge, port)
+                serving.start_soon(_stop_server, server, bridge, stopping, audience)
+                if reload is not None:
+                    serving.start_soon(reload.run, bridge)
         tasks.cancel_scope.cancel()
-    return 130 if stopping.signal == signal.SIGINT else 0
+    return stopping.exit_code
 
 
-async def serve_stdio(config: ExposeConfig) -> int:
-    """Serve a face of agents over stdin and stdout until stdin ends, or a signal comes; gives the exit code.
+async def serve_stdio(plan: Plan, reload: Reload | None = None) -> int:
+    """Serve the plan's one MCP server over stdin and stdout until stdin ends, or a signal comes; gives the exit code.
 
     Raises:
-        UsageError: it cannot be served as configured.
+        UsageError: it cannot be served as planned.
+        PeerError: a tool server cannot be reached and has to be.
     """
     stopping = Stopping()
     async with anyio.create_task_group() as tasks:
         with stopping.starting:
             await tasks.start(_watch_signals, stopping)
-            async with exposed(config) as exposure:
+            async with aside(plan) as (bridge, plan), anyio.create_task_group() as serving:
+                await bridge.apply(plan)
                 _calm_the_collector()
-                await exposure.server.run_stdio()
+                if reload is not None:
+                    serving.start_soon(reload.run, bridge)
+                (offered,) = bridge.offered
+                await offered.server.run_stdio()
+                serving.cancel_scope.cancel()
         tasks.cancel_scope.cancel()
-    return 130 if stopping.signal == signal.SIGINT else 0
+    return stopping.exit_code
 
 
-async def serve_face(
-    config: ExposeConfig, host: str, port: int, credentials: Sequence[Credential], allow_unauthenticated: bool
-) -> int:
-    """Serve a face of agents over Streamable HTTP until a signal comes; gives the exit code.
+@asynccontextmanager
+async def aside(
+    plan: Plan, watching: Watching | None = None, *, over_http: bool = False
+) -> AsyncIterator[tuple[Bridge, Plan]]:
+    """Run a bridge that nobody is told of, and say what its plan is there; it has still to be applied.
 
-    Raises:
-        UsageError: the port is taken, or it would be open to others without credentials.
+    It listens only when it calls agents of its own: on a free port of loopback, as long as this is entered.
     """
-    require_safe(host, credentials, allow_unauthenticated)
-    stopping = Stopping()
-    access = Access(credentials, LOCAL if is_loopback(host) else ANONYMOUS)
-    async with _listening(host, port) as listener, anyio.create_task_group() as tasks:
-        await tasks.start(_watch_signals, stopping)
-        with stopping.starting:
-            async with (
-                exposed(config) as exposure,
-                exposure.server.at(access, Place(None, frozenset({host}))) as app,
-            ):
-                server = _uvicorn_for(app)
-                tasks.start_soon(_stop_face, server, exposure, stopping)
-                tasks.start_soon(_announce_face_once_up, server, host, listener.getsockname()[1])
-                stopping.serving = True
-                _calm_the_collector()
-                await server.serve(sockets=[listener])
-        tasks.cancel_scope.cancel()
-    return 130 if stopping.signal == signal.SIGINT else 0
+    if not calls_itself(plan):
+        bridge = Bridge(plan, watching, over_http=over_http)
+        async with bridge.run():
+            yield bridge, plan
+        return
+    async with _listening(HERE, 0) as listener, anyio.create_task_group() as serving:
+        listener.listen()  # so that a call that comes early waits instead of being refused
+        port: int = listener.getsockname()[1]
+        plan = replace(plan, place=replace(plan.place, host=HERE, port=port))
+        bridge = Bridge(plan, watching, over_http=over_http, own_url=_own_url(HERE, port))
+        server = _uvicorn_for(bridge.app)
+        serving.start_soon(server.serve, [listener])
+        async with bridge.run():
+            yield bridge, plan
+        server.should_exit = True
 
 
-async def _announce_face_once_up(server: _Server, host: str, port: int) -> None:
-    while not server.started:  # noqa: ASYNC110 - uvicorn sets a flag, not an event
-        await anyio.sleep(0.005)
-    logger.warning("serving MCP at http://%s:%d/mcp (Ctrl+C stops)", host, port)
+async def _serve_on(server: _Server, listener: socket.socket, scope: anyio.CancelScope) -> None:
+    """Serve until the server is told to exit; then nothing beside it goes on."""
+    await server.serve(sockets=[listener])
+    scope.cancel()
 
 
-async def _stop_face(server: _Server, exposure: Exposure, stopping: Stopping) -> None:
-    await stopping.asked.wait()
-    exposure.server.stop()
-    server.should_exit = True
+def _own_url(host: str, port: int) -> str:
+    """Where this process reaches itself."""
+    near = {"0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}.get(host, host)
+    return f"http://[{near}]:{port}" if ":" in near else f"http://{near}:{port}"
+
+
+def _has_terminal() -> bool:
+    """Whether a terminal controls this process: its SIGHUP says that the terminal is gone."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR))
+    except OSError:
+        return False
+    return True
 
 
 def _calm_the_collector() -> None:
@@ -196,41 +228,26 @@ def _uvicorn_for(app: ASGIApp) -> _Server:
     )
 
 
-async def _announce_once_up(server: _Server, audience: Audience, bridge: Bridge, port: int) -> None:
-    while not server.started:  # noqa: ASYNC110 - uvicorn sets a flag, not an event
-        await anyio.sleep(0.005)
-    audience.serving(bridge, port)
-
-
-async def _stop_server(
-    server: _Server, bridge: Bridge, stopping: Stopping, drain_seconds: float, audience: Audience
-) -> None:
+async def _stop_server(server: _Server, bridge: Bridge, stopping: Stopping, audience: Audience) -> None:
     await stopping.asked.wait()
-    audience.stopping(bridge.engine.running)
+    audience.stopping(bridge.running)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_hurry, bridge, stopping)
-        await bridge.engine.drain(drain_seconds)
+        await bridge.drain(bridge.drain_seconds)
         tasks.cancel_scope.cancel()
     server.should_exit = True
 
 
 async def _hurry(bridge: Bridge, stopping: Stopping) -> None:
     await stopping.at_once.wait()
-    await bridge.engine.stop()
+    await bridge.stop()
 
 
 async def _watch_signals(stopping: Stopping, *, task_status: anyio.abc.TaskStatus[None]) -> None:
     with anyio.open_signal_receiver(*_SIGNALS) as signals:
         task_status.started()
         async for number in signals:
-            logger.info("received %s", signal.Signals(number).name)
-            if stopping.signal is None:
-                stopping.signal = number
-                stopping.asked.set()
-                if not stopping.serving:
-                    stopping.starting.cancel()
-            else:
-                stopping.at_once.set()
+            stopping.hear(number)
 
 
 @asynccontextmanager

@@ -1,20 +1,27 @@
-"""What every test shares: one event loop kind, and the two-way check of requirements."""
+"""What every test shares: one event loop kind, folders of the run's own, and marks that name what exists."""
 
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 
 from tests.requirements import REQUIREMENTS
 
-_proved: set[str] = set()
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What a bridge remembers goes to folders of the test run, one for each worker, and not to the user's."""
+    for variable in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        os.environ[variable] = str(tmp_path_factory.mktemp(variable.lower()))
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _state_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What a bridge remembers goes to a folder of the test run, not to the user's."""
-    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+def _ctrl_c_arrives() -> None:
+    """A shell's `&` hands on that SIGINT is ignored, and commands that are started here would ignore it too."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
@@ -24,25 +31,32 @@ def anyio_backend() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A test may only name requirements that exist. One that takes minutes runs only when `-m` asks for it."""
+    """A test that takes minutes runs only when `-m` asks for it."""
     if not config.option.markexpr:
         slow = [item for item in items if item.get_closest_marker("slow")]
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if item not in slow]
-    for item in items:
-        for mark in item.iter_markers("proves"):
-            unknown = set(mark.args) - set(REQUIREMENTS)
-            if unknown:
-                raise pytest.UsageError(
-                    f"{item.nodeid} proves {', '.join(sorted(unknown))}: no such requirement"
-                )
-            _proved.update(mark.args)
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """A requirement may not stand there without a test; only a run of the whole suite can tell."""
-    whole = not session.config.option.keyword and not session.config.option.markexpr
-    collected_all = [str(arg).rstrip("/") for arg in session.config.args] == ["tests"]
-    unproved = sorted(set(REQUIREMENTS) - _proved)
-    if whole and collected_all and unproved:
-        raise pytest.UsageError(f"requirements that no test proves: {', '.join(unproved)}")
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test may only name requirements that exist."""
+    unknown = sorted(_proved_by(item) - set(REQUIREMENTS))
+    if unknown:
+        pytest.fail(f"it proves {', '.join(unknown)}: no such requirement", pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def proved(request: pytest.FixtureRequest) -> set[str]:
+    """The requirements that the tests of this run prove; skips in a run that is not of the whole suite.
+
+    With several workers every worker collects all tests, so that the one that runs the asking test knows.
+    """
+    options = request.config.option
+    collected_all = [str(arg).rstrip("/") for arg in request.config.args] == ["tests"]
+    if options.keyword or options.markexpr or not collected_all:
+        pytest.skip("only a run of the whole suite can tell")
+    return {name for item in request.session.items for name in _proved_by(item)}
+
+
+def _proved_by(item: pytest.Item) -> set[str]:
+    return {name for mark in item.iter_markers("proves") for name in mark.args}

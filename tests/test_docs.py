@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks.__main__ import parser as benchmarks
-from tests.support.command import ROOT, WAIT_SECONDS, Wrapping, environment, wrapping
+from tests.support.command import ROOT, WAIT_SECONDS, Wrapping, run_here, wrapping
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 QUICKSTART = (ROOT / "docs" / "quickstart.md").read_text()
@@ -51,16 +51,9 @@ def test_each_call_of_the_quickstart_works(line: str, demo: Wrapping, tmp_path: 
     words = shlex.split(line.replace("127.0.0.1:8080", f"127.0.0.1:{demo.port}"))
     if words[0] == "mcp-a2a":
         ours = [sys.executable if word == "python" else word for word in words[1:]]
-        words = [sys.executable, "-m", "bridge", *ours]
-    done = subprocess.run(
-        words,
-        capture_output=True,
-        text=True,
-        timeout=WAIT_SECONDS,
-        env=environment(tmp_path),
-        cwd=ROOT,
-        check=False,
-    )
+        done = run_here(*ours, state=tmp_path)
+    else:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False)
     asks = words[-2:] == ["book", "destination=Lisbon"]  # of which nobody is asked here
     assert done.returncode == (3 if asks else 0), done.stderr
     assert "--task" in done.stderr if asks else done.stdout.strip()

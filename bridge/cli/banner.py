@@ -1,4 +1,4 @@
-"""What `mcp-a2a wrap` shows on a terminal: what it found, where it serves, and how to call it."""
+"""What a person, or a log, is told of a bridge: how far its start has come, what it serves and where."""
 
 from __future__ import annotations
 
@@ -11,36 +11,58 @@ from rich.table import Table
 from bridge.cli.render import err
 
 if TYPE_CHECKING:
-    from bridge.app import Bridge, WrapConfig
+    from bridge.assembly.bridge import Bridge
+    from bridge.assembly.offered import Offered
+    from bridge.assembly.plan import Place, Plan
+    from bridge.assembly.published import Published
+    from bridge.mcp.upstream import Upstream
 
 logger = logging.getLogger(__name__)
+
+_MOST_ROWS = 40
 
 
 class OnTerminal:
     """Tells a person."""
 
-    def __init__(self, config: WrapConfig) -> None:
-        self._config = config
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
 
-    def connecting(self, target: object) -> None:
-        """What is started or called, before it has answered."""
-        err.print(f"[dim]Connecting to {escape(str(target))}[/]")
+    def connecting(self, key: str, target: object) -> None:
+        """A server that is started or called, before it has answered."""
+        err.print(f"[dim]Connecting to {_named(key)}{escape(str(target))}[/]")
+
+    def connected(self, key: str, upstream: Upstream) -> None:
+        """A server that is there."""
+        greeting = upstream.greeting
+        said = f"{greeting.name} {greeting.version}" if greeting else upstream.name
+        tools = len(upstream.listing.tools)
+        err.print(f"[green]✓[/] {_named(key)}{escape(said)}, {tools} tool{'' if tools == 1 else 's'}")
+
+    def failed(self, key: str, why: str) -> None:
+        """A server that is down."""
+        err.print(f"[yellow]✗[/] {_named(key)}is down: {escape(why)}")
+        err.print(
+            "[dim]  It is tried again in the background; its skills appear on the card once it is up.[/]"
+        )
 
     def serving(self, bridge: Bridge, port: int) -> None:
         """What is served, and how to call it."""
-        base = _base_url(bridge, self._config, port)
-        greeting, upstream = bridge.upstream.greeting, bridge.upstream
-        if greeting is None or upstream.down is not None:
-            err.print(f"[yellow]{escape(upstream.name)} is down:[/] {escape(upstream.down or '')}")
-            err.print("It is tried again in the background; its skills appear on the card once it is up.")
-        else:
-            err.print(f"[bold]{escape(greeting.name)}[/] {escape(greeting.version)}")
-            err.print(_skills(bridge))
-        err.print(f"[bold]Agent[/]  {base}")
-        err.print(f"[bold]Card[/]   {base}/.well-known/agent-card.json")
-        err.print(f"[bold]Tasks[/]  {escape(bridge.store)}")
-        err.print("\nTry it:")
-        err.print(f"  {_curl(bridge, base, needs_token=bool(self._config.credentials))}", markup=False)
+        root = root_url(self._plan.place, port)
+        for agent in bridge.published:
+            base = f"{root}{agent.path}"
+            err.print(f"\n[bold]Agent[/]  {base}")
+            err.print(f"[bold]Card[/]   {base}/.well-known/agent-card.json")
+            err.print(f"[bold]Tasks[/]  {escape(agent.store)}")
+            err.print(_skills(agent))
+        for offered in bridge.offered:
+            err.print(f"\n[bold]MCP[/]    {root}/mcp/{offered.name}")
+            err.print(_tools(offered))
+        if len(bridge.published) == 1:
+            err.print("\nTry it:")
+            agent = bridge.published[0]
+            line = _curl(agent, f"{root}{agent.path}", needs_token=bool(self._plan.credentials))
+            err.print(f"  {line}", markup=False)
 
     def stopping(self, running: int) -> None:
         """The first Ctrl+C."""
@@ -48,47 +70,90 @@ class OnTerminal:
             err.print("Stopping.")
             return
         tasks = "1 running task" if running == 1 else f"{running} running tasks"
-        seconds = self._config.profile.run.drain_seconds
-        err.print(f"Stopping: waiting up to {seconds:g} s for {tasks}. Press Ctrl+C again to stop now.")
+        err.print(f"Stopping: waiting for {tasks}. Press Ctrl+C again to stop now.")
 
 
 class InLog:
     """Tells a machine: one log line each."""
 
-    def __init__(self, config: WrapConfig) -> None:
-        self._config = config
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
 
-    def connecting(self, target: object) -> None:
-        """What is started or called, before it has answered."""
-        logger.info("connecting to %s", target)
+    def connecting(self, key: str, target: object) -> None:
+        """A server that is started or called, before it has answered."""
+        logger.info("connecting to %s%s", f"{key}: " if key else "", target)
+
+    def connected(self, key: str, upstream: Upstream) -> None:
+        """A server that is there."""
+        logger.info("%s is up, %d tools", key or upstream.name, len(upstream.listing.tools))
+
+    def failed(self, key: str, why: str) -> None:
+        """A server that is down."""
+        logger.warning("%s is down: %s", key or "the server", why)
 
     def serving(self, bridge: Bridge, port: int) -> None:
         """What is served, and where."""
-        base = _base_url(bridge, self._config, port)
-        logger.info("serving %s at %s, tasks in %s", bridge.upstream.name, base, bridge.store)
+        root = root_url(self._plan.place, port)
+        for agent in bridge.published:
+            logger.info("serving %s at %s%s, tasks in %s", agent.name, root, agent.path, agent.store)
+        for offered in bridge.offered:
+            logger.info("serving MCP at %s/mcp/%s", root, offered.name)
 
     def stopping(self, running: int) -> None:
         """The first signal."""
         logger.info("stopping, %d tasks running", running)
 
 
-def _base_url(bridge: Bridge, config: WrapConfig, port: int) -> str:
-    return f"{config.public_url or _url(config.host, port)}{bridge.path}"
+class Quiet(InLog):
+    """Tells a person who serves MCP over HTTP the one line that says where."""
+
+    def serving(self, bridge: Bridge, port: int) -> None:
+        """Where it is served."""
+        alias = "" if len(bridge.offered) == 1 else f"/{bridge.offered[0].name}"
+        logger.warning("serving MCP at %s/mcp%s (Ctrl+C stops)", root_url(self._plan.place, port), alias)
 
 
-def _skills(bridge: Bridge) -> Table:
-    skills = Table(box=None, show_header=False, padding=(0, 0, 0, 2), width=min(err.width, 110))
-    skills.add_column(no_wrap=True, style="cyan")
-    skills.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-    for skill in bridge.agent.skills:
-        skills.add_row(escape(skill.id), escape(skill.description.strip().partition("\n")[0]))
-    return skills
+def root_url(place: Place, port: int) -> str:
+    """Where a bridge is reached."""
+    if place.public_url:
+        return place.public_url
+    shown = "127.0.0.1" if place.host in ("0.0.0.0", "::") else place.host
+    return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
 
 
-def _curl(bridge: Bridge, base: str, *, needs_token: bool) -> str:
-    skills = bridge.agent.skills
+def _named(key: str) -> str:
+    return f"[bold]{escape(key)}[/]: " if key else ""
+
+
+def _skills(agent: Published) -> Table:
+    skills = ((skill.id, skill.description) for skill in agent.agent.skills)
+    return _rows(list(skills))
+
+
+def _tools(offered: Offered) -> Table:
+    tools = ((str(tool["name"]), str(tool.get("description", ""))) for tool in offered.face.tools())
+    return _rows(list(tools))
+
+
+def _rows(rows: list[tuple[str, str]]) -> Table:
+    table = Table(box=None, show_header=False, padding=(0, 0, 0, 2), width=min(err.width, 110))
+    table.add_column(no_wrap=True, style="cyan")
+    table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+    for name, description in rows[:_MOST_ROWS]:
+        table.add_row(escape(name), escape(description.strip().partition("\n")[0]))
+    if len(rows) > _MOST_ROWS:
+        table.add_row("…", f"and {len(rows) - _MOST_ROWS} more")
+    return table
+
+
+def _curl(agent: Published, base: str, *, needs_token: bool) -> str:
     text = next(
-        (example for skill in skills for example in skill.examples or () if not example.startswith("{")),
+        (
+            example
+            for skill in agent.agent.skills
+            for example in skill.examples or ()
+            if not example.startswith("{")
+        ),
         "hello",
     )
     body = (
@@ -101,8 +166,3 @@ def _curl(bridge: Bridge, base: str, *, needs_token: bool) -> str:
 
 def _in_json(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("'", "'\\''")
-
-
-def _url(host: str, port: int) -> str:
-    shown = "127.0.0.1" if host in ("0.0.0.0", "::") else host
-    return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"

@@ -10,7 +10,7 @@ import click
 from bridge.errors import UsageError
 
 if TYPE_CHECKING:
-    from bridge.exposed import ExposeConfig
+    from bridge.assembly.plan import Plan
 
 
 @click.command()
@@ -82,23 +82,14 @@ def expose(**options: Any) -> int:
     """
     import anyio
 
-    from bridge.cli import logs
-    from bridge.run import serve_face, serve_stdio
+    from bridge.cli import banner, logs
+    from bridge.run import serve, serve_stdio
 
     logs.set_up(options["log_format"], options["log_level"])
-    config = _config_from(options)
+    plan = _plan_from(options)
     if not options["over_http"]:
-        return anyio.run(serve_stdio, config)
-    from bridge.cli.wrap import credentials_from
-
-    return anyio.run(
-        serve_face,
-        config,
-        options["host"],
-        options["port"],
-        credentials_from(options["auth"]),
-        options["allow_unauthenticated"],
-    )
+        return anyio.run(serve_stdio, plan)
+    return anyio.run(serve, plan, banner.Quiet(plan))
 
 
 def _require_place(url: str) -> None:
@@ -112,11 +103,13 @@ def _require_place(url: str) -> None:
         raise UsageError(f"{url!r} names no host")
 
 
-def _config_from(options: dict[str, Any]) -> ExposeConfig:
+def _plan_from(options: dict[str, Any]) -> Plan:
     from bridge.a2a.fetch import origin_of
+    from bridge.assembly.naming import slug
+    from bridge.assembly.plan import OfferedPlan, Place, Plan, RemotePlan
+    from bridge.cli.wrap import credentials_from
     from bridge.config.profile import load_profile
     from bridge.config.secrets import header_from, secret_from
-    from bridge.exposed import ExposeConfig
 
     for url in options["urls"]:
         if not url.startswith(("http://", "https://")):
@@ -135,12 +128,23 @@ def _config_from(options: dict[str, Any]) -> ExposeConfig:
             raise UsageError(f"--{name} takes env:NAME or file:PATH, so that no secret stands on the line")
     for origin in options["trust"]:
         _require_place(origin)
-    return ExposeConfig(
-        urls=options["urls"],
+    agents = {
+        url: RemotePlan(
+            url,
+            headers=dict(header_from(text) for text in options["header"]),
+            bearer=secrets["bearer"],
+            api_key=secrets["api_key"],
+            trusted=frozenset(map(origin_of, options["trust"])),
+        )
+        for url in dict.fromkeys(options["urls"])
+    }
+    name = options["name"] or "mcp-a2a"
+    offered = OfferedPlan(tuple(agents), profile, named=False, server_name=name)
+    return Plan(
         profile=profile,
-        name=options["name"],
-        headers=dict(header_from(text) for text in options["header"]),
-        bearer=secrets["bearer"],
-        api_key=secrets["api_key"],
-        trusted=frozenset(map(origin_of, options["trust"])),
+        place=Place(options["host"], options["port"]),
+        credentials=credentials_from(options["auth"]),
+        allow_unauthenticated=options["allow_unauthenticated"],
+        agents=agents,
+        offered={slug(name): offered},
     )

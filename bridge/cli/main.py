@@ -12,41 +12,69 @@ from typing import Final, NoReturn
 
 import click
 
-from bridge import __version__
 from bridge.cli.call import call
 from bridge.cli.card import card
+from bridge.cli.check import check
+from bridge.cli.completion import completion
 from bridge.cli.expose import expose
+from bridge.cli.init import init
 from bridge.cli.install import install
+from bridge.cli.schema import schema
+from bridge.cli.serve import serve
+from bridge.cli.show import show
 from bridge.cli.wrap import wrap
 from bridge.errors import BridgeError, UsageError, leaf_of
+from bridge.version import __version__
 
 PEER_AT_FAULT: Final = 1
 USAGE_AT_FAULT: Final = 2
 INTERRUPTED: Final = 130
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "MCP_A2A"})
+class _InOrder(click.Group):
+    """Lists its commands in the order in which they were added: what is used first comes first."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Their names."""
+        return list(self.commands)
+
+
+@click.group(
+    cls=_InOrder, context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "MCP_A2A"}
+)
 @click.version_option(__version__, package_name="mcp-a2a")
 def cli() -> None:
     """A bridge between MCP and A2A.
 
     \b
     Wrap an MCP server as an A2A agent:   mcp-a2a wrap -- npx -y @modelcontextprotocol/server-everything
+    Offer an A2A agent to an MCP host:    mcp-a2a expose https://agent.example.com
+    Both, of many, from one file:         mcp-a2a init; mcp-a2a check; mcp-a2a serve
     See what an agent says of itself:     mcp-a2a card http://127.0.0.1:8080
     Call one of its skills:               mcp-a2a call http://127.0.0.1:8080 echo message=hello
     Call a tool of an MCP server:         mcp-a2a call greet name=Ada -- python server.py
 
-    Every option can also be set as an environment variable: --port of wrap is MCP_A2A_WRAP_PORT.
+    Every option can also be set as an environment variable: --port of wrap is MCP_A2A_WRAP_PORT. The command line
+    goes before the environment, that before the file, the file before its mapping profile.
 
     Exit codes: 0 done, 1 the other side is at fault, 2 the command or this machine is, 130 interrupted.
     """
 
 
-cli.add_command(wrap)
-cli.add_command(card)
-cli.add_command(call)
-cli.add_command(expose)
-cli.add_command(install)
+for _command in (
+    wrap,
+    expose,
+    serve,
+    init,
+    check,
+    show,
+    install,
+    card,
+    call,
+    schema,
+    completion,
+):
+    cli.add_command(_command)
 
 
 def main() -> NoReturn:

@@ -99,6 +99,16 @@ def say(line: str) -> None:
     err.print(plain(line))
 
 
+def heading(line: str) -> None:
+    """A line of a result that says what is below it."""
+    out.print(f"[bold]{plain(line)}[/]")
+
+
+def result(line: str) -> None:
+    """A line of a result."""
+    out.print(plain(line))
+
+
 def plain(text: str) -> str:
     """A peer's text for a terminal: it neither steers it nor is read as markup."""
     return escape(text.translate(_UNSEEN))

@@ -12,7 +12,8 @@ import click
 from bridge.errors import UsageError
 
 if TYPE_CHECKING:
-    from bridge.app import WrapConfig
+    from bridge.assembly.plan import Plan, ServerPlan
+    from bridge.config.profile import Profile
     from bridge.web import Credential
 
 
@@ -84,16 +85,14 @@ def wrap(**options: Any) -> int:
     from bridge.run import serve
 
     logs.set_up(options["log_format"], options["log_level"])
-    config = _config_from(options)
-
+    plan = _plan_from(options)
     audience = banner.InLog if options["log_format"] == "json" else banner.OnTerminal
-    return anyio.run(serve, config, audience(config))
+    return anyio.run(serve, plan, audience(plan))
 
 
-def _config_from(options: dict[str, Any]) -> WrapConfig:
-    from bridge.app import WrapConfig
+def _plan_from(options: dict[str, Any]) -> Plan:
+    from bridge.assembly.plan import Place, Plan, PublishedPlan
     from bridge.config.profile import load_profile
-    from bridge.mcp.eras import Era
 
     profile = load_profile(options["mapping"])
     if options["call_timeout_seconds"]:
@@ -104,20 +103,56 @@ def _config_from(options: dict[str, Any]) -> WrapConfig:
     public_url = options["public_url"]
     if public_url is not None and not public_url.startswith(("http://", "https://")):
         raise UsageError(f"--public-url takes an http(s) URL, not {public_url!r}")
-    return WrapConfig(
-        target=_target_from(options, profile.server.connect_seconds, profile.server.result_limit_bytes),
+    name = _face_name(options["name"])
+    return Plan(
         profile=profile,
-        host=options["host"],
-        port=options["port"],
-        name=options["name"],
-        description=options["description"],
-        public_url=public_url.rstrip("/") if public_url else None,
-        store=options["store"],
+        place=Place(
+            host=options["host"],
+            port=options["port"],
+            public_url=public_url.rstrip("/") if public_url else None,
+            hosts=frozenset(one.lower() for one in options["allow_host"]),
+        ),
         credentials=credentials_from(options["auth"]),
         allow_unauthenticated=options["allow_unauthenticated"],
-        hosts=frozenset(name.lower() for name in options["allow_host"]),
-        era=Era(options["era"]),
+        servers={name: _server_from(options, profile)},
+        published={
+            name: PublishedPlan(
+                servers=(name,),
+                profile=profile,
+                store=_store_from(options["store"]),
+                card_name=options["name"],
+                card_description=options["description"],
+            )
+        },
     )
+
+
+def _face_name(name: str | None) -> str:
+    """What the agent is called in its path; "" when its server says it."""
+    from bridge.assembly.naming import slug
+
+    return slug(name) if name else ""
+
+
+def _server_from(options: dict[str, Any], profile: Profile) -> ServerPlan:
+    from bridge.assembly.plan import ServerPlan
+    from bridge.mcp.eras import Era
+
+    server = profile.server
+    target = _target_from(options, server.connect_seconds, server.result_limit_bytes)
+    return ServerPlan.as_profile_says(target, Era(options["era"]), server, profile.run)
+
+
+def _store_from(said: str | None) -> str | None:
+    """`memory:`, or the path that is meant."""
+    scheme, memory = "sqlite:///", "memory:"
+    if said is None or said == memory:
+        return said
+    if said == memory.rstrip(":"):
+        raise UsageError(f"--store {said}: did you mean {memory}, or ./{said} for a file of that name?")
+    if "://" in said and not said.startswith(scheme):
+        raise UsageError(f"--store takes memory:, sqlite:///PATH or a path, not {said!r}")
+    return str(Path(said.removeprefix(scheme)).expanduser())
 
 
 def credentials_from(texts: tuple[str, ...]) -> list[Credential]:

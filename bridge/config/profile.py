@@ -1,27 +1,32 @@
 """Mapping profiles: TOML files with every choice that the protocols leave open.
 
-The model has no defaults: `mappings/default.toml` is the default, and the only place that says so.
+The model has no defaults: `mappings/default.toml` is the default, and the only place that says so. A profile holds
+every key, or says which one it extends, and then only what differs: key by key, where a value replaces the other whole.
 """
 
 from __future__ import annotations
 
-import tomllib
-from importlib.resources import files
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
+from pydantic import Field, PositiveFloat, PositiveInt, ValidationError
 
-from bridge.errors import UsageError
+from bridge.config.diagnose import ConfigError
+from bridge.config.document import Document, Fault, read_toml
+from bridge.config.faults import faults_of, without_guesses
+from bridge.config.nodes import Node, tidied
+from bridge.config.profile_places import DEFAULT, NoProfileError, mappings_folder, profile_place
+from bridge.config.sources import DEFAULT_SOURCE, Source, source_at
+from bridge.config.values import Count, NotNegative
+from bridge.config.values import Table as _Table
+from bridge.config.wording import listed, spelled
 
-DEFAULT: Final = "default"
+EXTENDS: Final = "extends"
 
-NotNegative = Annotated[float, Field(ge=0)]
-Count = Annotated[int, Field(ge=0)]
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+_MISSING_SHOWN: Final = 3
+"""Missing keys that are named, of many."""
 
 
 class CardTable(_Table):
@@ -57,6 +62,7 @@ class RunTable(_Table):
     queue: Count
     progress_in_flight: PositiveInt
     progress_per_second: PositiveFloat
+    confirm: Literal["never", "destructive", "strict"]
 
 
 class ServerTable(_Table):
@@ -119,6 +125,9 @@ class AgentsTable(_Table):
     task_poll_seconds: PositiveFloat
     task_ttl_seconds: PositiveInt
     outage_seconds: NotNegative
+    follow_up_seconds: PositiveInt
+    unnamed_most: PositiveInt
+    found_most: PositiveInt
     skill_in_text: bool
     part_inline_limit_bytes: Count
     agent_connect_seconds: PositiveFloat
@@ -145,54 +154,109 @@ class Profile(_Table):
     agents: AgentsTable
 
 
-def load_profile(name: str = DEFAULT) -> Profile:
-    """A profile by its name in `mappings/`, or by the path of a file.
+TABLES_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "bridge": ("server", "requests", "streams", "store"),
+    "tools_as_agent": ("card", "route", "arguments", "run", "content"),
+    "agents_as_tools": ("agents", "run"),
+}
+"""Whose profile each table is read from: that of the process, or that of the face."""
+
+
+@dataclass(frozen=True)
+class ResolvedProfile:
+    """A profile, and where each of its values comes from."""
+
+    profile: Profile
+    origins: Mapping[tuple[str, str], Source]
+    """By table and key."""
+    files: frozenset[Path]
+    """All that it was read from."""
+
+
+def load_profile(name: str = DEFAULT, folder: Path | None = None) -> Profile:
+    """A profile by its name in `mappings/`, or by the path of a file, relative to the folder.
 
     Raises:
-        UsageError: there is none, it is no TOML, or keys of it are missing, unknown or wrong: all of them are named.
+        ConfigError: it is no TOML, or keys of it are missing, unknown or wrong: all of them are named.
+        NoProfileError: there is none.
     """
-    path = _find(name)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as exc:
-        reason = exc.strerror if isinstance(exc, OSError) else "it is not UTF-8"
-        raise UsageError(f"cannot read the mapping profile {path}: {reason}") from exc
-    try:
-        return Profile.model_validate(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as exc:
-        raise UsageError(f"the mapping profile {path} is no TOML: {exc}") from exc
-    except ValidationError as exc:
-        faults = "".join(f"\n  {fault}" for fault in _faults(exc))
-        raise UsageError(f"the mapping profile {path} is not as it should be:{faults}") from exc
+    return resolve_profile(name, folder).profile
 
 
-def mappings_folder() -> Path:
-    """Where the profiles are: inside the package once it is installed, beside it in a checkout."""
-    inside = Path(str(files("bridge"))) / "mappings"
-    return inside if inside.is_dir() else inside.parent.parent / "mappings"
+def resolve_profile(name: str = DEFAULT, folder: Path | None = None) -> ResolvedProfile:
+    """A profile with everything that it extends, and where each value comes from.
+
+    Raises:
+        ConfigError: one of its files is not as it should be.
+        NoProfileError: there is none.
+    """
+    values: dict[str, Any] = {}
+    origins: dict[tuple[str, str], Source] = {}
+    layers = _layers(profile_place(name, folder))
+    profile: Profile | None = None
+    for layer in layers:
+        own = {table: keys for table, keys in layer.data.items() if table != EXTENDS}
+        values = {**values, **{table: _merged(values.get(table), keys) for table, keys in own.items()}}
+        profile = _validated(values, layer)
+        origins |= {(table, key): _origin(layer, table, key) for table, keys in own.items() for key in keys}
+    assert profile is not None, "a profile has its own layer at least"
+    return ResolvedProfile(profile, origins, frozenset(layer.path for layer in layers))
 
 
-def _find(name: str) -> Path:
-    if "/" in name or "\\" in name or name.endswith(".toml"):
-        return Path(name).expanduser()
-    path = mappings_folder() / f"{name}.toml"
-    if not path.is_file():
-        known = ", ".join(sorted(found.stem for found in mappings_folder().glob("*.toml")))
-        raise UsageError(
-            f"there is no mapping profile {name!r}; there is {known}, or give the path of a .toml file"
+def profile_schema() -> Node:
+    """What the keys of a profile take."""
+    schema: Node = tidied(Profile.model_json_schema())
+    return schema
+
+
+def _layers(path: Path, above: tuple[Path, ...] = ()) -> list[Document]:
+    """The files of a profile, the one that the others extend first."""
+    document = read_toml(path, "the mapping profile")
+    extended = document.data.get(EXTENDS)
+    if extended is None:
+        return [document]
+    if not isinstance(extended, str):
+        raise ConfigError(
+            [document.diagnostic(Fault((EXTENDS,), f"`{EXTENDS}` takes the name or path of a profile"))]
         )
-    return path
+    try:
+        base = profile_place(extended, path.parent)
+    except NoProfileError as exc:
+        raise ConfigError([document.diagnostic(Fault((EXTENDS,), exc.message, exc.hint))]) from exc
+    below = (*above, path.resolve())
+    if base.resolve() in below:
+        raise ConfigError(
+            [document.diagnostic(Fault((EXTENDS,), f"the profile extends itself by way of {base}"))]
+        )
+    return [*_layers(base, below), document]
 
 
-def _faults(error: ValidationError) -> list[str]:
-    lines = []
-    for found in error.errors(include_url=False):
-        where = ".".join(str(step) for step in found["loc"])
-        match found["type"]:
-            case "missing":
-                lines.append(f"{where} is missing; a profile holds every key of mappings/default.toml")
-            case "extra_forbidden":
-                lines.append(f"{where} is not a key of a profile")
-            case _:
-                lines.append(f"{where} = {found['input']!r}: {found['msg']}")
-    return lines
+def _merged(below: object, keys: object) -> object:
+    return {**below, **keys} if isinstance(below, dict) and isinstance(keys, dict) else keys
+
+
+def _validated(values: dict[str, Any], layer: Document) -> Profile:
+    try:
+        return Profile.model_validate(values)
+    except ValidationError as exc:
+        faults = without_guesses(faults_of(exc, profile_schema(), values))
+        raise ConfigError(map(layer.diagnostic, _with_one_for_all_missing(faults))) from exc
+
+
+def _with_one_for_all_missing(faults: list[Fault]) -> Iterator[Fault]:
+    """Keys can be missing only where nothing is extended, and then there may be many."""
+    missing = [fault for fault in faults if fault.missing]
+    yield from (fault for fault in faults if not fault.missing)
+    if missing:
+        some = [f"`{spelled((*fault.path, fault.missing))}`" for fault in missing[:_MISSING_SHOWN]]
+        more = [f"{len(missing) - len(some)} more"] if len(missing) > len(some) else []
+        message = (
+            f"a profile that extends none holds every key; this one lacks {listed([*some, *more], 'and')}"
+        )
+        yield Fault((), message, f'write {EXTENDS} = "{DEFAULT}" as its first line, and only what differs')
+
+
+def _origin(layer: Document, table: str, key: str) -> Source:
+    if layer.path == mappings_folder() / f"{DEFAULT}.toml":
+        return DEFAULT_SOURCE
+    return source_at(layer, (table, key), "profile")

@@ -43,6 +43,11 @@ def secret_from(reference: str) -> str | None:
     return value
 
 
+def is_secret_header(name: str) -> bool:
+    """Whether what a header carries is for nobody else, by its name."""
+    return _SECRET_HEADERS.fullmatch(name) is not None
+
+
 def header_from(text: str) -> tuple[str, str]:
     """An HTTP header from `NAME=env:VAR`, `NAME=file:PATH`, or for what is no secret `NAME=VALUE`.
 
@@ -53,7 +58,7 @@ def header_from(text: str) -> tuple[str, str]:
     if not equals or not _HEADER_NAME.fullmatch(name):
         raise UsageError(f"--header takes NAME=env:VAR, NAME=file:PATH or NAME=VALUE, not {name!r}")
     value = secret_from(given)
-    if value is None and _SECRET_HEADERS.fullmatch(name):
+    if value is None and is_secret_header(name):
         raise UsageError(f"{name} is a secret: give it as {name}=env:VAR or {name}=file:PATH, not in plain")
     value = given if value is None else value
     if not value.isprintable() or not value.isascii():

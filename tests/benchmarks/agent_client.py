@@ -61,7 +61,7 @@ async def bridge_client(url: str, *, streamed: bool = False) -> AsyncIterator[As
             assert isinstance(answer, Model)
             return answer.to_object()
 
-    limits = httpx2.Limits(keepalive_expiry=2.0)  # as in bridge.exposed
+    limits = httpx2.Limits(keepalive_expiry=2.0)  # as in bridge.assembly
     async with httpx2.AsyncClient(timeout=httpx2.Timeout(None, connect=10.0), limits=limits) as http:
         client = AgentClient(http, await fetch_card(http, url), ClientOptions(extensions=(URI,)))
         yield Ours()

@@ -1,4 +1,4 @@
-"""The contestant for starting: several bridges in one process, each `bridge.app.wrapped(...)` with its own server.
+"""The contestant for starting: several bridges in one process, each `Bridge` with its own server.
 
 `mcp-a2a wrap` has one server a process today, so this is what a bridge of many would at least cost. Nothing listens:
 the parts below HTTP are what is there once a server more.
@@ -12,8 +12,7 @@ import sys
 import anyio
 import anyio.to_thread
 
-from bridge.app import wrapped
-from tests.support.running import config_for, raw_command
+from tests.support.running import config_for, raw_command, wrapped
 
 
 async def run(servers: int) -> None:

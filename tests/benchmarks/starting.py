@@ -53,7 +53,7 @@ def measure(place: Workplace, scale: Scale) -> Report:
     notes = [
         f"Ready is, for `{BRIDGE}` (mcp-a2a wrap) and `{SDK_AGENT}`, the first answer to a GET of the agent card,",
         "from exec on; for the others, that all tools are listed. A wrap has one server: the bridges in one process",
-        "are a script that enters bridge.app.wrapped() once for each, all at once and with the memory store, and that",
+        "are a script that enters a Bridge once for each, all at once and with the memory store, and that",
         "serves no HTTP; the client opens its connections all at once too. The start of the tool servers is in the",
         "time, and their memory is in no figure.",
     ]

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from tests.support.command import ROOT, WAIT_SECONDS, environment, free_port, run_command
+from tests.support.command import ROOT, WAIT_SECONDS, environment, free_port, run_command, run_here
 
 INITIALIZE = {
     "protocolVersion": "2025-11-25",
@@ -238,7 +238,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("arguments", "words"), REFUSED, ids=[row[1] for row in REFUSED])
 def test_bad_input_is_one_clear_message(arguments: list[str], words: str, tmp_path: Path) -> None:
-    done = run_command("expose", *arguments, state=tmp_path, XDG_CACHE_HOME=str(tmp_path))
+    done = run_here("expose", *arguments, state=tmp_path, XDG_CACHE_HOME=str(tmp_path))
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
     assert words in done.stderr

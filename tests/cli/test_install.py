@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.command import ROOT, WAIT_SECONDS, environment
+from tests.support.command import ROOT, WAIT_SECONDS, environment, run_here
 from tests.support.running import RAW_SERVER
 
 pytestmark = pytest.mark.skipif(
@@ -59,17 +59,31 @@ class Machine:
 
     def install(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
         """Run the command to its end."""
+        return run_here(
+            "install",
+            *words,
+            state=self.home / "state",
+            folder=self.project,
+            python=str(self.python),
+            **self._places(),
+            **more,
+        )
+
+    def install_from_outside(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """Run the command to its end, in a process of its own."""
         libraries = os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")])
-        given = {"HOME": str(self.home), "XDG_CONFIG_HOME": "", "CLAUDE_CONFIG_DIR": "", **more}
         return subprocess.run(
             [str(self.python), "-m", "bridge", "install", *words],
             capture_output=True,
             text=True,
             timeout=WAIT_SECONDS,
             cwd=self.project,
-            env=environment(self.home / "state", **given, PYTHONPATH=libraries),
+            env=environment(self.home / "state", **self._places(), **more, PYTHONPATH=libraries),
             stdin=subprocess.DEVNULL,
         )
+
+    def _places(self) -> dict[str, str]:
+        return {"HOME": str(self.home), "XDG_CONFIG_HOME": "", "CLAUDE_CONFIG_DIR": ""}
 
     def seen(self) -> dict[str, Any]:
         """How the stand-in was started."""
@@ -225,7 +239,7 @@ def test_bad_input_is_one_clear_message_and_nothing_is_written(
 
 
 def test_without_words_it_shows_how_it_is_used(machine: Machine) -> None:
-    done = machine.install()
+    done = machine.install_from_outside()
     assert "mcp-a2a install claude-desktop https://agent.example.com" in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
 
@@ -330,7 +344,7 @@ def test_a_dry_run_shows_the_difference_and_writes_nothing(machine: Machine) -> 
 
 
 def test_mcp_json_prints_what_any_host_takes(machine: Machine) -> None:
-    done = machine.install("mcp-json", URL)
+    done = machine.install_from_outside("mcp-json", URL)
     assert done.returncode == 0
     server = {"command": str(machine.command), "args": ["expose", URL]}
     assert json.loads(done.stdout) == {"mcpServers": {"research": server}}
@@ -341,7 +355,7 @@ def test_mcp_json_prints_what_any_host_takes(machine: Machine) -> None:
 
 
 def test_check_starts_the_server_as_a_desktop_host_would(machine: Machine) -> None:
-    done = machine.install("claude-desktop", "--check", URL, TOKEN="s3cret")
+    done = machine.install_from_outside("claude-desktop", "--check", URL, TOKEN="s3cret")
     assert done.returncode == 0, done.stderr
     assert "tools, as Claude Desktop would see them:" in done.stdout
     assert "  echo  Gives the text back" in done.stdout.splitlines()
@@ -355,13 +369,15 @@ def test_check_starts_the_server_as_a_desktop_host_would(machine: Machine) -> No
 
 
 def test_check_gives_the_shells_variables_where_the_host_does(machine: Machine) -> None:
-    done = machine.install("claude-code", "--check", "--bearer", "env:TOKEN", URL, TOKEN="s3cret")
+    done = machine.install_from_outside(
+        "claude-code", "--check", "--bearer", "env:TOKEN", URL, TOKEN="s3cret"
+    )
     assert done.returncode == 0, done.stderr
     assert machine.seen()["environment"]["TOKEN"] == "s3cret"
 
 
 def test_mcp_json_stays_json_when_it_is_checked(machine: Machine) -> None:
-    done = machine.install("mcp-json", "--check", URL)
+    done = machine.install_from_outside("mcp-json", "--check", URL)
     assert "mcpServers" in json.loads(done.stdout)
     assert "  echo  Gives the text back" in done.stderr
 

@@ -22,6 +22,7 @@ from tests.support.command import (
     environment,
     gone,
     run_command,
+    run_here,
     wrapping,
 )
 from tests.support.running import call_part, message
@@ -83,7 +84,7 @@ REFUSED = [
 @pytest.mark.parametrize(("arguments", "code", "words"), REFUSED, ids=[row[2] for row in REFUSED])
 def test_bad_input_is_one_clear_message(arguments: list[str], code: int, words: str, tmp_path: Path) -> None:
     port = () if "--port" in arguments else ("--port", "0")
-    done = run_command("wrap", *port, *arguments, state=tmp_path)
+    done = run_here("wrap", *port, *arguments, state=tmp_path)
     assert done.returncode == code, done.stderr
     assert words in done.stderr
     assert "Traceback" not in done.stderr
@@ -95,7 +96,7 @@ def test_bad_input_is_one_clear_message(arguments: list[str], code: int, words: 
     ("words", "hint"), [(["-y", "server"], "behind --"), (["http://a/", "b"], "not both")]
 )
 def test_a_command_line_that_is_mixed_up_is_told_apart(words: list[str], hint: str, tmp_path: Path) -> None:
-    done = run_command("wrap", *words, state=tmp_path)
+    done = run_here("wrap", *words, state=tmp_path)
     assert done.returncode == 2
     assert hint in done.stderr
 
@@ -194,7 +195,7 @@ def test_a_free_port_is_said_and_names_the_store(tmp_path: Path) -> None:
 
 def test_one_token_for_two_principals_is_refused(tmp_path: Path) -> None:
     options = ("--auth", "ada=bearer:env:TOKEN", "--auth", "bob=bearer:env:TOKEN")
-    done = run_command("wrap", *options, "--", "x", state=tmp_path, TOKEN="t")
+    done = run_here("wrap", *options, "--", "x", state=tmp_path, TOKEN="t")
     assert done.returncode == 2
     assert "ada and bob have the same token" in done.stderr
 
@@ -216,9 +217,9 @@ def test_tokens_are_read_by_reference_and_asked_for(tmp_path: Path) -> None:
 
 def test_an_option_can_be_an_environment_variable_and_logs_can_be_json(tmp_path: Path) -> None:
     variables = {"MCP_A2A_WRAP_LOG_FORMAT": "json", "MCP_A2A_WRAP_NAME": "Ada"}
-    with wrapping(state=tmp_path, until="serving Ada", **variables) as bridge:
+    with wrapping(state=tmp_path, until="serving ada", **variables) as bridge:
         logged = [json.loads(line) for line in bridge.lines]
-        assert [entry["message"].partition(" ")[0] for entry in logged] == ["connecting", "Ada:", "serving"]
+        assert [entry["message"].partition(" ")[0] for entry in logged] == ["connecting", "ada:", "ada", "serving"]
         assert {"level": "info", "logger": "bridge.mcp.stderr", "call": "-"}.items() <= logged[1].items()
         assert httpx2.get(f"{bridge.url}/.well-known/agent-card.json").json()["name"] == "Ada"
 
@@ -226,6 +227,6 @@ def test_an_option_can_be_an_environment_variable_and_logs_can_be_json(tmp_path:
 def test_help_teaches_and_does_not_load_the_sdk(tmp_path: Path) -> None:
     code = "import sys\nfrom bridge.cli import main\nassert 'mcp' not in sys.modules, 'the SDK is loaded'"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=WAIT_SECONDS).returncode == 0
-    said = run_command("wrap", "--help", state=tmp_path).stdout
+    said = run_here("wrap", "--help", state=tmp_path).stdout
     assert "npx -y @modelcontextprotocol/server-everything" in said
     assert "--call-timeout-seconds" in said

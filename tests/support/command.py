@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -9,10 +10,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextvars import copy_context
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 
+import pytest
+
+from bridge.cli.main import main
 from tests.support.running import RAW_SERVER
 
 WAIT_SECONDS = 30.0
@@ -40,6 +46,46 @@ def run_command(*arguments: str, state: Path, **more: str) -> subprocess.Complet
         env=environment(state, **more),
         stdin=subprocess.DEVNULL,
     )
+
+
+def run_here(
+    *arguments: str, state: Path, folder: Path = ROOT, python: str = sys.executable, **more: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end in this process, which saves the second that it takes to import everything.
+
+    For what it reads, says and writes; what a process is (signals, its streams, its end) needs `run_command`.
+    """
+    with (
+        pytest.MonkeyPatch.context() as patched,
+        _logs_kept(),
+        redirect_stdout(StringIO()) as out,
+        redirect_stderr(StringIO()) as err,
+    ):
+        for name, value in {
+            "argv": ["mcp-a2a", *arguments],
+            "executable": python,
+            "stdin": StringIO(),
+        }.items():
+            patched.setattr(sys, name, value)
+        for variable, value in environment(state, **more).items():
+            patched.setenv(variable, value)
+        patched.chdir(folder)
+        with pytest.raises(SystemExit) as ended:
+            copy_context().run(main)
+    assert isinstance(ended.value.code, int)
+    return subprocess.CompletedProcess(arguments, ended.value.code, out.getvalue(), err.getvalue())
+
+
+@contextmanager
+def _logs_kept() -> Iterator[None]:
+    root, loggers = logging.getLogger(), [logging.getLogger(name) for name in ("", "mcp", "bridge")]
+    handlers, levels = root.handlers[:], [logger.level for logger in loggers]
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 @dataclass

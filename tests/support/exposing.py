@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +11,51 @@ from typing import Any
 import mcp_types as types
 from mcp import Client
 
-from bridge.config.profile import load_profile
-from bridge.exposed import ExposeConfig, Exposure, exposed
-from bridge.web import LOCAL, Access, Place
+from bridge.agents_as_tools.face import AgentsFace
+from bridge.assembly.bridge import Bridge
+from bridge.assembly.plan import OfferedPlan, Place, Plan, RemotePlan
+from bridge.config.profile import Profile, load_profile
+from bridge.mcp.server import McpServer
+from bridge.web import LOCAL, Access
+from bridge.web import Place as WebPlace
 from tests.support.running import listening
+
+
+@dataclass(frozen=True)
+class ExposeConfig:
+    """Some remote agents, offered as one MCP server, as `mcp-a2a expose` does it."""
+
+    urls: Sequence[str]
+    profile: Profile
+    name: str = "mcp-a2a"
+    state: Path | None = None
+    cache: Path | None = None
+
+    def plan(self) -> Plan:
+        """The same as a plan."""
+        agents = {url: RemotePlan(url) for url in self.urls}
+        offered = OfferedPlan(tuple(agents), self.profile, named=False, server_name=self.name)
+        place = Place(state=self.state, cache=self.cache)
+        return Plan(self.profile, place, agents=agents, offered={"face": offered})
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """A face that is served."""
+
+    face: AgentsFace
+    server: McpServer
+
+
+@asynccontextmanager
+async def exposed(config: ExposeConfig) -> AsyncIterator[Exposure]:
+    """A face, ready to be served as long as this is entered."""
+    plan = config.plan()
+    bridge = Bridge(plan, over_http=False)
+    async with bridge.run():
+        await bridge.apply(plan)
+        (offered,) = bridge.offered
+        yield Exposure(offered.face, offered.server)
 
 
 @dataclass(frozen=True)
@@ -37,7 +78,7 @@ async def exposing(folder: Path, *urls: str, **agents: Any) -> AsyncIterator[Exp
     config = ExposeConfig(urls, profile, state=folder / "state", cache=folder / "cache")
     async with (
         exposed(config) as exposure,
-        exposure.server.at(Access((), LOCAL), Place()) as app,
+        exposure.server.at(Access((), LOCAL), WebPlace()) as app,
         listening(app) as root_url,
     ):
         try:

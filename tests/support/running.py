@@ -7,21 +7,31 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from socket import socket
+from typing import Any, Final
 
 import anyio
 import httpx2
 import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from bridge.app import Bridge, WrapConfig, wrapped
+from bridge.a2a.engine import Engine
+from bridge.assembly.bridge import Bridge
+from bridge.assembly.naming import slug
+from bridge.assembly.plan import Place, Plan, PublishedPlan, ServerPlan
 from bridge.config.profile import Profile, load_profile
 from bridge.mcp.child import Command
 from bridge.mcp.eras import Era
 from bridge.mcp.transport import Target
+from bridge.mcp.upstream import Upstream
+from bridge.tools_as_agent.agent import ToolsAgent
+from bridge.web import Credential
 
 RAW_SERVER = Path(__file__).with_name("raw_server.py")
 VERSION = {"A2A-Version": "1.0"}
 EXTENSION = "urn:mcp-a2a:tool:v1"
+_END_SECONDS: Final = 2
+"""How long requests that are still at work hold up the end of a server, before they are cancelled."""
 
 
 def raw_command(*options: str) -> Command:
@@ -36,6 +46,86 @@ def profile_with(**tables: dict[str, Any]) -> Profile:
     return profile.model_copy(update=changed)
 
 
+@dataclass(frozen=True)
+class WrapConfig:
+    """One tool server, published as one agent, as `mcp-a2a wrap` does it."""
+
+    target: Target
+    profile: Profile
+    host: str = "127.0.0.1"
+    port: int = 0
+    name: str | None = None
+    description: str | None = None
+    public_url: str | None = None
+    store: str | None = None
+    credentials: Sequence[Credential] = ()
+    allow_unauthenticated: bool = False
+    hosts: frozenset[str] = frozenset()
+    era: Era = Era.AUTO
+
+    def plan(self) -> Plan:
+        """The same as a plan."""
+        name = slug(self.name) if self.name else ""
+        server = ServerPlan.as_profile_says(self.target, self.era, self.profile.server, self.profile.run)
+        agent = PublishedPlan((name,), self.profile, self.store, self.name, self.description)
+        return Plan(
+            self.profile,
+            Place(self.host, self.port, self.public_url, self.hosts),
+            self.credentials,
+            self.allow_unauthenticated,
+            servers={name: server},
+            published={name: agent},
+        )
+
+    def require_safe(self) -> None:
+        """See `Plan.require_safe`."""
+        self.plan().require_safe()
+
+
+@dataclass(frozen=True)
+class Wrapped:
+    """A bridge with one agent of one server."""
+
+    whole: Bridge
+
+    @property
+    def app(self) -> ASGIApp:
+        """All that it serves."""
+        return self.whole.app
+
+    @property
+    def agent(self) -> ToolsAgent:
+        """The agent."""
+        return self.whole.published[0].agent
+
+    @property
+    def engine(self) -> Engine:
+        """Its tasks."""
+        return self.whole.published[0].engine
+
+    @property
+    def upstream(self) -> Upstream:
+        """The server."""
+        (upstream,) = self.whole.upstreams.values()
+        return upstream
+
+    @property
+    def path(self) -> str:
+        """The path of the agent's base."""
+        return self.whole.published[0].path
+
+
+@asynccontextmanager
+async def wrapped(config: WrapConfig) -> AsyncIterator[Wrapped]:
+    """Run a bridge as long as this is entered; nothing listens."""
+    plan = config.plan()
+    plan.require_safe()
+    bridge = Bridge(plan)
+    async with bridge.run():
+        await bridge.apply(plan)
+        yield Wrapped(bridge)
+
+
 def config_for(target: Target, **changes: Any) -> WrapConfig:
     """A configuration for tests: memory store, a free port, the era known (which saves a probe)."""
     base = WrapConfig(target, load_profile(), "127.0.0.1", 0, store="memory:", era=Era.LEGACY)
@@ -46,7 +136,7 @@ def config_for(target: Target, **changes: Any) -> WrapConfig:
 class Running:
     """A bridge and how to reach it."""
 
-    bridge: Bridge
+    bridge: Wrapped
     root_url: str
 
     @property
@@ -58,9 +148,7 @@ class Running:
 @asynccontextmanager
 async def listening(app: Any, port: int = 0) -> AsyncIterator[str]:
     """Serve an ASGI application, by default on a free port; its root URL."""
-    config = uvicorn.Config(
-        app, port=port, lifespan="off", log_config=None, proxy_headers=False, timeout_graceful_shutdown=2
-    )
+    config = uvicorn.Config(app, port=port, lifespan="off", log_config=None, proxy_headers=False)
     server = _Server(config)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.serve)
@@ -70,17 +158,46 @@ async def listening(app: Any, port: int = 0) -> AsyncIterator[str]:
         try:
             yield f"http://127.0.0.1:{port}"
         finally:
-            server.should_exit = True
+            server.ending.set()
             for listener in server.servers:
                 listener.close()  # which it would not do when it is cancelled
 
 
+def mounted(base: str, app: ASGIApp) -> ASGIApp:
+    """An application under a path, and at the root as well."""
+
+    async def at(scope: Scope, receive: Receive, send: Send) -> None:
+        inner = {**scope, "root_path": base} if scope["path"].startswith(base) else scope
+        await app(inner, receive, send)
+
+    return at
+
+
 class _Server(uvicorn.Server):
-    """uvicorn that leaves the signals of the test run alone."""
+    """uvicorn that leaves the signals of the test run alone, and ends at once where its own looks ten times a second:
+    over all tests these tenths are minutes."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ending = anyio.Event()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)  # which makes the headers of every response
+        await self.ending.wait()
+
+    async def shutdown(self, sockets: list[socket] | None = None) -> None:
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        with anyio.move_on_after(_END_SECONDS) as waiting:
+            while self.server_state.connections or self.server_state.tasks:
+                await anyio.sleep(0.001)
+        if waiting.cancelled_caught:
+            for task in self.server_state.tasks:
+                task.cancel()
 
 
 @asynccontextmanager

@@ -1,0 +1,430 @@
+"""A bridge: all parts of a plan, running, and how another plan takes the place of the first.
+
+    tool servers ──▶ published agents ──▶ /agents/NAME
+    remote agents ─▶ offered servers ───▶ /mcp/NAME      a published agent may be an agent of an offered server
+
+What differs between two plans is made new, and everything else goes on as it is. What may fail comes first: until
+all of it is ready nothing that is served has changed, and a plan that fails leaves nothing behind. Agents and
+servers that stay are changed in place, so that no session and no task of theirs is lost; what they were made of
+before ends once its last call has.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Final, Protocol
+
+import anyio
+import httpx2
+from platformdirs import user_state_path
+
+from bridge.a2a.catalog import CatalogApp
+from bridge.a2a.catalog import Published as Listed
+from bridge.a2a.catalog_source import CatalogSource
+from bridge.assembly.catalogs import agents_in, followed
+from bridge.assembly.health import readiness
+from bridge.assembly.naming import name_of, own_name, slug
+from bridge.assembly.offered import FOLDER, Offered, Shared, offered
+from bridge.assembly.parts import Face, Made, Parts, catalogs_of, servers_of
+from bridge.assembly.plan import OfferedPlan, Plan, PublishedPlan, RemotePlan, ServerPlan
+from bridge.assembly.published import Published, path_of, published
+from bridge.assembly.routes import MCP, Router, Routes
+from bridge.assembly.unit import Unit
+from bridge.errors import PeerError, UsageError
+from bridge.mcp.memory import ServerMemory
+from bridge.mcp.upstream import Upstream
+from bridge.seal import Seal, key_in
+from bridge.tools_as_agent.sources import Source
+from bridge.web import ANONYMOUS, API_KEY_HEADER, LOCAL, Access, Credential, Principal, Scheme, is_loopback
+from bridge.web import Place as WebPlace
+
+logger = logging.getLogger(__name__)
+
+ITSELF: Final = Principal("mcp-a2a")
+"""Who calls when an offered server calls an agent that is published here."""
+
+_OF_THE_PROCESS: Final = ("server", "store", "requests", "streams")
+"""The tables of a profile that count for the process."""
+
+
+class Watching(Protocol):
+    """Who is told how far a start has come."""
+
+    def connecting(self, key: str, target: object) -> None:
+        """A tool server is being started or called."""
+        ...
+
+    def connected(self, key: str, upstream: Upstream) -> None:
+        """It is there."""
+        ...
+
+    def failed(self, key: str, why: str) -> None:
+        """It is not, and is tried again."""
+        ...
+
+
+class Bridge:
+    """Made for a place, which it never changes; `apply` gives it what to serve."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        watching: Watching | None = None,
+        *,
+        over_http: bool = True,
+        own_url: str | None = None,
+    ) -> None:
+        """Nothing is served yet; of the plan only its place and the profile of the process count here.
+
+        `own_url` is where this process reaches what `app` serves; without it no server can be made of agents that
+        are published here.
+        """
+        self._own_url = own_url
+        self._place = plan.place
+        self._process = plan.profile
+        self._watching = watching
+        self._over_http = over_http
+        self._parts = Parts()
+        self._plan = Plan(plan.profile, plan.place)
+        self._memory = ServerMemory(user_state_path(FOLDER) / "servers.json")
+        self._applying = anyio.Lock()
+        self._token = secrets.token_urlsafe(32)
+        everyone = LOCAL if is_loopback(plan.place.host) else ANONYMOUS
+        self._access = Access(self._credentials(plan), everyone)
+        self._own_schemes = {one.scheme for one in plan.credentials[:1]}
+        self._web = WebPlace(plan.place.public_url, plan.place.hosts | {plan.place.host})
+        self.app = Router(
+            self._web,
+            CatalogApp(self._listed, self._access, self._web, plan.profile.card.max_age_seconds),
+            lambda: readiness(self._parts, starting=self.app.routes.starting),
+        )
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[Bridge]:
+        """Be ready to be given a plan, as long as this is entered; then end everything.
+
+        Raises:
+            UsageError: the key of the handles cannot be read or made.
+        """
+        async with AsyncExitStack() as stack:
+            # No credentials of its own: each agent's client adds those that are its own.
+            timeout = httpx2.Timeout(None, connect=self._process.agents.agent_connect_seconds)
+            http = httpx2.AsyncClient(timeout=timeout, limits=httpx2.Limits(keepalive_expiry=2.0))
+            await stack.enter_async_context(http)
+            self._shared = Shared(http, self._seal(), self._process, self._place.cache)
+            self._group = await stack.enter_async_context(anyio.create_task_group())
+            try:
+                yield self
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self._parts.end()
+                self._group.cancel_scope.cancel()
+
+    async def apply(self, plan: Plan) -> None:
+        """Serve what a plan says.
+
+        Raises:
+            PeerError: a tool server is down, and the plan says that it must not be.
+            UsageError: a command cannot be started, likewise; a store is in use, or too new. Either way everything
+                goes on as it was.
+        """
+        async with self._applying:
+            plan, fresh = self._at_this_place(plan), Parts()
+            try:
+                await self._start_servers(plan, fresh)
+                await self._start_catalogs(plan, fresh)
+                await self._start_published(plan, fresh)
+                self._route(self._parts | fresh, starting=True)
+                await self._start_offered(plan, fresh)
+            except BaseException:
+                with anyio.CancelScope(shield=True):
+                    self._route(self._parts, starting=self.app.routes.starting and not self._parts.published)
+                    await fresh.end()
+                raise
+            self._take_over(plan, fresh)
+
+    async def drain(self, seconds: float) -> None:
+        """Take in nothing new, and wait so long for what runs."""
+        for face in self._parts.faces:
+            face.offered.server.stop()
+        async with anyio.create_task_group() as group:
+            for one in self._parts.agents:
+                group.start_soon(one.engine.drain, seconds)
+
+    async def stop(self) -> None:
+        """End what runs."""
+        for one in self._parts.agents:
+            await one.engine.stop()
+
+    @property
+    def drain_seconds(self) -> float:
+        """How long running tasks may go on once nothing new is taken in: as long as the most patient profile says."""
+        profiles = [one.profile for one in self._plan.published.values()]
+        profiles += [one.profile for one in self._plan.offered.values()]
+        return max((profile.run.drain_seconds for profile in profiles), default=0)
+
+    @property
+    def running(self) -> int:
+        """How many tasks are being worked on."""
+        return sum(one.engine.running for one in self._parts.agents)
+
+    @property
+    def published(self) -> tuple[Published, ...]:
+        """The agents made of tools."""
+        return self._parts.agents
+
+    @property
+    def offered(self) -> tuple[Offered, ...]:
+        """The MCP servers made of agents."""
+        return tuple(face.offered for face in self._parts.faces)
+
+    @property
+    def upstreams(self) -> Mapping[str, Upstream]:
+        """The tool servers, by key."""
+        return self._parts.upstreams
+
+    @property
+    def catalogs(self) -> Mapping[str, CatalogSource]:
+        """The catalogs that are followed, by key."""
+        return {key: one.unit.value for key, one in self._parts.catalogs.items()}
+
+    # What others are made of
+
+    async def _start_servers(self, plan: Plan, fresh: Parts) -> None:
+        """Start what is new or another, and wait for those that have to be up, and for the first of the others."""
+        for key in servers_of(plan):
+            known, wanted = self._parts.servers.get(key), plan.servers[key]
+            if known is None or known.plan != wanted:
+                unit = Unit(self._upstream(key, wanted).run)
+                await unit.start(self._group)
+                fresh.servers[key] = Made(wanted, unit)
+                if self._watching:
+                    self._watching.connecting(key, wanted.target)
+        if not fresh.servers:
+            return
+        first = _First(len(fresh.servers), self._watching)
+        async with anyio.create_task_group() as group:
+            for key, upstream in fresh.upstreams.items():
+                if plan.fails_closed(key):
+                    group.start_soon(first.require, key, upstream)
+                else:
+                    self._group.start_soon(first.look, key, upstream)
+        await first.seen.wait()
+
+    def _upstream(self, key: str, plan: ServerPlan) -> Upstream:
+        return Upstream(
+            key or name_of(plan.target),
+            plan.target,
+            era=plan.era,
+            memory=self._memory,
+            pace=plan.pace,
+            rules=plan.rules,
+            on_change=self._server_changed,
+        )
+
+    def _server_changed(self) -> None:
+        """A tool server lists other tools, or came up or went down."""
+        for one in self._parts.agents:
+            one.agent.refresh()
+
+    async def _start_catalogs(self, plan: Plan, fresh: Parts) -> None:
+        for key in catalogs_of(plan):
+            known, wanted = self._parts.catalogs.get(key), plan.catalogs[key]
+            if known is None or known.plan != wanted:
+                unit = Unit(partial(followed, key, wanted, self._shared, self._catalog_changed))
+                await unit.start(self._group)
+                fresh.catalogs[key] = Made(wanted, unit)
+
+    def _catalog_changed(self) -> None:
+        self._update_offered(self._plan)
+
+    # Faces
+
+    async def _start_published(self, plan: Plan, fresh: Parts) -> None:
+        upstreams = (self._parts | fresh).upstreams
+        for given, one in plan.published.items():
+            name = given or self._named_after_its_server(one, upstreams)
+            if name not in self._parts.published:
+                sources = _sources(name, one, upstreams)
+                make = partial(published, name, one, sources, self._process, self._place, self._access)
+                unit = Unit(make)
+                await unit.start(self._group)
+                fresh.published[name] = unit
+
+    def _named_after_its_server(self, plan: PublishedPlan, upstreams: Mapping[str, Upstream]) -> str:
+        upstream = upstreams[plan.servers[0]]
+        upstream.name = own_name(upstream, self._memory)
+        return slug(upstream.name)
+
+    async def _start_offered(self, plan: Plan, fresh: Parts) -> None:
+        """Start those that are new side by side: each waits a while for cards that are not known yet."""
+        parts = self._parts | fresh
+
+        async def start(name: str, one: OfferedPlan) -> None:
+            unit = Unit(partial(self._offering, name, one, self._agents_of(one, plan, parts)))
+            await unit.start(self._group)
+            fresh.offered[name] = unit
+
+        async with anyio.create_task_group() as group:
+            for name, one in plan.offered.items():
+                if name not in self._parts.offered:
+                    group.start_soon(start, name, one)
+
+    @asynccontextmanager
+    async def _offering(
+        self, name: str, plan: OfferedPlan, agents: Mapping[str, RemotePlan]
+    ) -> AsyncIterator[Face]:
+        async with offered(name, plan, agents, self._shared) as one:
+            if not self._over_http:
+                yield Face(one, None)
+                return
+            async with one.server.at(self._access, self._web, _mcp_path(name), name) as app:
+                yield Face(one, app)
+
+    def _agents_of(self, one: OfferedPlan, plan: Plan, parts: Parts) -> dict[str, RemotePlan]:
+        """The agents of an offered server, by key."""
+        found: dict[str, RemotePlan] = {}
+        for source in one.sources:
+            if source in plan.agents:
+                found[source] = plan.agents[source]
+            elif source in plan.published:
+                found[source] = self._own_agent(source)
+            else:
+                found |= agents_in(source, parts.catalogs[source].unit.value, plan.catalogs[source])
+        return found
+
+    def _own_agent(self, name: str) -> RemotePlan:
+        """An agent that is published here, as an offered server calls it: over HTTP, like any other."""
+        if self._own_url is None:
+            raise UsageError(
+                f"{name} is published by this very process, which is told nowhere at which address it is"
+            )
+        url, schemes = f"{self._own_url}{path_of(name)}", self._own_schemes
+        return RemotePlan(
+            url,
+            headers={API_KEY_HEADER: self._token} if Scheme.API_KEY in schemes else {},
+            bearer=self._token if Scheme.BEARER in schemes else None,
+            account="itself",
+            allow_private=True,
+        )
+
+    # What takes the place of what was
+
+    def _take_over(self, plan: Plan, fresh: Parts) -> None:
+        """From here on nothing fails: change what stays, and let what is not wanted any more come to its end."""
+        before, kept = self._parts, self._parts.wanted_by(plan)
+        stays = kept.published.keys() - fresh.published.keys()
+        self._parts, self._plan = kept | fresh, plan
+        self._admit(plan)
+        upstreams = self._parts.upstreams
+        for name in stays & plan.published.keys():
+            one = plan.published[name]
+            sources = _sources(name, one, upstreams)
+            before.published[name].value.update(one, sources, needs_token=self._access.needs_token)
+        self._update_offered(plan)
+        self._route(self._parts, starting=False)
+        self._group.start_soon(self._retire, before.without(self._parts), self.drain_seconds)
+
+    def _update_offered(self, plan: Plan) -> None:
+        for name, unit in self._parts.offered.items():
+            agents = self._agents_of(plan.offered[name], plan, self._parts)
+            unit.value.offered.update(plan.offered[name], agents, self._shared)
+
+    async def _retire(self, gone: Parts, seconds: float) -> None:
+        """End what nobody can reach any more, once its calls have ended or that has taken too long."""
+        for face in gone.faces:
+            face.offered.server.stop()
+        async with anyio.create_task_group() as group:
+            for one in gone.agents:
+                group.start_soon(one.engine.drain, seconds)
+        with anyio.move_on_after(seconds):
+            for upstream in gone.upstreams.values():
+                await upstream.idle()
+        await gone.end()
+
+    def _at_this_place(self, plan: Plan) -> Plan:
+        """A plan for the place that the bridge has; what only a restart could change is said, and left."""
+        place = replace(plan.place, port=plan.place.port or self._place.port)
+        if place != self._place:
+            logger.warning("host, port, public_url, hosts, keys and state change with a restart only")
+        changed = [
+            table
+            for table in _OF_THE_PROCESS
+            if getattr(plan.profile, table) != getattr(self._process, table)
+        ]
+        if changed:
+            logger.warning(
+                "the profile of the process changes with a restart only: [%s]", "], [".join(changed)
+            )
+        return replace(plan, place=self._place)
+
+    def _route(self, parts: Parts, *, starting: bool) -> None:
+        agents = {one.path: one.app for one in parts.agents}
+        faces = {_mcp_path(face.offered.name): face.app for face in parts.faces if face.app is not None}
+        self.app.routes = Routes(agents, faces, starting)
+
+    def _listed(self) -> list[Listed]:
+        return [Listed(one.name, one.path, one.server.card) for one in self._parts.agents]
+
+    def _admit(self, plan: Plan) -> None:
+        """Let in whom a plan lets in; what each may use stands in lists, so clients are told."""
+        self._access.update(self._credentials(plan))
+        self._own_schemes = {one.scheme for one in plan.credentials[:1]}
+        for face in self._parts.faces:
+            face.offered.server.changed()
+
+    def _credentials(self, plan: Plan) -> list[Credential]:
+        """Those of the plan, and when there are some, our own for calling ourselves."""
+        own = [Credential(ITSELF, self._token)] if plan.credentials else []
+        return [*plan.credentials, *own]
+
+    def _seal(self) -> Seal:
+        place = self._place
+        keys = [key_in(key.parent, key.name) if isinstance(key, Path) else key.encode() for key in place.keys]
+        return Seal(keys or [key_in(place.state or user_state_path(FOLDER))])
+
+
+class _First:
+    """Waits until one of some servers is up, or none of them is going to be soon."""
+
+    def __init__(self, number: int, watching: Watching | None) -> None:
+        self.seen = anyio.Event()
+        self._left = number
+        self._watching = watching
+
+    async def require(self, key: str, upstream: Upstream) -> None:
+        """Raises what keeps a server from being up."""
+        await upstream.ready()
+        self._is_up(key, upstream)
+
+    async def look(self, key: str, upstream: Upstream) -> None:
+        """Take note of whether a server is up."""
+        try:
+            await upstream.ready()
+        except (PeerError, UsageError) as exc:
+            self._left -= 1
+            if self._watching:
+                self._watching.failed(key, str(exc))
+            if not self._left:
+                self.seen.set()
+        else:
+            self._is_up(key, upstream)
+
+    def _is_up(self, key: str, upstream: Upstream) -> None:
+        if self._watching:
+            self._watching.connected(key, upstream)
+        self.seen.set()
+
+
+def _sources(name: str, plan: PublishedPlan, upstreams: Mapping[str, Upstream]) -> list[Source]:
+    return [Source(key or name, upstreams[key]) for key in plan.servers]
+
+
+def _mcp_path(name: str) -> str:
+    return f"{MCP}/{name}"

@@ -1,0 +1,257 @@
+"""What is found where a plan was tried: peers that are up or down, what would be served, its names, and for whom.
+
+A fault loses something: a peer that is down, a tool that cannot be served, a rule that does nothing. A note does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from bridge.a2a.catalog_source import CatalogSource
+from bridge.agents_as_tools.remote_agent import RemoteAgent
+from bridge.assembly.bridge import Bridge
+from bridge.assembly.offered import Offered
+from bridge.assembly.parts import catalogs_of, servers_of
+from bridge.assembly.plan import Plan
+from bridge.assembly.published import Published
+from bridge.assembly.routes import MCP
+from bridge.errors import PeerError
+from bridge.mcp.upstream import Upstream
+from bridge.web import Principal
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Something that is connected to."""
+
+    kind: str
+    """`tool_servers`, `agents` or `catalogs`: its table."""
+    key: str
+    where: str
+    """The command or URL."""
+    says: str = ""
+    """What it says of itself; "" while it is down."""
+    down: str | None = None
+    """Why it cannot be called."""
+    faults: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """As the file calls it."""
+        return f"{self.kind}.{self.key}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A skill or tool that is served, and the tool or skill that it stands for."""
+
+    name: str
+    source: str
+    stands_for: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Face:
+    """An agent or an MCP server that is served."""
+
+    kind: str
+    """`tools_as_agent` or `agents_as_tools`: its table."""
+    name: str
+    path: str
+    sources: tuple[str, ...]
+    says: str = ""
+    """What it calls itself."""
+    rows: tuple[Row, ...] = ()
+    own: tuple[str, ...] = ()
+    """Tools of the bridge itself, which are for everyone."""
+    usable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What of it each principal may use; empty when there are no principals."""
+    faults: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """As the file calls it."""
+        return f"{self.kind}.{self.name}"
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All of it."""
+
+    peers: tuple[Peer, ...]
+    faces: tuple[Face, ...]
+    notes: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
+    """What was not looked at."""
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """In words, each with the table that it is about."""
+        return (
+            *(f"{peer.title} cannot be called: {peer.down}" for peer in self.peers if peer.down),
+            *(f"{peer.title}: {fault}" for peer in self.peers for fault in peer.faults),
+            *(f"{face.title}: {fault}" for face in self.faces for fault in face.faults),
+            *self._useless_principals(),
+        )
+
+    @property
+    def all_notes(self) -> tuple[str, ...]:
+        """In words, likewise."""
+        return (*(f"{peer.title}: {note}" for peer in self.peers for note in peer.notes), *self.notes)
+
+    def _useless_principals(self) -> Iterator[str]:
+        """Those who may use nothing, which can be told only when all is there."""
+        if self.unseen or any(peer.down for peer in self.peers):
+            return
+        for name in dict.fromkeys(name for face in self.faces for name in face.usable):
+            if not any(face.usable.get(name) for face in self.faces):
+                yield f"principals.{name}: `skills` match nothing that is served"
+
+
+async def findings(plan: Plan, bridge: Bridge) -> Findings:
+    """What a bridge that was tried has found."""
+    servers = [
+        _server(key, upstream, is_needed=plan.fails_closed(key)) for key, upstream in bridge.upstreams.items()
+    ]
+    catalogs = [await _catalog(key, source) for key, source in bridge.catalogs.items()]
+    remote = {
+        (agent.key, agent.url): _agent(agent)
+        for offered in bridge.offered
+        for agent in offered.remote_agents
+        if agent.key not in plan.published
+    }
+    principals = {credential.principal.name: credential.principal for credential in plan.credentials}
+    return Findings(
+        (*servers, *remote.values(), *catalogs),
+        (
+            *(_published(one, plan, principals.values()) for one in bridge.published),
+            *(_offered(one, plan, principals.values()) for one in bridge.offered),
+        ),
+        tuple(_unused(plan)),
+    )
+
+
+def unseen_findings(plan: Plan) -> Findings:
+    """What can be said without connecting to anything, and what cannot."""
+    servers, agents, catalogs = servers_of(plan), _agents_of(plan), catalogs_of(plan)
+    peers = (
+        *(Peer("tool_servers", key, str(plan.servers[key].target)) for key in servers),
+        *(Peer("agents", key, plan.agents[key].url) for key in agents),
+        *(Peer("catalogs", key, plan.catalogs[key].url) for key in catalogs),
+    )
+    faces = (
+        *(
+            Face("tools_as_agent", name, f"/agents/{name}", one.servers)
+            for name, one in plan.published.items()
+        ),
+        *(Face("agents_as_tools", name, f"{MCP}/{name}", one.sources) for name, one in plan.offered.items()),
+    )
+    unseen = (
+        f"whether {', '.join(peer.title for peer in peers)} can be called, and whether versions fit",
+        "the tools and skills that they list: names, collisions, rules for nothing",
+        *(("what each principal may use of them",) if plan.credentials else ()),
+    )
+    return Findings(peers, faces, tuple(_unused(plan)), unseen)
+
+
+def _server(key: str, upstream: Upstream, *, is_needed: bool) -> Peer:
+    greeting, listing = upstream.greeting, upstream.listing
+    said = f"{greeting.name} {greeting.version}, {_number(len(listing.tools), 'tool')}" if greeting else ""
+    ends = "; `serve` would end at once (fail = closed)" if is_needed else ""
+    return Peer(
+        "tool_servers",
+        key,
+        str(upstream.target),
+        "" if upstream.down else said,
+        None if upstream.down is None else f"{upstream.down}{ends}",
+        tuple(f"the tool {one.name} cannot be served: {one.reason}" for one in listing.left_out),
+    )
+
+
+def _agent(agent: RemoteAgent) -> Peer:
+    said = ""
+    if agent.down is None:
+        spoken = agent.client.interface
+        skills = _number(len(agent.card.skills), "skill")
+        said = (
+            f"{agent.card.name} {agent.card.version}, A2A {spoken.protocol_version} {spoken.protocol_binding},"
+            f" {skills}"
+        )
+    notes = tuple(f"not as A2A 1.0 asks: {one}" for one in agent.deviations)
+    return Peer("agents", agent.key, agent.url, said, agent.down, notes=notes)
+
+
+async def _catalog(key: str, source: CatalogSource) -> Peer:
+    try:
+        entries = source.cached() or await source.refresh()
+    except PeerError as exc:
+        return Peer("catalogs", key, source.url, down=str(exc))
+    return Peer("catalogs", key, source.url, _number(len(entries), "agent"))
+
+
+def _published(one: Published, plan: Plan, principals: Iterable[Principal]) -> Face:
+    rows = tuple(
+        Row(skill.id, skill.source_key, skill.tool.name, skill.shown.name) for skill in one.agent.published
+    )
+    return Face(
+        "tools_as_agent",
+        one.name,
+        one.path,
+        plan.published[one.name].servers,
+        one.agent.card("").name,
+        rows,
+        usable=_usable(one.name, rows, principals),
+        faults=one.agent.remarks,
+    )
+
+
+def _offered(one: Offered, plan: Plan, principals: Iterable[Principal]) -> Face:
+    face = one.face
+    rows = tuple(
+        Row(tool.name, tool.agent_key, tool.skill_id or "", str(tool.listed.get("title") or ""))
+        for tool in face.published
+    )
+    names = {row.name for row in rows}
+    return Face(
+        "agents_as_tools",
+        one.name,
+        f"{MCP}/{one.name}",
+        plan.offered[one.name].sources,
+        face.title or face.name,
+        rows,
+        tuple(str(tool["name"]) for tool in face.tools() if tool["name"] not in names),
+        _usable(one.name, rows, principals),
+        (*_own_that_are_down(one, plan), *face.remarks),
+    )
+
+
+def _own_that_are_down(one: Offered, plan: Plan) -> Iterator[str]:
+    for agent in one.remote_agents:
+        if agent.key in plan.published and agent.down is not None:
+            yield f"{agent.key}, which is published here, cannot be called: {agent.down}"
+
+
+def _usable(face: str, rows: Iterable[Row], principals: Iterable[Principal]) -> dict[str, tuple[str, ...]]:
+    here = {one.name: one.in_face(face) for one in principals}
+    return {name: tuple(row.name for row in rows if one.may_use(row.name)) for name, one in here.items()}
+
+
+def _unused(plan: Plan) -> Iterator[str]:
+    named = {"tool_servers": plan.servers, "agents": plan.agents, "catalogs": plan.catalogs}
+    used = {*servers_of(plan), *_agents_of(plan), *catalogs_of(plan)}
+    for kind, ones in named.items():
+        for key in ones:
+            if key not in used:
+                yield f"{kind}.{key} is in no `from`: it is not started"
+
+
+def _agents_of(plan: Plan) -> tuple[str, ...]:
+    named = (source for one in plan.offered.values() for source in one.sources)
+    return tuple(dict.fromkeys(source for source in named if source in plan.agents))
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

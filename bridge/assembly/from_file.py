@@ -1,0 +1,163 @@
+"""A configuration file as a plan: each table becomes the value that a part is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from bridge.assembly.plan import (
+    CatalogPlan,
+    OfferedPlan,
+    Place,
+    Plan,
+    PublishedPlan,
+    RemotePlan,
+    ServerPlan,
+)
+from bridge.config.load import Loaded
+from bridge.config.models import (
+    AgentsAsToolsTable,
+    AgentTable,
+    ArgumentTable,
+    CatalogTable,
+    PrincipalTable,
+    SkillTable,
+    ToolsAsAgentTable,
+    ToolServerTable,
+    ToolTable,
+)
+from bridge.config.profile import Profile
+from bridge.mcp.child import Command
+from bridge.mcp.eras import Era
+from bridge.mcp.transport import Target, Url
+from bridge.translate.overrides import ArgumentRule, SkillOverride, ToolOverride
+from bridge.web import Credential, Principal, Scheme
+
+MEMORY_STORE: Final = "memory:"
+
+
+def plan_from(loaded: Loaded) -> Plan:
+    """What a file says is to be served."""
+    config, table = loaded.config, loaded.config.bridge
+    process = loaded.bridge_profile
+    return Plan(
+        profile=process,
+        place=Place(
+            host=table.host,
+            port=table.port,
+            public_url=table.public_url,
+            hosts=frozenset(table.hosts),
+            keys=tuple(key.file or (key.secret.value if key.secret else "") for key in table.keys),
+        ),
+        credentials=[
+            credential for name, one in config.principals.items() for credential in _credentials(name, one)
+        ],
+        allow_unauthenticated=table.allow_unauthenticated,
+        servers={key: server_plan(one, process) for key, one in config.tool_servers.items()},
+        agents={key: _remote(one, config.agents) for key, one in config.agents.items()},
+        catalogs={key: _catalog(one) for key, one in config.catalogs.items()},
+        published={
+            name: _published(name, one, loaded, table.store) for name, one in config.tools_as_agent.items()
+        },
+        offered={name: _offered(one, loaded) for name, one in config.agents_as_tools.items()},
+    )
+
+
+def server_plan(table: ToolServerTable, process: Profile) -> ServerPlan:
+    """A tool server, with what its table leaves to the profile of the process."""
+    said = {key: value for key, value in table if value is not None}
+    server = process.server.model_copy(update={key: said[key] for key in said.keys() & _of(process.server)})
+    run = process.run.model_copy(update={key: said[key] for key in said.keys() & {"concurrency"}})
+    target = _target(table, server.connect_seconds, server.result_limit_bytes)
+    plan = ServerPlan.as_profile_says(target, Era(table.era), server, run)
+    return replace(plan, fail=table.fail, call_timeout_seconds=table.call_timeout_seconds)
+
+
+def store_of(place: str | None, name: str) -> str | None:
+    """Where one agent keeps its tasks: each has a file of its own, beside the one that was named.
+
+    The file of an agent must not be another one when a second agent joins it.
+    """
+    if place is None or place == MEMORY_STORE:
+        return place
+    path = Path(place)
+    return str(path.with_name(f"{path.stem}.{name}{path.suffix}"))
+
+
+def _of(table: object) -> set[str]:
+    return set(type(table).model_fields)  # type: ignore[attr-defined]
+
+
+def _target(table: ToolServerTable, connect_seconds: float, limit_bytes: int) -> Target:
+    if table.url is not None:
+        return Url(table.url, table.request_headers(), connect_seconds, limit_bytes)
+    return Command(
+        tuple(table.command or ()), table.variables(), str(table.cwd) if table.cwd else None, limit_bytes
+    )
+
+
+def _remote(table: AgentTable, others: Mapping[str, AgentTable]) -> RemotePlan:
+    auth = table.auth
+    bearer, api_key = (auth.bearer, auth.api_key) if auth else (None, None)
+    is_alone = sum(other.card == table.card for other in others.values()) == 1
+    references = [secret.reference for secret in (bearer, api_key) if secret]
+    return RemotePlan(
+        url=table.card,
+        headers=table.request_headers(),
+        bearer=bearer.value if bearer else None,
+        api_key=api_key.value if api_key else None,
+        trusted=frozenset(table.trust),
+        account="" if is_alone else " ".join(references),
+        allow_private=table.allow_private,
+    )
+
+
+def _catalog(table: CatalogTable) -> CatalogPlan:
+    return CatalogPlan(table.url, table.request_headers(), table.include, table.exclude)
+
+
+def _published(name: str, table: ToolsAsAgentTable, loaded: Loaded, store: str | None) -> PublishedPlan:
+    return PublishedPlan(
+        servers=tuple(table.sources),
+        profile=loaded.profile_of(table),
+        store=store_of(store, name),
+        card_name=table.name,
+        card_description=table.description,
+        fail=table.fail,
+        overrides={pattern: _skill(one) for pattern, one in table.skills.items()},
+    )
+
+
+def _offered(table: AgentsAsToolsTable, loaded: Loaded) -> OfferedPlan:
+    return OfferedPlan(
+        sources=tuple(table.sources),
+        profile=loaded.profile_of(table),
+        title=table.title,
+        instructions=table.instructions,
+        overrides={pattern: _tool(one) for pattern, one in table.tools.items()},
+    )
+
+
+def _skill(table: SkillTable) -> SkillOverride:
+    said = {key: getattr(table, key) for key in table.model_fields_set - {"arguments"}}
+    return SkillOverride(**said, arguments=_arguments(table.arguments))
+
+
+def _tool(table: ToolTable) -> ToolOverride:
+    said = {key: getattr(table, key) for key in table.model_fields_set - {"arguments"}}
+    return ToolOverride(**said, arguments=_arguments(table.arguments))
+
+
+def _arguments(tables: Mapping[str, ArgumentTable]) -> dict[str, ArgumentRule]:
+    return {
+        name: ArgumentRule(**{key: getattr(one, key) for key in one.model_fields_set})
+        for name, one in tables.items()
+    }
+
+
+def _credentials(name: str, table: PrincipalTable) -> list[Credential]:
+    principal = Principal(name, skills=tuple(table.skills))
+    found = [(table.bearer, Scheme.BEARER), (table.api_key, Scheme.API_KEY)]
+    return [Credential(principal, secret.value, scheme) for secret, scheme in found if secret is not None]

@@ -1,0 +1,153 @@
+"""An MCP server made of agents, offered: its agents, their tools, and its endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import httpx2
+from platformdirs import user_cache_path
+
+from bridge.a2a.cards import CardBounds, CardSource
+from bridge.a2a.client import ClientOptions, Deadlines
+from bridge.a2a.credentials import Credentials
+from bridge.a2a.interfaces import Trust
+from bridge.agents_as_tools.face import AgentsFace
+from bridge.agents_as_tools.handles import Handles
+from bridge.agents_as_tools.options import FaceOptions
+from bridge.agents_as_tools.remote_agent import RemoteAgent
+from bridge.assembly.plan import OfferedPlan, RemotePlan
+from bridge.config.profile import Profile
+from bridge.mcp.server import McpLimits, McpServer
+from bridge.seal import Seal, agent_mark
+from bridge.translate.extension import URI
+from bridge.translate.skill_tools import ToolRules
+
+FOLDER: Final = "mcp-a2a"
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all offered servers share."""
+
+    http: httpx2.AsyncClient
+    """Without credentials of its own: each agent's client adds those that are its own."""
+    seal: Seal
+    process: Profile
+    cache: Path | None = None
+
+    @property
+    def cache_folder(self) -> Path:
+        """Where cards are remembered."""
+        return self.cache or user_cache_path(FOLDER)
+
+
+@dataclass
+class Offered:
+    """An offered server that runs."""
+
+    name: str
+    face: AgentsFace
+    server: McpServer
+    agents: Mapping[str, RemotePlan]
+    """What its agents were made of, by key."""
+    _made: dict[str, RemoteAgent] = field(default_factory=dict)
+
+    @property
+    def remote_agents(self) -> tuple[RemoteAgent, ...]:
+        """Its agents, in their order."""
+        return tuple(self._made.values())
+
+    def update(self, plan: OfferedPlan, agents: Mapping[str, RemotePlan], shared: Shared) -> None:
+        """Take over another plan and other agents; those that are as they were are kept."""
+        made = {
+            key: self._made[key] if self.agents.get(key) == one else _agent(key, one, plan, shared)
+            for key, one in agents.items()
+        }
+        self.agents, self._made = agents, made
+        self.face.update(list(made.values()), options_of(self.name, plan), plan.overrides)
+
+
+@asynccontextmanager
+async def offered(
+    name: str,
+    plan: OfferedPlan,
+    agents: Mapping[str, RemotePlan],
+    shared: Shared,
+    on_change: Callable[[], None] = lambda: None,
+) -> AsyncIterator[Offered]:
+    """Read the agents' cards, and be ready to be served as long as this is entered."""
+    made = {key: _agent(key, one, plan, shared) for key, one in agents.items()}
+    face = AgentsFace(list(made.values()), Handles(shared.seal), options_of(name, plan), plan.overrides)
+    running: list[McpServer] = []
+
+    def changed() -> None:
+        for server in running:
+            server.changed()
+        on_change()
+
+    async with face.run(changed, plan.profile.agents.first_cards_seconds):
+        requests, streams = shared.process.requests, shared.process.streams
+        # Made once the cards are there, of which it says what it is.
+        running.append(
+            McpServer(
+                face,
+                McpLimits(
+                    body_bytes=requests.body_limit_bytes,
+                    json_depth=requests.json_depth,
+                    streams=streams.open,
+                ),
+            )
+        )
+        yield Offered(name, face, running[0], agents, made)
+
+
+def options_of(name: str, plan: OfferedPlan) -> FaceOptions:
+    """What an offered server does as its profile says."""
+    chosen = plan.profile.agents
+    return FaceOptions(
+        name=plan.server_name or name,
+        title=plan.title,
+        instructions=plan.instructions,
+        rules=ToolRules(
+            chosen.granularity, always_prefixed=chosen.prefix == "always", found_most=chosen.found_most
+        ),
+        follow_up_tools=chosen.follow_up_tools,
+        follow_up_seconds=chosen.follow_up_seconds,
+        answer_within_seconds=chosen.answer_within_seconds,
+        task_after_seconds=chosen.task_after_seconds,
+        task_poll_seconds=chosen.task_poll_seconds,
+        task_ttl_seconds=chosen.task_ttl_seconds,
+        outage_seconds=chosen.outage_seconds,
+        unnamed_most=chosen.unnamed_most,
+        skill_in_text=chosen.skill_in_text,
+        inline_limit_bytes=chosen.part_inline_limit_bytes,
+        cancel_seconds=plan.profile.run.cancel_grace_seconds,
+    )
+
+
+def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: Shared) -> RemoteAgent:
+    chosen = plan.profile.agents
+    credentials = Credentials(headers=one.headers, bearer=one.bearer, api_key=one.api_key)
+    allow_private = chosen.allow_private if one.allow_private is None else one.allow_private
+    options = ClientOptions(
+        extensions=(URI,),
+        credentials=credentials,
+        trust=Trust(one.trusted, allow_private=allow_private),
+        deadlines=Deadlines(chosen.agent_connect_seconds, chosen.answer_seconds, chosen.silence_seconds),
+    )
+    folder = shared.cache_folder / agent_mark(one.account) if one.account else shared.cache_folder
+    source = CardSource(
+        shared.http,
+        one.url,
+        folder,
+        CardBounds(chosen.card_min_seconds, chosen.card_max_seconds),
+        credentials.card_headers(),
+        guard=one.guard,
+    )
+    return RemoteAgent(
+        one.url, source, shared.http, options, key=key if plan.named else None, account=one.account
+    )

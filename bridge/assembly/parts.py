@@ -1,0 +1,119 @@
+"""The parts of a bridge that run, by their names: all of them at one time, or those that are to join them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import anyio
+from starlette.types import ASGIApp
+
+from bridge.a2a.catalog_source import CatalogSource
+from bridge.assembly.offered import Offered
+from bridge.assembly.plan import CatalogPlan, Plan, ServerPlan
+from bridge.assembly.published import Published
+from bridge.assembly.unit import Unit
+from bridge.mcp.upstream import Upstream
+
+P = TypeVar("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Made(Generic[P, T]):
+    """A part that is replaced when its plan is another."""
+
+    plan: P
+    unit: Unit[T]
+
+
+@dataclass(frozen=True)
+class Face:
+    """An offered server, and where it is served over HTTP, if it is."""
+
+    offered: Offered
+    app: ASGIApp | None
+
+
+@dataclass
+class Parts:
+    """What runs."""
+
+    servers: dict[str, Made[ServerPlan, Upstream]] = field(default_factory=dict)
+    catalogs: dict[str, Made[CatalogPlan, CatalogSource]] = field(default_factory=dict)
+    published: dict[str, Unit[Published]] = field(default_factory=dict)
+    offered: dict[str, Unit[Face]] = field(default_factory=dict)
+
+    def __or__(self, newer: Parts) -> Parts:
+        """These, and the newer ones, also in the place of their namesakes."""
+        return Parts(
+            self.servers | newer.servers,
+            self.catalogs | newer.catalogs,
+            self.published | newer.published,
+            self.offered | newer.offered,
+        )
+
+    def wanted_by(self, plan: Plan) -> Parts:
+        """Those that a plan has a use for."""
+        servers, catalogs = servers_of(plan), catalogs_of(plan)
+        is_named_later = "" in plan.published
+        return Parts(
+            {key: one for key, one in self.servers.items() if key in servers},
+            {key: one for key, one in self.catalogs.items() if key in catalogs},
+            {name: one for name, one in self.published.items() if name in plan.published or is_named_later},
+            {name: one for name, one in self.offered.items() if name in plan.offered},
+        )
+
+    def without(self, others: Parts) -> Parts:
+        """Those that are not among the others."""
+        return Parts(
+            _without(self.servers, others.servers),
+            _without(self.catalogs, others.catalogs),
+            _without(self.published, others.published),
+            _without(self.offered, others.offered),
+        )
+
+    async def end(self) -> None:
+        """End all of them; what others are made of comes last."""
+        await _end(self.offered.values())
+        await _end(self.published.values())
+        await _end(one.unit for one in self.servers.values())
+        await _end(one.unit for one in self.catalogs.values())
+
+    @property
+    def upstreams(self) -> Mapping[str, Upstream]:
+        """The tool servers."""
+        return {key: one.unit.value for key, one in self.servers.items()}
+
+    @property
+    def agents(self) -> tuple[Published, ...]:
+        """The published agents."""
+        return tuple(unit.value for unit in self.published.values())
+
+    @property
+    def faces(self) -> tuple[Face, ...]:
+        """The offered servers."""
+        return tuple(unit.value for unit in self.offered.values())
+
+
+def servers_of(plan: Plan) -> tuple[str, ...]:
+    """The tool servers that a plan's agents are made of; others need not run."""
+    return tuple(dict.fromkeys(key for one in plan.published.values() for key in one.servers))
+
+
+def catalogs_of(plan: Plan) -> tuple[str, ...]:
+    """The catalogs that a plan's servers are made of."""
+    named = (source for one in plan.offered.values() for source in one.sources)
+    return tuple(dict.fromkeys(source for source in named if source in plan.catalogs))
+
+
+def _without(ones: dict[str, T], others: Mapping[str, T]) -> dict[str, T]:
+    return {key: one for key, one in ones.items() if others.get(key) is not one}
+
+
+async def _end(units: Iterable[Unit[Any]]) -> None:
+    """End some side by side."""
+    async with anyio.create_task_group() as group:
+        for unit in units:
+            group.start_soon(unit.end)

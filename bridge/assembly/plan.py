@@ -1,0 +1,165 @@
+"""What is to be served, as values: made of a configuration file, or of a command's options.
+
+Two plans are compared part by part, so that a reload changes only what differs. Nothing here opens anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from bridge.config.profile import Profile, RunTable, ServerTable
+from bridge.errors import UsageError
+from bridge.mcp.eras import Era
+from bridge.mcp.session import SessionPace
+from bridge.mcp.transport import Target
+from bridge.mcp.upstream import SessionRules
+from bridge.translate.overrides import SkillOverride, ToolOverride
+from bridge.web import Credential, is_loopback
+
+Fail = Literal["open", "closed"]
+
+
+@dataclass(frozen=True)
+class ServerPlan:
+    """A tool server that is connected to."""
+
+    target: Target
+    era: Era
+    pace: SessionPace
+    rules: SessionRules
+    fail: Fail | None = None
+    """What it means for the start when it is down; None leaves that to the agent made of it."""
+    call_timeout_seconds: float | None = None
+
+    @classmethod
+    def as_profile_says(cls, target: Target, era: Era, server: ServerTable, run: RunTable) -> ServerPlan:
+        """A server, treated as a profile says."""
+        pace = SessionPace(
+            connect_seconds=server.connect_seconds,
+            longest_pause_seconds=server.longest_pause_seconds,
+            retire_seconds=server.retire_seconds,
+            settle_seconds=server.settle_seconds,
+            concurrency=run.concurrency,
+        )
+        rules = SessionRules(
+            per=server.session,
+            shared=server.sessions,
+            most=server.sessions_most,
+            idle_seconds=server.session_idle_seconds,
+            queue=run.queue,
+        )
+        return cls(target, era, pace, rules)
+
+
+@dataclass(frozen=True)
+class RemotePlan:
+    """A remote agent."""
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    bearer: str | None = field(default=None, repr=False)
+    api_key: str | None = field(default=None, repr=False)
+    trusted: frozenset[str] = frozenset()
+    """Origins to which credentials may go besides that of the URL."""
+    account: str = ""
+    """Tells apart entries of one URL with other credentials; names them by reference, never by value."""
+    allow_private: bool | None = None
+    """Whether a card from a public address may name a private one; None is as the profile says."""
+    guard: Any = field(default=None, repr=False, compare=False)
+    """What looks at the address that is really connected to for its card; see `CatalogSource.guard`."""
+
+
+@dataclass(frozen=True)
+class CatalogPlan:
+    """A catalog of agents."""
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    include: Sequence[str] = ("*",)
+    exclude: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class PublishedPlan:
+    """An agent made of tools."""
+
+    servers: tuple[str, ...]
+    profile: Profile
+    store: str | None = None
+    """`memory:` or the path of its file; None is a file in the user's state folder."""
+    card_name: str | None = None
+    card_description: str | None = None
+    fail: Fail | None = None
+    overrides: Mapping[str, SkillOverride] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OfferedPlan:
+    """An MCP server made of agents."""
+
+    sources: tuple[str, ...]
+    """Names of agents, catalogs and agents that are published here."""
+    profile: Profile
+    named: bool = True
+    """Whether sources are called by their names in the plan; else by what their cards call them."""
+    server_name: str | None = None
+    """What it calls itself; None is its name in the plan."""
+    title: str | None = None
+    instructions: str | None = None
+    overrides: Mapping[str, ToolOverride] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the process listens, what it keeps and for whom it does so: all that only a restart changes."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    public_url: str | None = None
+    hosts: frozenset[str] = frozenset()
+    keys: tuple[Path | str, ...] = ()
+    """What seals handles: files, and secrets as they are. None is a file in the user's state folder."""
+    state: Path | None = None
+    """Where keys and stores are that have no place of their own; None is the user's state folder."""
+    cache: Path | None = None
+    """Where cards are remembered; None is the user's cache folder."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All of it."""
+
+    profile: Profile
+    """Of the process: its `server`, `store`, `requests` and `streams` tables count."""
+    place: Place = Place()
+    credentials: Sequence[Credential] = ()
+    allow_unauthenticated: bool = False
+    servers: Mapping[str, ServerPlan] = field(default_factory=dict)
+    agents: Mapping[str, RemotePlan] = field(default_factory=dict)
+    catalogs: Mapping[str, CatalogPlan] = field(default_factory=dict)
+    published: Mapping[str, PublishedPlan] = field(default_factory=dict)
+    """By the names in their paths. One called "" is named after its server."""
+    offered: Mapping[str, OfferedPlan] = field(default_factory=dict)
+    """By the names in their paths."""
+
+    def require_safe(self) -> None:
+        """Refuse to be open to others without credentials, unless told to.
+
+        Raises:
+            UsageError: it would be.
+        """
+        if is_loopback(self.place.host) or self.credentials or self.allow_unauthenticated:
+            return
+        raise UsageError(
+            f"listening on {self.place.host} lets other machines call the tools: give --auth bearer:env:NAME"
+            " (in a file: a table [principals.NAME]), or --allow-unauthenticated to let everyone"
+        )
+
+    def fails_closed(self, server: str) -> bool:
+        """Whether the start fails when this server is down."""
+        said = self.servers[server].fail or self.profile.server.fail
+        wanted = {one.fail or said for one in self.published.values() if server in one.servers}
+        return "closed" in wanted

@@ -1,0 +1,143 @@
+"""An agent made of tools, published: its tasks, their store, and its server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from platformdirs import user_state_path
+from starlette.types import ASGIApp
+
+from bridge.a2a.engine import Engine, EngineLimits
+from bridge.a2a.events import Ids
+from bridge.a2a.gating import Gate
+from bridge.a2a.server import AgentServer, ServerLimits
+from bridge.a2a.service import Service
+from bridge.a2a.streams import StreamPace
+from bridge.assembly.naming import new_id, now_ms
+from bridge.assembly.plan import Place, PublishedPlan
+from bridge.config.profile import Profile
+from bridge.store.memory import MemoryStore
+from bridge.store.records import Store
+from bridge.store.retention import Retention
+from bridge.store.sqlite import SQLiteStore
+from bridge.tools_as_agent.agent import ToolsAgent
+from bridge.tools_as_agent.options import AgentOptions
+from bridge.tools_as_agent.sources import Source
+from bridge.translate.extension import GATED
+from bridge.translate.message_to_call import RouteRules
+from bridge.web import Access
+from bridge.web import Place as WebPlace
+
+MEMORY_STORE: Final = "memory:"
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published agent that runs."""
+
+    name: str
+    agent: ToolsAgent
+    engine: Engine
+    server: AgentServer
+    app: ASGIApp
+    store: str
+    """Where its tasks are kept, in words."""
+
+    @property
+    def path(self) -> str:
+        """The path of its base."""
+        return path_of(self.name)
+
+    def update(self, plan: PublishedPlan, sources: Sequence[Source], *, needs_token: bool) -> None:
+        """Take over another plan and other servers. Calls in flight end on what they began with."""
+        self.agent.update(sources, options_of(plan), plan.overrides, needs_token=needs_token)
+        self.engine.limits = _engine_limits(plan.profile)
+
+
+def path_of(name: str) -> str:
+    """The path of a published agent."""
+    return f"/agents/{name}"
+
+
+@asynccontextmanager
+async def published(
+    name: str, plan: PublishedPlan, sources: Sequence[Source], process: Profile, place: Place, access: Access
+) -> AsyncIterator[Published]:
+    """Run an agent as long as this is entered: recovered, ready to be served.
+
+    Raises:
+        UsageError: the store is in use, or too new.
+    """
+    agent = ToolsAgent(
+        sources, options_of(plan), plan.overrides, needs_token=access.needs_token, now_ms=now_ms
+    )
+    store, where = _store_for(name, plan, place, process)
+    async with store, _engine_for(agent, store, plan.profile, process) as engine:
+        server = AgentServer(
+            agent,
+            Service(engine, Gate(GATED), process.requests.parts),
+            access,
+            WebPlace(place.public_url, place.hosts | {place.host}),
+            ServerLimits(
+                body_bytes=process.requests.body_limit_bytes,
+                json_depth=process.requests.json_depth,
+                streams=process.streams.open,
+                card_max_age_seconds=plan.profile.card.max_age_seconds,
+            ),
+            StreamPace(process.streams.heartbeat_seconds, process.streams.stall_seconds),
+            name=name,
+        )
+        yield Published(name, agent, engine, server, server.at(path_of(name)), where)
+
+
+def options_of(plan: PublishedPlan) -> AgentOptions:
+    """What an agent does as its profile says."""
+    profile = plan.profile
+    route = RouteRules(
+        tuple(profile.route.metadata_keys), profile.route.default_skill or None, profile.route.text_into
+    )
+    return AgentOptions(
+        route=route,
+        incomplete=profile.arguments.incomplete,
+        call_timeout_seconds=profile.run.call_timeout_seconds,
+        task_timeout_seconds=profile.run.task_timeout_seconds,
+        queue_timeout_seconds=profile.run.queue_timeout_seconds,
+        input_timeout_seconds=profile.run.input_timeout_seconds,
+        cancel_grace_seconds=profile.run.cancel_grace_seconds,
+        inline_limit_bytes=profile.content.inline_limit_bytes,
+        allow_file_links=profile.content.allow_file_links,
+        progress_in_flight=profile.run.progress_in_flight,
+        progress_per_second=profile.run.progress_per_second,
+        confirm=profile.run.confirm,
+        name=plan.card_name,
+        description=plan.card_description,
+    )
+
+
+def _store_for(name: str, plan: PublishedPlan, place: Place, process: Profile) -> tuple[Store, str]:
+    if plan.store == MEMORY_STORE:
+        return MemoryStore(), "memory only: tasks are lost when the bridge stops"
+    folder = place.state or user_state_path("mcp-a2a")
+    path = Path(plan.store) if plan.store else folder / f"{name}-{place.port}.db"
+    return SQLiteStore(path, synchronous=process.store.synchronous), str(path)
+
+
+def _engine_for(agent: ToolsAgent, store: Store, profile: Profile, process: Profile) -> Engine:
+    kept = process.store
+    retention = Retention(kept.keep_ended_seconds, kept.keep_ended_tasks, kept.clean_every_seconds)
+    return Engine(agent, store, Ids(new_id, now_ms), _engine_limits(profile, process), retention)
+
+
+def _engine_limits(profile: Profile, process: Profile | None = None) -> EngineLimits:
+    shared = process or profile
+    return EngineLimits(
+        cancel_grace_seconds=profile.run.cancel_grace_seconds,
+        drain_seconds=profile.run.drain_seconds,
+        repeat_seconds=shared.requests.repeat_seconds,
+        watch_events=shared.streams.queue_events,
+        input_timeout_seconds=profile.run.input_timeout_seconds,
+    )

@@ -1,0 +1,118 @@
+"""Which part answers a request, by its path. What is served may change at any time; a request in flight keeps its part.
+
+/agents/NAME     an agent made of tools          /agents     the catalog of them
+/mcp/NAME        an MCP server made of agents    /healthz    the process lives
+/, /mcp          the only one of its kind        /readyz     it can do its work, and what it lacks
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from bridge.a2a.card import CARD_PATH
+from bridge.jsonvalues import JsonObject
+from bridge.web import OUTER_PATH, Place, RefusedError
+
+AGENTS: Final = "/agents"
+MCP: Final = "/mcp"
+
+_JSON: Final = "application/json"
+_AGAIN_SECONDS: Final = "1"
+
+
+@dataclass(frozen=True)
+class Routes:
+    """What is served at the moment."""
+
+    agents: Mapping[str, ASGIApp] = field(default_factory=dict)
+    """By path."""
+    faces: Mapping[str, ASGIApp] = field(default_factory=dict)
+    """By path."""
+    starting: bool = False
+    """Whether more is to come."""
+
+
+class Router:
+    """The ASGI application of a bridge."""
+
+    def __init__(
+        self, place: Place, catalog: ASGIApp, readiness: Callable[[], tuple[bool, JsonObject]]
+    ) -> None:
+        self.routes = Routes(starting=True)
+        self._place = place
+        self._catalog = catalog
+        self._readiness = readiness
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand a request to whom its path is for."""
+        if scope["type"] != "http":
+            return
+        found, inner = self._found({**scope, **_outer(scope)})
+        await found(inner, receive, send)
+
+    def _found(self, scope: Scope) -> tuple[ASGIApp, Scope]:
+        path: str = scope["path"].removeprefix(scope.get("root_path", ""))
+        routes = self.routes
+        if path in ("/healthz", "/readyz"):
+            return self._health(path == "/readyz", scope), scope
+        if path.rstrip("/") == AGENTS:
+            return self._catalog, scope
+        for base, app in routes.agents.items():
+            if path == base or path.startswith(f"{base}/"):
+                return app, {**scope, "root_path": scope.get("root_path", "") + base}
+        for base, app in routes.faces.items():
+            if path.rstrip("/") == base:
+                return app, scope
+        return self._alias(path, scope)
+
+    def _alias(self, path: str, scope: Scope) -> tuple[ASGIApp, Scope]:
+        """The only face of its kind is also at the root, or at /mcp."""
+        routes = self.routes
+        if path.rstrip("/") == MCP and len(routes.faces) == 1:
+            ((base, face),) = routes.faces.items()
+            return face, {**scope, "path": scope.get("root_path", "") + base}
+        is_elsewhere = path.startswith((f"{MCP}/", f"{AGENTS}/")) or path.rstrip("/") == MCP
+        if len(routes.agents) == 1 and not is_elsewhere:
+            return next(iter(routes.agents.values())), scope
+        return self._nothing(path), scope
+
+    def _nothing(self, path: str) -> ASGIApp:
+        if self.routes.starting:
+            words = "The bridge is starting: this is not served yet"
+            return _said(503, {"error": {"message": words}}, {"Retry-After": _AGAIN_SECONDS})
+        words = f"There is nothing at {path[:200]}."
+        if path == CARD_PATH and self.routes.agents:
+            words = f"There are several agents here, each with its own card; {AGENTS} lists them."
+        elif path.rstrip("/") == MCP and self.routes.faces:
+            words = f"There are several MCP servers here: {', '.join(self.routes.faces)}"
+        return _said(404, {"error": {"message": words}})
+
+    def _health(self, is_about_work: bool, scope: Scope) -> ASGIApp:
+        try:
+            self._place.require_own(Headers(scope=scope))
+        except RefusedError as exc:
+            return _said(exc.status, {"error": {"message": str(exc)}})
+        if scope["method"] not in ("GET", "HEAD"):
+            return _said(405, {"error": {"message": "This is read with GET"}}, {"Allow": "GET, HEAD"})
+        if not is_about_work:
+            return _said(200, {"status": "ok"})
+        ready, state = self._readiness()
+        return _said(200 if ready else 503, state)
+
+
+def _outer(scope: Scope) -> Scope:
+    """Where the bridge is mounted, and the headers without white space around them (RFC 9110 section 5.5), which
+    the parser leaves at their ends."""
+    headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+    return {"headers": headers, OUTER_PATH: scope.get("root_path", "")}
+
+
+def _said(status: int, body: JsonObject, headers: Mapping[str, str] | None = None) -> ASGIApp:
+    return Response(json.dumps(body), status, headers=dict(headers or {}), media_type=_JSON)

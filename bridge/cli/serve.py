@@ -1,0 +1,188 @@
+"""`mcp-a2a serve`: everything that a configuration file says, in one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from click.core import ParameterSource
+
+from bridge import __version__
+from bridge.errors import UsageError
+
+if TYPE_CHECKING:
+    from bridge.assembly.plan import Plan
+    from bridge.config.load import Given, Loaded
+
+FILE_NAME: Final = "bridge.toml"
+"""What the file is called when no other is named."""
+
+_OF_THE_FILE: Final = ("host", "port", "log_format", "log_level")
+"""Options that take the place of what the file says."""
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path), metavar="[FILE]")
+@click.option("--host", help="Address to listen on. Default: the file's.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="Port; 0 takes a free one. Default: the file's, else 8080."
+)
+@click.option(
+    "--stdio",
+    is_flag=False,
+    flag_value="",
+    metavar="[NAME]",
+    help="Serve one MCP server of the file (agents_as_tools) over stdin and stdout, and nothing else.",
+)
+@click.option("--no-reload", is_flag=True, help="Do not take over the file when it changes.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="Default: the file's.")
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Default: the file's."
+)
+@click.version_option(__version__, package_name="mcp-a2a", prog_name="mcp-a2a")
+@click.pass_context
+def serve(context: click.Context, /, **options: Any) -> int:
+    """Serve what a configuration file says, both directions in one process.
+
+    FILE is bridge.toml of this folder unless another is named. `mcp-a2a init` writes one to start from,
+    `mcp-a2a check` says whether it is right, and what would be served.
+
+    \b
+    mcp-a2a serve
+    mcp-a2a serve --port 9000 team.toml
+    mcp-a2a serve team.toml --stdio
+    mcp-a2a serve team.toml --stdio research
+
+    With --stdio an MCP host starts it (`mcp-a2a install` tells the host how). NAME may be left out while the file has
+    one MCP server. Agents of the file that this server is made of run in the same process then: nobody else can call
+    them, and their tasks last as long as it does.
+
+    While it runs the file may be changed: what is different is taken over, without a restart and without losing a
+    call. A file with mistakes is refused, and what was served goes on.
+
+    Ctrl+C once lets running tasks end, twice stops them.
+    """
+    import anyio
+
+    from bridge.cli import banner, logs
+    from bridge.reload import Reload
+    from bridge.run import serve as serve_plan
+
+    path, changes = found(options["file"]), given(context)
+    if options["stdio"] is not None:
+        return _serve_stdio(path, changes, options)
+
+    def load_again() -> tuple[Plan, frozenset[Path]]:
+        loaded = loaded_from(path, changes)
+        return plan_of(loaded), loaded.files
+
+    loaded = loaded_from(path, changes)
+    table = loaded.config.bridge
+    logs.set_up(table.log_format, table.log_level)
+    plan = plan_of(loaded)
+    audience = banner.InLog if table.log_format == "json" else banner.OnTerminal
+    reload = None if options["no_reload"] else Reload(load_again, loaded.files)
+    return anyio.run(serve_plan, plan, audience(plan), reload)
+
+
+def _serve_stdio(path: Path, changes: dict[str, Given], options: dict[str, Any]) -> int:
+    import secrets
+
+    import anyio
+
+    from bridge.assembly.aside import calls_itself, for_stdio
+    from bridge.cli import logs
+    from bridge.reload import Reload
+    from bridge.run import serve_stdio
+
+    if refused := [name for name in ("host", "port") if name in changes]:
+        raise UsageError(f"--stdio listens nowhere: it does not go with --{refused[0]}")
+    loaded = loaded_from(path, changes)
+    table = loaded.config.bridge
+    logs.set_up(table.log_format, table.log_level)
+    name, token = face_named(loaded, options["stdio"]), secrets.token_urlsafe(32)
+    plan = for_stdio(plan_of(loaded), name, token)
+
+    def load_again() -> tuple[Plan, frozenset[Path]]:
+        loaded = loaded_from(path, changes)
+        again = for_stdio(plan_of(loaded), face_named(loaded, name), token)
+        if calls_itself(again) and not calls_itself(plan):
+            raise UsageError(f"{name} is made of an agent of this file now, which takes a restart")
+        return again, loaded.files
+
+    return anyio.run(serve_stdio, plan, None if options["no_reload"] else Reload(load_again, loaded.files))
+
+
+def face_named(loaded: Loaded, name: str) -> str:
+    """The MCP server of a file that is meant; "" is the only one.
+
+    Raises:
+        UsageError: there is none of this name, or several.
+    """
+    from bridge.config.wording import listed, meant
+
+    names = list(loaded.config.agents_as_tools)
+    if not names:
+        raise UsageError(f"{loaded.path} has no MCP server: it takes a table [agents_as_tools.NAME]")
+    if name and name not in names:
+        hint = "the file comes before --stdio" if name.endswith(".toml") else meant(name, names)
+        raise UsageError(f"{loaded.path} has no MCP server {name!r}: {hint}")
+    if not name and len(names) > 1:
+        raise UsageError(f"{loaded.path} has several MCP servers: say which one, {listed(names)}")
+    return name or names[0]
+
+
+def found(file: Path | None) -> Path:
+    """The configuration file that is meant.
+
+    Raises:
+        UsageError: none was named, and there is none in this folder.
+    """
+    if file is not None:
+        return file
+    here = Path(FILE_NAME)
+    if not here.is_file():
+        raise UsageError(
+            f"there is no {FILE_NAME} in {Path.cwd()}: name the file, or write one with `mcp-a2a init`"
+        )
+    return here
+
+
+def given(context: click.Context) -> dict[str, Given]:
+    """What the command line or the environment says in the file's place."""
+    from bridge.config.load import Given
+
+    said: dict[str, Given] = {}
+    for name in _OF_THE_FILE:
+        source = context.get_parameter_source(name)
+        value = context.params.get(name)
+        if value is None or source not in (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT):
+            continue
+        option = f"--{name.replace('_', '-')}"
+        variable = f"{context.auto_envvar_prefix}_{name.upper()}"
+        said[name] = Given(value, option if source is ParameterSource.COMMANDLINE else variable)
+    return said
+
+
+def loaded_from(path: Path, changes: dict[str, Given]) -> Loaded:
+    """The file, with what is said in its place."""
+    from bridge.config.load import load
+
+    return load(path).given(**changes)
+
+
+def plan_of(loaded: Loaded) -> Plan:
+    """What a file says is to be served; there has to be something.
+
+    Raises:
+        UsageError: there is nothing.
+    """
+    from bridge.assembly.from_file import plan_from
+
+    plan = plan_from(loaded)
+    if not plan.published and not plan.offered:
+        raise UsageError(
+            f"{loaded.path} serves nothing: it has neither [tools_as_agent.NAME] nor [agents_as_tools.NAME]"
+        )
+    return plan

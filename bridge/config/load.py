@@ -1,0 +1,275 @@
+"""Reads the configuration: the file, its profiles, the hosts' files that it imports. Nothing is started here.
+
+Everything that is wrong with any of them is found at once, and said in one `ConfigError`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from bridge.config.diagnose import ConfigError, Diagnostic, in_order
+from bridge.config.document import Document, Fault, read_toml
+from bridge.config.faults import faults_of, without_guesses
+from bridge.config.mcp_json import HostFile, Imported, read_host_file
+from bridge.config.models import (
+    DEFAULT_PROFILE,
+    FACES,
+    AgentsAsToolsTable,
+    BridgeTable,
+    Config,
+    PrincipalTable,
+    ToolsAsAgentTable,
+)
+from bridge.config.positions import KeyPath
+from bridge.config.profile import Profile, ResolvedProfile, resolve_profile
+from bridge.config.profile_places import NoProfileError, absolute_name
+from bridge.config.rules import rule_faults, tables_at
+from bridge.config.schema import config_schema
+from bridge.config.secret_values import Reading, expanded, secrets_in
+from bridge.config.source_rules import sources_of
+from bridge.config.sources import Source, Sources, sources_in
+from bridge.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Given:
+    """A value of `[bridge]` that the command line or the environment gives, as the file would write it."""
+
+    value: Any
+    by: str
+    """The option, `--port`, or the variable, `MCP_A2A_SERVE_PORT`."""
+
+    @property
+    def source(self) -> Source:
+        """Where it comes from."""
+        return Source("command line" if self.by.startswith("-") else "environment", self.by)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A configuration that was read: values, profiles, and where they come from."""
+
+    path: Path
+    """Of the file, absolute."""
+    config: Config
+    profiles: Mapping[str, ResolvedProfile]
+    """By what `mapping` says."""
+    sources: Sources
+    files: frozenset[Path]
+    """All that was read, secrets too: when one of them changes, so may the configuration."""
+    environment: Mapping[str, str] = field(repr=False, compare=False)
+
+    @property
+    def bridge_profile(self) -> Profile:
+        """The profile of the process."""
+        return self.profiles[self.config.bridge.mapping].profile
+
+    def profile_of(self, face: ToolsAsAgentTable | AgentsAsToolsTable) -> Profile:
+        """The profile of a face."""
+        return self.profiles[face.mapping].profile
+
+    def given(self, **changes: Given) -> Loaded:
+        """This, with values of `[bridge]` that the command line or the environment gives. Paths are relative to
+        the current folder.
+
+        Raises:
+            UsageError: one is of a kind or range that its key does not take; or there is no such profile.
+        """
+        bridge = _bridge_with(self.config.bridge, changes, Reading(Path.cwd(), self.environment))
+        profiles = self.profiles
+        if bridge.mapping not in profiles:
+            profiles = {**profiles, bridge.mapping: resolve_profile(bridge.mapping)}
+        return replace(
+            self,
+            config=self.config.model_copy(update={"bridge": bridge}),
+            profiles=profiles,
+            sources=self.sources.with_changes({("bridge", key): one.source for key, one in changes.items()}),
+        )
+
+
+def load(path: Path, environment: Mapping[str, str] = os.environ) -> Loaded:
+    """Read a configuration file.
+
+    Raises:
+        ConfigError: it, or a file that it names, is not as it should be; all of it is said.
+    """
+    document = read_toml(path, "the configuration")
+    reading = Reading(path.absolute().parent, environment)
+    found = _Findings(document)
+    hosts = _host_files(reading, found)
+    imported = _imported(hosts, found)
+    profiles = _profiles(found)
+    config = _config(reading, found)
+    known = None if found.unread_host else frozenset[str]().union(*(host.names for host in hosts))
+    found.faults += rule_faults(document.data, known)
+    found.elsewhere += _wanted_and_refused(hosts, document.data)
+    found.faults += _shared_tokens(document.data, reading)
+    found.raise_if_any()
+    assert config is not None, "what is wrong with it has been raised"
+    places = {**dict(sources_in(document)), **dict(_imported_sources(imported))}
+    servers = {**config.tool_servers, **{name: one.server for name, one in imported.items()}}
+    config = config.model_copy(update={"tool_servers": servers})
+    return Loaded(
+        path.absolute(),
+        config,
+        profiles,
+        Sources(places),
+        frozenset(_files(path, config, profiles, hosts)),
+        environment,
+    )
+
+
+def _bridge_with(bridge: BridgeTable, changes: Mapping[str, Given], here: Reading) -> BridgeTable:
+    values = {name: getattr(bridge, name) for name in BridgeTable.model_fields}
+    given = {key: one.value for key, one in changes.items()}
+    if "mapping" in given:
+        given["mapping"] = absolute_name(str(given["mapping"]), here.folder)
+    try:
+        return BridgeTable.model_validate({**values, **given}, context=here)
+    except ValidationError as exc:
+        (first, *_) = faults_of(exc, config_schema(), {"bridge": given}, under=("bridge",))
+        by = changes[str(first.path[1])].by
+        raise UsageError(f"{by}: {first.message}" + (f"; {first.hint}" if first.hint else "")) from exc
+
+
+@dataclass
+class _Findings:
+    """What has been found wrong so far."""
+
+    document: Document
+    faults: list[Fault] = field(default_factory=list)
+    elsewhere: list[Diagnostic] = field(default_factory=list)
+    """In other files."""
+    unread_host: bool = False
+    """Whether a host's file could not be read: nobody knows what else there would be."""
+
+    def raise_if_any(self) -> None:
+        own = in_order(map(self.document.diagnostic, without_guesses(self.faults)))
+        if own or self.elsewhere:
+            raise ConfigError([*own, *self.elsewhere])
+
+
+def _config(reading: Reading, found: _Findings) -> Config | None:
+    data = found.document.data
+    try:
+        return Config.model_validate(data, context=reading)
+    except ValidationError as exc:
+        found.faults += faults_of(exc, config_schema(), data)
+        return None
+
+
+def _profiles(found: _Findings) -> dict[str, ResolvedProfile]:
+    """The profiles that the file names, by how it names them."""
+    profiles: dict[str, ResolvedProfile] = {}
+    broken: set[str] = set()
+    for where, name in [((), DEFAULT_PROFILE), *_mappings(found.document.data)]:
+        if name in profiles or name in broken:
+            continue
+        try:
+            profiles[name] = resolve_profile(name, found.document.path.parent)
+        except NoProfileError as exc:
+            found.faults.append(Fault(where, exc.message, exc.hint))
+        except ConfigError as exc:
+            broken.add(name)
+            found.elsewhere += exc.diagnostics
+    return profiles
+
+
+def _mappings(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
+    for pattern in (("bridge",), *((face, "*") for face in FACES)):
+        for path, table in tables_at(data, pattern):
+            if isinstance(name := table.get("mapping"), str) and name:
+                yield (*path, "mapping"), name
+
+
+def _host_files(reading: Reading, found: _Findings) -> list[HostFile]:
+    document = found.document
+    table = document.data.get("import")
+    written = table.get("mcp_json", []) if isinstance(table, dict) else []
+    files: list[HostFile] = []
+    for index, name in enumerate(written if isinstance(written, list) else [written]):
+        if not isinstance(name, str) or not name:
+            continue
+        shown = document.path.parent / expanded(name)
+        if not shown.is_file():
+            where = ("import", "mcp_json", index) if isinstance(written, list) else ("import", "mcp_json")
+            found.unread_host = True
+            found.faults.append(Fault(where, f"there is no file {shown}"))
+            continue
+        try:
+            files.append(read_host_file(shown, reading.environment))
+        except ConfigError as exc:
+            found.unread_host = True
+            found.elsewhere += exc.diagnostics
+    return files
+
+
+def _imported(hosts: list[HostFile], found: _Findings) -> dict[str, Imported]:
+    """The servers of all hosts' files; none of them may have the name of another, or of one in the file."""
+    imported: dict[str, Imported] = {}
+    document = found.document
+    own = document.data.get("tool_servers")
+    for host in hosts:
+        for name, server in host.servers.items():
+            other = imported[name].place if name in imported else ""
+            if isinstance(own, dict) and name in own:
+                other = f"{document.path}:{document.line(('tool_servers', name))}"
+            if other:
+                found.elsewhere.append(
+                    host.refusal(
+                        name, f"there is another tool server `{name}`", f"rename this one, or that at {other}"
+                    )
+                )
+            imported.setdefault(name, server)
+    return imported
+
+
+def _wanted_and_refused(hosts: list[HostFile], data: Mapping[str, Any]) -> Iterator[Diagnostic]:
+    """What is wrong with those servers of hosts that a face is made of."""
+    wanted = {name for named in sources_of(data, "tools_as_agent").values() for name in named.values()}
+    for host in hosts:
+        for name, diagnostics in host.refused.items():
+            if name in wanted:
+                yield from diagnostics
+
+
+def _imported_sources(imported: Mapping[str, Imported]) -> Iterator[tuple[KeyPath, Source]]:
+    for name, one in imported.items():
+        for key in one.server.model_fields_set:
+            yield ("tool_servers", name, key), Source("file", one.place)
+
+
+def _shared_tokens(data: Mapping[str, Any], reading: Reading) -> Iterator[Fault]:
+    """Tokens that several principals show: nobody could tell them apart."""
+    owners: dict[str, str] = {}
+    for path, table in tables_at(data, ("principals", "*")):
+        for key in ("bearer", "api_key"):
+            if key not in table:
+                continue
+            try:
+                token = PrincipalTable.model_validate({key: table[key]}, context=reading)
+            except ValidationError:  # which is said elsewhere
+                continue
+            secret = token.bearer or token.api_key
+            owner = owners.setdefault(secret.value, str(path[-1])) if secret else path[-1]
+            if owner != path[-1]:
+                yield Fault(
+                    (*path, key),
+                    f"`{path[-1]}` and `{owner}` have the same token: nobody could tell them apart",
+                )
+
+
+def _files(
+    path: Path, config: Config, profiles: Mapping[str, ResolvedProfile], hosts: Iterable[HostFile]
+) -> Iterator[Path]:
+    yield path.absolute()
+    for profile in profiles.values():
+        yield from (file.absolute() for file in profile.files)
+    yield from (host.document.path.absolute() for host in hosts)
+    yield from (secret.file for secret in secrets_in(config) if secret.file is not None)

@@ -1,0 +1,182 @@
+"""A host's file of MCP servers, read as tool servers: `mcpServers` of most hosts, `servers` of VS Code.
+
+What a host writes is taken as it is, with what it holds in plain: also variables and headers that are secrets. The
+rule that no secret stands in a file in plain is for files that are written for the bridge; here the host demands it,
+and copying the entries elsewhere would not make them safer. They are secrets from then on, and never shown.
+
+Variables in texts, as hosts know them: `${NAME}`, `${NAME:-default}`, `${env:NAME}`. Those that only a host can
+fill in, like `${input:ID}`, are refused. Keys that say how a host treats a server are passed over.
+
+Sources: code.claude.com/docs/en/mcp, cursor.com/docs/mcp,
+code.visualstudio.com/docs/agents/reference/mcp-configuration.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from bridge.config.diagnose import ConfigError, Diagnostic
+from bridge.config.document import Document, Fault
+from bridge.config.faults import faults_of
+from bridge.config.json_document import read_json
+from bridge.config.nodes import tidied
+from bridge.config.peers import ToolServerTable
+from bridge.config.positions import KeyPath
+from bridge.config.secret_values import Reading, Secret
+from bridge.config.wording import table_name
+
+_HOLDERS: Final = ("mcpServers", "servers")
+_URLS: Final = ("url", "serverUrl", "httpUrl")
+_VARIABLE: Final = re.compile(r"\$\{(?:env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
+_ANY_VARIABLE: Final = re.compile(r"\$\{[^}]*\}")
+_IN_ENVIRONMENT: Final = "write ${NAME}, and set the variable NAME"
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A tool server of a host's file."""
+
+    server: ToolServerTable
+    place: str
+    """The file and line."""
+    path: KeyPath
+
+
+@dataclass(frozen=True)
+class HostFile:
+    """A host's file that was read. What is wrong with an entry matters only to who wants that server: the others
+    are the host's business."""
+
+    document: Document
+    servers: Mapping[str, Imported]
+    """By the name that the bridge gives them."""
+    refused: Mapping[str, tuple[Diagnostic, ...]]
+    """What is wrong with the others, likewise."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Of all servers, whether they can be taken or not."""
+        return frozenset((*self.servers, *self.refused))
+
+    def refusal(self, name: str, message: str, hint: str = "") -> Diagnostic:
+        """What is wrong with a server of it as a whole."""
+        return self.document.diagnostic(Fault(self.servers[name].path, message, hint, on_key=True))
+
+
+def read_servers(path: Path, environment: Mapping[str, str]) -> dict[str, ToolServerTable]:
+    """The servers of a host's file, by the names that the bridge gives them.
+
+    Raises:
+        ConfigError: it cannot be read, or holds what cannot be taken; all of it is named.
+    """
+    file = read_host_file(path, environment)
+    if file.refused:
+        raise ConfigError(one for diagnostics in file.refused.values() for one in diagnostics)
+    return {name: one.server for name, one in file.servers.items()}
+
+
+def read_host_file(path: Path, environment: Mapping[str, str]) -> HostFile:
+    """A host's file with its servers, and what is wrong with some.
+
+    Raises:
+        ConfigError: it cannot be read, or holds no servers.
+    """
+    document = read_json(path, "the servers of a host")
+    holder = next((key for key in _HOLDERS if isinstance(document.data.get(key), dict)), None)
+    if holder is None:
+        raise ConfigError([Diagnostic(path, 'it holds no table "mcpServers" or "servers"')])
+    reading = Reading(path.absolute().parent, environment)
+    servers: dict[str, Imported] = {}
+    refused: dict[str, tuple[Diagnostic, ...]] = {}
+    written_as: dict[str, str] = {}
+    for written, entry in document.data[holder].items():
+        name, where = table_name(written), (holder, written)
+        if not isinstance(entry, dict) or entry.get("disabled") is True or not name:
+            continue
+        place = f"{path}:{document.line(where)}"
+        server, faults = _server(written, entry, place, reading)
+        if name in written_as:
+            message = f"`{written_as[name]}` and `{written}` would both be called `{name}`"
+            faults.append(Fault((), message, "rename one of them", on_key=True))
+        written_as.setdefault(name, written)
+        if server is not None and not faults:
+            servers[name] = Imported(server, place, where)
+        placed = (replace(fault, path=(*where, *fault.path)) for fault in faults)
+        if faults:
+            refused[name] = (*refused.get(name, ()), *map(document.diagnostic, placed))
+    return HostFile(document, servers, refused)
+
+
+def _server(
+    name: str, entry: dict[str, Any], place: str, reading: Reading
+) -> tuple[ToolServerTable | None, list[Fault]]:
+    """The server that an entry describes, or what is wrong with it, by paths of the entry."""
+    faults = list(_structure_faults(name, entry))
+    filled = _filled(entry, (), reading.environment, faults)
+    if faults:
+        return None, faults
+    url = next((key for key in _URLS if key in filled), None)
+    table: dict[str, Any] = {key: filled[key] for key in ("cwd",) if filled.get(key)}
+    for key in ("env", "headers"):
+        if (settings := filled.get(key)) is not None:
+            table[key] = _as_secrets(settings, place)
+    if "command" in filled:
+        table["command"] = [filled["command"], *filled.get("args", [])]
+    elif url:
+        table["url"] = filled[url]
+    try:
+        return ToolServerTable.model_validate(table, context=reading), []
+    except ValidationError as exc:
+        schema = tidied(ToolServerTable.model_json_schema())
+        moved = [replace(fault, path=_path_in(fault.path, url)) for fault in faults_of(exc, schema, table)]
+        return None, moved
+
+
+def _structure_faults(name: str, entry: Mapping[str, Any]) -> Iterator[Fault]:
+    if "command" not in entry and not any(key in entry for key in _URLS):
+        yield Fault((), f"`{name}` needs `command` or `url`", on_key=True)
+    arguments = entry.get("args", [])
+    if not isinstance(arguments, list) or not all(isinstance(word, str) for word in arguments):
+        yield Fault(("args",), "`args` takes a list of texts")
+    if "envFile" in entry:
+        yield Fault(("envFile",), "`envFile` is not read", "write its variables into `env`", on_key=True)
+
+
+def _filled(value: Any, path: KeyPath, environment: Mapping[str, str], faults: list[Fault]) -> Any:
+    """The value with its variables filled in; those that cannot be are added to the faults."""
+    if isinstance(value, dict):
+        return {key: _filled(inner, (*path, key), environment, faults) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_filled(inner, (*path, index), environment, faults) for index, inner in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+    for found in _ANY_VARIABLE.finditer(value):
+        known = _VARIABLE.fullmatch(found[0])
+        if known is None:
+            faults.append(Fault(path, f"{found[0]} can only be filled in by the host", _IN_ENVIRONMENT))
+        elif known["name"] not in environment and known["default"] is None:
+            faults.append(Fault(path, f"{found[0]} is not set in the environment"))
+    return _VARIABLE.sub(lambda found: environment.get(found["name"], found["default"] or ""), value)
+
+
+def _as_secrets(settings: Any, place: str) -> Any:
+    if not isinstance(settings, dict):
+        return settings
+    return {name: Secret(one, place) if isinstance(one, str) else one for name, one in settings.items()}
+
+
+def _path_in(path: KeyPath, url: str | None) -> KeyPath:
+    """The path in the entry of what is wrong in the table made of it."""
+    match path:
+        case ("command", int(index)):
+            return ("args", index - 1) if index else ("command",)
+        case ("url",):
+            return (url or "url",)
+        case _:
+            return path

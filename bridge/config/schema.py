@@ -1,0 +1,72 @@
+"""JSON Schemas of the file and of mapping profiles, for editors.
+
+An editor that reads TOML finds one by the first line of a file: `#:schema ./mcp-a2a.schema.json`.
+The models say what there is; what a profile's keys mean is read from the comments of `mappings/default.toml`.
+
+Spec: JSON Schema 2020-12.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bridge.config.comments import meanings_in
+from bridge.config.document import read_toml
+from bridge.config.models import Config
+from bridge.config.nodes import Node, node_at, tidied, unit_of
+from bridge.config.positions import KeyPath
+from bridge.config.profile import EXTENDS
+from bridge.config.profile import profile_schema as plain_profile_schema
+from bridge.config.profile_places import DEFAULT, profile_place
+from bridge.config.rules import CHOICES
+from bridge.jsonvalues import JsonObject
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+_EXTENDS: Final[JsonObject] = {
+    "type": "string",
+    "description": "the profile, by name or path, that holds what this one does not",
+}
+
+
+def file_schema() -> JsonObject:
+    """The schema of the configuration file."""
+    schema = config_schema()
+    for choice in CHOICES:
+        table = node_at(schema, tuple("name" if step == "*" else step for step in _elements(choice.path)))
+        table["oneOf" if choice.only_one else "anyOf"] = [{"required": [key]} for key in choice.keys]
+    _say_units(schema)
+    return {"$schema": DIALECT, "title": "The configuration of mcp-a2a", **schema}
+
+
+def profile_schema() -> JsonObject:
+    """The schema of a mapping profile; one that extends another leaves out what it does not change."""
+    schema, default = plain_profile_schema(), read_toml(profile_place(DEFAULT), "the mapping profile")
+    meanings = meanings_in(default)
+    for table, keys in default.data.items():
+        node = node_at(schema, (table,))
+        node.pop("required", None)
+        for key, value in keys.items():
+            node["properties"][key] |= {"description": meanings[table, key], "default": value}
+    schema.pop("required")
+    schema["properties"] = {EXTENDS: _EXTENDS, **schema["properties"]}
+    _say_units(schema)
+    return {"$schema": DIALECT, "title": "A mapping profile of mcp-a2a", **schema}
+
+
+def config_schema() -> Node:
+    """What the keys of the file take, one by one."""
+    schema: Node = tidied(Config.model_json_schema())
+    return schema
+
+
+def _elements(path: KeyPath) -> KeyPath:
+    """With an index where the elements of a list are meant."""
+    return (*path[:-1], 0) if path[-2:] == ("keys", "*") else path
+
+
+def _say_units(schema: Node) -> None:
+    for table in (schema, *schema.get("$defs", {}).values()):
+        for key, node in table.get("properties", {}).items():
+            if (unit := unit_of(key)) and unit not in node.get("description", ""):
+                node["description"] = f"{node.get('description', '')} (in {unit})".strip()

@@ -1,0 +1,106 @@
+"""The file that `init` writes: what was asked for, and examples of the rest to be uncommented. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from bridge.config.shown import toml_of
+
+SCHEMA_FILE: Final = "mcp-a2a.schema.json"
+EXAMPLE: Final = ("npx", "-y", "@modelcontextprotocol/server-everything")
+"""The server of a file for which nobody has named one: it has a tool of each kind, and needs no account."""
+
+_HEAD: Final = f"""\
+#:schema ./{SCHEMA_FILE}
+# What mcp-a2a connects to, and what it serves. `mcp-a2a check` says whether this is right, `mcp-a2a serve` serves it.
+# Secrets do not stand here, but where they are read from: {{ env = "NAME" }} or {{ file = "PATH" }}.
+
+[bridge]
+# host = "127.0.0.1"                            # beyond this machine it takes [principals]
+# port = 8080
+# public_url = "https://bridge.example.com"     # what cards tell others, behind a proxy
+# store = "tasks.db"                            # where tasks are kept; else in your state folder
+"""
+
+_SERVER: Final = "An MCP server: its tools become skills of an agent."
+_AGENT: Final = "A remote A2A agent: its skills become tools of an MCP server."
+
+_EXAMPLE_SERVER: Final = """
+# An MCP server: its tools become skills of an agent.
+# [tool_servers.weather]
+# url = "https://weather.example.com/mcp"       # or command = ["npx", "-y", "PACKAGE"]
+# auth = { bearer = { env = "WEATHER_TOKEN" } }
+"""
+_EXAMPLE_AGENT: Final = """
+# A remote A2A agent: its skills become tools of an MCP server.
+# [agents.research]
+# card = "https://research.example.com"
+# auth = { bearer = { env = "RESEARCH_TOKEN" } }
+"""
+_EXAMPLE_SKILLS: Final = """\
+# skills."delete_*" = { hidden = true }         # neither listed nor callable
+# skills.search = { name = "Search the web", call_timeout_seconds = 60 }
+"""
+_EXAMPLE_OFFERED: Final = """
+# An MCP server at /mcp/team, made of agents.
+# [agents_as_tools.team]
+# from = ["research"]
+"""
+_TAIL: Final = """
+# Who may call. With none, whoever reaches the bridge may; it listens on this machine alone then.
+# [principals.alice]
+# bearer = { env = "ALICE_TOKEN" }
+# skills = ["*"]
+"""
+
+
+@dataclass(frozen=True)
+class Starter:
+    """What a file is to begin with."""
+
+    servers: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
+    """By name: the URL, or the command."""
+    agents: Mapping[str, str] = field(default_factory=dict)
+    """By name: the URL."""
+    published: str = "tools"
+    """The name of the agent that the servers become."""
+    offered: str = "team"
+    """The name of the MCP server that the agents become."""
+
+    def text(self) -> str:
+        """The file."""
+        return "".join((_HEAD, *self._servers(), *self._agents(), *self._faces(), _TAIL))
+
+    def _servers(self) -> Sequence[str]:
+        tables = [
+            _table(_SERVER, "tool_servers", name, **{"url" if isinstance(one, str) else "command": one})
+            for name, one in self.servers.items()
+        ]
+        return tables or [_EXAMPLE_SERVER]
+
+    def _agents(self) -> Sequence[str]:
+        tables = [_table(_AGENT, "agents", name, card=one) for name, one in self.agents.items()]
+        return tables or [_EXAMPLE_AGENT]
+
+    def _faces(self) -> Sequence[str]:
+        faces = []
+        if self.servers:
+            words = f"An A2A agent at /agents/{self.published}, made of tools."
+            faces += [
+                _table(words, "tools_as_agent", self.published, **{"from": list(self.servers)}),
+                _EXAMPLE_SKILLS,
+            ]
+        if not self.agents:
+            return [*faces, _EXAMPLE_OFFERED]
+        words = f"An MCP server at /mcp/{self.offered}, made of agents."
+        return [*faces, _table(words, "agents_as_tools", self.offered, **{"from": list(self.agents)})]
+
+
+def _table(words: str, section: str, name: str, **keys: str | Sequence[str]) -> str:
+    lines = (
+        f"{key} = {toml_of(value if isinstance(value, str) else list(value))}\n"
+        for key, value in keys.items()
+    )
+    return f"\n# {words}\n[{section}.{name}]\n{''.join(lines)}"

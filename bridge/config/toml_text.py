@@ -1,0 +1,86 @@
+"""TOML as text, table by table, with a remark behind each value. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bridge.config.shown import Shown, toml_of
+
+_OF_A_PROFILE: Final = "mapping."
+_OF_HOSTS: Final = "import."
+_ONLY_ONE: Final = ("bridge", "import")
+"""Tables that have no name of their own."""
+_WIDEST: Final = 60
+"""Characters before a remark, where the lines of a table are no longer."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A key with its value."""
+
+    key: str
+    value: str
+    """As TOML."""
+    remark: str = ""
+    is_remark: bool = False
+    """Whether all of it is one: it says what holds, and is no key of the file."""
+
+    @property
+    def text(self) -> str:
+        """Without the remark."""
+        return f"{'# ' if self.is_remark else ''}{self.key} = {self.value}"
+
+
+def document_of(tables: Mapping[str, Mapping[str, Any]]) -> str:
+    """A file with these tables, by their names; empty ones and values that are None are left out."""
+    return text_of(
+        {
+            name: [Line(key, toml_of(value)) for key, value in table.items() if value is not None]
+            for name, table in tables.items()
+        }
+    )
+
+
+def text_of_shown(rows: Iterable[Shown], *, sources: bool) -> str:
+    """A configuration as a file that says the same, and as remarks what its profiles say.
+
+    `sources` is whether each value has behind it where it comes from. Servers that a host's file holds stand there as
+    tables, so that the file is named in a remark alone.
+    """
+    tables: dict[str, list[Line]] = {}
+    for row in rows:
+        depth = 1 if row.path.startswith(tuple(f"{name}." for name in _ONLY_ONE)) else 2
+        steps = row.path.split(".", depth)
+        table, key = ".".join(steps[:depth]), steps[depth]
+        is_remark = key.startswith(_OF_A_PROFILE) or row.path.startswith(_OF_HOSTS)
+        line = Line(
+            key.removeprefix(_OF_A_PROFILE),
+            row.value,
+            str(row.source) if sources else "",
+            is_remark=is_remark,
+        )
+        tables.setdefault(table, []).append(line)
+    for lines in tables.values():
+        if any(line.key == "url" for line in lines):  # whose table takes no folder, and has one by default
+            lines[:] = [line for line in lines if line.key != "cwd"]
+    return text_of(tables)
+
+
+def text_of(tables: Mapping[str, Iterable[Line]]) -> str:
+    """A file with these tables."""
+    parts = (_table(name, list(lines)) for name, lines in tables.items())
+    return "\n".join(part for part in parts if part)
+
+
+def _table(name: str, lines: list[Line]) -> str:
+    if not lines:
+        return ""
+    return "".join(f"{line}\n" for line in (f"[{name}]", *_with_remarks(lines)))
+
+
+def _with_remarks(lines: list[Line]) -> Iterator[str]:
+    column = max((len(line.text) for line in lines if len(line.text) <= _WIDEST), default=0)
+    for line in lines:
+        yield f"{line.text:<{column}}  # {line.remark}" if line.remark else line.text

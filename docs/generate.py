@@ -1,0 +1,248 @@
+"""Writes the pages that are generated: `python docs/generate.py`. A test fails when one of them is stale.
+
+What a key means stands with the key, in `bridge/config` and in the comments of `mappings/default.toml`; here is only
+how that becomes a page, and the examples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from bridge.config.comments import meanings_in
+from bridge.config.document import read_toml
+from bridge.config.models import (
+    AgentTable,
+    Config,
+    SkillTable,
+    ToolsAsAgentTable,
+    ToolServerTable,
+    ToolTable,
+)
+from bridge.config.nodes import Node, node_at, takes_of, unit_of
+from bridge.config.profile import TABLES_OF
+from bridge.config.profile_places import profile_place
+from bridge.config.schema import config_schema, profile_schema
+from bridge.config.shown import toml_of
+
+DOCS: Final = Path(__file__).parent
+
+HEAD: Final = """\
+<!-- Written by docs/generate.py from bridge/config and mappings/default.toml: change those, not this page. -->
+# Configuration
+
+One TOML file says what the bridge connects to (`tool_servers`, `agents`, `catalogs`), what it serves
+(`tools_as_agent`, `agents_as_tools`), who may call (`principals`), and how the process runs (`bridge`).
+
+- **Precedence**: command line over environment (`MCP_A2A_*`) over file over profile over default.
+- **Secrets** never stand in the file: write `{ env = "NAME" }` or `{ file = "PATH" }`. A literal where a secret belongs
+  (`bearer`, `api_key`, `Authorization`, `Cookie` and other headers named after a key or token) is refused.
+- **Relative paths** begin at the file's own folder, and `~` is your home.
+- **Names** of tables take small letters, digits, `-` and `_`, at most 40.
+- **Paths** never move: a face is at `/agents/NAME` or `/mcp/NAME`.
+- **What is wrong** is said all at once, each with its line and what to do; nothing is started then, and the exit code
+  is 2.
+- **Editors** that know JSON Schema complete and check the file when its first line is
+  `#:schema ./mcp-a2a.schema.json`.
+
+"""
+
+SECTIONS: Final[dict[str, str]] = {
+    "bridge": """\
+[bridge]
+port = 8080
+public_url = "https://bridge.example.com"
+store = "bridge.db"
+keys = [{ file = "handle.key" }]
+""",
+    "tool_servers": """\
+[tool_servers.github]
+command = ["npx", "-y", "@modelcontextprotocol/server-github"]
+env = { GITHUB_TOKEN = { env = "GITHUB_TOKEN" } }
+
+[tool_servers.weather]
+url = "https://weather.example.com/mcp"
+auth = { bearer = { env = "WEATHER_TOKEN" } }
+call_timeout_seconds = 20
+""",
+    "import": """\
+[import]
+mcp_json = "mcp.json"
+""",
+    "agents": """\
+[agents.research]
+card = "https://research.example.com"
+auth = { bearer = { file = "research.token" } }
+""",
+    "catalogs": """\
+[catalogs.partners]
+url = "https://bridge.partner.example/agents"
+exclude = ["test-*"]
+""",
+    "tools_as_agent": """\
+[tools_as_agent.devtools]
+from = ["github", "weather"]
+mapping = "strict"
+skills.create_issue = { name = "Open an issue", text_into = "title", arguments.labels = { default = ["new"] } }
+skills."delete_*" = { hidden = true }
+""",
+    "agents_as_tools": """\
+[agents_as_tools.team]
+from = ["research", "partners", "devtools"]
+title = "The team"
+tools."*" = { task_after_seconds = 5 }
+""",
+    "principals": """\
+[principals.alice]
+bearer = { env = "ALICE_TOKEN" }
+skills = ["devtools/create_*", "team/*"]
+""",
+}
+"""An example of each table; together they are one file."""
+
+BELOW: Final = {
+    "tool_servers": (("tool_servers", "*", "auth"),),
+    "agents": (("agents", "*", "auth"),),
+    "tools_as_agent": (
+        ("tools_as_agent", "*", "skills", "*"),
+        ("tools_as_agent", "*", "skills", "*", "arguments", "*"),
+    ),
+    "agents_as_tools": (
+        ("agents_as_tools", "*", "tools", "*"),
+        ("agents_as_tools", "*", "tools", "*", "arguments", "*"),
+    ),
+}
+"""Tables in the tables, with their own keys."""
+
+NOTES: Final = {
+    "tool_servers": "Either `command` or `url`. `env` and `cwd` are for a command, `headers` and `auth` for a URL; a "
+    "command works in the file's folder unless `cwd` says another. Keys without a default are as the profile of "
+    "`[bridge]` says; `call_timeout_seconds` and `concurrency` as that of the face.",
+    "import": "Files as MCP hosts write them: `mcpServers`, or `servers` of VS Code, comments allowed. Each server "
+    "becomes a tool server under its name, in small letters and with `-` for what a name cannot hold; no two may "
+    "come to the same. What is wrong with one matters when a face is made of it. What such a file holds in plain, "
+    "also tokens and `Authorization`, is taken as it is, since hosts know no other way, and is kept out of all that "
+    "is shown. `${NAME}`, `${NAME:-default}` and `${env:NAME}` come from the environment.",
+    "agents": "`oauth2` is not supported yet.",
+    "tools_as_agent": "Where several overrides speak of a skill, each key is that of its exact name, else of the later "
+    "glob.",
+    "agents_as_tools": "`from` takes names of agents, of catalogs, and of `tools_as_agent`. Where several overrides "
+    "speak of a tool, each key is that of its exact name, else of the later glob.",
+    "principals": "With principals, a call without a token is refused. `FACE/GLOB` speaks of one face, `GLOB` of all.",
+}
+
+PROFILES: Final = """\
+## Mapping profiles
+
+A profile holds what many faces share. One comes with the bridge as `default`, with every key; `strict`, `long-running`
+and `compact` say what differs ([mappings](../mappings/README.md)). So does yours:
+
+```toml
+extends = "default"
+
+[run]
+call_timeout_seconds = 600
+```
+
+A key is overridden, where the last column names something, by the key of the same name there.
+
+"""
+
+OWNERS: Final = {
+    "bridge": ("the process", "the profile that `[bridge] mapping` names"),
+    "tools_as_agent": ("an agent made of tools", "the profile that its `mapping` names"),
+    "agents_as_tools": ("an MCP server made of agents", "the profile that its `mapping` names"),
+}
+
+OVERRIDERS: Final[tuple[tuple[str, Any, frozenset[str]], ...]] = (
+    ("tool server", ToolServerTable, frozenset(("server", "run"))),
+    ("agent made of tools", ToolsAsAgentTable, frozenset(("server",))),
+    ("skill", SkillTable, frozenset(("run", "route"))),
+    ("agent", AgentTable, frozenset(("agents",))),
+    ("tool", ToolTable, frozenset(("agents",))),
+)
+"""What may say otherwise than a profile, by a key of the same name, and for which of its tables."""
+
+
+def configuration() -> str:
+    """The page about the configuration file and its profiles."""
+    schema = config_schema()
+    parts = [HEAD]
+    for section, example in SECTIONS.items():
+        path = (section, *([] if section in ("bridge", "import") else ["*"]))
+        parts.append(f"## {title(path)}\n\n{meaning_of(section)}\n\n```toml\n{example}```\n\n")
+        parts.append("".join(table(schema, path)))
+        for below in BELOW.get(section, ()):
+            parts.append(f"### {title(below)}\n\n{''.join(table(schema, below))}")
+    return "".join(parts) + "".join(profiles())
+
+
+def meaning_of(section: str) -> str:
+    """What a table is, with what else there is to say."""
+    field = next(field for name, field in Config.model_fields.items() if (field.alias or name) == section)
+    said = f"{field.description}."
+    return f"{said[:1].upper()}{said[1:]} {NOTES.get(section, '')}".strip()
+
+
+def title(path: tuple[str, ...]) -> str:
+    """How a table is written: `[tools_as_agent.NAME.skills.NAME]`."""
+    return f"`[{'.'.join('NAME' if step == '*' else step for step in path)}]`"
+
+
+def table(schema: Node, path: tuple[str, ...]) -> Iterator[str]:
+    """The keys of a table, one line each."""
+    node = node_at(schema, path)
+    required = node.get("required", [])
+    yield "| key | takes | unit | default | meaning |\n|---|---|---|---|---|\n"
+    for key, one in node["properties"].items():
+        default = "needed" if key in required else f"`{toml_of(one['default'])}`" if "default" in one else ""
+        yield row(f"`{key}`", takes_of(one), unit_of(key), default, one.get("description", ""))
+    yield "\n"
+
+
+def profiles() -> Iterator[str]:
+    """The keys of profiles, by whom they belong to."""
+    yield PROFILES
+    schema, default = profile_schema(), read_toml(profile_place(), "the mapping profile")
+    meanings = meanings_in(default)
+    for name, keys in default.data.items():
+        owners = [OWNERS[owner] for owner, tables in TABLES_OF.items() if name in tables]
+        whose = " and ".join(owner for owner, _ in owners)
+        yield f"### `[{name}]`\n\nOf {whose}: {owners[0][1]}.\n\n"
+        yield "| key | takes | unit | default | meaning | overridden by |\n|---|---|---|---|---|---|\n"
+        for key, value in keys.items():
+            node = node_at(schema, (name, key))
+            meaning = meanings[name, key]
+            yield row(
+                f"`{key}`",
+                takes_of(node),
+                unit_of(key),
+                f"`{toml_of(value)}`",
+                meaning,
+                overriders(name, key),
+            )
+        yield "\n"
+
+
+def overriders(name: str, key: str) -> str:
+    """What may say otherwise."""
+    return ", ".join(who for who, model, tables in OVERRIDERS if name in tables and key in model.model_fields)
+
+
+def row(*cells: str) -> str:
+    """A line of a table."""
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+
+
+PAGES: Final[dict[str, Callable[[], str]]] = {"configuration.md": configuration}
+
+
+def main() -> None:
+    """Write them."""
+    for name, page in PAGES.items():
+        (DOCS / name).write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""Servers as MCP hosts list them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.config.diagnose import ConfigError, Diagnostic
+from bridge.config.json_document import read_json
+from bridge.config.load import load
+from bridge.config.mcp_json import read_servers
+from bridge.config.models import ToolServerTable
+
+TOKEN = "T0k3n-of-somebody"
+
+
+def servers_in(folder: Path, text: str, **environment: str) -> dict[str, ToolServerTable]:
+    path = folder / "mcp.json"
+    path.write_text(text, encoding="utf-8")
+    return read_servers(path, environment)
+
+
+def server(folder: Path, entry: dict[str, Any], **environment: str) -> ToolServerTable:
+    return servers_in(folder, json.dumps({"mcpServers": {"a": entry}}), **environment)["a"]
+
+
+def test_a_command_has_its_arguments_behind_it(tmp_path: Path) -> None:
+    found = server(tmp_path, {"command": "npx", "args": ["-y", "x"], "env": {"A": "b"}, "type": "stdio"})
+    assert found.command == ("npx", "-y", "x")
+    assert found.variables() == {"A": "b"}
+    assert found.cwd == tmp_path
+
+
+@pytest.mark.parametrize("key", ["url", "serverUrl", "httpUrl"])
+def test_a_url_goes_by_the_names_that_hosts_give_it(key: str, tmp_path: Path) -> None:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    found = server(tmp_path, {key: "https://a.example/mcp", "headers": headers, "type": "http"})
+    assert found.url == "https://a.example/mcp"
+    assert found.request_headers() == headers
+
+
+def test_what_stands_in_plain_is_taken_and_never_shown(tmp_path: Path) -> None:
+    found = server(tmp_path, {"command": "a", "env": {"A": TOKEN}})
+    assert found.variables() == {"A": TOKEN}
+    assert TOKEN not in repr(found)
+    assert TOKEN not in repr(found.env)
+
+
+@pytest.mark.parametrize("holder", ["mcpServers", "servers"])
+def test_comments_and_commas_too_many_are_passed_over(holder: str, tmp_path: Path) -> None:
+    text = f'// a\n{{ "inputs": [1,], /* b */ "{holder}": {{ "a": {{ "command": "//x", }}, }}, }}\n'
+    assert servers_in(tmp_path, text)["a"].command == ("//x",)
+
+
+def test_what_a_host_says_for_itself_is_passed_over(tmp_path: Path) -> None:
+    found = server(
+        tmp_path, {"command": "a", "autoApprove": ["x"], "timeout": 5, "disabled": False, "cwd": None}
+    )
+    assert found.command == ("a",)
+
+
+def test_a_server_that_is_disabled_is_not_there(tmp_path: Path) -> None:
+    assert servers_in(tmp_path, '{"mcpServers": {"a": {"command": "a", "disabled": true}}}') == {}
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("GitHub", "github"),
+        ("my server (2)", "my-server-2"),
+        ("a_b-c", "a_b-c"),
+        ("-x-", "x"),
+        ("a" * 60, "a" * 40),
+    ],
+)
+def test_a_name_is_made_one_that_a_table_can_have(written: str, name: str, tmp_path: Path) -> None:
+    assert list(servers_in(tmp_path, json.dumps({"servers": {written: {"command": "a"}}}))) == [name]
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("${A}", "b"),
+        ("${env:A}", "b"),
+        ("x${A}y${A}", "xbyb"),
+        ("${GONE:-c}", "c"),
+        ("${GONE:-}", ""),
+        ("${A:-c}", "b"),
+        ("$A", "$A"),
+    ],
+)
+def test_variables_come_from_the_environment(written: str, read: str, tmp_path: Path) -> None:
+    found = server(tmp_path, {"command": "a", "args": [written], "env": {"X": written}}, A="b")
+    assert found.command == ("a", read)
+    assert found.variables() == {"X": read}
+
+
+def test_an_entry_that_no_face_wants_may_be_wrong(tmp_path: Path) -> None:
+    (tmp_path / "mcp.json").write_text('{"mcpServers": {"a": {"command": "a"}, "b": {"url": "${input:x}"}}}')
+    file = tmp_path / "bridge.toml"
+    file.write_text('[import]\nmcp_json = "mcp.json"\n[tools_as_agent.x]\nfrom = ["a"]\n')
+    assert list(load(file, {}).config.tool_servers) == ["a"]
+    with pytest.raises(ConfigError, match="can only be filled in by the host"):
+        read_servers(tmp_path / "mcp.json", {})
+
+
+VALUES = st.recursive(
+    st.one_of(
+        st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text()
+    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(), inner, max_size=3)),
+    max_leaves=10,
+)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("json") / "a.json"
+
+
+@given(st.dictionaries(st.text(), VALUES, max_size=4), st.booleans(), st.sampled_from([None, 2]))
+def test_a_file_is_read_as_json_reads_it_and_every_value_has_its_place(
+    file: Path, data: dict[str, Any], escaped: bool, indent: int | None
+) -> None:
+    text = json.dumps(data, ensure_ascii=escaped, indent=indent)
+    file.write_text(text, encoding="utf-8", errors="surrogatepass", newline="")
+    document = read_json(file, "the file")
+    assert document.data == data
+    for path, spot in document.positions.items():
+        value: Any = data
+        for step in path:
+            value = value[step]
+        assert json.loads(text[spot.value.start : spot.value.end]) == value
+        if spot.key is not None:
+            assert json.loads(text[spot.key.start : spot.key.end]) == path[-1]
+
+
+@given(st.text('{}[]":,/*\\ \n1tn', max_size=12))
+def test_what_is_no_json_is_refused_with_one_error(file: Path, text: str) -> None:
+    file.write_text(text, newline="")
+    try:
+        document = read_json(file, "the file")
+    except ConfigError as exc:
+        said = exc.diagnostics
+    else:
+        said = (Diagnostic(document.path, "none"),)
+    assert len(said) == 1
