@@ -247,18 +247,17 @@ class Bridge:
     # Faces
 
     async def _start_published(self, plan: Plan, fresh: Parts) -> None:
-        upstreams = (self._parts | fresh).upstreams
+        servers = (self._parts | fresh).servers
         for given, one in plan.published.items():
-            name = given or self._named_after_its_server(one, upstreams)
+            name = given or self._named_after_its_server(servers[one.servers[0]].unit.value)
             if name not in self._parts.published:
-                sources = _sources(name, one, upstreams)
+                sources = _sources(name, one, servers)
                 make = partial(published, name, one, sources, self._process, self._place, self._access)
                 unit = Unit(make)
                 await unit.start(self._group)
                 fresh.published[name] = unit
 
-    def _named_after_its_server(self, plan: PublishedPlan, upstreams: Mapping[str, Upstream]) -> str:
-        upstream = upstreams[plan.servers[0]]
+    def _named_after_its_server(self, upstream: Upstream) -> str:
         upstream.name = own_name(upstream, self._memory)
         return slug(upstream.name)
 
@@ -322,11 +321,10 @@ class Bridge:
         stays = kept.published.keys() - fresh.published.keys()
         self._parts, self._plan = kept | fresh, plan
         self._admit(plan)
-        upstreams = self._parts.upstreams
         for name in stays & plan.published.keys():
             one = plan.published[name]
-            sources = _sources(name, one, upstreams)
-            before.published[name].value.update(one, sources, needs_token=self._access.needs_token)
+            sources = _sources(name, one, self._parts.servers)
+            before.published[name].value.update(one, sources)
         self._update_offered(plan)
         self._route(self._parts, starting=False)
         self._group.start_soon(self._retire, before.without(self._parts), self.drain_seconds)
@@ -422,8 +420,11 @@ class _First:
         self.seen.set()
 
 
-def _sources(name: str, plan: PublishedPlan, upstreams: Mapping[str, Upstream]) -> list[Source]:
-    return [Source(key or name, upstreams[key]) for key in plan.servers]
+def _sources(
+    name: str, plan: PublishedPlan, servers: Mapping[str, Made[ServerPlan, Upstream]]
+) -> list[Source]:
+    made = ((key, servers[key]) for key in plan.servers)
+    return [Source(key or name, one.unit.value, one.plan.call_timeout_seconds) for key, one in made]
 
 
 def _mcp_path(name: str) -> str:

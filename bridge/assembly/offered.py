@@ -20,7 +20,7 @@ from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.plan import OfferedPlan, RemotePlan
-from bridge.config.profile import Profile
+from bridge.config.profile import AgentsTable, Profile
 from bridge.mcp.server import McpLimits, McpServer
 from bridge.seal import Seal, agent_mark
 from bridge.translate.extension import URI
@@ -54,6 +54,8 @@ class Offered:
     server: McpServer
     agents: Mapping[str, RemotePlan]
     """What its agents were made of, by key."""
+    chosen: AgentsTable
+    """What they were made by."""
     _made: dict[str, RemoteAgent] = field(default_factory=dict)
 
     @property
@@ -64,11 +66,14 @@ class Offered:
     def update(self, plan: OfferedPlan, agents: Mapping[str, RemotePlan], shared: Shared) -> None:
         """Take over another plan and other agents; those that are as they were are kept."""
         made = {
-            key: self._made[key] if self.agents.get(key) == one else _agent(key, one, plan, shared)
+            key: self._made[key] if self._is_as_before(key, one, plan) else _agent(key, one, plan, shared)
             for key, one in agents.items()
         }
-        self.agents, self._made = agents, made
+        self.agents, self.chosen, self._made = agents, plan.profile.agents, made
         self.face.update(list(made.values()), options_of(self.name, plan), plan.overrides)
+
+    def _is_as_before(self, key: str, one: RemotePlan, plan: OfferedPlan) -> bool:
+        return self.agents.get(key) == one and self.chosen == plan.profile.agents
 
 
 @asynccontextmanager
@@ -102,7 +107,7 @@ async def offered(
                 ),
             )
         )
-        yield Offered(name, face, running[0], agents, made)
+        yield Offered(name, face, running[0], agents, plan.profile.agents, made)
 
 
 def options_of(name: str, plan: OfferedPlan) -> FaceOptions:

@@ -52,9 +52,9 @@ class Published:
         """The path of its base."""
         return path_of(self.name)
 
-    def update(self, plan: PublishedPlan, sources: Sequence[Source], *, needs_token: bool) -> None:
+    def update(self, plan: PublishedPlan, sources: Sequence[Source]) -> None:
         """Take over another plan and other servers. Calls in flight end on what they began with."""
-        self.agent.update(sources, options_of(plan), plan.overrides, needs_token=needs_token)
+        self.agent.update(sources, options_of(plan), plan.overrides)
         self.engine.limits = _engine_limits(plan.profile)
 
 
@@ -72,9 +72,7 @@ async def published(
     Raises:
         UsageError: the store is in use, or too new.
     """
-    agent = ToolsAgent(
-        sources, options_of(plan), plan.overrides, needs_token=access.needs_token, now_ms=now_ms
-    )
+    agent = ToolsAgent(sources, options_of(plan), plan.overrides, now_ms=now_ms)
     store, where = _store_for(name, plan, place, process)
     async with store, _engine_for(agent, store, plan.profile, process) as engine:
         server = AgentServer(

@@ -46,6 +46,8 @@ class Question:
     is_visit: bool
     """Whether the person is to do something elsewhere, and only says when that is done."""
     form: forms.Form | None
+    is_confirmation: bool = False
+    """Whether the person is to allow something."""
 
 
 def is_question(data: JsonValue) -> bool:
@@ -60,7 +62,11 @@ def questions_in(status: TaskStatus, tool_of: Callable[[str], Tool | None]) -> l
     message = status.message
     key = ((message.metadata if message else None) or {}).get(QUESTION)
     is_visit = status.state.name == "AUTH_REQUIRED"
-    only = Question(key if isinstance(key, str) else None, "", is_visit, None)
+    confirms = any(
+        isinstance(part.data, dict) and part.data.get("mode") == "confirm"
+        for part in (message.parts if message else ())
+    )
+    only = Question(key if isinstance(key, str) else None, "", is_visit, None, confirms)
     for data in [part.data for part in message.parts if is_question(part.data)] if message else ():
         assert isinstance(data, dict)
         several = data.get("questions")
@@ -114,7 +120,8 @@ def _asked(question: Question, *, is_first: bool) -> str | JsonObject | None:
     if question.form is not None:
         return forms.filled_in(question.form, hint)
     if question.is_visit:
-        words = render.ask(f"Press Enter once that is done{hint}")
+        doing = "to confirm" if question.is_confirmation else "once that is done"
+        words = render.ask(f"Press Enter {doing}{hint}")
         return None if words is None else words or _DONE
     return render.ask(f"Your answer:{hint}")
 

@@ -20,7 +20,6 @@ from jsonschema import Draft202012Validator, FormatChecker
 from jsonschema.exceptions import SchemaError, ValidationError
 from jsonschema.protocols import Validator
 from jsonschema.validators import extend, validator_for
-from mcp.shared.inbound import find_invalid_x_mcp_header
 from pydantic import JsonValue
 from pydantic_core import SchemaError as BadSchemaError
 from pydantic_core import SchemaValidator, core_schema
@@ -120,6 +119,10 @@ def _tool_from(item: JsonValue) -> Tool:
         raise ValueError("its inputSchema is no object")  # noqa: TRY004
     if schema.get("type", "object") != "object":
         raise ValueError(f"its inputSchema has the type {schema['type']!r}, not 'object'")
+    from mcp.shared.inbound import (
+        find_invalid_x_mcp_header,  # brings the whole SDK, which a client of A2A never needs
+    )
+
     if (reason := find_invalid_x_mcp_header(schema)) is not None:
         raise ValueError(f"its inputSchema has an invalid x-mcp-header: {reason}")
     validator = validator_of(schema)

@@ -51,7 +51,6 @@ class ToolsAgent:
         options: AgentOptions,
         overrides: Mapping[str, SkillOverride] | None = None,
         *,
-        needs_token: bool,
         now_ms: Callable[[], int],
     ) -> None:
         """`overrides` are by pattern, in the order in which they were written; see `override_for`."""
@@ -60,7 +59,6 @@ class ToolsAgent:
         self._card_at = lru_cache(_CARDS_KEPT)(self._make_card)
         self._skills = Skills(())
         self._remarks: tuple[str, ...] = ()
-        self._needs_token = needs_token
         self.update(sources, options, overrides)
 
     def update(
@@ -68,8 +66,6 @@ class ToolsAgent:
         sources: Sequence[Source],
         options: AgentOptions,
         overrides: Mapping[str, SkillOverride] | None = None,
-        *,
-        needs_token: bool | None = None,
     ) -> None:
         """Be an agent of these from here on; what runs goes on with what it began with.
 
@@ -78,7 +74,6 @@ class ToolsAgent:
         self._sources = {source.key: source for source in sources}
         self._chosen = options
         self._overrides = overrides or {}
-        self._needs_token = self._needs_token if needs_token is None else needs_token
         self.refresh()
 
     def refresh(self) -> None:
@@ -162,9 +157,11 @@ class ToolsAgent:
             raise A2AError(OVERLOADED, str(exc), headers={"Retry-After": "1"}) from exc
         if isinstance(decision, Follow):
             return ToolRun(decision, source.upstream, self._options)
-        said, options = decision.skill.override, self._options
-        if said.call_timeout_seconds is not None:
-            options = replace(options, call_timeout_seconds=said.call_timeout_seconds)
+        options = self._options
+        for said in (decision.skill.override.call_timeout_seconds, source.call_timeout_seconds):
+            if said is not None:
+                options = replace(options, call_timeout_seconds=said)
+                break
         run = ToolRun(decision, source.upstream, options, self._turns.of(decision.skill.place))
         return Brief(run) if decision.skill.may_be_brief else run
 
@@ -188,7 +185,7 @@ class ToolsAgent:
             Server(source.key, source.upstream.greeting, source.upstream.down, source.key in listing)
             for source in self._sources.values()
         ]
-        return make_card(base_url, servers, self._skills, self._options, needs_token=self._needs_token)
+        return make_card(base_url, servers, self._skills, self._options)
 
 
 def _with_text_into(options: AgentOptions, skills: Skills) -> AgentOptions:

@@ -5,13 +5,12 @@ Spec: A2A 1.0 sections 4.4 and 8.3. Required arrays have at least one element.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.a2a.models import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, SecurityRequirement
+from bridge.a2a.models import AgentCapabilities, AgentCard, AgentInterface, AgentSkill
 from bridge.a2a.versions import SERVED
-from bridge.jsonvalues import JsonObject
 from bridge.mcp.values import Greeting
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.skills import Skills
@@ -20,8 +19,6 @@ from bridge.translate.skills import JSON, TEXT
 
 BINDINGS: Final = ("JSONRPC", "HTTP+JSON")
 """In the order of preference."""
-
-_BEARER: Final[Mapping[str, JsonObject]] = {"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +43,8 @@ class Server:
         return self.greeting.instructions if self.greeting else None
 
 
-def make_card(
-    base_url: str, servers: Sequence[Server], skills: Skills, options: AgentOptions, *, needs_token: bool
-) -> AgentCard:
-    """The card of an agent that is reached at `base_url`."""
+def make_card(base_url: str, servers: Sequence[Server], skills: Skills, options: AgentOptions) -> AgentCard:
+    """The card of an agent that is reached at `base_url`; who serves it says whom it lets in."""
     shown = [skill.shown for skill in skills.skills] or [_placeholder(servers)]
     greeting = servers[0].greeting if len(servers) == 1 else None
     name = options.name or ", ".join(server.name for server in servers) or "tools"
@@ -70,10 +65,6 @@ def make_card(
             extended_agent_card=False,
             extensions=(declaration(skills.tools.items()),),
         ),
-        security_schemes=_BEARER if needs_token else None,
-        security_requirements=(SecurityRequirement(schemes={"bearer": {"list": []}}),)
-        if needs_token
-        else None,
         default_input_modes=_union([JSON, TEXT], (skill.input_modes for skill in shown)),
         default_output_modes=_union([TEXT, JSON], (skill.output_modes for skill in shown)),
         skills=tuple(shown),

@@ -15,6 +15,8 @@ class Source:
     key: str
     """What it is called in tags, and before the ids of skills whose names collide."""
     upstream: Upstream
+    call_timeout_seconds: float | None = None
+    """How long a call of it may take; None is as the agent's options say."""
 
 
 @dataclass(frozen=True, slots=True)

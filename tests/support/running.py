@@ -67,7 +67,8 @@ class WrapConfig:
         """The same as a plan."""
         name = slug(self.name) if self.name else ""
         server = ServerPlan.as_profile_says(self.target, self.era, self.profile.server, self.profile.run)
-        agent = PublishedPlan((name,), self.profile, self.store, self.name, self.description)
+        store = self.store.removeprefix("sqlite:///") if self.store else None
+        agent = PublishedPlan((name,), self.profile, store, self.name, self.description)
         return Plan(
             self.profile,
             Place(self.host, self.port, self.public_url, self.hosts),

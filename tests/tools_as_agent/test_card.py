@@ -32,11 +32,10 @@ def card_of(
     greeting: Greeting | None = GREETING,
     down: str | None = None,
     options: AgentOptions = OPTIONS,
-    needs_token: bool = False,
 ) -> AgentCard:
     skills = skills_of([("demo", one) for one in tools], {})
     server = Server("demo", greeting, down, bool(tools))
-    return make_card(BASE, [server], skills, options, needs_token=needs_token)
+    return make_card(BASE, [server], skills, options)
 
 
 CARDS = {
@@ -44,7 +43,6 @@ CARDS = {
     "no tools": card_of(),
     "down": card_of(greeting=None, down="connection refused"),
     "silent server": card_of(ECHO, greeting=Greeting("", "")),
-    "token": card_of(ECHO, needs_token=True),
 }
 
 
@@ -139,14 +137,6 @@ def test_without_tools_one_placeholder_says_why(down: str | None, why: str) -> N
     (skill,) = card_of(down=down).skills
     assert skill.id == "unavailable"
     assert skill.description.endswith(f"its tool server {why}")
-
-
-@pytest.mark.proves("web-auth")
-def test_a_token_that_is_needed_is_declared_and_required() -> None:
-    card = CARDS["token"].to_object()
-    assert card["securitySchemes"] == {"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}
-    assert card["securityRequirements"] == [{"schemes": {"bearer": {"list": []}}}]
-    assert {"securitySchemes", "securityRequirements"}.isdisjoint(CARDS["whole"].to_object())
 
 
 def test_the_modes_of_the_agent_are_those_of_all_its_skills() -> None:
