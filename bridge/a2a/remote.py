@@ -31,6 +31,7 @@ from bridge.a2a.heard import begun_by, folded
 from bridge.a2a.life import ENDED, SETTLED
 from bridge.a2a.models import (
     Message,
+    Part,
     SendMessageConfiguration,
     SendMessageRequest,
     StreamResponse,
@@ -76,6 +77,8 @@ class Pace:
     most_seconds: float = 5.0
     outage_seconds: float = 120.0
     """How long its agent may be out of reach."""
+    artifact_limit_bytes: int = 268_435_456
+    """How much a task's artifacts may hold, as far as they come in a stream."""
     stale_seconds: float = 10.0
     """How long a task may show the question that was just answered before it is taken for asked again."""
 
@@ -175,6 +178,7 @@ class _Following:
         self._pace = pace
         self._answered = answered
         self._answered_until = math.inf
+        self._artifact_bytes = 0
         self._can_subscribe = client.streams
 
     def may_be_asked_again(self) -> None:
@@ -234,9 +238,25 @@ class _Following:
         elif event.task == self.task:
             return self._reply(self.task)
         else:
+            self._require_bounded(event)
             self.task = folded(self.task, event)
         self._listener.on_event(event)
         return self._reply(self.task)
+
+    def _require_bounded(self, event: StreamResponse) -> None:
+        """Refuse to keep what an agent gives without end.
+
+        Raises:
+            TaskLostError: its artifacts are larger than any result may be.
+        """
+        update = event.artifact_update
+        self._artifact_bytes += sum(map(_size_of, update.artifact.parts)) if update else 0
+        if self._artifact_bytes > self._pace.artifact_limit_bytes:
+            assert self.task is not None
+            words = (
+                f"{self._client} gives more than {self._pace.artifact_limit_bytes} bytes, which is not taken"
+            )
+            raise TaskLostError(words, self.task.id, self.task)
 
     async def _subscribe(self, task_id: str) -> bool | None:
         """Listen to the task anew; whether it settled meanwhile. None: the agent does not let us."""
@@ -289,6 +309,11 @@ class _Following:
         if task.status.state not in SETTLED:
             return False
         return task.status != self._answered or anyio.current_time() >= self._answered_until
+
+
+def _size_of(part: Part) -> int:
+    """About how much a part holds; a part of nothing is something too."""
+    return len(part.text or part.raw or "") + (len(repr(part.data)) if part.data is not None else 0) + 100
 
 
 def _at_once(request: SendMessageRequest) -> SendMessageRequest:

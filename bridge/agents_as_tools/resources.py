@@ -15,7 +15,7 @@ from bridge.agents_as_tools.handles import FarTask, Handles
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.serving import INVALID_PARAMS, McpRefusal
-from bridge.seal import HandleError
+from bridge.seal import HandleError, HandleTooLongError
 
 SCHEME: Final = "a2a://"
 
@@ -43,8 +43,14 @@ def read_card(agent: RemoteAgent, uri: str) -> JsonObject:
     return {"contents": [{"uri": uri, "mimeType": "application/json", "text": text}]}
 
 
-def links_of(task: Task, agent: RemoteAgent, handles: Handles, principal: str) -> Callable[[Part], str]:
-    """The URIs of a task's parts."""
+def links_of(
+    task: Task, agent: RemoteAgent, handles: Handles, principal: str
+) -> Callable[[Part], str] | None:
+    """The URIs of a task's parts; None when its ids are too long for one, so that nobody could come back to them."""
+    try:
+        handle = handles.of_task(FarTask(agent.mark, task.id), principal)
+    except HandleTooLongError:
+        return None
     places = {
         id(part): f"{quote(artifact.artifact_id, safe='')}/{number}"
         for artifact in task.artifacts or ()
@@ -52,7 +58,6 @@ def links_of(task: Task, agent: RemoteAgent, handles: Handles, principal: str) -
     }
 
     def link_for(part: Part) -> str:
-        handle = handles.of_task(FarTask(agent.mark, task.id), principal)
         return f"{SCHEME}{agent.key}/tasks/{handle}/{places.get(id(part), 'status/0')}"
 
     return link_for
@@ -67,7 +72,7 @@ async def read_part(
         McpRefusal: there is no such part for this principal.
         PeerError: the agent cannot be asked.
     """
-    unknown = McpRefusal(INVALID_PARAMS, f"There is no resource {uri[:200]}")
+    unknown = McpRefusal(INVALID_PARAMS, f"There is no resource {uri[:200]}", {"uri": uri})
     steps = uri.removeprefix(SCHEME).split("/")
     if len(steps) != 5 or steps[1] != "tasks" or not steps[4].isdecimal():
         raise unknown

@@ -6,6 +6,7 @@ come back to then but the connection itself. So such a message is kept waiting h
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -17,6 +18,8 @@ from bridge.a2a.client import AgentClient
 from bridge.a2a.models import Message, StreamResponse, Task
 from bridge.a2a.remote import Listener
 from bridge.errors import PeerError
+
+logger = logging.getLogger(__name__)
 
 Work = Callable[[Listener], Awaitable[Task | Message]]
 """What is waited for."""
@@ -51,6 +54,10 @@ class Sending:
                     self.outcome = await work(Listener(self._on_event, self._know))
                 except PeerError as exc:
                     self.fault = exc
+                except Exception:
+                    # It is one call's; the others, and the face, go on.
+                    logger.exception("an agent could not be asked")
+                    self.fault = PeerError("The bridge failed to ask the agent; its log says why")
         finally:
             self.done.set()
             self.named.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +15,7 @@ from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.resources import links_of
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.serving import INTERNAL_ERROR, INVALID_PARAMS, McpRefusal
+from bridge.seal import HandleTooLongError
 from bridge.translate.ask_back import AskedBack, question_words, questions_in
 from bridge.translate.blocks import Reading
 from bridge.translate.result import (
@@ -23,6 +25,8 @@ from bridge.translate.result import (
     words_result,
 )
 from bridge.translate.skill_tools import AgentTool
+
+logger = logging.getLogger(__name__)
 
 _CONTEXT_META: Final = "mcp-a2a/context"
 """Where a result has the handle of its conversation."""
@@ -113,7 +117,11 @@ class Shown:
         if self.tool is None or self.tool.original is not None or context_id is None:
             return result
         context = FarContext(self.agent.mark, context_id, task_id)
-        handle = self.handles.of_context(context, self.principal)
+        try:
+            handle = self.handles.of_context(context, self.principal)
+        except HandleTooLongError as exc:
+            logger.warning("%s: a conversation cannot be gone on with: %s", self.agent.key, exc)
+            return result
         meta, content = result.get("_meta"), result.get("content")
         said: JsonObject = {
             "type": "text",

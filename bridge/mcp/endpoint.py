@@ -77,7 +77,7 @@ class Endpoint:
         except RefusedError as exc:
             await _refusal(exc)(scope, receive, send)
             return
-        admitted = {**scope, "user": AdmittedUser(principal)}
+        admitted = {**scope, "headers": _readable(scope), "user": AdmittedUser(principal)}
         await self._serve(admitted, receive, send, self._streams if verb == "GET" else self._posts)
 
     def _admit(self, verb: str, path: str, headers: Mapping[str, str]) -> Principal:
@@ -118,6 +118,12 @@ class Endpoint:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         else:
             await _refusal(_stopping())(scope, receive, send)
+
+
+def _readable(scope: Scope) -> list[tuple[bytes, bytes]]:
+    """The headers without white space around them (RFC 9110 section 5.5), which the parser leaves at their ends, and
+    without the wish to have a stream continued: none is, and the SDK would not answer at all."""
+    return [(name, value.strip(b" \t")) for name, value in scope["headers"] if name != b"last-event-id"]
 
 
 def _cancel(served: set[anyio.CancelScope]) -> None:

@@ -157,7 +157,19 @@ def validator_of(schema: JsonObject) -> Validator:
         _require_own_references(root, Registry().resolver_with_root(root), dialect, set())
     except (AttributeError, TypeError) as exc:  # the library expects schemas wherever a reference may lead
         raise ValueError("its schema refers to what is no schema") from exc
-    return _quick(kind, _names(schema, "patternProperties"))(schema, registry=Registry())
+    quick = _quick(kind, _names(schema, "patternProperties"))
+    return quick(_without_dialect(schema), registry=Registry())
+
+
+def _without_dialect(schema: JsonValue) -> Any:
+    """A schema that names no dialect: at each name the library would go back to its own, slow checks."""
+    if isinstance(schema, dict):
+        return {
+            key: _without_dialect(inner)
+            for key, inner in schema.items()
+            if key != "$schema" or not isinstance(inner, str)
+        }
+    return [_without_dialect(inner) for inner in schema] if isinstance(schema, list) else schema
 
 
 class UncheckableError(Exception):

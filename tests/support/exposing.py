@@ -16,8 +16,6 @@ from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import OfferedPlan, Place, Plan, RemotePlan
 from bridge.config.profile import Profile, load_profile
 from bridge.mcp.server import McpServer
-from bridge.web import LOCAL, Access
-from bridge.web import Place as WebPlace
 from tests.support.running import listening
 
 
@@ -50,12 +48,18 @@ class Exposure:
 @asynccontextmanager
 async def exposed(config: ExposeConfig) -> AsyncIterator[Exposure]:
     """A face, ready to be served as long as this is entered."""
-    plan = config.plan()
-    bridge = Bridge(plan, over_http=False)
-    async with bridge.run():
-        await bridge.apply(plan)
+    async with _running(config, over_http=False) as bridge:
         (offered,) = bridge.offered
         yield Exposure(offered.face, offered.server)
+
+
+@asynccontextmanager
+async def _running(config: ExposeConfig, *, over_http: bool) -> AsyncIterator[Bridge]:
+    plan = config.plan()
+    bridge = Bridge(plan, over_http=over_http)
+    async with bridge.run():
+        await bridge.apply(plan)
+        yield bridge
 
 
 @dataclass(frozen=True)
@@ -76,15 +80,12 @@ async def exposing(folder: Path, *urls: str, **agents: Any) -> AsyncIterator[Exp
     profile = load_profile()
     profile = profile.model_copy(update={"agents": profile.agents.model_copy(update=agents)})
     config = ExposeConfig(urls, profile, state=folder / "state", cache=folder / "cache")
-    async with (
-        exposed(config) as exposure,
-        exposure.server.at(Access((), LOCAL), WebPlace()) as app,
-        listening(app) as root_url,
-    ):
+    async with _running(config, over_http=True) as bridge, listening(bridge.app) as root_url:
+        (offered,) = bridge.offered
         try:
-            yield Exposed(exposure, f"{root_url}/mcp")
+            yield Exposed(Exposure(offered.face, offered.server), f"{root_url}/mcp")
         finally:
-            exposure.server.stop()
+            offered.server.stop()
 
 
 def answering(*answers: types.ElicitResult) -> Any:

@@ -1,0 +1,1 @@
+"""Hostile input: every parser that faces the network, fed with what no honest peer would send."""
