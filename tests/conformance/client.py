@@ -1,0 +1,135 @@
+"""The bridge as the client of the suites' servers: each is wrapped, and a person uses the agent that comes of it.
+
+The person speaks A2A and knows nothing of MCP: calls every skill, and then answers what was asked, with as few
+fields as a form takes. What that makes the bridge say to the server is what the suites look at.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import anyio
+import httpx2
+from pydantic import BaseModel
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from bridge.mcp.eras import Era
+from bridge.mcp.transport import Url
+from tests.support.running import EXTENSION, Rpc, call_part, config_for, listening, running
+
+logger = logging.getLogger(__name__)
+
+SCENARIO_SECONDS: Final = 20
+AT_THE_SAME_TIME: Final = 3
+"""Scenarios; the suites start all of them at once, and one measures how soon a client comes back."""
+
+_ANSWERS: Final = 8
+_VALUES: Final = {"number": 2, "integer": 2, "boolean": True, "object": {}, "array": []}
+_RAW_ARGUMENTS: Final = frozenset({"http-custom-headers"})
+"""Scenarios whose arguments are not as the schema says, which only a client with our extension may send."""
+_ECHO: Final = ("json-schema-2020-12-preservation", "json_schema_echo", "json_schema_2020_12_tool")
+"""A scenario in which a tool is called with the schema of another one."""
+
+
+class Scenario(BaseModel):
+    """What a suite wants done."""
+
+    name: str
+    url: str
+    context: dict[str, Any] = {}
+
+
+@dataclass
+class Person:
+    """Someone who uses an agent."""
+
+    rpc: Rpc
+    card: dict[str, Any]
+    asked: list[dict[str, Any]] = field(default_factory=list)
+    """The tasks that asked something."""
+
+    @property
+    def schemas(self) -> dict[str, dict[str, Any]]:
+        """What each skill takes, as the card says."""
+        for extension in self.card["capabilities"].get("extensions", ()):
+            if extension["uri"] == EXTENSION:
+                tools = extension["params"]["tools"]
+                return {skill: tool["inputSchema"] for skill, tool in tools.items()}
+        return {}
+
+    async def call(self, skill: str, arguments: dict[str, Any]) -> None:
+        """Call a skill."""
+        self._note(await self.rpc.send(call_part(skill, **arguments)))
+
+    async def answer_all(self) -> None:
+        """Answer what is asked; some forms nobody can fill in without knowing what they are about."""
+        for _ in range(_ANSWERS):
+            if not self.asked:
+                break
+            task = self.asked.pop(0)
+            parts = task["status"]["message"]["parts"]
+            forms = (part["data"]["schema"] for part in parts if "schema" in part.get("data", {}))
+            self._note(await self.rpc.send({"data": arguments_for(next(forms, {}))}, taskId=task["id"]))
+
+    def _note(self, task: dict[str, Any]) -> None:
+        if task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED":
+            self.asked.append(task)
+
+
+def arguments_for(schema: dict[str, Any]) -> dict[str, Any]:
+    """As few fields as a schema takes."""
+    properties = schema.get("properties", {})
+    return {
+        name: _VALUES.get(properties.get(name, {}).get("type"), "x") for name in schema.get("required", ())
+    }
+
+
+async def act(scenario: Scenario) -> str:
+    """Do what a scenario wants; what was done, in words."""
+    config = config_for(Url(scenario.url), era=Era.AUTO)
+    async with running(config) as bridge, httpx2.AsyncClient(timeout=SCENARIO_SECONDS) as http:
+        card = (await http.get(f"{bridge.base_url}/.well-known/agent-card.json")).json()
+        headers = {"A2A-Extensions": EXTENSION} if scenario.name in _RAW_ARGUMENTS else None
+        person = Person(Rpc(http, f"{bridge.base_url}/", headers), card)
+        for skill, arguments in calls_of(scenario, person.schemas):
+            await person.call(skill, arguments)
+        await person.answer_all()
+        return f"called {', '.join(person.schemas) or 'nothing'}"
+
+
+def calls_of(scenario: Scenario, schemas: dict[str, dict[str, Any]]) -> Sequence[tuple[str, dict[str, Any]]]:
+    """The calls of a scenario: those that it names, else each skill."""
+    if wanted := scenario.context.get("toolCalls"):
+        return [(call["name"], call["arguments"]) for call in wanted]
+    calls = {skill: arguments_for(schema) for skill, schema in schemas.items()}
+    name, echo, shown = _ECHO
+    if scenario.name == name and {echo, shown} <= schemas.keys():
+        calls[echo] = {"schema": schemas[shown]}
+    return list(calls.items())
+
+
+@asynccontextmanager
+async def client_service() -> AsyncIterator[int]:
+    """Take scenarios from `client_command.py`; the port."""
+    limiter = anyio.CapacityLimiter(AT_THE_SAME_TIME)
+
+    async def take(request: Request) -> JSONResponse:
+        scenario = Scenario.model_validate_json(await request.body())
+        async with limiter:
+            try:
+                with anyio.fail_after(SCENARIO_SECONDS):
+                    said, done = await act(scenario), True
+            except Exception as exc:  # noqa: BLE001 - whatever it is, it is for the suite's log
+                said, done = f"{scenario.name}: {exc!r}", False
+                logger.info("a scenario ended with an error: %s", said)
+        return JSONResponse({"said": said, "done": done})
+
+    async with listening(Starlette(routes=[Route("/", take, methods=["POST"])])) as url:
+        yield int(url.rpartition(":")[2])
