@@ -1,4 +1,4 @@
-"""What is found where a plan was tried: peers that are up or down, what would be served, its names, and for whom.
+"""What a preview of a plan finds: peers that are up or down, what would be served, its names, and for whom.
 
 A fault loses something: a peer that is down, a tool that cannot be served, a rule that does nothing. A note does not.
 """
@@ -112,7 +112,7 @@ class Findings:
 
 
 async def findings(plan: Plan, bridge: Bridge) -> Findings:
-    """What a bridge that was tried has found."""
+    """What is found in a bridge that has connected to all that it can."""
     servers = [
         _server(key, upstream, is_needed=plan.fails_closed(key)) for key, upstream in bridge.upstreams.items()
     ]

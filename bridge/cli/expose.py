@@ -70,6 +70,9 @@ if TYPE_CHECKING:
     default="warning",
     show_default=True,
 )
+@click.option(
+    "--print-toml", is_flag=True, help="Serve nothing: print the configuration file that says the same."
+)
 def expose(**options: Any) -> int:
     """Offer remote A2A agents as the tools of an MCP server.
 
@@ -79,14 +82,17 @@ def expose(**options: Any) -> int:
     \b
     mcp-a2a expose https://agent.example.com
     mcp-a2a expose --http --port 8090 http://127.0.0.1:8080 https://agent.example.com
+    mcp-a2a expose --print-toml https://agent.example.com > bridge.toml
     """
     import anyio
 
-    from bridge.cli import banner, logs
+    from bridge.cli import banner, logs, printed
     from bridge.run import serve, serve_stdio
 
     logs.set_up(options["log_format"], options["log_level"])
-    plan = _plan_from(options)
+    plan = plan_from(options)
+    if options["print_toml"]:
+        return printed.print_expose(options, *plan.offered)
     if not options["over_http"]:
         return anyio.run(serve_stdio, plan)
     return anyio.run(serve, plan, banner.Quiet(plan))
@@ -103,7 +109,12 @@ def _require_place(url: str) -> None:
         raise UsageError(f"{url!r} names no host")
 
 
-def _plan_from(options: dict[str, Any]) -> Plan:
+def plan_from(options: dict[str, Any]) -> Plan:
+    """What the options ask to serve.
+
+    Raises:
+        UsageError: they do not fit together, or a secret cannot be read.
+    """
     from bridge.a2a.fetch import origin_of
     from bridge.assembly.naming import slug
     from bridge.assembly.plan import OfferedPlan, Place, Plan, RemotePlan

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import click
 
+from bridge.cli import as_host, served_file
 from bridge.errors import UsageError
 from bridge.hosts import edit, entry, files, places
 from bridge.jsonvalues import JsonObject
@@ -30,8 +31,9 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 @click.command(no_args_is_help=True)
 @click.argument("host", type=click.Choice(list(_HOSTS)), metavar="HOST")
-@click.argument("urls", nargs=-1, metavar="URL...")
-@click.option("--name", help="The server's name in the host. Default: from the first URL.")
+@click.argument("urls", nargs=-1, metavar="URL... | FILE.toml")
+@click.option("--name", help="The server's name in the host. Default: from the first URL, or as in the file.")
+@click.option("--face", metavar="NAME", help="With a file: which of its MCP servers (agents_as_tools).")
 @click.option("--bearer", metavar="env:NAME|file:PATH", help="Token for the agents.")
 @click.option(
     "--header",
@@ -65,6 +67,8 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 def install(**options: Any) -> int:
     """Add A2A agents to an MCP host, as a server that it starts.
 
+    The agents are named by their URLs, or by a configuration file of which one MCP server is added.
+
     \b
     HOST is one of
       claude-desktop, claude-code, cursor, vscode
@@ -75,6 +79,7 @@ def install(**options: Any) -> int:
     mcp-a2a install claude-code --bearer env:TOKEN https://agent.example.com
     mcp-a2a install cursor --bearer file:~/.secrets/token --check https://agent.example.com
     mcp-a2a install vscode --remove https://agent.example.com
+    mcp-a2a install claude-code bridge.toml --face team
 
     All else in the host's file stays as it is, and a backup of it is kept beside it. A secret is written as
     the place it is read from; env:NAME is for hosts that start from a shell (claude-code).
@@ -83,16 +88,18 @@ def install(**options: Any) -> int:
     _require_consistent(options)
     if options["remove"]:
         return _remove(options, host)
-    exposed = _exposed_from(options, host)
-    server = entry.entry_for(_program(options), exposed.arguments(_absolute), host)
+    arguments, offers = _offered_from(options, host)
+    server = entry.entry_for(_program(options), arguments, host)
     if options["host"] == _PRINTED and not options["path"]:
-        _check(options, host, server)
+        as_host.check(options, host, server)
         _print({host.servers_key: {_name(options): server}})
         return 0
-    return _add(options, host, server, exposed.urls)
+    return _add(options, host, server, offers)
 
 
 def _require_consistent(options: dict[str, Any]) -> None:
+    if options["face"] and not served_file.is_meant(options):
+        raise UsageError("--face names an MCP server of a configuration file: name that file as well")
     if not options["urls"] and not (options["remove"] and options["name"]):
         raise UsageError(f"which agents? mcp-a2a install {options['host']} URL...")
     if options["remove"] and options["check"]:
@@ -106,6 +113,15 @@ def _require_consistent(options: dict[str, Any]) -> None:
             raise UsageError(f"{_PRINTED} prints and has no file: {option} needs another host, or --file")
     if options["name"] is not None and not _NAME.fullmatch(options["name"]):
         raise UsageError("--name takes at most 64 letters, digits, - and _: hosts take no more than that")
+
+
+def _offered_from(options: dict[str, Any], host: places.Host) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The words behind the command, and what tells this server from others."""
+    if served_file.is_meant(options):
+        served = served_file.served_from(options, host)
+        return served.arguments, served.offers
+    exposed = _exposed_from(options, host)
+    return exposed.arguments(_absolute), exposed.urls
 
 
 def _exposed_from(options: dict[str, Any], host: places.Host) -> entry.Exposed:
@@ -141,6 +157,8 @@ def _program(options: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _name(options: dict[str, Any]) -> str:
+    if not options["name"] and served_file.is_meant(options):
+        return entry.short(served_file.face_of(options))
     return options["name"] or entry.name_for(options["urls"][0])
 
 
@@ -164,24 +182,24 @@ class _Edit:
         slot = edit.Slot(host.servers_key, _name(options), host.comments)
         return cls(file, slot, edit.server_in(file.text, slot) if file.text.strip() else None)
 
-    def require_ours(self, urls: tuple[str, ...], *, is_named: bool) -> None:
+    def require_ours(self, offers: tuple[str, ...], *, is_named: bool) -> None:
         """Refuse to touch a server that is not ours, or that a name which we made happens to hit."""
         if self.present is None:
             return
-        exposed, name = entry.urls_of(self.present), self.slot.name
-        if exposed is None:
+        there, name = entry.offered_by(self.present), self.slot.name
+        if there is None:
             raise UsageError(f"{name} in {self.file.path} is a server of another kind: give another --name")
-        if exposed != urls and not is_named:
+        if there != offers and not is_named:
             raise UsageError(
-                f"{name} in {self.file.path} exposes {', '.join(exposed)}: "
+                f"{name} in {self.file.path} exposes {', '.join(there)}: "
                 f"give --name {name} if that one is meant, else another"
             )
 
 
-def _add(options: dict[str, Any], host: places.Host, server: JsonObject, urls: tuple[str, ...]) -> int:
+def _add(options: dict[str, Any], host: places.Host, server: JsonObject, offers: tuple[str, ...]) -> int:
     try:
         change = _Edit.of(options, host)
-        change.require_ours(urls, is_named=bool(options["name"]))
+        change.require_ours(offers, is_named=bool(options["name"]))
         whole = {**(change.present or {}), **server}  # what a person added to the entry stays
         text = edit.with_server(change.file.text, change.slot, whole)
     except edit.BrokenFileError as exc:
@@ -190,14 +208,17 @@ def _add(options: dict[str, Any], host: places.Host, server: JsonObject, urls: t
             f"{_file(options, host)}: {exc}. Nothing was written",
             detail=f"\nTo add it by hand, put this into the file:\n{pasted}",
         ) from exc
-    _check(options, host, whole)
+    as_host.check(options, host, whole)
     return _finish(options, host, change, text)
 
 
 def _remove(options: dict[str, Any], host: places.Host) -> int:
     try:
         change = _Edit.of(options, host)
-        change.require_ours(options["urls"], is_named=bool(options["name"]))
+        # What has a name is found by that, also when the file is not there any more.
+        is_file = served_file.is_meant(options) and not options["name"]
+        offers = served_file.offers(options) if is_file else options["urls"]
+        change.require_ours(offers, is_named=bool(options["name"]))
         text = edit.without_server(change.file.text, change.slot)
     except edit.BrokenFileError as exc:
         raise UsageError(f"{_file(options, host)}: {exc}. Nothing was written") from exc
@@ -260,40 +281,3 @@ def _file(options: dict[str, Any], host: places.Host) -> Path:
         f"{host.title} is not found here (looked for {looked}): start it once, "
         f"or give --create to write {known[-1].file} all the same"
     )
-
-
-def _check(options: dict[str, Any], host: places.Host, server: JsonObject) -> None:
-    """Start the server as the host would, and show its tools.
-
-    Raises:
-        PeerError: it does not work.
-    """
-    if not options["check"]:
-        return
-    import anyio
-
-    from bridge.cli import logs, render
-    from bridge.cli.trial import Start, tools_of
-
-    logs.set_up("text", "warning")
-    arguments = server["args"] if isinstance(server["args"], list) else []
-    start = Start(str(server["command"]), [str(word) for word in arguments], _environment(host, server))
-    tools = anyio.run(tools_of, start)
-    say = render.say if options["host"] == _PRINTED else lambda line: render.write(f"{line}\n")
-    say(f"{len(tools)} tools, as {host.title} would see them:")
-    for tool in sorted(tools, key=lambda tool: tool.name):
-        description = (tool.description or "").strip().partition("\n")[0]
-        say(f"  {tool.name}  {render.unseen(description)}")
-
-
-def _environment(host: places.Host, server: JsonObject) -> dict[str, str]:
-    """The variables that the host gives a server, as far as they differ from host to host."""
-    if host.from_shell:
-        given = dict(os.environ)
-    else:
-        given = {"HOME": str(Path.home())}
-        path = places.DESKTOP_PATH[places.system_of(sys.platform)]
-        if path:
-            given["PATH"] = path
-    own = server.get("env")
-    return given | {name: str(value) for name, value in own.items()} if isinstance(own, dict) else given

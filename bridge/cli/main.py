@@ -15,7 +15,7 @@ import click
 from bridge.cli.call import call
 from bridge.cli.card import card
 from bridge.cli.check import check
-from bridge.cli.completion import completion
+from bridge.cli.completion import VARIABLE, completion
 from bridge.cli.expose import expose
 from bridge.cli.init import init
 from bridge.cli.install import install
@@ -23,6 +23,7 @@ from bridge.cli.schema import schema
 from bridge.cli.serve import serve
 from bridge.cli.show import show
 from bridge.cli.wrap import wrap
+from bridge.config.diagnose import ConfigError
 from bridge.errors import BridgeError, UsageError, leaf_of
 from bridge.version import __version__
 
@@ -42,7 +43,7 @@ class _InOrder(click.Group):
 @click.group(
     cls=_InOrder, context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "MCP_A2A"}
 )
-@click.version_option(__version__, package_name="mcp-a2a")
+@click.version_option(__version__, package_name="mcp-a2a", prog_name="mcp-a2a")
 def cli() -> None:
     """A bridge between MCP and A2A.
 
@@ -93,6 +94,9 @@ def main() -> NoReturn:
         sys.exit(exc.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)
+    except ConfigError as exc:
+        click.echo(str(exc), err=True)  # which begins with what it is, and where
+        sys.exit(USAGE_AT_FAULT)
     except BridgeError as exc:
         click.echo(f"mcp-a2a: {exc}{exc.detail}", err=True)
         sys.exit(USAGE_AT_FAULT if isinstance(exc, UsageError) else PEER_AT_FAULT)
@@ -105,7 +109,7 @@ def main() -> NoReturn:
 
 def _run() -> int:
     try:
-        code = cli.main(standalone_mode=False)
+        code = cli.main(standalone_mode=False, complete_var=VARIABLE)
     except BaseExceptionGroup as group:
         raise leaf_of(group) from group
     return code if isinstance(code, int) else 0

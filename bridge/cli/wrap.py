@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import click
@@ -16,9 +18,19 @@ if TYPE_CHECKING:
     from bridge.config.profile import Profile
     from bridge.web import Credential
 
+SEVERAL: Final = "tools"
+"""What the agent is called in its path when it is made of several servers."""
+
 
 @click.command(context_settings={"ignore_unknown_options": False})
-@click.argument("target", nargs=-1, required=True, metavar="URL | -- COMMAND ARGS...")
+@click.argument("target", nargs=-1, metavar="URL | -- COMMAND ARGS...")
+@click.option(
+    "--from-json",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Wrap the servers of an MCP host's file (its mcpServers) instead, all behind one agent.",
+)
+@click.option("--only", multiple=True, metavar="NAME", help="With --from-json: only this server. Repeatable.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one."
@@ -67,6 +79,9 @@ if TYPE_CHECKING:
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
+@click.option(
+    "--print-toml", is_flag=True, help="Serve nothing: print the configuration file that says the same."
+)
 def wrap(**options: Any) -> int:
     """Serve an MCP server as an A2A agent.
 
@@ -76,6 +91,8 @@ def wrap(**options: Any) -> int:
     \b
     mcp-a2a wrap -- npx -y @modelcontextprotocol/server-everything
     mcp-a2a wrap --port 9000 --header Authorization=env:TOKEN https://tools.example.com/mcp
+    mcp-a2a wrap --from-json ~/.cursor/mcp.json --only github --only weather
+    mcp-a2a wrap --print-toml -- python server.py > bridge.toml
 
     Ctrl+C once lets running tasks end, twice stops them.
     """
@@ -85,12 +102,19 @@ def wrap(**options: Any) -> int:
     from bridge.run import serve
 
     logs.set_up(options["log_format"], options["log_level"])
-    plan = _plan_from(options)
+    plan = plan_from(options)
+    if options["print_toml"]:
+        return _print(plan, options)
     audience = banner.InLog if options["log_format"] == "json" else banner.OnTerminal
     return anyio.run(serve, plan, audience(plan))
 
 
-def _plan_from(options: dict[str, Any]) -> Plan:
+def plan_from(options: dict[str, Any]) -> Plan:
+    """What the options ask to serve.
+
+    Raises:
+        UsageError: they do not fit together, or a secret cannot be read.
+    """
     from bridge.assembly.plan import Place, Plan, PublishedPlan
     from bridge.config.profile import load_profile
 
@@ -103,7 +127,7 @@ def _plan_from(options: dict[str, Any]) -> Plan:
     public_url = options["public_url"]
     if public_url is not None and not public_url.startswith(("http://", "https://")):
         raise UsageError(f"--public-url takes an http(s) URL, not {public_url!r}")
-    name = _face_name(options["name"])
+    servers = _servers_from(options, profile)
     return Plan(
         profile=profile,
         place=Place(
@@ -114,10 +138,10 @@ def _plan_from(options: dict[str, Any]) -> Plan:
         ),
         credentials=credentials_from(options["auth"]),
         allow_unauthenticated=options["allow_unauthenticated"],
-        servers={name: _server_from(options, profile)},
+        servers=servers,
         published={
-            name: PublishedPlan(
-                servers=(name,),
+            _face_name(options["name"], servers): PublishedPlan(
+                servers=tuple(servers),
                 profile=profile,
                 store=_store_from(options["store"]),
                 card_name=options["name"],
@@ -127,20 +151,70 @@ def _plan_from(options: dict[str, Any]) -> Plan:
     )
 
 
-def _face_name(name: str | None) -> str:
-    """What the agent is called in its path; "" when its server says it."""
+def _face_name(name: str | None, servers: Mapping[str, object]) -> str:
+    """What the agent is called in its path: what was said, or its only server's name ("" when that says it)."""
     from bridge.assembly.naming import slug
 
-    return slug(name) if name else ""
+    if name:
+        return slug(name)
+    return next(iter(servers)) if len(servers) == 1 else SEVERAL
 
 
-def _server_from(options: dict[str, Any], profile: Profile) -> ServerPlan:
+def _servers_from(options: dict[str, Any], profile: Profile) -> dict[str, ServerPlan]:
+    from bridge.assembly.naming import slug
     from bridge.assembly.plan import ServerPlan
     from bridge.mcp.eras import Era
 
+    if options["from_json"]:
+        return _servers_of_a_host(options, profile)
+    if options["only"]:
+        raise UsageError("--only is for --from-json")
+    if not options["target"]:
+        raise UsageError("Missing argument: the URL of a server, -- COMMAND ARGS..., or --from-json FILE")
     server = profile.server
     target = _target_from(options, server.connect_seconds, server.result_limit_bytes)
-    return ServerPlan.as_profile_says(target, Era(options["era"]), server, profile.run)
+    plan = ServerPlan.as_profile_says(target, Era(options["era"]), server, profile.run)
+    return {slug(options["name"]) if options["name"] else "": plan}
+
+
+def _servers_of_a_host(options: dict[str, Any], profile: Profile) -> dict[str, ServerPlan]:
+    """The servers of a host's file, or some of them; what is wrong with others is the host's business."""
+    from bridge.assembly.from_file import server_plan
+    from bridge.config.diagnose import ConfigError
+    from bridge.config.mcp_json import read_host_file
+    from bridge.config.wording import meant, table_name
+
+    given = {
+        "a URL or command": options["target"],
+        "--header": options["header"],
+        "--env": options["variables"],
+    }
+    for what in (what for what, is_given in given.items() if is_given):
+        raise UsageError(f"--from-json names the servers, and says all of them: it does not go with {what}")
+    if options["era"] != "auto":
+        raise UsageError("--era is for one server: it does not go with --from-json")
+    file = read_host_file(options["from_json"], os.environ)
+    wanted = [table_name(name) for name in options["only"]] or sorted(file.names)
+    for name in wanted:
+        if name not in file.names:
+            raise UsageError(
+                f"{options['from_json']} has no server {name!r}: {meant(name, sorted(file.names))}"
+            )
+    if refused := [one for name in wanted for one in file.refused.get(name, ())]:
+        raise ConfigError(refused)
+    if not wanted:
+        raise UsageError(f"{options['from_json']} holds no server that is not disabled")
+    order = [name for name in file.servers if name in wanted]
+    return {name: server_plan(file.servers[name].server, profile) for name in order}
+
+
+def _print(plan: Plan, options: dict[str, Any]) -> int:
+    from bridge.assembly.naming import name_of, slug
+    from bridge.cli.printed import print_wrap
+
+    ((name, one),) = plan.published.items()
+    named = name or slug(name_of(plan.servers[name].target))
+    return print_wrap(options, named, [source or named for source in one.servers])
 
 
 def _store_from(said: str | None) -> str | None:

@@ -20,6 +20,8 @@ from bridge.jsonvalues import JsonObject
 
 COMMAND: Final = "mcp-a2a"
 _VERB: Final = "expose"
+_VERB_OF_FILES: Final = "serve"
+_STDIO: Final = "--stdio"
 
 NAME_LIMIT: Final = 20
 """Characters of a name that we make: Cursor takes 60 for the server's and the tool's together, and a tool has 40."""
@@ -61,6 +63,26 @@ class Exposed:
         """The variables that secrets are read from."""
         values = [self.bearer or "", *(header.partition("=")[2] for header in self.headers)]
         return [value.removeprefix("env:") for value in values if value.startswith("env:")]
+
+
+@dataclass(frozen=True)
+class Served:
+    """One MCP server of a configuration file."""
+
+    file: str
+    """Its path, absolute."""
+    face: str
+    """The server's name there."""
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The words behind the command."""
+        return (_VERB_OF_FILES, self.file, _STDIO, self.face)
+
+    @property
+    def offers(self) -> tuple[str, ...]:
+        """What tells it from other servers."""
+        return (self.file, self.face)
 
 
 def require_readable(exposed: Exposed, host: Host) -> None:
@@ -112,15 +134,36 @@ def uvx_program(uvx: str) -> tuple[str, ...]:
     return (uvx, COMMAND)
 
 
+def offered_by(entry: JsonObject) -> tuple[str, ...] | None:
+    """What an entry offers: the URLs of agents, or a file and the server in it. None when it is not one of ours."""
+    return urls_of(entry) or _file_of(entry)
+
+
 def urls_of(entry: JsonObject) -> tuple[str, ...] | None:
-    """The agents that an entry exposes; None when it is not one of ours."""
+    """The agents that an entry exposes; None when it is not one of ours that exposes some."""
+    words = _words_behind(_VERB, entry)
+    return (
+        None if words is None else tuple(word for word in words if word.startswith(("http://", "https://")))
+    )
+
+
+def _file_of(entry: JsonObject) -> tuple[str, ...] | None:
+    match _words_behind(_VERB_OF_FILES, entry):
+        case (file, option, face) if option == _STDIO:
+            return Served(file, face).offers
+        case _:
+            return None
+
+
+def _words_behind(verb: str, entry: JsonObject) -> tuple[str, ...] | None:
     command, arguments = entry.get("command"), entry.get("args")
-    if not isinstance(command, str) or not isinstance(arguments, list) or _VERB not in arguments:
+    if not isinstance(command, str) or not isinstance(arguments, list) or verb not in arguments:
         return None
-    words = [command, *map(str, arguments[: arguments.index(_VERB)])]
+    at = arguments.index(verb)
+    words = [command, *map(str, arguments[:at])]
     if not any(re.split(r"[/\\]", word)[-1] in (COMMAND, f"{COMMAND}.exe", "bridge") for word in words):
         return None
-    return tuple(str(word) for word in arguments if str(word).startswith(("http://", "https://")))
+    return tuple(map(str, arguments[at + 1 :]))
 
 
 def name_for(url: str) -> str:
@@ -136,7 +179,11 @@ def name_for(url: str) -> str:
     if not said:
         labels = host.split(".")
         said = [label for label in labels[:-1] or labels if label not in _SAID_BY_ALL][:1] or [host]
-    slug = re.sub(r"[^a-z0-9]+", "-", said[-1]).strip("-") or "agent"
+    return short(re.sub(r"[^a-z0-9]+", "-", said[-1]).strip("-") or "agent")
+
+
+def short(slug: str) -> str:
+    """A name of at most `NAME_LIMIT` characters, which still tells it from others that begin alike."""
     if len(slug) <= NAME_LIMIT:
         return slug
     digest = hashlib.sha256(slug.encode()).hexdigest()[:_HEX_DIGITS]

@@ -41,7 +41,7 @@ def test_without_tools_the_extension_is_declared_all_the_same() -> None:
     assert declaration([]).params == {"tools": {}}
 
 
-def test_every_metadata_key_starts_with_the_uri_and_only_block_is_gated() -> None:
-    names = ("skill", "arguments", "block", "progress", "question", "answer", "peer")
+def test_every_metadata_key_starts_with_the_uri_and_what_only_our_clients_read_is_gated() -> None:
+    names = ("skill", "arguments", "block", "progress", "question", "answer", "occasions", "peer")
     assert [getattr(extension, name.upper()) for name in names] == [f"{URI}/{name}" for name in names]
-    assert {f"{URI}/block": URI} == extension.GATED
+    assert {f"{URI}/block": URI, f"{URI}/occasions": URI} == extension.GATED

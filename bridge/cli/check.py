@@ -1,0 +1,78 @@
+"""`mcp-a2a check`: whether a configuration file is right, and what would be served."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+if TYPE_CHECKING:
+    from bridge.assembly.findings import Findings
+    from bridge.assembly.plan import Plan
+
+_WAIT_SECONDS: Final = 30.0
+"""As `bridge.preview` has it, which `--help` does not import."""
+
+_AT_FAULT: Final = 1
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path), metavar="[FILE]")
+@click.option("--offline", is_flag=True, help="Connect to nothing: look at the file and what it reads alone.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+@click.option(
+    "--wait-seconds",
+    type=click.FloatRange(min=0, min_open=True, max=3600),
+    default=_WAIT_SECONDS,
+    show_default=True,
+    help="How long servers and agents may take.",
+)
+def check(**options: Any) -> int:
+    """Say whether a configuration file is right, and what would be served.
+
+    FILE is bridge.toml of this folder unless another is named. Every mistake in it is shown with its line and what to
+    do. Then each server and agent that it names is connected to, and each tool is shown with the skill that it
+    stands for, their names, and who may use them.
+
+    \b
+    mcp-a2a check
+    mcp-a2a check --offline team.toml
+    mcp-a2a check --json | jq .faults
+
+    Nothing is served meanwhile and nothing is kept, so that a bridge which runs on the same file is not disturbed.
+
+    Exit codes: 0 all is well; 1 a server or agent cannot be called, a tool cannot be served, or a rule does nothing;
+    2 the file is not right.
+    """
+    from bridge.cli import checked, logs
+    from bridge.cli.serve import found, loaded_from, plan_of
+
+    path = found(options["file"])
+    loaded = loaded_from(path, {})
+    logs.set_up("text", "error")
+    plan = plan_of(loaded)
+    plan.require_safe()
+    what = _looked_at(plan, options)
+    if options["as_json"]:
+        checked.print_json(path, what)
+    else:
+        checked.print_text(path, what)
+    return _AT_FAULT if what.faults else 0
+
+
+def _looked_at(plan: Plan, options: dict[str, Any]) -> Findings:
+    import anyio
+
+    from bridge.assembly.findings import findings, unseen_findings
+    from bridge.cli import checked
+    from bridge.preview import previewed
+
+    if options["offline"]:
+        return unseen_findings(plan)
+
+    async def look() -> Findings:
+        async with previewed(plan, checked.Progress(), options["wait_seconds"]) as bridge:
+            return await findings(plan, bridge)
+
+    return anyio.run(look)

@@ -1,0 +1,123 @@
+"""What `check` shows: how far it is, then what was found, as text for a person or as JSON for a program."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from bridge.cli import render
+
+if TYPE_CHECKING:
+    from bridge.assembly.findings import Face, Findings, Peer
+    from bridge.mcp.upstream import Upstream
+
+_KINDS: Final = {
+    "tool_servers": "Tool servers",
+    "agents": "Agents",
+    "catalogs": "Catalogs",
+    "tools_as_agent": "an A2A agent",
+    "agents_as_tools": "an MCP server",
+}
+
+
+class Progress:
+    """Tells a person at a terminal how far it is; nobody else."""
+
+    def connecting(self, key: str, target: object) -> None:
+        """A server that is started or called, before it has answered."""
+        self._say(f"connecting to {key}: {target}")
+
+    def connected(self, key: str, upstream: Upstream) -> None:
+        """A server that is there."""
+        self._say(f"{key} is up, {len(upstream.listing.tools)} tools")
+
+    def failed(self, key: str, why: str) -> None:
+        """A server that is down."""
+        self._say(f"{key} is down: {why}")
+
+    def _say(self, line: str) -> None:
+        if render.err.is_terminal:
+            render.say(line)
+
+
+def print_json(path: Path, found: Findings) -> None:
+    """All of it, for programs."""
+    said = {
+        "file": str(path),
+        "ok": not found.faults,
+        "faults": found.faults,
+        "notes": found.all_notes,
+        "not_looked_at": found.unseen,
+        "peers": [asdict(peer) for peer in found.peers],
+        "faces": [asdict(face) for face in found.faces],
+    }
+    render.write(json.dumps(said, indent=2, ensure_ascii=False) + "\n")
+
+
+def print_text(path: Path, found: Findings) -> None:
+    """All of it, for a person."""
+    for kind in ("tool_servers", "agents", "catalogs"):
+        peers = [peer for peer in found.peers if peer.kind == kind]
+        _section(_KINDS[kind], _peer_lines(peers, is_seen=not found.unseen))
+    for face in found.faces:
+        named = f": {face.says}" if face.says else ""
+        _section(f"{face.path}, {_KINDS[face.kind]}{named}", _face_lines(face, is_seen=not found.unseen))
+    _section("Not looked at", found.unseen)
+    _section("Notes", found.all_notes)
+    _section("Faults", found.faults)
+    render.result(f"{path}: {_verdict(found)}")
+
+
+def _verdict(found: Findings) -> str:
+    if found.faults:
+        return "1 fault" if len(found.faults) == 1 else f"{len(found.faults)} faults"
+    return "it is right as far as it was looked at" if found.unseen else "all is well"
+
+
+def _peer_lines(peers: Sequence[Peer], *, is_seen: bool) -> Iterable[str]:
+    rows = [(_mark(peer, is_seen=is_seen), peer.key, peer.says or peer.where) for peer in peers]
+    widest = max((len(key) for _, key, _ in rows), default=0)
+    for mark, key, says in rows:
+        yield f"{mark}{key:<{widest}}  {says}"
+
+
+def _mark(peer: Peer, *, is_seen: bool) -> str:
+    return "" if not is_seen else "✗ " if peer.down else "✓ "
+
+
+def _face_lines(face: Face, *, is_seen: bool) -> Iterable[str]:
+    yield f"from {', '.join(face.sources)}"
+    if not is_seen:
+        return
+    noun = "skill" if face.kind == "tools_as_agent" else "tool"
+    if not face.rows:
+        yield f"no {noun}s"
+    names = [f"{noun} {row.name}" for row in face.rows]
+    behind = [f"{row.source}: {row.stands_for}".removesuffix(": ") for row in face.rows]
+    widest = (max(map(len, names), default=0), max(map(len, behind), default=0))
+    for row, name, source in zip(face.rows, names, behind, strict=True):
+        title = row.title if row.title not in (row.name, row.stands_for) else ""
+        yield f"{name:<{widest[0]}}  <->  {source:<{widest[1]}}  {title}".rstrip()
+    if face.own:
+        yield f"and of the bridge itself {', '.join(face.own)}"
+    for principal, usable in face.usable.items():
+        yield f"{principal} may use {_usable(face, usable)}"
+
+
+def _usable(face: Face, usable: tuple[str, ...]) -> str:
+    if len(usable) == len(face.rows):
+        return "all of them"
+    return f"{len(usable)} of {len(face.rows)}: {', '.join(usable)}" if usable else "none of them"
+
+
+def _section(title: str, lines: Iterable[str]) -> None:
+    lines = list(lines)
+    if not lines:
+        return
+    render.heading(title)
+    for line in lines:
+        render.result(f"  {line}")
+    render.result("")

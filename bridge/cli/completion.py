@@ -1,0 +1,35 @@
+"""`mcp-a2a completion`: what a shell needs to complete commands and options. click writes it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+from click.shell_completion import get_completion_class
+
+_COMMAND: Final = "mcp-a2a"
+VARIABLE: Final = "_MCP_A2A_COMPLETE"
+"""By which click tells a shell that asks from a person that calls."""
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, /, shell: str) -> int:
+    """Print a script that completes commands and options in a shell.
+
+    \b
+    bash:  echo 'eval "$(mcp-a2a completion bash)"' >> ~/.bashrc
+    zsh:   echo 'eval "$(mcp-a2a completion zsh)"' >> ~/.zshrc
+    fish:  mcp-a2a completion fish > ~/.config/fish/completions/mcp-a2a.fish
+
+    It completes in the shells that are started afterwards.
+    """
+    from bridge.cli import render
+
+    found = get_completion_class(shell)
+    assert found is not None, "click knows these three"
+    # Not by `source()`, which looks at the bash that is installed here and not at the one that will read it.
+    complete = found(context.find_root().command, {}, _COMMAND, VARIABLE)
+    render.write(complete.source_template % complete.source_vars() + "\n")
+    return 0

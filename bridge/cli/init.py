@@ -1,0 +1,196 @@
+"""`mcp-a2a init`: a configuration file to start from."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from bridge.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bridge.config.starter import Starter
+
+_FILE: Final = "bridge.toml"
+_OF_A_NAME: Final = 34
+"""Characters of a name that leave room for more: tables take 40."""
+
+
+@click.command()
+@click.argument(
+    "file", required=False, default=Path(_FILE), type=click.Path(path_type=Path), metavar="[FILE]"
+)
+@click.option(
+    "--server",
+    "servers",
+    multiple=True,
+    metavar="[NAME=]URL|COMMAND",
+    help="An MCP server: its URL, or the command that starts it, as one text. Repeatable.",
+)
+@click.option(
+    "--agent",
+    "agents",
+    multiple=True,
+    metavar="[NAME=]URL",
+    help="A remote A2A agent: its base URL, or that of its card. Repeatable.",
+)
+@click.option("--force", is_flag=True, help="Write over a file that is there.")
+def init(**options: Any) -> int:
+    """Write a configuration file to start from, with comments.
+
+    FILE is bridge.toml in this folder unless another is named. At a terminal it asks for an MCP server and an A2A
+    agent; options answer beforehand. Without a terminal nothing is asked, and a file for which nothing was named has
+    an example server in it.
+
+    \b
+    mcp-a2a init
+    mcp-a2a init --server "npx -y @modelcontextprotocol/server-everything"
+    mcp-a2a init team.toml --server weather=https://weather.example.com/mcp --agent https://research.example.com
+
+    Beside it goes mcp-a2a.schema.json, by which editors complete and check it.
+    """
+    from bridge.cli import render
+    from bridge.config.starter import SCHEMA_FILE
+
+    path: Path = options["file"]
+    if path.exists() and not options["force"]:
+        raise UsageError(f"{path} is there already: --force writes over it, or name another file")
+    starter = _starter(options)
+    _write(path, starter.text())
+    render.say(f"The configuration is in {path}")
+    schema = path.parent / SCHEMA_FILE
+    if options["force"] or not schema.exists():
+        _write(schema, _schema())
+        render.say(f"Its schema, for editors, is in {schema}")
+    named = "" if path == Path(_FILE) else f" {shlex.quote(str(path))}"
+    render.say(f"Next: mcp-a2a check{named}, then mcp-a2a serve{named}")
+    return 0
+
+
+def _starter(options: dict[str, Any]) -> Starter:
+    from bridge.config.starter import EXAMPLE, Starter
+
+    servers = dict(_server_from(text) for text in options["servers"])
+    agents = dict(_agent_from(text) for text in options["agents"])
+    _require_apart(options["servers"], servers)
+    _require_apart(options["agents"], agents)
+    if not servers and not agents:
+        servers, agents = _asked()
+    if not servers and not agents:
+        servers = {"everything": EXAMPLE}
+    published = next(iter(servers)) if len(servers) == 1 else "tools"
+    while published in agents:  # which of the two a `from` means could not be told
+        published = f"{published[:_OF_A_NAME]}-tools"
+    return Starter(servers, agents, published)
+
+
+def _asked() -> tuple[dict[str, str | Sequence[str]], dict[str, str]]:
+    """What the person at the terminal names; nothing where nobody is there to be asked."""
+    from bridge.cli import render
+    from bridge.config.starter import EXAMPLE
+
+    if not render.can_ask():
+        return {}, {}
+    server = _answer(
+        f"An MCP server, its URL or command ({shlex.join(EXAMPLE)}; - for none):", shlex.join(EXAMPLE)
+    )
+    servers = dict([_renamed(*_server_from(server))]) if server else {}
+    agent = _answer("An A2A agent, its URL (none):", "")
+    return servers, dict([_renamed(*_agent_from(agent))]) if agent else {}
+
+
+def _renamed(name: str, value: Any) -> tuple[str, Any]:
+    chosen = _answer(f"What it is called in the file ({name}):", name) or name
+    _require_name(chosen)
+    return chosen, value
+
+
+def _answer(question: str, otherwise: str) -> str:
+    from bridge.cli import render
+
+    given = render.ask(question)
+    if given is None:
+        raise click.Abort
+    return {"": otherwise, "-": ""}.get(given.strip(), given.strip())
+
+
+def _server_from(text: str) -> tuple[str, str | Sequence[str]]:
+    from bridge.assembly.naming import name_of, slug
+    from bridge.mcp.child import Command
+    from bridge.mcp.transport import Url
+
+    name, target = _named(text)
+    if _is_url(target):
+        _require_url(target)
+        return name or slug(name_of(Url(target))), target
+    try:
+        words = shlex.split(target)
+    except ValueError as exc:
+        raise UsageError(f"{target!r} is no command: {exc}") from exc
+    if not words:
+        raise UsageError("a server is named by its URL, or by the command that starts it")
+    return name or slug(name_of(Command(tuple(words)))), words
+
+
+def _agent_from(text: str) -> tuple[str, str]:
+    from bridge.hosts.entry import name_for
+
+    name, url = _named(text)
+    _require_url(url)
+    return name or name_for(url), url
+
+
+def _named(text: str) -> tuple[str, str]:
+    """A name and what it names; "" where a URL or command stands alone, which may hold = as well."""
+    name, equals, rest = text.partition("=")
+    if not equals or not name.replace("-", "").replace("_", "").isalnum():
+        return "", text.strip()
+    _require_name(name)
+    return name, rest.strip()
+
+
+def _require_name(name: str) -> None:
+    import re
+
+    from bridge.config.values import NAME
+
+    if not re.fullmatch(NAME, name):
+        raise UsageError(f"a name takes at most 40 small letters, digits, - and _, not {name!r}")
+
+
+def _is_url(text: str) -> bool:
+    return text.startswith(("http://", "https://"))
+
+
+def _require_url(url: str) -> None:
+    from pydantic import TypeAdapter, ValidationError
+
+    from bridge.config.values import Url
+
+    try:
+        TypeAdapter(Url).validate_python(url)
+    except ValidationError as exc:
+        raise UsageError(f"{url!r} is no URL of a server: it begins with http:// or https://") from exc
+
+
+def _require_apart(given: Sequence[str], named: Mapping[str, object]) -> None:
+    if len(given) != len(named):
+        raise UsageError("two of them would have the same name in the file: give one as NAME=...")
+
+
+def _schema() -> str:
+    from bridge.config.schema import file_schema
+
+    return json.dumps(file_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as exc:
+        raise UsageError(f"cannot write {path}: {exc.strerror or exc}") from exc

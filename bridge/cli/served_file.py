@@ -1,0 +1,81 @@
+"""A configuration file as `install` takes it: one MCP server of it is what the host starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from bridge.errors import UsageError
+from bridge.hosts import entry
+
+if TYPE_CHECKING:
+    from bridge.config.load import Loaded
+    from bridge.hosts.places import Host
+
+_SAID_IN_THE_FILE: Final = ("bearer", "header", "granularity", "answer_within_seconds")
+
+
+def is_meant(options: Mapping[str, Any]) -> bool:
+    """Whether what is to be installed is named by a file, and not by URLs."""
+    return any(word.endswith(".toml") and "://" not in word for word in options["urls"])
+
+
+def served_from(options: Mapping[str, Any], host: Host) -> entry.Served:
+    """What the host starts.
+
+    Raises:
+        UsageError: the file is not right, has no such server, or takes what this host does not pass on.
+    """
+    for option in (option for option in _SAID_IN_THE_FILE if options[option]):
+        raise UsageError(
+            f"a file says itself how its agents are called: leave out --{option.replace('_', '-')}"
+        )
+    loaded = _loaded(options)
+    if not host.from_shell:
+        _require_no_variables(loaded, host)
+    served = entry.Served(str(loaded.path), _face(options, loaded))
+    if "${" in served.file:
+        raise UsageError("hosts take ${ for the beginning of a variable: move the file elsewhere")
+    return served
+
+
+def face_of(options: Mapping[str, Any]) -> str:
+    """The MCP server of the file that is meant."""
+    return options["face"] or _face(options, _loaded(options))
+
+
+def offers(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """What tells the server from others."""
+    return entry.Served(os.path.abspath(_file(options)), face_of(options)).offers
+
+
+def _face(options: Mapping[str, Any], loaded: Loaded) -> str:
+    from bridge.cli.serve import face_named
+
+    return face_named(loaded, options["face"] or "")
+
+
+def _loaded(options: Mapping[str, Any]) -> Loaded:
+    from bridge.config.load import load
+
+    return load(Path(os.path.abspath(_file(options))))
+
+
+def _file(options: Mapping[str, Any]) -> Path:
+    if len(options["urls"]) > 1:
+        raise UsageError("give one configuration file, or the URLs of agents")
+    return Path(options["urls"][0]).expanduser()
+
+
+def _require_no_variables(loaded: Loaded, host: Host) -> None:
+    from bridge.config.secret_values import secrets_in
+
+    for secret in secrets_in(loaded.config):
+        source, _, name = secret.reference.partition(":")
+        if source == "env":
+            raise UsageError(
+                f"{host.title} does not start from a shell and would not see {name}: keep the secret in a file, and"
+                f' write {{ file = "PATH" }} in {loaded.path}'
+            )

@@ -1,0 +1,119 @@
+"""`mcp-a2a show`: a configuration as it was understood, a generated card, or a list of tools."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from bridge.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridge.assembly.bridge import Bridge
+    from bridge.assembly.plan import Plan
+    from bridge.jsonvalues import JsonObject
+
+    Look = Callable[[Bridge], tuple[JsonObject, list[str]]]
+    """What is printed, and why it may not be all of it."""
+
+_AT_FAULT: Final = 1
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path), metavar="[FILE]")
+@click.option("--sources", is_flag=True, help="Say behind each value where it comes from.")
+@click.option("--card", metavar="NAME", help="Print the Agent Card of this agent (tools_as_agent) as JSON.")
+@click.option("--tools", metavar="NAME", help="Print the tools of this MCP server (agents_as_tools) as JSON.")
+def show(**options: Any) -> int:
+    """Show a configuration file as it was understood, or what is made of it.
+
+    FILE is bridge.toml of this folder unless another is named. Without options everything that holds is printed as
+    TOML: what the file says, what it leaves to defaults, and as remarks what the mapping profiles say. Secrets are
+    shown as where they are read from.
+
+    --card and --tools connect to the servers and agents behind that face, as `mcp-a2a check` does.
+
+    \b
+    mcp-a2a show --sources
+    mcp-a2a show --card devtools | jq .skills
+    mcp-a2a show --tools team team.toml
+    """
+    from bridge.cli import logs, render
+    from bridge.cli.serve import found, loaded_from, plan_of
+    from bridge.config.shown import shown
+    from bridge.config.toml_text import text_of_shown
+
+    if options["card"] and options["tools"]:
+        raise UsageError("give --card or --tools, not both")
+    if options["sources"] and (options["card"] or options["tools"]):
+        raise UsageError("--sources is about the file: it goes with neither --card nor --tools")
+    loaded = loaded_from(found(options["file"]), {})
+    logs.set_up("text", "error")
+    if options["card"]:
+        return _print_card(plan_of(loaded), options["card"])
+    if options["tools"]:
+        return _print_tools(plan_of(loaded), options["tools"])
+    render.write(text_of_shown(shown(loaded), sources=options["sources"]))
+    return 0
+
+
+def _print_card(plan: Plan, name: str) -> int:
+    from bridge.assembly.aside import with_one_agent
+    from bridge.cli.banner import root_url
+
+    _require(name, plan.published, "tools_as_agent")
+    root = root_url(plan.place, plan.place.port)
+
+    def look(bridge: Bridge) -> tuple[JsonObject, list[str]]:
+        (one,) = bridge.published
+        down = [f"{state.key}: {state.down}" for state in one.agent.sources if state.down]
+        return one.server.card(f"{root}{one.path}").to_object(), down
+
+    return _print(with_one_agent(plan, name), look)
+
+
+def _print_tools(plan: Plan, name: str) -> int:
+    from bridge.assembly.aside import with_one_server
+
+    _require(name, plan.offered, "agents_as_tools")
+
+    def look(bridge: Bridge) -> tuple[JsonObject, list[str]]:
+        (one,) = bridge.offered
+        down = [f"{state.key}: {state.down}" for state in one.face.sources if state.down]
+        down += [f"{key}: {one.down}" for key, one in bridge.upstreams.items() if one.down]
+        down += [
+            f"{key}: its list was not read" for key, one in bridge.catalogs.items() if one.cached() is None
+        ]
+        return {"tools": list(one.face.tools())}, down
+
+    return _print(with_one_server(plan, name), look)
+
+
+def _require(name: str, known: object, table: str) -> None:
+    from bridge.config.wording import meant
+
+    names = list(known) if isinstance(known, dict) else []
+    if name not in names:
+        hint = meant(name, names)
+        raise UsageError(f"there is no [{table}.{name}]" + (f": {hint}" if hint else ""))
+
+
+def _print(plan: Plan, look: Look) -> int:
+    import anyio
+
+    from bridge.cli import checked, render
+    from bridge.preview import previewed
+
+    async def looked() -> tuple[JsonObject, list[str]]:
+        async with previewed(plan, checked.Progress()) as bridge:
+            return look(bridge)
+
+    value, down = anyio.run(looked)
+    render.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    for why in down:
+        render.say(f"not all of it, as this cannot be called: {why}")
+    return _AT_FAULT if down else 0

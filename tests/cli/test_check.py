@@ -1,0 +1,285 @@
+"""`mcp-a2a check`: what is wrong with a file, what would be served, and what keeps it from being served."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.config.test_broken import BROKEN, ENVIRONMENT
+from tests.support.command import WAIT_SECONDS, environment, free_port, run_here
+from tests.support.files import DEVTOOLS, RAW, TEAM, an_agent, written
+
+TEN_BROKEN = (
+    "command_as_one_text",
+    "key_twice",
+    "missing_key",
+    "no_source",
+    "out_of_range",
+    "secret_in_plain",
+    "secret_not_set",
+    "syntax",
+    "unknown_key",
+    "wrong_type",
+)
+
+LEAVES_A_TRACE = f"command = {json.dumps([sys.executable, '-c', 'open(chr(120), chr(119))'])}\n"
+"""A server that writes a file `x` when it is started."""
+
+
+@pytest.fixture(scope="module")
+def agent() -> Iterator[str]:
+    """A foreign agent for all tests of this file."""
+    with an_agent() as url:
+        yield url
+
+
+def check(tmp_path: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    return run_here(
+        "check", *words, state=tmp_path / "state", folder=tmp_path, XDG_CACHE_HOME=str(tmp_path / "c"), **more
+    )
+
+
+def found_in(tmp_path: Path, *words: str, **more: str) -> dict[str, Any]:
+    done = check(tmp_path, "--json", *words, **more)
+    found = json.loads(done.stdout)
+    assert (done.returncode == 0) is found["ok"] is (not found["faults"])
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize("name", TEN_BROKEN)
+def test_a_broken_file_is_shown_with_line_caret_and_help(name: str, tmp_path: Path) -> None:
+    done = run_here("check", f"{name}.toml", state=tmp_path, folder=BROKEN, **ENVIRONMENT)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.replace(str(BROKEN), "FOLDER") == (BROKEN / f"{name}.txt").read_text()
+
+
+def test_every_tool_is_shown_with_its_skill_and_every_skill_with_its_tool(agent: str, tmp_path: Path) -> None:
+    skills = "skills.add = { id = 'sum', name = 'Add two' }\nskills.die = { hidden = true }\n"
+    research = f"[agents.research]\ncard = '{agent}'\n"
+    team = "[agents_as_tools.team]\nfrom = ['devtools', 'research']\ntools.sum = { name = 'plus' }\n"
+    written(tmp_path, RAW, DEVTOOLS, skills, research, team)
+    done = check(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert ["✓", "raw", "raw", "1.2.3,", "16", "tools"] in lines
+    assert any(line[:2] == ["✓", "research"] and "1.0" in line for line in lines)
+    assert ["skill", "sum", "<->", "raw:", "add", "Add", "two"] in lines
+    assert ["tool", "plus", "<->", "devtools:", "sum", "Add", "two"] in lines
+    assert ["tool", "research_echo", "<->", "research:", "echo"] in [line[:5] for line in lines]
+    assert "die" not in {word for line in lines for word in line}
+    assert done.stdout.splitlines()[-1] == "bridge.toml: all is well"
+
+
+def test_a_peer_that_is_down_is_a_fault_with_its_reason(tmp_path: Path) -> None:
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    written(
+        tmp_path,
+        RAW,
+        f"[tool_servers.gone]\nurl = '{nowhere}/mcp'\n[agents.away]\ncard = '{nowhere}'\n",
+        f"[catalogs.lost]\nurl = '{nowhere}/agents'\n",
+        "[tools_as_agent.devtools]\nfrom = ['raw', 'gone']\n",
+        "[agents_as_tools.team]\nfrom = ['away', 'lost']\n",
+    )
+    found = found_in(tmp_path)
+    gone, away, lost = found["faults"]
+    assert gone.startswith(f"tool_servers.gone cannot be called: {nowhere}/mcp cannot be reached: Connection")
+    assert gone.endswith("`serve` would end at once (fail = closed)")
+    assert away.startswith(f"agents.away cannot be called: {nowhere}/")
+    assert lost.startswith(f"catalogs.lost cannot be called: {nowhere}/agents cannot be reached")
+    shown = check(tmp_path).stdout
+    assert "✗ gone" in shown
+    assert "skill echo" in shown
+    assert shown.splitlines()[-1] == "bridge.toml: 3 faults"
+
+
+@contextmanager
+def an_agent_of(version: str) -> Iterator[str]:
+    """Something that gives a card of an agent that speaks this version alone; its URL."""
+
+    class Card(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            host, port = self.server.server_address[:2]
+            interface = {
+                "url": f"http://{host}:{port}",
+                "protocolBinding": "JSONRPC",
+                "protocolVersion": version,
+            }
+            card = {
+                "name": "Old",
+                "description": "",
+                "version": "1",
+                "supportedInterfaces": [interface],
+                "capabilities": {},
+                "defaultInputModes": ["text/plain"],
+                "defaultOutputModes": ["text/plain"],
+                "skills": [{"id": "talk", "name": "Talk", "description": "Talks"}],
+            }
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(json.dumps(card).encode())
+
+        def log_message(self, *words: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Card) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_versions_that_do_not_fit_are_faults(tmp_path: Path) -> None:
+    with an_agent_of("7.0") as url:
+        written(
+            tmp_path,
+            RAW.replace("legacy", "modern"),
+            DEVTOOLS,
+            f"[agents.old]\ncard = '{url}'\n[agents_as_tools.team]\nfrom = ['old']\n",
+        )
+        raw, old = found_in(tmp_path)["faults"]
+    assert raw.startswith("tool_servers.raw cannot be called: ")
+    assert old.startswith("agents.old cannot be called: Old offers JSONRPC 7.0, and this client speaks ")
+
+
+def test_a_card_that_is_not_quite_right_is_a_note(tmp_path: Path) -> None:
+    with an_agent_of("1.0") as url:
+        written(tmp_path, f"[agents.old]\ncard = '{url}'\n[agents_as_tools.team]\nfrom = ['old']\n")
+        found = found_in(tmp_path)
+    assert found["faults"] == []
+    assert any(note.startswith("agents.old: not as A2A 1.0 asks: ") for note in found["notes"])
+
+
+@pytest.mark.parametrize("scheme", ["bearer", "api_key"])
+def test_agents_of_the_file_are_called_whatever_others_have_to_show(scheme: str, tmp_path: Path) -> None:
+    written(tmp_path, RAW, DEVTOOLS, TEAM, f"[principals.ada]\n{scheme} = {{ env = 'A' }}\n")
+    assert found_in(tmp_path, A="a")["faults"] == []
+
+
+def test_at_a_terminal_it_is_said_how_far_it_is(tmp_path: Path) -> None:
+    written(tmp_path, RAW, DEVTOOLS)
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "bridge", "check", "--json"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=theirs, cwd=tmp_path, env=environment(tmp_path / "state")
+    ) as process:
+        os.close(theirs)
+        out, _ = process.communicate(timeout=WAIT_SECONDS)
+        said = os.read(ours, 4096).decode()
+        os.close(ours)
+    assert "connecting to raw: " in said
+    assert "raw is up, 16 tools" in said
+    assert json.loads(out)["ok"] is True
+
+
+def test_rules_that_do_nothing_and_names_that_cannot_be_given_are_faults(tmp_path: Path) -> None:
+    skills = "skills.nothing = { hidden = true }\nskills.echo = { id = 'add' }\n"
+    written(tmp_path, RAW, DEVTOOLS, skills, TEAM, "tools.fail = { name = 'not a name' }\n")
+    nothing, taken, name = found_in(tmp_path)["faults"]
+    assert nothing == "tools_as_agent.devtools: skills.nothing: there is no such tool"
+    assert taken.startswith(
+        "tools_as_agent.devtools: skills.echo.id: another skill has or wants the id 'add'"
+    )
+    assert name.startswith("agents_as_tools.team: tools.fail.name: hosts refuse the name 'not a name'")
+
+
+def test_a_tool_that_cannot_be_served_is_a_fault(tmp_path: Path) -> None:
+    bad = RAW.replace('raw_server.py"]', 'raw_server.py", "--bad-tools"]')
+    written(tmp_path, bad, DEVTOOLS)
+    faults = found_in(tmp_path)["faults"]
+    assert faults
+    assert all(fault.startswith("tool_servers.raw: the tool ") for fault in faults)
+
+
+def test_it_is_said_who_may_use_what(tmp_path: Path) -> None:
+    principals = (
+        "[principals.ada]\nbearer = { env = 'A' }\n"
+        "[principals.bob]\nbearer = { env = 'B' }\nskills = ['devtools/*e*', 'team/add']\n"
+        "[principals.eve]\nbearer = { env = 'E' }\nskills = ['nothing']\n"
+    )
+    written(tmp_path, RAW, DEVTOOLS, TEAM, principals)
+    found = found_in(tmp_path, A="a", B="b", E="e")
+    devtools, team = found["faces"]
+    names = [row["name"] for row in devtools["rows"]]
+    assert devtools["usable"]["ada"] == names
+    assert devtools["usable"]["bob"] == [name for name in names if "e" in name]
+    assert team["usable"] == {"ada": [row["name"] for row in team["rows"]], "bob": ["add"], "eve": []}
+    assert found["faults"] == ["principals.eve: `skills` match nothing that is served"]
+    shown = check(tmp_path, A="a", B="b", E="e").stdout
+    assert "bob may use 1 of 16: add" in shown
+    assert "ada may use all of them" in shown
+
+
+def test_what_no_face_is_made_of_is_no_fault(tmp_path: Path) -> None:
+    written(tmp_path, RAW, DEVTOOLS, "[tool_servers.spare]\n", LEAVES_A_TRACE)
+    found = found_in(tmp_path)
+    assert found["notes"] == ["tool_servers.spare is in no `from`: it is not started"]
+    assert not (tmp_path / "x").exists()
+
+
+def test_offline_nothing_is_started_and_what_was_not_looked_at_is_said(tmp_path: Path) -> None:
+    written(tmp_path, "[tool_servers.raw]\n", LEAVES_A_TRACE, DEVTOOLS, TEAM)
+    done = check(tmp_path, "--offline")
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "x").exists()
+    assert "Not looked at\n  whether tool_servers.raw can be called" in done.stdout
+    assert "names, collisions, rules for nothing" in done.stdout
+    assert "/mcp/team" in done.stdout
+    assert done.stdout.splitlines()[-1] == "bridge.toml: it is right as far as it was looked at"
+
+
+def test_a_server_that_says_nothing_is_waited_for_no_longer_than_was_said(tmp_path: Path) -> None:
+    silent = json.dumps([sys.executable, "-c", "import sys; sys.stdin.read()"])
+    written(tmp_path, f"[tool_servers.raw]\ncommand = {silent}\nera = 'legacy'\n", DEVTOOLS)
+    (fault,) = found_in(tmp_path, "--wait-seconds", "0.3")["faults"]
+    assert fault.startswith("tool_servers.raw cannot be called: ")
+    assert "0.3 s" in fault
+
+
+def test_nothing_is_kept_and_a_key_is_not_made(tmp_path: Path) -> None:
+    written(tmp_path, "[bridge]\nstore = 'tasks.db'\nkeys = [{ file = 'handle.key' }]\n", RAW, DEVTOOLS, TEAM)
+    assert check(tmp_path).returncode == 0
+    assert [file.name for file in tmp_path.rglob("*") if file.suffix in (".db", ".key")] == []
+
+
+def test_a_key_that_everyone_can_read_is_refused(tmp_path: Path) -> None:
+    written(tmp_path, "[bridge]\nkeys = [{ file = 'handle.key' }]\n", RAW, DEVTOOLS, TEAM)
+    (tmp_path / "handle.key").write_text("k" * 64)
+    (tmp_path / "handle.key").chmod(0o644)
+    done = check(tmp_path)
+    assert done.returncode == 2
+    assert "everyone on this machine can read" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ((RAW,), "serves nothing"),
+        (("[bridge]\nhost = '0.0.0.0'\n", RAW, DEVTOOLS), "[principals.NAME]"),
+    ],
+)
+def test_what_serve_would_refuse_is_refused(parts: tuple[str, ...], words: str, tmp_path: Path) -> None:
+    written(tmp_path, *parts)
+    done = check(tmp_path, "--offline")
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def test_without_a_file_it_is_said_how_to_get_one(tmp_path: Path) -> None:
+    done = check(tmp_path)
+    assert done.returncode == 2
+    assert "mcp-a2a init" in done.stderr

@@ -1,0 +1,219 @@
+"""`--print-toml` and `--from-json`: command lines as files, and hosts' files as command lines."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.assembly.from_file import plan_from
+from bridge.assembly.plan import Plan
+from bridge.cli import expose, wrap
+from bridge.config.load import load
+from tests.support.command import run_here
+from tests.support.files import started
+from tests.support.running import RAW_SERVER
+
+ENVIRONMENT = {"TOKEN": "T0k3n", "OTHER": "another"}
+URL = "https://tools.example.com/mcp"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "secret").write_text("in-a-file")
+    (tmp_path / "mine.toml").write_text('extends = "default"\n[run]\nconcurrency = 3\n')
+
+
+def printed(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    done = run_here(*words, state=tmp_path / "state", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for secret in (*ENVIRONMENT.values(), "in-a-file"):
+        assert secret not in done.stdout
+    return done
+
+
+def plan_of_file(tmp_path: Path, text: str) -> Plan:
+    path = tmp_path / "elsewhere" / "bridge.toml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    return plan_from(load(path, ENVIRONMENT))
+
+
+def plan_of_options(command: Any, *words: str) -> Plan:
+    with command.make_context(command.name, list(words)) as context:
+        plan = (wrap if command.name == "wrap" else expose).plan_from(context.params)
+    assert isinstance(plan, Plan)
+    return plan
+
+
+WRAPPED = [
+    ["--name", "raw", "--", "python", "server.py", "--x"],
+    ["--name", "My tools!", "--description", "Does", "--port", "9000", "--host", "::1", URL],
+    ["--name", "a", "--header", "Authorization=env:TOKEN", "--header", "X-Team=blue", "--era", "modern", URL],
+    ["--name", "a", "--header", "X-Key=file:secret", "--store", "memory:", "--log-format", "json", URL],
+    ["--name", "a", "--env", "TOKEN", "--env", "LEVEL=3", "--mapping", "mine.toml", "--", "x", 'a "b"'],
+    [
+        "--name",
+        "a",
+        "--auth",
+        "bearer:env:TOKEN",
+        "--auth",
+        "ada=bearer:file:secret",
+        "--mapping",
+        "strict",
+        URL,
+    ],
+    ["--name", "a", "--public-url", "https://b.example/x/", "--allow-host", "A.example", URL],
+    ["--name", "a", "--host", "0.0.0.0", "--allow-unauthenticated", URL],
+]
+
+
+@pytest.mark.parametrize("words", WRAPPED, ids=" ".join)
+def test_what_wrap_prints_is_a_file_with_an_equal_plan(words: list[str], tmp_path: Path) -> None:
+    done = printed(tmp_path, "wrap", "--print-toml", *words)
+    assert plan_of_file(tmp_path, done.stdout) == plan_of_options(wrap.wrap, *words)
+
+
+def test_an_agent_without_a_name_is_named_after_what_is_known_of_its_server(tmp_path: Path) -> None:
+    found = tomllib.loads(
+        printed(tmp_path, "wrap", "--print-toml", "--", "npx", "-y", "@a/some-server").stdout
+    )
+    assert found["tools_as_agent"] == {"some-server": {"from": ["some-server"]}}
+
+
+def test_the_time_of_a_call_is_said_of_every_skill(tmp_path: Path) -> None:
+    done = printed(tmp_path, "wrap", "--print-toml", "--call-timeout-seconds", "5", "--name", "a", URL)
+    (override,) = plan_of_file(tmp_path, done.stdout).published["a"].overrides.items()
+    assert (override[0], override[1].call_timeout_seconds) == ("*", 5)
+
+
+def test_what_seems_to_be_a_secret_is_read_from_a_variable_and_that_is_said(tmp_path: Path) -> None:
+    done = printed(tmp_path, "wrap", "--print-toml", "--env", "API_TOKEN=hunter2", "--", "x")
+    assert "hunter2" not in done.stdout + done.stderr
+    assert 'API_TOKEN = { env = "API_TOKEN" }' in done.stdout
+    assert "set that" in done.stderr
+
+
+def test_where_the_tasks_of_a_file_will_be_is_said(tmp_path: Path) -> None:
+    done = printed(tmp_path, "wrap", "--print-toml", "--store", "t.db", "--name", "a", URL)
+    store = plan_of_file(tmp_path, done.stdout).published["a"].store
+    assert store == str(tmp_path / "t.a.db")
+    assert store in done.stderr
+
+
+EXPOSED = [
+    [URL],
+    ["--http", "--port", "9001", "--auth", "bearer:env:OTHER", "--bearer", "env:TOKEN", URL],
+    [
+        "--name",
+        "Team",
+        "--api-key",
+        "file:secret",
+        "--header",
+        "X-A=b",
+        "--trust",
+        "https://C.example:443",
+        URL,
+    ],
+    ["--mapping", "mine.toml", "https://a.example/x", "http://a.example/x", "http://127.0.0.1:81"],
+]
+
+
+@pytest.mark.parametrize("words", EXPOSED, ids=" ".join)
+def test_what_expose_prints_is_a_file_whose_plan_is_as_equal_as_it_can_say(
+    words: list[str], tmp_path: Path
+) -> None:
+    """A file calls agents by names of its own, and a server by its own name."""
+    of_file = plan_of_file(tmp_path, printed(tmp_path, "expose", "--print-toml", *words).stdout)
+    asked = plan_of_options(expose.expose, *words)
+    assert list(of_file.agents.values()) == list(asked.agents.values())
+    ((name, ours),), ((_, theirs),) = of_file.offered.items(), asked.offered.items()
+    same = replace(theirs, sources=tuple(of_file.agents), named=True, server_name=None)
+    place = asked.place if "--http" in words else of_file.place
+    assert of_file == replace(asked, place=place, agents=of_file.agents, offered={name: same})
+    assert [of_file.agents[key].url for key in ours.sources] == list(theirs.sources)
+
+
+def test_a_choice_that_is_a_profiles_alone_is_refused_with_how_to_make_it(tmp_path: Path) -> None:
+    done = run_here("expose", "--print-toml", "--granularity", "agent", URL, state=tmp_path, folder=tmp_path)
+    assert done.returncode == 2
+    assert 'granularity = "agent"' in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--auth", "Ada=bearer:env:TOKEN"], "small letters"),
+        (["--auth", "a=bearer:env:TOKEN", "--auth", "a=bearer:env:OTHER"], "one token in a file"),
+    ],
+)
+def test_principals_that_a_file_cannot_have_are_refused(words: list[str], said: str, tmp_path: Path) -> None:
+    done = run_here("wrap", "--print-toml", *words, URL, state=tmp_path, folder=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+# Hosts' files
+
+
+def host_file(tmp_path: Path) -> Path:
+    servers = {
+        "Raw One": {"command": sys.executable, "args": [str(RAW_SERVER)], "env": {"A_TOKEN": "hunter2"}},
+        "two": {"command": sys.executable, "args": [str(RAW_SERVER), "--pages", "2"]},
+        "odd": {"command": "${input:what}"},
+        "off": {"command": "x", "disabled": True},
+    }
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": servers}))
+    return path
+
+
+def test_the_servers_of_a_host_are_one_agent(tmp_path: Path) -> None:
+    host_file(tmp_path)
+    chosen = ("--from-json", "mcp.json", "--only", "two", "--only", "Raw One")
+    text = printed(tmp_path, "wrap", "--print-toml", *chosen).stdout
+    assert "hunter2" not in text
+    of_file, asked = plan_of_file(tmp_path, text), plan_of_options(wrap.wrap, *chosen)
+    assert set(asked.servers) == {"raw-one", "two"}
+    assert asked.published["tools"].servers == ("raw-one", "two")
+    assert of_file == asked
+    one = plan_of_options(wrap.wrap, "--from-json", "mcp.json", "--only", "two")
+    assert list(one.published) == ["two"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--from-json", "mcp.json"], "${input:what} can only be filled in by the host"),
+        (["--from-json", "mcp.json", "--only", "tow"], "no server 'tow': did you mean `two`?"),
+        (["--from-json", "mcp.json", "--only", "two", URL], "does not go with a URL or command"),
+        (["--from-json", "mcp.json", "--only", "two", "--env", "A=b"], "does not go with --env"),
+        (["--from-json", "mcp.json", "--only", "two", "--era", "legacy"], "--era is for one server"),
+        (["--from-json", "none.json"], "cannot read the servers of a host"),
+        (["--only", "two", URL], "--only is for --from-json"),
+    ],
+)
+def test_what_cannot_be_taken_from_a_hosts_file_is_refused(
+    words: list[str], said: str, tmp_path: Path
+) -> None:
+    host_file(tmp_path)
+    done = run_here("wrap", *words, state=tmp_path, folder=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_the_servers_of_a_host_are_served(tmp_path: Path) -> None:
+    servers = {"raw": {"command": sys.executable, "args": [str(RAW_SERVER)]}}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    words = ("wrap", "--from-json", str(tmp_path / "mcp.json"), "--port")
+    with started(*words, state=tmp_path, until="curl -s") as bridge:
+        assert f"{bridge.url}/agents/raw" in "".join(bridge.lines)

@@ -1,0 +1,264 @@
+"""`mcp-a2a serve` as a user starts it: both directions, a file that changes meanwhile, and one server over stdio."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import mcp_types as types
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+from bridge.assembly.aside import for_stdio
+from bridge.assembly.from_file import plan_from
+from bridge.config.diagnose import ConfigError
+from bridge.config.load import load
+from bridge.run import aside
+from tests.support.command import ROOT, WAIT_SECONDS, Wrapping, environment, free_port, run_here
+from tests.support.files import DEVTOOLS, RAW, TEAM, an_agent, started, written
+from tests.support.running import call_part, message
+
+TAKEN_OVER = "read again and taken over"
+REFUSED = "what was served before goes on"
+
+
+@contextmanager
+def serving(file: Path, *words: str, **more: str) -> Iterator[Wrapping]:
+    """Serve a file on a free port, with its own state folder."""
+    with started(
+        "serve", str(file), *words, "--port", state=file.parent / "state", until="/mcp/team", **more
+    ) as one:
+        yield one
+
+
+def get(bridge: Wrapping, path: str) -> httpx2.Response:
+    return httpx2.get(f"{bridge.url}{path}", timeout=WAIT_SECONDS)
+
+
+def skills(bridge: Wrapping, name: str = "devtools") -> dict[str, str]:
+    card = get(bridge, f"/agents/{name}/.well-known/agent-card.json").json()
+    return {skill["id"]: skill["name"] for skill in card["skills"]}
+
+
+def replaced(file: Path, *parts: str) -> None:
+    """Put another file in its place in one step, as editors do."""
+    new = written(file.parent, *parts, name="new.tmp")
+    new.replace(file)
+
+
+def test_both_directions_are_served_from_one_file(tmp_path: Path) -> None:
+    with serving(written(tmp_path, RAW, DEVTOOLS, TEAM)) as bridge:
+        ready = get(bridge, "/readyz")
+        assert (ready.status_code, ready.json()["status"]) == (200, "ready")
+        assert ready.json()["agents"]["devtools"]["servers"]["raw"]["up"] is True
+        assert "echo" in skills(bridge)
+        body = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "SendMessage",
+            "params": message(call_part("echo", text="hi")),
+        }
+        answer = httpx2.post(
+            f"{bridge.url}/agents/devtools", json=body, headers={"A2A-Version": "1.0"}, timeout=WAIT_SECONDS
+        )
+        assert answer.json()["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+        assert bridge.stop() == 130
+
+
+def test_a_file_that_breaks_is_refused_in_the_same_words_and_one_that_is_mended_is_taken_over(
+    tmp_path: Path,
+) -> None:
+    file = written(tmp_path, RAW, DEVTOOLS, TEAM)
+    with serving(file) as bridge:
+        replaced(file, RAW, "[tools_as_agent.devtools]\nfrom = ['rav']\n", TEAM)
+        with pytest.raises(ConfigError) as wrong:
+            load(file, {})
+        bridge.lines.clear()
+        bridge.read_until(REFUSED)
+        said = "".join(bridge.lines)
+        for line in str(wrong.value).splitlines():
+            assert line in said
+        assert "did you mean `raw`?" in said
+        assert skills(bridge)["add"] == "add"
+
+        replaced(file, RAW, DEVTOOLS, "skills.add = { name = 'Add two' }\n", TEAM)
+        bridge.read_until(TAKEN_OVER)
+        assert skills(bridge)["add"] == "Add two"
+
+
+def test_sighup_reads_the_file_again_where_no_terminal_can_be_gone(tmp_path: Path) -> None:
+    with serving(written(tmp_path, RAW, DEVTOOLS, TEAM)) as bridge:
+        for _ in range(2):
+            bridge.process.send_signal(signal.SIGHUP)
+            bridge.read_until(TAKEN_OVER)
+        assert get(bridge, "/readyz").status_code == 200
+        assert bridge.stop(signal.SIGTERM) == 0
+
+
+def test_with_no_reload_a_change_is_not_looked_at_and_sighup_is_the_end(tmp_path: Path) -> None:
+    with serving(written(tmp_path, RAW, DEVTOOLS, TEAM), "--no-reload") as bridge:
+        assert bridge.stop(signal.SIGHUP) == 0
+
+
+def test_a_second_process_on_the_same_store_is_refused(tmp_path: Path) -> None:
+    file = written(tmp_path, "[bridge]\nstore = 'tasks.db'\n", RAW, DEVTOOLS, TEAM)
+    with serving(file) as bridge:
+        assert (tmp_path / "tasks.devtools.db").is_file()
+        second = run_here("serve", str(file), "--port", str(free_port()), state=tmp_path / "other")
+        assert second.returncode == 2
+        assert "tasks.devtools.db" in second.stderr
+        assert get(bridge, "/readyz").status_code == 200
+
+
+def test_a_check_does_not_disturb_a_bridge_on_the_same_file(tmp_path: Path) -> None:
+    file = written(tmp_path, "[bridge]\nstore = 'tasks.db'\n", RAW, DEVTOOLS, TEAM)
+    with serving(file) as bridge:
+        done = run_here("check", str(file), state=tmp_path / "state")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert get(bridge, "/readyz").status_code == 200
+
+
+def test_the_command_line_goes_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
+    taken = str(free_port())
+    file = written(tmp_path, f"[bridge]\nport = {taken}\nlog_format = 'text'\n", RAW, DEVTOOLS, TEAM)
+    with serving(file, MCP_A2A_SERVE_PORT=taken, MCP_A2A_SERVE_LOG_FORMAT="json") as bridge:
+        assert get(bridge, "/readyz").status_code == 200
+        assert json.loads(bridge.lines[-1])["message"].startswith("serving MCP at")
+
+
+def test_a_value_of_the_environment_is_called_by_its_variable(tmp_path: Path) -> None:
+    file = written(tmp_path, RAW, DEVTOOLS)
+    done = run_here("serve", str(file), state=tmp_path, MCP_A2A_SERVE_PORT="99999")
+    assert done.returncode == 2
+    assert "99999" in done.stderr
+
+
+# Over stdio
+
+
+def parameters(file: Path, *words: str) -> StdioServerParameters:
+    return StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "bridge", "serve", str(file), "--stdio", *words],
+        env=environment(file.parent / "state", XDG_CACHE_HOME=str(file.parent / "cache")),
+        cwd=ROOT,
+    )
+
+
+@asynccontextmanager
+async def host_of(file: Path, *words: str, **options: Any) -> AsyncIterator[Client]:
+    """The official client, with the command as its server; what it says on stderr goes to a file."""
+    with anyio.fail_after(WAIT_SECONDS), (file.parent / "stderr").open("w") as said:
+        async with Client(
+            stdio_client(parameters(file, *words), errlog=said), cache=None, **options
+        ) as client:
+            yield client
+
+
+async def names(client: Client) -> set[str]:
+    return {tool.name for tool in (await client.list_tools()).tools}
+
+
+async def test_one_server_of_the_file_is_served_over_stdio_with_its_own_agents(tmp_path: Path) -> None:
+    file = written(tmp_path, "[bridge]\nstore = 'tasks.db'\n", RAW, DEVTOOLS, TEAM)
+    async with host_of(file) as client:
+        assert {"echo", "task_result"} <= await names(client)
+        result = await client.call_tool("add", {"a": 1, "b": 2})
+        assert result.structured_content == {"sum": 3}
+    assert list(tmp_path.glob("*.db")) == []
+
+
+async def test_agents_of_elsewhere_need_no_port(tmp_path: Path) -> None:
+    with an_agent() as url:
+        others = "[agents_as_tools.other]\nfrom = ['research']\n"
+        file = written(tmp_path, RAW, DEVTOOLS, TEAM, f"[agents.research]\ncard = '{url}'\n", others)
+        async with host_of(file, "other") as client:
+            result: Any = await client.call_tool("echo", {"message": "hi"})
+            assert "hi" in result.content[0].text
+            assert "add" not in await names(client)
+
+
+async def test_a_change_of_the_file_reaches_the_host(tmp_path: Path) -> None:
+    file, told = written(tmp_path, RAW, DEVTOOLS, TEAM), anyio.Event()
+
+    async def hear(heard: object) -> None:
+        if isinstance(heard, types.ToolListChangedNotification):
+            told.set()
+
+    async with host_of(file, mode="legacy", message_handler=hear) as client:
+        assert "plus" not in await names(client)
+        replaced(file, RAW, DEVTOOLS, TEAM, "tools.add = { name = 'plus' }\n")
+        await told.wait()
+        assert "plus" in await names(client)
+
+
+async def test_nobody_else_can_call_what_is_behind_stdio(tmp_path: Path) -> None:
+    principal = "[principals.ada]\nbearer = { env = 'TOKEN' }\n"
+    file = written(tmp_path, RAW, DEVTOOLS, TEAM, principal)
+    plan = for_stdio(plan_from(load(file, {"TOKEN": "known"})), "team", "not told")
+    async with aside(plan) as (bridge, here), httpx2.AsyncClient() as http:
+        await bridge.apply(here)
+        url = f"http://127.0.0.1:{here.place.port}/agents/devtools"
+        for headers in ({}, {"Authorization": "Bearer known"}):
+            body = {
+                "jsonrpc": "2.0",
+                "id": 1,
+                "method": "SendMessage",
+                "params": message(call_part("echo", text="x")),
+            }
+            answer = await http.post(url, json=body, headers={"A2A-Version": "1.0", **headers})
+            assert answer.status_code == 401
+        assert (await http.get(f"http://127.0.0.1:{here.place.port}/mcp/team")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["two.toml", "--stdio"], "has several MCP servers: say which one, team or other"),
+        (["two.toml", "--stdio", "taem"], "no MCP server 'taem': did you mean `team`?"),
+        (["--stdio", "two.toml"], "the file comes before --stdio"),
+        (["none.toml", "--stdio"], "has no MCP server: it takes a table [agents_as_tools.NAME]"),
+        (["two.toml", "--stdio", "team", "--port", "1"], "does not go with --port"),
+    ],
+)
+def test_which_server_is_meant_has_to_be_clear(words: list[str], said: str, tmp_path: Path) -> None:
+    other = "[agents_as_tools.other]\nfrom = ['devtools']\n"
+    written(tmp_path, RAW, DEVTOOLS, TEAM, other, name="two.toml")
+    written(tmp_path, RAW, DEVTOOLS, name="none.toml")
+    written(tmp_path, RAW, DEVTOOLS, TEAM, other)
+    done = run_here("serve", *words, state=tmp_path, folder=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+async def test_it_ends_with_its_host(tmp_path: Path) -> None:
+    file = written(tmp_path, RAW, DEVTOOLS, TEAM)
+    started_by_us = parameters(file)
+    with anyio.fail_after(WAIT_SECONDS):
+        async with await anyio.open_process(
+            [started_by_us.command, *started_by_us.args],
+            env=started_by_us.env,
+            cwd=ROOT,
+            stderr=os.open(tmp_path / "stderr", os.O_WRONLY | os.O_CREAT),
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            initialize = {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {},
+                "clientInfo": {"name": "t", "version": "1"},
+            }
+            line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize})
+            await process.stdin.send(f"{line}\n".encode())
+            await process.stdout.receive()
+            await process.stdin.aclose()
+            assert await process.wait() == 0

@@ -1,0 +1,133 @@
+"""`mcp-a2a show`: a configuration as it was understood, a card, a list of tools."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from bridge.assembly.from_file import plan_from
+from bridge.config.load import load
+from tests.support.command import free_port, run_here
+from tests.support.files import DEVTOOLS, RAW, TEAM, written
+
+SECRET = "T0k3n-of-somebody"
+ENVIRONMENT = {"TOKEN": SECRET}
+WHOLE = (
+    "[bridge]\nport = 9000\nstore = 'tasks.db'\nkeys = [{ env = 'TOKEN' }, { file = 'handle.key' }]\n"
+    "hosts = ['Bridge.example']\nlog_level = 'error'\nmapping = 'strict'\n",
+    RAW,
+    "env = { TOKEN = { env = 'TOKEN' }, 'A b' = \"quote \\\" and \\\\ and \\u007f\" }\nfail = 'open'\n",
+    "[tool_servers.weather]\nurl = 'http://127.0.0.1:9/mcp'\nheaders = { X-Team = 'blue' }\n"
+    "auth = { api_key = { header = 'X-Key', value = { file = 'token' } } }\n",
+    "[tools_as_agent.devtools]\nfrom = ['raw', 'weather']\nmapping = './mine.toml'\nskills.add = { name = 'Add' }\n"
+    "skills.'w*' = { arguments.a = { default = [1, 'x', { b = true }], hidden = true } }\n",
+    "[agents.research]\ncard = 'http://127.0.0.1:9/'\nauth = { bearer = { env = 'TOKEN' } }\n"
+    "trust = ['https://a.example']\n",
+    "[agents_as_tools.team]\nfrom = ['research', 'devtools']\ntitle = 'The team'\n",
+    "[principals.ada]\nbearer = { file = 'token' }\nskills = ['a*', 'team/*']\n",
+)
+
+
+def show(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return run_here("show", *words, state=tmp_path / "state", folder=tmp_path, **ENVIRONMENT)
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    """A file with a bit of everything."""
+    (tmp_path / "token").write_text("another")
+    (tmp_path / "mine.toml").write_text('extends = "default"\n[run]\nconcurrency = 3\n')
+    return written(tmp_path, *WHOLE)
+
+
+def test_what_is_shown_is_a_file_that_says_the_same(whole: Path, tmp_path: Path) -> None:
+    done = show(tmp_path)
+    assert done.returncode == 0, done.stderr
+    again = written(tmp_path, done.stdout, name="again.toml")
+    assert plan_from(load(again, ENVIRONMENT)) == plan_from(load(whole, ENVIRONMENT))
+
+
+def test_no_secret_is_shown(whole: Path, tmp_path: Path) -> None:
+    for words in ((), ("--sources",)):
+        done = show(tmp_path, *words)
+        assert SECRET not in done.stdout
+        assert "another" not in done.stdout
+        assert 'bearer = { env = "TOKEN" }' in done.stdout
+
+
+def test_what_profiles_say_is_there_as_remarks(whole: Path, tmp_path: Path) -> None:
+    shown = show(tmp_path).stdout
+    assert "# run.concurrency = 3" in shown
+    assert "run" not in tomllib.loads(shown)["tools_as_agent"]["devtools"]
+
+
+def test_behind_each_value_stands_where_it_comes_from(whole: Path, tmp_path: Path) -> None:
+    lines = show(tmp_path, "--sources").stdout.splitlines()
+    assert all(
+        re.search(r"  # (default|file \S+:\d+|profile \S+:\d+)$", line) for line in lines if " = " in line
+    )
+    assert any(re.fullmatch(r"port = 9000 +# file bridge\.toml:2", line) for line in lines)
+    assert any(re.fullmatch(r"# run\.concurrency = 3 +# profile \S*mine\.toml:3", line) for line in lines)
+    assert any(re.fullmatch(r'host = "127\.0\.0\.1" +# default', line) for line in lines)
+
+
+def test_servers_of_a_hosts_file_are_shown_as_tables(tmp_path: Path) -> None:
+    host = {"mcpServers": {"Raw": {"command": "x", "args": ["y"], "env": {"LEVEL": "high"}}}}
+    (tmp_path / "mcp.json").write_text(json.dumps(host))
+    written(tmp_path, "[import]\nmcp_json = 'mcp.json'\n[tools_as_agent.devtools]\nfrom = ['raw']\n")
+    shown = show(tmp_path).stdout
+    assert "high" not in shown
+    assert tomllib.loads(shown)["tool_servers"]["raw"]["command"] == ["x", "y"]
+    assert "mcp_json" not in tomllib.loads(shown)["import"]
+
+
+def test_a_card_is_shown_as_it_would_be_served(tmp_path: Path) -> None:
+    public = "[bridge]\npublic_url = 'https://bridge.example'\n"
+    principal = "[principals.ada]\napi_key = { env = 'TOKEN' }\n"
+    written(tmp_path, public, RAW, DEVTOOLS, "skills.add = { name = 'Add two' }\n", TEAM, principal)
+    done = show(tmp_path, "--card", "devtools")
+    assert done.returncode == 0, done.stderr
+    card = json.loads(done.stdout)
+    assert {one["url"] for one in card["supportedInterfaces"]} == {"https://bridge.example/agents/devtools"}
+    assert {skill["id"]: skill["name"] for skill in card["skills"]}["add"] == "Add two"
+    assert "apiKey" in card["securitySchemes"]
+
+
+def test_tools_are_shown_as_hosts_would_see_them(tmp_path: Path) -> None:
+    written(tmp_path, RAW, DEVTOOLS, TEAM, "tools.add = { name = 'plus' }\n")
+    done = show(tmp_path, "--tools", "team")
+    assert done.returncode == 0, done.stderr
+    tools = {tool["name"]: tool for tool in json.loads(done.stdout)["tools"]}
+    assert {"echo", "plus", "task_result"} <= tools.keys()
+    assert tools["plus"]["inputSchema"]["required"] == ["a", "b"]
+
+
+def test_it_is_said_what_is_missing_because_a_server_is_down(tmp_path: Path) -> None:
+    gone = f"[tool_servers.gone]\nurl = 'http://127.0.0.1:{free_port()}/mcp'\n"
+    written(tmp_path, RAW, gone, "[tools_as_agent.devtools]\nfrom = ['raw', 'gone']\n", TEAM)
+    for words in (("--card", "devtools"), ("--tools", "team")):
+        done = show(tmp_path, *words)
+        assert done.returncode == 1
+        assert "echo" in done.stdout
+        assert "not all of it, as this cannot be called: gone: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--card", "devtool"], "there is no [tools_as_agent.devtool]: did you mean `devtools`?"),
+        (["--tools", "devtools"], "there is no [agents_as_tools.devtools]"),
+        (["--tools", "team", "--card", "devtools"], "not both"),
+        (["--sources", "--card", "devtools"], "--sources is about the file"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused(words: list[str], said: str, tmp_path: Path) -> None:
+    written(tmp_path, RAW, DEVTOOLS, TEAM)
+    done = show(tmp_path, *words)
+    assert done.returncode == 2
+    assert said in done.stderr
