@@ -311,6 +311,7 @@ class Bridge:
             bearer=self._token if Scheme.BEARER in schemes else None,
             account="itself",
             allow_private=True,
+            only_at=url,  # its card names the public address, which may lead elsewhere from here
         )
 
     # What takes the place of what was

@@ -68,6 +68,8 @@ class RemotePlan:
     """Tells apart entries of one URL with other credentials; names them by reference, never by value."""
     allow_private: bool | None = None
     """Whether a card from a public address may name a private one; None is as the profile says."""
+    only_at: str | None = None
+    """Where it is called, whatever its card says; None believes the card."""
     guard: Any = field(default=None, repr=False, compare=False)
     """What looks at the address that is really connected to for its card; see `CatalogSource.guard`."""
 

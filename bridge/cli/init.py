@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -155,8 +156,6 @@ def _named(text: str) -> tuple[str, str]:
 
 
 def _require_name(name: str) -> None:
-    import re
-
     from bridge.config.values import NAME
 
     if not re.fullmatch(NAME, name):

@@ -16,7 +16,8 @@ from pydantic import JsonValue
 from bridge.a2a.errors import A2AError
 from bridge.a2a.jsontext import parse
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.tools import Tool, UncheckableError, errors_of, unexpected_properties
+from bridge.mcp.schemas import UncheckableError, errors_of, unexpected_properties
+from bridge.mcp.tools import Tool
 
 MAX_PROBLEMS: Final = 20
 """How many faults one question names: a person mends these first."""

@@ -24,7 +24,8 @@ from bridge.a2a.errors import Violation, invalid_params
 from bridge.a2a.models import Message, Part, TaskState, milliseconds
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject, exceeds_floats, is_deeper
-from bridge.mcp.tools import Tool, validator_of
+from bridge.mcp.schemas import validator_of
+from bridge.mcp.tools import Tool
 from bridge.translate.arguments import (
     Problem,
     coerced_fields,

@@ -18,7 +18,7 @@ from pydantic import JsonValue
 
 from bridge.a2a.models import Artifact, Message, Part, Role, Task, TaskState, text_of
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.tools import UncheckableError, errors_of
+from bridge.mcp.schemas import UncheckableError, errors_of
 from bridge.translate.blocks import PART_META, Reading, as_json, blocks_from_parts, structured_in, text_block
 from bridge.translate.content import STRUCTURED, repeats
 from bridge.translate.extension import PEER, SKILL

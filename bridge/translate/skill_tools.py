@@ -22,7 +22,8 @@ from pydantic import JsonValue, ValidationError
 
 from bridge.a2a.models import AgentCard, AgentSkill
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.tools import Tool, tools_from, validator_of
+from bridge.mcp.schemas import validator_of
+from bridge.mcp.tools import Tool, tools_from
 from bridge.translate.extension import URI
 from bridge.translate.names import Named, tool_names
 from bridge.translate.own_tools import (

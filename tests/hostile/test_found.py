@@ -12,6 +12,8 @@ import httpx2
 import pytest
 from a2a.types import a2a_pb2
 from google.protobuf import json_format
+from jsonschema import Draft202012Validator
+from referencing import Registry
 
 from bridge.a2a.bindings import binding_of
 from bridge.a2a.card import FoundCard
@@ -23,14 +25,8 @@ from bridge.a2a.jsontext import parse
 from bridge.a2a.models import AgentCard, AgentInterface, Artifact, Task, TaskState, TaskStatus
 from bridge.a2a.operations import Operation, parse_request
 from bridge.errors import PeerError
-from bridge.mcp.tools import (
-    MAX_SCHEMA_DEPTH,
-    Tool,
-    UncheckableError,
-    errors_of,
-    tools_from,
-    validator_of,
-)
+from bridge.mcp.schemas import MAX_SCHEMA_DEPTH, UncheckableError, errors_of, validator_of
+from bridge.mcp.tools import Tool, tools_from
 from bridge.seal import Binding, Handle, Purpose, Seal, agent_mark
 from bridge.translate.arguments import coerced, problems_of
 from bridge.translate.blocks import Reading
@@ -247,3 +243,9 @@ def test_ids_too_long_for_a_handle_are_a_fault_of_their_agent() -> None:
     handle = Handle(agent_mark("x"), ("c" * 500,), 1)
     with pytest.raises(PeerError, match="too long"):
         Seal([b"k" * 32]).seal(handle, Binding(Purpose.CONTEXT, "alice"))
+
+
+def test_a_reference_that_leads_nowhere_is_for_the_server_to_judge() -> None:
+    validator = Draft202012Validator({"$ref": "http://127.0.0.1:9/schema.json"}, registry=Registry())
+    with pytest.raises(UncheckableError):
+        errors_of(validator, {}, 5)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from bridge.mcp.tools import MAX_SCHEMA_DEPTH, LeftOut, tools_from, validator_of
+from bridge.mcp.schemas import MAX_SCHEMA_DEPTH, validator_of
+from bridge.mcp.tools import LeftOut, tools_from
 from tests.support.tools import tool_of
 
 GOOD: dict[str, Any] = {"name": "good", "inputSchema": {"type": "object"}}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.mcp.tools import validator_of
+from bridge.mcp.schemas import validator_of
 from bridge.translate.overrides import (
     ABSENT,
     ArgumentRule,

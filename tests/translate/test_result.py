@@ -12,7 +12,7 @@ from pydantic_core import from_json, to_json
 
 from bridge.a2a.gating import Gate
 from bridge.a2a.models import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
-from bridge.mcp.tools import validator_of
+from bridge.mcp.schemas import validator_of
 from bridge.translate.blocks import PART_META, Reading, blocks_from_parts
 from bridge.translate.content import LinkRules, parts_from_result, peer_metadata
 from bridge.translate.extension import BLOCK, GATED, PEER, SKILL

@@ -1,0 +1,265 @@
+"""Schemas of tools and forms, compiled, and values checked against them: in time that nobody else decides. Pure.
+
+The schemas are strangers' and so are the values. Nothing is fetched, no depth and no reference is followed without
+end, and every check ends after so many steps: what cannot be told then is for the server to say.
+
+Spec: JSON Schema 2020-12 and the dialects before it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import islice
+from typing import Any, Final
+
+from jsonschema import Draft202012Validator, FormatChecker
+from jsonschema.exceptions import SchemaError, ValidationError
+from jsonschema.protocols import Validator
+from jsonschema.validators import extend, validator_for
+from pydantic import JsonValue
+from pydantic_core import SchemaError as BadSchemaError
+from pydantic_core import SchemaValidator, core_schema
+from referencing import Registry, Resource, Specification
+from referencing._core import Resolver
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT202012, specification_with
+
+from bridge.jsonvalues import JsonObject, is_deeper, values_in
+
+MAX_SCHEMA_DEPTH: Final = 40
+"""Levels in a tool's schema. Deeper ones exist only to exhaust who reads them: a2a-sdk, whose JSON goes through
+protocol buffers, cannot read a card in which one of 45 levels stands."""
+
+MAX_STEPS: Final = 100_000
+"""How many keywords one check looks at, and MAX_STEPS_A_VALUE for each value in what is checked: a schema whose
+references fan out takes exponentially many."""
+MAX_STEPS_A_VALUE: Final = 200
+
+
+def validator_of(schema: JsonObject) -> Validator:
+    """A schema, compiled by the dialect that its `$schema` names, by default 2020-12. Nothing is ever fetched.
+
+    Raises:
+        ValueError: it is no valid schema, is too deep, or refers to a schema elsewhere.
+    """
+    if is_deeper(schema, MAX_SCHEMA_DEPTH):
+        raise ValueError(f"its schema is nested deeper than {MAX_SCHEMA_DEPTH} levels")
+    if not isinstance(schema.get("$schema", ""), str):
+        raise ValueError("its $schema is no text")  # noqa: TRY004
+    kind = validator_for(schema, default=Draft202012Validator)
+    try:
+        # No format checker: patterns are JavaScript's, of which Python does not know all.
+        kind.check_schema(schema, format_checker=None)  # type: ignore[call-arg]  # the protocol lags behind
+    except SchemaError as exc:
+        where = "/".join(str(step) for step in exc.absolute_path)
+        raise ValueError(f"its schema is not valid at {where or 'the top'}: {exc.message[:200]}") from exc
+    meta = kind.META_SCHEMA
+    dialect = specification_with(str(meta.get("$id") or meta.get("id")), default=DRAFT202012)
+    root: Resource[JsonValue] = dialect.create_resource(schema)
+    try:
+        _require_own_references(root, Registry().resolver_with_root(root), dialect, set())
+    except (AttributeError, TypeError) as exc:  # the library expects schemas wherever a reference may lead
+        raise ValueError("its schema refers to what is no schema") from exc
+    quick = _quick(kind, _names(schema, "patternProperties"))
+    return quick(_without_dialect(schema), registry=Registry())
+
+
+def _without_dialect(schema: JsonValue) -> Any:
+    """A schema that names no dialect: at each name the library would go back to its own, slow checks."""
+    if isinstance(schema, dict):
+        return {
+            key: _without_dialect(inner)
+            for key, inner in schema.items()
+            if key != "$schema" or not isinstance(inner, str)
+        }
+    return [_without_dialect(inner) for inner in schema] if isinstance(schema, list) else schema
+
+
+class UncheckableError(Exception):
+    """A value cannot be checked against a schema here: that takes too long, or more than Python can do."""
+
+
+def errors_of(validator: Validator, value: JsonValue, most: int) -> list[ValidationError]:
+    """What a schema finds wrong with a value, at most so much.
+
+    Raises:
+        UncheckableError: recursion or references without end, a reference that leads nowhere, a pattern that only
+            JavaScript knows, a number beyond floats.
+    """
+    formats = validator.format_checker  # type: ignore[attr-defined]  # the protocol lags behind
+    counted = validator.evolve(format_checker=_Steps(formats, values_in(value)))
+    try:
+        return list(islice(counted.iter_errors(value), most))
+    except (RecursionError, OverflowError, re.error, Unresolvable, _TooManyStepsError) as exc:
+        raise UncheckableError(str(exc)) from exc
+
+
+class _TooManyStepsError(Exception):
+    pass
+
+
+class _Steps(FormatChecker):
+    """Counts the steps of one check, into which the library takes a format checker along and nothing else."""
+
+    def __init__(self, formats: FormatChecker | None, values: int) -> None:
+        super().__init__(formats=())
+        self._formats = formats
+        self._left = MAX_STEPS + MAX_STEPS_A_VALUE * values
+
+    def check(self, instance: object, format: str) -> None:  # noqa: A002 - the library's name
+        if self._formats is not None:
+            self._formats.check(instance, format)
+
+    def step(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise _TooManyStepsError("the check takes too many steps")
+
+
+@lru_cache
+def _quick(kind: type[Validator], has_patterns: bool) -> type[Validator]:
+    """A dialect in which no check takes more time than the value is long: a client's text could hold the bridge up.
+
+    The library compares all pairs of unique items, and its patterns may try exponentially many ways to match.
+    Which properties are unevaluated it tells by such patterns; where there are any, that is for the server to say.
+    """
+    checks: dict[str, Any] = {
+        **kind.VALIDATORS,
+        "uniqueItems": _unique_items,
+        "pattern": _pattern,
+        "patternProperties": _pattern_properties,
+        "additionalProperties": _additional_properties,
+    }
+    if has_patterns:
+        checks["unevaluatedProperties"] = _passed_over
+    counted = {keyword: _counted(check) for keyword, check in checks.items()}
+    quick: type[Validator] = extend(kind, counted)  # type: ignore[no-untyped-call]
+    return quick
+
+
+def _counted(check: Any) -> Any:
+    def counting(validator: Any, wanted: JsonValue, instance: JsonValue, schema: JsonObject) -> Any:
+        if isinstance(validator.format_checker, _Steps):
+            validator.format_checker.step()
+        return check(validator, wanted, instance, schema)
+
+    return counting
+
+
+def _passed_over(_: Any, __: JsonValue, ___: JsonValue, ____: JsonObject) -> Iterator[ValidationError]:
+    return iter(())
+
+
+def _names(schema: JsonValue, keyword: str) -> bool:
+    """Whether a schema has a keyword anywhere."""
+    if isinstance(schema, dict):
+        return keyword in schema or any(_names(inner, keyword) for inner in schema.values())
+    return isinstance(schema, list) and any(_names(inner, keyword) for inner in schema)
+
+
+@lru_cache(maxsize=4096)
+def _matcher(pattern: str) -> SchemaValidator | None:
+    """A pattern that is matched in linear time; None when it needs more (it looks around, or back)."""
+    try:
+        return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
+    except BadSchemaError:
+        return None
+
+
+def matches(pattern: JsonValue, text: str, *, unknown: bool) -> bool:
+    """Whether a pattern is found in a text; `unknown` where that cannot be told in linear time."""
+    matcher = _matcher(pattern) if isinstance(pattern, str) else None
+    return unknown if matcher is None else matcher.isinstance_python(text)
+
+
+def _pattern(
+    _: Validator, pattern: JsonValue, instance: JsonValue, __: JsonObject
+) -> Iterator[ValidationError]:
+    if isinstance(instance, str) and not matches(pattern, instance, unknown=True):
+        yield ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
+def _pattern_properties(
+    validator: Any, schemas: JsonObject, instance: JsonValue, _: JsonObject
+) -> Iterator[ValidationError]:
+    if isinstance(instance, dict):
+        for pattern, schema in schemas.items():
+            for name, value in instance.items():
+                if matches(pattern, name, unknown=False):
+                    yield from validator.descend(value, schema, path=name, schema_path=pattern)
+
+
+def _additional_properties(
+    validator: Any, wanted: JsonValue, instance: JsonValue, schema: JsonObject
+) -> Iterator[ValidationError]:
+    if not isinstance(instance, dict):
+        return
+    extras = unexpected_properties(schema, instance)
+    if isinstance(wanted, dict):
+        for name in extras:
+            yield from validator.descend(instance[name], wanted, path=name)
+    elif wanted is False and extras:
+        yield ValidationError(f"Additional properties are not allowed ({', '.join(map(repr, extras))})")
+
+
+def unexpected_properties(schema: JsonObject, instance: JsonObject) -> list[str]:
+    """The properties of an object that its schema neither names nor has a pattern for."""
+    known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    assert isinstance(known, dict)
+    assert isinstance(patterns, dict)
+    return [
+        name
+        for name in instance
+        if name not in known and not any(matches(pattern, name, unknown=True) for pattern in patterns)
+    ]
+
+
+def _unique_items(
+    _: Validator, wanted: JsonValue, instance: JsonValue, __: JsonObject
+) -> Iterator[ValidationError]:
+    if wanted and isinstance(instance, list):
+        spelled = {json.dumps(_plain(item), sort_keys=True) for item in instance}
+        if len(spelled) < len(instance):
+            yield ValidationError("has items that are not unique")
+
+
+def _plain(value: JsonValue) -> JsonValue:
+    """A value in which equal numbers are spelled alike: 1.0 is 1."""
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _require_own_references(
+    schema: Resource[JsonValue],
+    resolver: Resolver[JsonValue],
+    dialect: Specification[JsonValue],
+    seen: set[int],
+) -> None:
+    """Every reference that a check could follow leads to a place in the schema itself."""
+    contents = schema.contents
+    if id(contents) in seen:
+        return
+    seen.add(id(contents))
+    for key in ("$ref", "$dynamicRef"):
+        reference = contents.get(key) if isinstance(contents, dict) else None
+        if not isinstance(reference, str):
+            continue
+        try:
+            found = resolver.lookup(reference)
+        except (Unresolvable, TypeError) as exc:  # the latter of a step into what has none, such as a number
+            raise ValueError(
+                f"its schema refers to {reference}, which it does not hold; nothing is fetched"
+            ) from exc
+        if not isinstance(found.contents, dict | bool):
+            raise ValueError(f"its schema refers to {reference}, which is no schema")  # noqa: TRY004
+        _require_own_references(dialect.create_resource(found.contents), found.resolver, dialect, seen)
+    for inner in schema.subresources():
+        if not isinstance(inner.contents, dict):
+            continue  # it refers to nothing, and the library's older dialects do not expect it
+        _require_own_references(inner, resolver.in_subresource(inner), dialect, seen)
