@@ -18,7 +18,6 @@ from typing import Final
 import anyio
 
 from bridge.a2a.bindings import AgentRefusedError
-from bridge.a2a.errors import TASK_NOT_CANCELABLE, TASK_NOT_FOUND, UNSUPPORTED_OPERATION
 from bridge.a2a.life import ENDED
 from bridge.a2a.models import (
     Message,
@@ -123,7 +122,7 @@ class McpTasks:
         try:
             await opened.agent.client.cancel(opened.call.task.task_id)
         except AgentRefusedError as exc:
-            if exc.kind not in (TASK_NOT_CANCELABLE, TASK_NOT_FOUND, UNSUPPORTED_OPERATION):
+            if is_passing(exc):
                 raise _not_passed_on("The wish to cancel", exc) from exc
             logger.info("%s does not cancel a task: %s", opened.agent.key, exc)
         except PeerError as exc:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from bridge.a2a.catalog_source import CatalogSource
+from bridge.a2a.fetch import shown
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.offered import Offered
@@ -29,7 +30,7 @@ class Peer:
     """`tool_servers`, `agents` or `catalogs`: its table."""
     key: str
     where: str
-    """The command or URL."""
+    """The command, or the URL without its query, in which a key may stand."""
     says: str = ""
     """What it says of itself; "" while it is down."""
     down: str | None = None
@@ -139,8 +140,8 @@ def unseen_findings(plan: Plan) -> Findings:
     servers, agents, catalogs = servers_of(plan), _agents_of(plan), catalogs_of(plan)
     peers = (
         *(Peer("tool_servers", key, str(plan.servers[key].target)) for key in servers),
-        *(Peer("agents", key, plan.agents[key].url) for key in agents),
-        *(Peer("catalogs", key, plan.catalogs[key].url) for key in catalogs),
+        *(Peer("agents", key, shown(plan.agents[key].url)) for key in agents),
+        *(Peer("catalogs", key, shown(plan.catalogs[key].url)) for key in catalogs),
     )
     faces = (
         *(
@@ -181,15 +182,15 @@ def _agent(agent: RemoteAgent) -> Peer:
             f" {skills}"
         )
     notes = tuple(f"not as A2A 1.0 asks: {one}" for one in agent.deviations)
-    return Peer("agents", agent.key, agent.url, said, agent.down, notes=notes)
+    return Peer("agents", agent.key, shown(agent.url), said, agent.down, notes=notes)
 
 
 async def _catalog(key: str, source: CatalogSource) -> Peer:
     try:
         entries = source.cached() or await source.refresh()
     except PeerError as exc:
-        return Peer("catalogs", key, source.url, down=str(exc))
-    return Peer("catalogs", key, source.url, _number(len(entries), "agent"))
+        return Peer("catalogs", key, shown(source.url), down=str(exc))
+    return Peer("catalogs", key, shown(source.url), _number(len(entries), "agent"))
 
 
 def _published(one: Published, plan: Plan, principals: Iterable[Principal]) -> Face:

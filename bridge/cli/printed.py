@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from bridge.errors import UsageError
 
@@ -110,7 +111,7 @@ def _servers(options: Mapping[str, Any], name: str) -> Tables:
     words: tuple[str, ...] = options["target"]
     era = {"era": None if options["era"] == "auto" else options["era"]}
     if words[0].startswith(("http://", "https://")):
-        table = {"url": words[0], "headers": _headers(options["header"]), **era}
+        table = {"url": _without_password(words[0]), "headers": _headers(options["header"]), **era}
     else:
         table = {
             "command": list(words),
@@ -133,12 +134,20 @@ def _agents(options: Mapping[str, Any]) -> Tables:
         while key in agents:
             key, number = f"{wanted}-{number}", number + 1
         agents[key] = {
-            "card": url,
+            "card": _without_password(url),
             "headers": _headers(options["header"]),
             "auth": auth or None,
             "trust": [origin_of(origin) for origin in options["trust"]] or None,
         }
     return agents
+
+
+def _without_password(url: str) -> str:
+    if "@" in urlsplit(url).netloc:
+        raise UsageError(
+            "a user or password does not stand in a file: give --header instead of it in the URL"
+        )
+    return url
 
 
 def _headers(texts: Iterable[str]) -> dict[str, Any] | None:

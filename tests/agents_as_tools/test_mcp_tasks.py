@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,12 +10,14 @@ from typing import Any
 
 import anyio
 import pytest
+from starlette.responses import Response
 
 from tests.peers import sdk_behaviours as told
 from tests.support.exposing import exposing
 from tests.support.foreign import Foreign, foreign_agent
 from tests.support.mcp_tasks import TAKES_ALL, TAKES_TASKS, TASKS, TaskClient, accepted, task_client
 from tests.support.mcp_wire import LEGACY, Http, Json
+from tests.support.running import listening
 
 WAIT_SECONDS = 20
 HEADER_MISMATCH, MISSING_CAPABILITY, METHOD_NOT_FOUND, INVALID_PARAMS = -32020, -32021, -32601, -32602
@@ -268,6 +271,39 @@ async def test_a_cancelled_task_says_so_in_the_agents_words(tmp_path: Path) -> N
         assert (ended["status"], ended["statusMessage"]) == ("cancelled", "Stopped as you wished")
         assert "result" not in ended
         assert agent.seen.canceled == agent.seen.tasks
+
+
+async def test_a_wish_to_cancel_that_the_agent_refuses_is_acknowledged_and_the_task_goes_on(
+    tmp_path: Path,
+) -> None:
+    seen, late = told.Seen(), []
+
+    async def stubborn(scope: Any, receive: Any, send: Any) -> None:
+        message = await receive()
+        if b'"CancelTask"' not in message.get("body", b""):
+            waiting = [message]
+            await late[0](scope, lambda: _first(waiting, receive), send)
+            return
+        error = {"code": -32004, "message": "I always finish what I began"}
+        answer = Response(
+            json.dumps({"jsonrpc": "2.0", "id": 1, "error": error}), media_type="application/json"
+        )
+        await answer(scope, receive, send)
+
+    with anyio.fail_after(WAIT_SECONDS):
+        async with listening(stubborn) as url:
+            late.append(told.build_app(url, seen))
+            async with exposing(tmp_path, url, task_after_seconds=0) as there, task_client(there) as client:
+                task = await client.call("slow", message="go")
+                for _ in range(2):
+                    assert await client.ask("tasks/cancel", {"taskId": task["taskId"]}) == _empty(client)
+                assert (await client.get(task))["status"] == "working"
+                seen.released.set()
+                assert text_in((await client.end(task))["result"]).startswith("Slow but sure")
+
+
+async def _first(waiting: list[Any], receive: Any) -> Any:
+    return waiting.pop() if waiting else await receive()
 
 
 async def test_leaving_the_call_behind_cancels_nothing(tmp_path: Path) -> None:

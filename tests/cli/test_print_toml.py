@@ -162,6 +162,13 @@ def test_principals_that_a_file_cannot_have_are_refused(words: list[str], said: 
     assert said in done.stderr
 
 
+@pytest.mark.parametrize("command", ["wrap", "expose"])
+def test_a_password_in_a_url_is_not_printed(command: str, tmp_path: Path) -> None:
+    done = run_here(command, "--print-toml", "https://ada:hunter2@a.example", state=tmp_path, folder=tmp_path)
+    assert done.returncode == 2
+    assert "hunter2" not in done.stdout + done.stderr
+
+
 # Hosts' files
 
 

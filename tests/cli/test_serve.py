@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -199,6 +200,24 @@ async def test_a_change_of_the_file_reaches_the_host(tmp_path: Path) -> None:
         replaced(file, RAW, DEVTOOLS, TEAM, "tools.add = { name = 'plus' }\n")
         await told.wait()
         assert "plus" in await names(client)
+
+
+def test_a_server_that_comes_to_need_an_agent_of_its_file_takes_a_restart(tmp_path: Path) -> None:
+    research = "[agents.research]\ncard = 'http://127.0.0.1:9'\n[agents_as_tools.team]\n"
+    file = written(tmp_path, RAW, DEVTOOLS, research, "from = ['research']\n")
+    started_by_us = parameters(file)
+    with subprocess.Popen(
+        [started_by_us.command, *started_by_us.args],
+        env=started_by_us.env,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        host = Wrapping(process, 0)
+        host.read_until("cannot be reached")
+        replaced(file, RAW, DEVTOOLS, research, "from = ['devtools']\n")
+        host.read_until("which takes a restart")
+        process.kill()
 
 
 async def test_nobody_else_can_call_what_is_behind_stdio(tmp_path: Path) -> None:
