@@ -63,8 +63,12 @@ class Reload:
         )
         async with anyio.create_task_group() as group:
             group.start_soon(_set_at_the_end, stop)
-            while _stamps(self._seen) == self._seen and not stop.is_set():
-                await anext(changes, None)
+            while _stamps(self._seen) == self._seen:
+                try:
+                    await anext(changes)
+                except (StopAsyncIteration, OSError):
+                    # A folder has gone: whether there is another one is seen without being told.
+                    await anyio.sleep(_LOOK_MS / 1000)
             group.cancel_scope.cancel()
         self.ask()
 

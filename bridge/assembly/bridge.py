@@ -380,7 +380,8 @@ class Bridge:
 
     def _credentials(self, plan: Plan) -> list[Credential]:
         """Those of the plan, and when there are some, our own for calling ourselves."""
-        own = [Credential(ITSELF, self._token)] if plan.credentials else []
+        # In the way of the first, so that no card declares another one for our sake.
+        own = [Credential(ITSELF, self._token, one.scheme) for one in plan.credentials[:1]]
         return [*plan.credentials, *own]
 
     def _seal(self) -> Seal:

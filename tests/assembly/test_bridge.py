@@ -12,6 +12,7 @@ import anyio
 import httpx2
 import pytest
 from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
 
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import (
@@ -27,7 +28,7 @@ from bridge.errors import PeerError, UsageError
 from bridge.mcp.eras import Era
 from bridge.mcp.transport import Target, Url
 from bridge.translate.overrides import SkillOverride, ToolOverride
-from bridge.web import Credential, Principal
+from bridge.web import API_KEY_HEADER, Credential, Principal, Scheme
 from tests.support.running import Rpc, call_part, listening, profile_with, texts
 from tests.support.tool_server import ToolServer, listed
 
@@ -172,29 +173,33 @@ async def test_the_only_agent_and_the_only_server_are_at_the_root_too(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "credentials", [(), (Credential(Principal("ada"), "ada-token"),)], ids=["open", "token"]
+    "schemes", [(), (Scheme.BEARER,), (Scheme.API_KEY,), (Scheme.API_KEY, Scheme.BEARER)], ids=str
 )
 async def test_what_is_published_here_can_be_offered_here(
-    credentials: tuple[Credential, ...], tmp_path: Path
+    schemes: tuple[Scheme, ...], tmp_path: Path
 ) -> None:
     async with servers("one") as (one,):
         plan: dict[str, Any] = {
             "servers": {"one": server(one.target)},
             "published": {"a": agent("one")},
             "offered": {"m": OfferedPlan(("a",), PROFILE, overrides={"echo": ToolOverride(name="say")})},
-            "credentials": credentials,
+            "credentials": [Credential(Principal("ada"), f"{scheme}-secret", scheme) for scheme in schemes],
         }
         async with live(tmp_path, **plan) as there:
-            headers = {"Authorization": "Bearer ada-token"} if credentials else {}
-            from mcp.client.streamable_http import streamable_http_client
-
+            sent = {
+                Scheme.BEARER: ("Authorization", "Bearer bearer-secret"),
+                Scheme.API_KEY: (API_KEY_HEADER, "apiKey-secret"),
+            }
+            headers = dict(sent[scheme] for scheme in schemes)
             async with httpx2.AsyncClient(headers=headers) as http:
                 transport = streamable_http_client(f"{there.url}/mcp/m", http_client=http)
                 async with Client(transport, mode="auto", cache=None) as client:
                     result = await client.call_tool("say", {})
                     assert not result.is_error, result
                     assert [name for name, _ in one.calls] == ["echo"]
-            if credentials:
+            card = await there.json("/agents/a/.well-known/agent-card.json")
+            assert set(card.get("securitySchemes", {})) == set(schemes)
+            if schemes:
                 assert (await there.client.get(f"{there.url}/agents")).status_code == 401
 
 
