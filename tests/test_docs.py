@@ -1,27 +1,55 @@
-"""The documentation holds: its links lead somewhere, and its commands do what it says."""
+"""The documentation holds: its links lead somewhere, and what stands in its blocks does what it says."""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
 import pytest
 
+from bridge.config.load import load
+from bridge.config.profile import load_profile
+from tests import proxies
 from tests.benchmarks.__main__ import parser as benchmarks
+from tests.peers.node import require_peers
 from tests.support.command import ROOT, WAIT_SECONDS, Wrapping, run_here, wrapping
+from tests.support.pages import PAGES, Block, all_typed, blocks_of, typed_in
+from tests.support.reader import reading
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-QUICKSTART = (ROOT / "docs" / "quickstart.md").read_text()
+GUIDES: Final = sorted((ROOT / "docs" / "guides").glob("*.md"))
+READ: Final = [ROOT / "README.md", *GUIDES]
+"""Pages that are read from the beginning to the end; tests/test_examples.py reads those of the examples."""
+
+NOT_TYPED: Final[Mapping[str, str]] = {
+    r"git clone ": "this is the clone",
+    r"cd mcp-a2a$": "the reader is there",
+    r"\. \.venv/bin/activate$": "the reader has the commands on their path",
+    r"make (check|test|interop|bench|fuzz|conformance|proxies)\b": "CI and people run it, and it takes minutes",
+    r"python -m tests\.benchmarks ": "they measure for minutes; tests/test_benchmarks.py has their options",
+    r".*\bexample\.com": "nobody answers at example.com",
+    r".*\buvx mcp-server-time": "it is fetched from the network; the one from npm is run from .peers",
+    r"sudo ": "it changes the machine; `make proxies` does the same without",
+    r"claude ": "Claude Code is not there",
+    r"make run +# once": "it is for the checkout's own environment; the page README.md has it run",
+    r"mcp-a2a wrap --port 8080 -- python examples/demo_server.py$": "in docs/quickstart.md it is the fixture `demo`",
+    r"cp mappings/default.toml|mcp-a2a wrap --mapping mine": "test_the_copied_profile_of_the_quickstart_is_taken",
+}
+"""Lines that are not typed as they stand, and why."""
+
+NOT_TYPED_IN_GUIDES: Final = [line for line in NOT_TYPED if not line.startswith("mcp-a2a wrap --port 8080")]
+PARSED_ALONE: Final = {"nginx": "make proxies", "caddyfile": "make proxies"}
+"""Languages of blocks that need a program which may not be there, and who runs them."""
 
 
-def commands_of(page: str) -> list[str]:
-    """The lines of a page that are typed at a prompt."""
-    blocks = re.findall(r"```console\n(.*?)```", page, re.DOTALL)
-    return [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+def left_out(line: str) -> bool:
+    """Whether a line of a page that is read is not typed."""
+    return any(re.match(pattern, line) for pattern in NOT_TYPED_IN_GUIDES)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
@@ -31,15 +59,129 @@ def test_every_link_leads_somewhere(page: Path) -> None:
     assert broken == []
 
 
+@pytest.mark.parametrize("page", READ, ids=[str(page.relative_to(ROOT)) for page in READ])
+def test_what_a_page_says_happens(page: Path, tmp_path: Path) -> None:
+    blocks = blocks_of(page)
+    if any("npx" in block.text for block in blocks):
+        require_peers()
+    with reading(tmp_path, left_out) as reader:
+        for block in blocks:
+            reader.read(block)
+
+
+def test_every_line_of_a_console_is_typed_by_a_test_or_says_why_not() -> None:
+    read = {*READ, *(ROOT / "examples").rglob("*.md")}
+    unread = [
+        f"{block.page.relative_to(ROOT)}: {typed.line}"
+        for block, typed in all_typed(PAGES)
+        if block.page not in read
+        and typed.line not in CALLS
+        and typed.line not in {typed.line for page in read for typed in all_lines(page)}
+        and not any(re.match(pattern, block.text[block.text.find(typed.line) :]) for pattern in NOT_TYPED)
+    ]
+    assert unread == []
+
+
+def test_every_reason_for_not_typing_a_line_is_needed() -> None:
+    blocks = [block.text for page in PAGES for block in blocks_of(page) if block.language == "console"]
+    idle = [line for line in NOT_TYPED if not re.search(rf"^\$ (?:{line})", "".join(blocks), re.MULTILINE)]
+    assert idle == []
+
+
+def all_lines(page: Path) -> list:  # type: ignore[type-arg]
+    """Everything that is typed in a page."""
+    return [typed for block in blocks_of(page) if block.language == "console" for typed in typed_in(block)]
+
+
+BLOCKS: Final = [block for page in PAGES for block in blocks_of(page)]
+
+
+def test_blocks_are_of_languages_that_are_looked_at() -> None:
+    known = {"console", "toml", "json", "python", *PARSED_ALONE, ""}  # without a language it is a drawing
+    assert [block.name for block in BLOCKS if block.language not in known] == []
+
+
+def test_python_stands_on_pages_that_are_read() -> None:
+    assert {block.page for block in BLOCKS if block.language == "python"} <= set(READ)
+
+
+@pytest.mark.parametrize("block", [one for one in BLOCKS if one.language == "json"], ids=lambda one: one.name)
+def test_json_is_json(block: Block) -> None:
+    try:
+        json.loads(block.text)
+    except json.JSONDecodeError:
+        assert [json.loads(line) for line in block.text.splitlines()]
+
+
+class Anything(Mapping[str, str]):
+    """An environment in which every variable is set, each to a value of its own."""
+
+    def __getitem__(self, name: str) -> str:
+        return f"value-of-{name}"
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+AROUND: Final[Mapping[str, str]] = {
+    "security.md": """
+[tool_servers.github]
+command = ["github"]
+[tools_as_agent.devtools]
+from = ["github"]
+""",
+}
+"""What a page takes for granted around what it shows."""
+
+WITH_TOML: Final = sorted({one.page for one in BLOCKS if one.language == "toml" and not one.file})
+
+
+@pytest.mark.parametrize("page", WITH_TOML, ids=[str(page.relative_to(ROOT)) for page in WITH_TOML])
+def test_the_toml_of_a_page_is_a_configuration_or_a_profile(page: Path, tmp_path: Path) -> None:
+    blocks = [one.text for one in blocks_of(page) if one.language == "toml" and not one.file]
+    profiles = [text for text in blocks if text.startswith("extends")]
+    for number, text in enumerate(profiles):
+        (tmp_path / f"{number}.toml").write_text(text)
+        assert load_profile(str(tmp_path / f"{number}.toml"))
+    shown = "\n".join([AROUND.get(page.name, ""), *(text for text in blocks if text not in profiles)])
+    text = shown.replace("/run/secrets/", f"{tmp_path}/")
+    for name in re.findall(r'file = "([^"]+)"', text):
+        (tmp_path / name).write_text("a-secret-for-this-test")
+    (tmp_path / "mcp.json").write_text('{"mcpServers": {}}')
+    (tmp_path / "bridge.toml").write_text(text)
+    assert load(tmp_path / "bridge.toml", Anything()) or profiles
+
+
+def test_the_proxies_are_run_with_the_blocks_of_the_guide() -> None:
+    written = [block.language for block in blocks_of(proxies.GUIDE) if block.language in PARSED_ALONE]
+    assert [case.program for case in proxies.cases()] == ["nginx", "caddy", "nginx", "caddy"]
+    assert len(written) == 4
+    assert {case.base for case in proxies.cases()} == {
+        "https://bridge.example.com",
+        "https://www.example.com/tools",
+    }
+
+
+# The quickstart, whose server is started once for all of its lines
+
+QUICKSTART: Final = ROOT / "docs" / "quickstart.md"
+CALLS: Final = [
+    typed.line for typed in all_lines(QUICKSTART) if re.match(r"(mcp-a2a (card|call)|curl)\b", typed.line)
+]
+
+
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wrapping]:
     state = tmp_path_factory.mktemp("state")
     server = (sys.executable, str(ROOT / "examples" / "demo_server.py"))
     with wrapping("--era", "auto", state=state, server=server) as bridge:
         yield bridge
-
-
-CALLS = [line for line in commands_of(QUICKSTART) if re.match(r"(mcp-a2a (card|call)|curl)\b", line)]
 
 
 def test_the_quickstart_has_commands_to_test() -> None:
@@ -76,7 +218,10 @@ def test_every_option_in_the_documentation_exists() -> None:
     }
     known |= {"--help", "--version"}
     known |= set(re.findall(r"--[a-z][a-z-]+", benchmarks().format_help()))
-    pages = {page: set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text())) for page in PAGES}
+    ours = {
+        page: re.sub(r"^\$ (sudo|claude) .*$", "", page.read_text(), flags=re.MULTILINE) for page in PAGES
+    }
+    pages = {page: set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text)) for page, text in ours.items()}
     unknown = {
         str(page.relative_to(ROOT)): sorted(found - known) for page, found in pages.items() if found - known
     }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -29,6 +30,9 @@ _UNSEEN: Final = {
 """Characters that would steer a terminal, or turn its text around, and what is shown instead of them."""
 
 _AS_AGENT: Final = "as the agent"
+
+_LOOK_SECONDS: Final = 0.5
+"""How long a Ctrl+C may go unseen while somebody is asked."""
 
 
 def card(found: FoundCard, arguments_of: Callable[[str], Iterable[str]]) -> None:
@@ -84,6 +88,7 @@ def ask(line: str) -> str | None:
     """
     err.print(f"{plain(line)} ", end="")
     try:
+        _wait_for_a_line()
         answer = sys.stdin.readline()
     except KeyboardInterrupt:
         err.print()  # what is said next does not stand behind the question
@@ -92,6 +97,18 @@ def ask(line: str) -> str | None:
         err.print()
         return None
     return answer.rstrip("\r\n")
+
+
+def _wait_for_a_line() -> None:
+    """Wait until something was typed.
+
+    A Ctrl+C that comes just before a read begins is not seen by Python as long as it reads. So it reads only what is
+    there already, and looks up meanwhile. (Windows wakes a read by itself, and cannot select a terminal.)
+    """
+    while (
+        os.name == "posix" and sys.stdin.isatty() and not select.select([sys.stdin], [], [], _LOOK_SECONDS)[0]
+    ):
+        pass
 
 
 def say(line: str) -> None:

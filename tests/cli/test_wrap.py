@@ -219,7 +219,12 @@ def test_an_option_can_be_an_environment_variable_and_logs_can_be_json(tmp_path:
     variables = {"MCP_A2A_WRAP_LOG_FORMAT": "json", "MCP_A2A_WRAP_NAME": "Ada"}
     with wrapping(state=tmp_path, until="serving ada", **variables) as bridge:
         logged = [json.loads(line) for line in bridge.lines]
-        assert [entry["message"].partition(" ")[0] for entry in logged] == ["connecting", "ada:", "ada", "serving"]
+        assert [entry["message"].partition(" ")[0] for entry in logged] == [
+            "connecting",
+            "ada:",
+            "ada",
+            "serving",
+        ]
         assert {"level": "info", "logger": "bridge.mcp.stderr", "call": "-"}.items() <= logged[1].items()
         assert httpx2.get(f"{bridge.url}/.well-known/agent-card.json").json()["name"] == "Ada"
 

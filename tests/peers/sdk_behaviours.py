@@ -2,7 +2,7 @@
 
 Knows a2a-sdk's server. The metadata of the first message names the skill (`skillId`), and each following message
 of its task belongs to it. Who runs it in process can see what was `said` to it and which tasks were `canceled`,
-and lets those go on that wait: `released` for the slow and the late ones, `visited` for those that sent someone to a URL.
+and lets those go on that wait: `released` for the slow and late ones, `visited` for those that sent someone to a URL.
 Must not import `bridge`.
 
 `python -m tests.peers.sdk_behaviours --port 0` prints its URL on one line and serves until it is ended.

@@ -1,7 +1,7 @@
 """What stands in the pages of the documentation: their blocks, and the lines that are typed at a prompt. Pure.
 
-A block is written to a file when the line above it ends with that file's name: "This is `bridge.toml`:". One below a
-line that begins with "Add" goes to the end of it instead.
+A block is written to a file when the line above it ends with that file's name: "This is `bridge.toml`:". After "Add this
+to `bridge.toml`:" it goes to the end of the file instead.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ PAGES = sorted(
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _NAMED = re.compile(r"`([\w./-]+)`[^`]*:$")
+_ADDS = re.compile(r"\b[Aa]dd this to `[^`]+`:$")
 _EXIT_CODE = re.compile(r"\s+# .*exit code (\d+)$")
 _REMARK = re.compile(r"\s+# .*$")
 
@@ -76,9 +77,8 @@ def all_typed(pages: list[Path]) -> Iterator[tuple[Block, Typed]]:
 
 def _block(page: Path, text: str, found: re.Match[str]) -> Block:
     above = text[: found.start()].rstrip().rpartition("\n")[2]
-    paragraph = text[: found.start()].rstrip().rpartition("\n\n")[2]
     named = _NAMED.search(above) if found[1] != "console" else None
-    return Block(page, found[1], found[2], named[1] if named else None, paragraph.startswith("Add "))
+    return Block(page, found[1], found[2], named[1] if named else None, _ADDS.search(above) is not None)
 
 
 def _typed(prompt: str) -> Typed:

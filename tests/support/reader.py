@@ -14,21 +14,24 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.peers.node import require_peers
 from tests.support.command import ROOT, WAIT_SECONDS, free_port, run_here
 from tests.support.pages import Block, Typed, typed_in
 
 COPIED = ("examples", "mappings", "Makefile")
 PORTS = ("8080", "8081", "8090", "8100")
 """The ports of the pages."""
+HOSTS = (".config/Claude", ".cursor", ".claude", ".config/Code/User")
+"""What tells that MCP hosts are installed."""
 TAKEN_OVER = "read again and taken over"
 
-_SERVES = re.compile(r"mcp-a2a (serve|wrap)\b(?!.*(--stdio|--help))|mcp-a2a expose .*--http|.*demo_agent|uvicorn|make run")
+_SERVES = re.compile(
+    r"mcp-a2a (serve|wrap)\b(?!.*(--stdio|--help|--print-toml))|mcp-a2a expose .*--http|.*demo_agent|uvicorn|make run"
+)
 _IS_THERE = re.compile(r"^(Agent|MCP) |serving MCP at|Uvicorn running")
 _NEEDS_SHELL = re.compile(r"[|<>;&$`*~]")
 _PORT = re.compile(rf"(?<![\d.])({'|'.join(PORTS)})(?!\d)")
@@ -36,7 +39,7 @@ _TASK = re.compile(r"^task ([0-9a-f-]{36})$", re.MULTILINE)
 
 _NPX = f"""#!{sys.executable}
 import json, os, sys
-from pathlib import Path
+sys.path.insert(0, {str(ROOT)!r})
 from tests.peers.install import PEERS, node
 package, *words = [word for word in sys.argv[1:] if word != "-y"]
 manifest = PEERS / "node_modules" / package / "package.json"
@@ -50,6 +53,7 @@ class Server:
 
     def __init__(self, line: str, folder: Path, variables: dict[str, str]) -> None:
         self.line = line
+        self._folder = folder
         self.said: list[str] = []
         self._heard = threading.Condition()
         self._process = subprocess.Popen(
@@ -81,6 +85,12 @@ class Server:
             there = self._heard.wait_for(lambda: self._has(words, after) or self._is_over(), WAIT_SECONDS)
             assert there and self._has(words, after), f"{self.line}:\n{''.join(self.said)}"
 
+    def serves(self, file: Path) -> bool:
+        """Whether it serves what a configuration file says."""
+        words = self.line.split()
+        named = next((word for word in words if word.endswith(".toml")), "bridge.toml")
+        return words[:2] == ["mcp-a2a", "serve"] and self._folder / named == file
+
     def stop(self) -> None:
         """As Ctrl+C does."""
         if self._process.poll() is None:
@@ -110,6 +120,8 @@ class Reader:
     ports: dict[str, str] = field(default_factory=lambda: {port: str(free_port()) for port in PORTS})
     variables: dict[str, str] = field(default_factory=dict)
     servers: list[Server] = field(default_factory=list)
+    leaves_out: Callable[[str], bool] = lambda _: False
+    """Which lines are not typed."""
     task: str = ""
     """The last task that was told of."""
 
@@ -119,12 +131,15 @@ class Reader:
             self.write(block.file, block.text, adds=block.adds)
         elif block.language == "console":
             for typed in typed_in(block):
-                self.type(typed)
+                if not self.leaves_out(typed.line):
+                    self.type(typed)
+        elif block.language == "python":
+            self.type(Typed(f"python -c {shlex.quote(block.text)}"))
 
     def write(self, name: str, text: str, *, adds: bool) -> None:
         """Write a file, and wait until those have taken it over who serve it."""
         path = self.folder / name
-        before = {server: len(server.said) for server in self.servers if name in server.line}
+        before = {server: len(server.said) for server in self.servers if server.serves(path)}
         text = self.with_ports(text)
         path.write_text(path.read_text() + "\n" + text if adds else text)
         for server, said in before.items():
@@ -152,7 +167,13 @@ class Reader:
         line = line.replace("--task TASK", f"--task {self.task}")
         words = shlex.split(line)
         if words[0] == "mcp-a2a" and not _NEEDS_SHELL.search(line):
-            done = run_here(*words[1:], state=self.home / "state", folder=self.folder, **self._environment())
+            done = run_here(
+                *words[1:],
+                state=self.home / "state",
+                folder=self.folder,
+                python=str(self.home / "bin" / "python"),
+                **self._environment(),
+            )
         else:
             done = subprocess.run(
                 ["sh", "-c", line],
@@ -171,14 +192,15 @@ class Reader:
         assert not missing, f"{line}\n{said}"
 
     def _as_installed(self, line: str) -> str:
-        return f"{line} --old-file=.venv/installed BIN={self.home / 'bin'}" if line.startswith("make") else line
+        return (
+            f"{line} --old-file=.venv/installed BIN={self.home / 'bin'}" if line.startswith("make") else line
+        )
 
     def _environment(self) -> dict[str, str]:
         """What the machine says of itself; nothing of the one that the tests run on."""
         return {
             "HOME": str(self.home),
             "PATH": f"{self.home / 'bin'}:/usr/bin:/bin",
-            "PYTHONPATH": str(ROOT),
             "XDG_STATE_HOME": str(self.home / "state"),
             "XDG_CACHE_HOME": str(self.home / "cache"),
             "XDG_CONFIG_HOME": str(self.home / ".config"),
@@ -188,20 +210,19 @@ class Reader:
 
 
 @contextmanager
-def reading(home: Path, *, at: str = ".", peers: bool = False) -> Iterator[Reader]:
+def reading(home: Path, leaves_out: Callable[[str], bool] = lambda _: False) -> Iterator[Reader]:
     """A machine of one's own, with everything stopped at the end."""
-    if peers:
-        require_peers()
     checkout = home / "mcp-a2a"
     checkout.mkdir()
-    reader = Reader(home, checkout)
+    reader = Reader(home, checkout, leaves_out=leaves_out)
     for name in COPIED:
         _copy(ROOT / name, checkout / name)
     for file in [checkout / "Makefile", *(checkout / "examples").rglob("*.*")]:
         if file.is_file():
             file.write_text(reader.with_ports(file.read_text()))
     _install(home / "bin")
-    reader.folder = checkout / at
+    for host in HOSTS:
+        (home / host).mkdir(parents=True)
     try:
         yield reader
     finally:
@@ -219,11 +240,12 @@ def _copy(source: Path, target: Path) -> None:
 def _install(folder: Path) -> None:
     """The commands that the pages take for granted."""
     folder.mkdir()
+    python = f'PYTHONPATH="{ROOT}" exec "{sys.executable}"'
     ours = {
-        "python": f'#!/bin/sh\nexec {sys.executable} "$@"\n',
-        "mcp-a2a": f'#!/bin/sh\nexec {sys.executable} -m bridge "$@"\n',
-        "uvicorn": f'#!/bin/sh\nexec {sys.executable} -m uvicorn "$@"\n',
-        "npx": _NPX.replace("import json, os, sys", f"import json, os, sys; sys.path.insert(0, {str(ROOT)!r})"),
+        "python": f'#!/bin/sh\n{python} "$@"\n',
+        "mcp-a2a": f'#!/bin/sh\n{python} -m bridge "$@"\n',
+        "uvicorn": f'#!/bin/sh\n{python} -m uvicorn "$@"\n',
+        "npx": _NPX,
     }
     for name, text in ours.items():
         (folder / name).write_text(text)
