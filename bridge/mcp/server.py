@@ -148,7 +148,8 @@ class McpServer:
         except MCPError:
             raise
         except McpRefusal as refusal:
-            raise MCPError(refusal.code, refusal.message, refusal.data) from refusal
+            said = _writable({"message": refusal.message, "data": refusal.data})
+            raise MCPError(refusal.code, str(said["message"]), said["data"]) from refusal
         except Exception as exc:
             logger.exception("a request failed: %s", ctx.method)
             raise MCPError(INTERNAL_ERROR, "Internal error; the bridge's log says why") from exc
@@ -202,11 +203,12 @@ class McpServer:
             return plain if context.request is None else _writable(plain)
         meta = result.get("_meta")
         stamp: JsonObject = {types.SERVER_INFO_META_KEY: self._server.server_info_stamp}
-        return {
+        dressed: JsonObject = {
             "resultType": "complete",
             **result,
             "_meta": {**stamp, **(meta if isinstance(meta, dict) else {})},
         }
+        return dressed if context.request is None else _writable(dressed)
 
     # What is told
 
@@ -251,7 +253,7 @@ async def _tell_legacy(session: ServerSession) -> None:
 
 
 def _writable(result: JsonObject) -> JsonObject:
-    """A result as the SDK can write it to a legacy client over HTTP: it cannot write half a character."""
+    """A result as the SDK can write it over HTTP: it cannot write half a character."""
     try:
         to_json(result)
     except PydanticSerializationError:

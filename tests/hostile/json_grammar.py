@@ -195,7 +195,7 @@ def _with_tokens(written: str) -> str:
 
 def _token(kind: str, number: int) -> str:
     if kind == "t":
-        return _TOKENS[number]
+        return _TOKENS[number % len(_TOKENS)]  # a mutation may have made another number of it
     return "[" * number + "]" * number if kind == "[" else '{"a":' * number + "1" + "}" * number
 
 
