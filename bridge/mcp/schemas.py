@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
@@ -37,6 +38,12 @@ MAX_STEPS: Final = 100_000
 """How many keywords one check looks at, and MAX_STEPS_A_VALUE for each value in what is checked: a schema whose
 references fan out takes exponentially many."""
 MAX_STEPS_A_VALUE: Final = 200
+
+MAX_REFERENCES: Final = 64
+"""How many references one check is within at once, which is as deep as values may be. Python's own limit must not be
+met: the library that keeps the schemas panics there."""
+
+_REFERENCES: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 
 
 def validator_of(schema: JsonObject) -> Validator:
@@ -108,10 +115,22 @@ class _Steps(FormatChecker):
         super().__init__(formats=())
         self._formats = formats
         self._left = MAX_STEPS + MAX_STEPS_A_VALUE * values
+        self._references = 0
 
     def check(self, instance: object, format: str) -> None:  # noqa: A002 - the library's name
         if self._formats is not None:
             self._formats.check(instance, format)
+
+    @contextmanager
+    def reference(self) -> Iterator[None]:
+        """Within one reference more."""
+        self._references += 1
+        try:
+            if self._references > MAX_REFERENCES:
+                raise _TooManyStepsError("the check follows too many references into one another")
+            yield
+        finally:
+            self._references -= 1
 
     def step(self) -> None:
         self._left -= 1
@@ -135,7 +154,10 @@ def _quick(kind: type[Validator], has_patterns: bool) -> type[Validator]:
     }
     if has_patterns:
         checks["unevaluatedProperties"] = _passed_over
-    counted = {keyword: _counted(check) for keyword, check in checks.items()}
+    counted = {
+        keyword: _bounded(_counted(check)) if keyword in _REFERENCES else _counted(check)
+        for keyword, check in checks.items()
+    }
     quick: type[Validator] = extend(kind, counted)  # type: ignore[no-untyped-call]
     return quick
 
@@ -147,6 +169,17 @@ def _counted(check: Any) -> Any:
         return check(validator, wanted, instance, schema)
 
     return counting
+
+
+def _bounded(check: Any) -> Any:
+    def bounding(
+        validator: Any, wanted: JsonValue, instance: JsonValue, schema: JsonObject
+    ) -> Iterator[ValidationError]:
+        steps = validator.format_checker if isinstance(validator.format_checker, _Steps) else _Steps(None, 0)
+        with steps.reference():
+            yield from check(validator, wanted, instance, schema) or ()
+
+    return bounding
 
 
 def _passed_over(_: Any, __: JsonValue, ___: JsonValue, ____: JsonObject) -> Iterator[ValidationError]:

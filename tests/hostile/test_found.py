@@ -249,3 +249,17 @@ def test_a_reference_that_leads_nowhere_is_for_the_server_to_judge() -> None:
     validator = Draft202012Validator({"$ref": "http://127.0.0.1:9/schema.json"}, registry=Registry())
     with pytest.raises(UncheckableError):
         errors_of(validator, {}, 5)
+
+
+def test_references_that_lead_into_one_another_for_ever_are_for_the_server_to_judge() -> None:
+    ring = {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}
+    with pytest.raises(UncheckableError):
+        errors_of(validator_of(ring), {}, 5)
+
+
+def test_a_value_as_deep_as_values_may_be_is_checked_against_a_schema_of_itself() -> None:
+    tree = {"type": "object", "properties": {"n": {"$ref": "#"}}, "additionalProperties": False}
+    value: Any = {"n": 1}
+    for _ in range(MAX_SCHEMA_DEPTH):
+        value = {"n": value}
+    assert len(errors_of(validator_of(tree), value, 5)) == 1
