@@ -1,68 +1,39 @@
 """A card that is kept: on disk so that a start need not wait for it, and fresh while a bridge runs.
 
-It knows what HTTP says about how long an answer holds, within bounds that are ours. A card that cannot be
-fetched anew stays what it was. Files that cannot be read are as good as absent.
+A card that cannot be fetched anew stays what it was.
 
-Spec: A2A 1.0 section 8.6; RFC 9111 sections 4.2 (freshness) and 4.3 (validation).
+Spec: A2A 1.0 section 8.6.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-import os
-import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Final, NoReturn
-from uuid import uuid4
+from typing import NoReturn
 
 import anyio
 import anyio.to_thread
 import httpx2
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bridge.a2a.card import NOT_MODIFIED, FoundCard, absent, card_places, found_card, read_place
 from bridge.a2a.fetch import Guard, UnansweredError, shown
+from bridge.a2a.keeping import CardBounds, Kept, fresh_seconds, may_be_stored, validators_in
 from bridge.errors import PeerError
 
 logger = logging.getLogger(__name__)
 
-_MAX_AGE: Final = re.compile(r'(?:^|,)\s*max-age\s*=\s*"?(\d{1,10})', re.IGNORECASE)
-_NO_STORE: Final = re.compile(r"(?:^|,)\s*no-store\b", re.IGNORECASE)
-_NO_CACHE: Final = re.compile(r"(?:^|,)\s*no-cache\s*(?:,|$)", re.IGNORECASE)
-_VALIDATORS: Final = {"etag": "If-None-Match", "last-modified": "If-Modified-Since"}
-"""What an answer gives, and how it is given back."""
 
-
-@dataclass(frozen=True, slots=True)
-class CardBounds:
-    """How long a card holds, whatever its server says, and how it is asked for anew."""
-
-    min_seconds: float = 60.0
-    max_seconds: float = 3600.0
-    retry_seconds: float = 2.0
-    """Until it is asked for again when it could not be had; doubled each time, up to `min_seconds`."""
-    answer_seconds: float = 30.0
-    """How long its server may take."""
-
-
-class _Kept(BaseModel):
+class _Kept(Kept):
     """A card as it is kept."""
-
-    model_config = ConfigDict(frozen=True)
 
     place: str
     text: str
     validators: dict[str, str]
     """The conditional headers by which it is asked for anew."""
-    fresh_until: float
-    """Seconds since the epoch: it outlives the process."""
-    may_be_stored: bool = True
 
 
 @dataclass(slots=True)
@@ -81,7 +52,7 @@ class CardSource:
         http: httpx2.AsyncClient,
         url: str,
         folder: Path | None,
-        bounds: CardBounds = CardBounds(),
+        bounds: CardBounds | None = None,
         headers: Mapping[str, str] | None = None,
         guard: Guard | None = None,
     ) -> None:
@@ -89,7 +60,7 @@ class CardSource:
         connections to which `guard` judges."""
         self.url = url
         self._http = http
-        self._bounds = bounds
+        self._bounds = bounds or CardBounds()
         self._headers = dict(headers or {})
         self._guard = guard
         name = hashlib.sha256(url.encode()).hexdigest()[:32]
@@ -170,67 +141,16 @@ class CardSource:
         )
         self._held = _Held(kept, found)
         if self._file is not None:
-            await anyio.to_thread.run_sync(_write, self._file, kept)
+            await anyio.to_thread.run_sync(kept.write, self._file)
         return found
 
 
-def fresh_seconds(headers: httpx2.Headers, bounds: CardBounds) -> float:
-    """How long an answer holds by its headers, within the bounds (RFC 9111 section 4.2). A private cache's reading."""
-    said = headers.get("cache-control", "")
-    seconds = 0.0
-    if _NO_CACHE.search(said) or _NO_STORE.search(said):
-        pass
-    elif found := _MAX_AGE.search(said):
-        age = headers.get("age", "")
-        seconds = float(found[1]) - (float(age) if age.isdecimal() else 0)
-    elif "expires" in headers:
-        with suppress(ValueError, TypeError):
-            until = parsedate_to_datetime(headers["expires"]).timestamp()
-            date = parsedate_to_datetime(headers["date"]).timestamp() if "date" in headers else time.time()
-            seconds = until - date
-    return min(max(seconds, bounds.min_seconds), bounds.max_seconds)
-
-
-def validators_in(headers: httpx2.Headers) -> dict[str, str]:
-    """The headers by which what was answered with these is asked for anew."""
-    given = {asked: headers.get(got, "") for got, asked in _VALIDATORS.items()}
-    # What cannot be sent as a header is not given back.
-    return {asked: said for asked, said in given.items() if said and said.isascii() and said.isprintable()}
-
-
-def may_be_stored(headers: httpx2.Headers) -> bool:
-    """Whether an answer may be kept on disk."""
-    return not _NO_STORE.search(headers.get("cache-control", ""))
-
-
-def write_privately(file: Path, text: bytes) -> None:
-    """Keep a text: whole or not at all, and for its owner's eyes, as the URLs in it may hold keys."""
-    beside = file.with_name(f"{file.name}.{uuid4().hex}")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-            out.write(text)
-        beside.replace(file)
-    except OSError as exc:
-        logger.warning("%s cannot be kept: %s", file, exc)
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)
-
-
 def _read(file: Path) -> _Held | None:
-    try:
-        kept = _Kept.model_validate_json(file.read_bytes())
-        return _Held(kept, found_card(kept.place, kept.text.encode()))
-    except FileNotFoundError:
+    kept = _Kept.read(file)
+    if kept is None:
         return None
-    except (OSError, ValidationError, PeerError) as exc:
+    try:
+        return _Held(kept, found_card(kept.place, kept.text.encode()))
+    except PeerError as exc:
         logger.debug("%s is passed over: %s", file, exc)
         return None
-
-
-def _write(file: Path, kept: _Kept) -> None:
-    if kept.may_be_stored:
-        write_privately(file, kept.model_dump_json().encode())
-        return
-    with suppress(OSError):
-        file.unlink(missing_ok=True)

@@ -4,7 +4,7 @@ It reads what `catalog.py` serves. A catalog is a stranger's word for where agen
 addresses are taken from it and nothing else, each agent's card is read where it is. A catalog that cannot be read
 anew lists what it listed.
 
-Spec: A2A 1.0 section 8.2; its guide on discovery, "Curated Registries". RFC 9111 as in `cards.py`.
+Spec: A2A 1.0 section 8.2; its guide on discovery, "Curated Registries". RFC 9111 as in `keeping.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import hashlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -23,12 +22,12 @@ from typing import Final, NoReturn
 import anyio
 import anyio.to_thread
 import httpx2
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, JsonValue
 
 from bridge.a2a.card import NOT_MODIFIED, read_place
-from bridge.a2a.cards import CardBounds, fresh_seconds, may_be_stored, validators_in, write_privately
 from bridge.a2a.fetch import Guard, UnansweredError, json_from, origin_of, shown, url_from
 from bridge.a2a.interfaces import Trust, connection_guard, is_private_host
+from bridge.a2a.keeping import CardBounds, Kept, fresh_seconds, may_be_stored, validators_in
 from bridge.errors import PeerError
 
 logger = logging.getLogger(__name__)
@@ -85,15 +84,10 @@ class _Page(BaseModel):
     next_token: str
 
 
-class _Kept(BaseModel):
+class _Kept(Kept):
     """A catalog as it is kept: all that it lists, whatever is wanted of it."""
 
-    model_config = ConfigDict(frozen=True)
-
     pages: tuple[_Page, ...]
-    fresh_until: float
-    """Seconds since the epoch: it outlives the process."""
-    may_be_stored: bool = True
 
 
 class CatalogSource:
@@ -125,7 +119,7 @@ class CatalogSource:
     def cached(self) -> tuple[Entry, ...] | None:
         """What was listed last, in this run or an earlier one, however long ago; None when it was never read."""
         if self._kept is None and self._file is not None:
-            self._kept = _read(self._file)
+            self._kept = _Kept.read(self._file)
             self._entries = self._wanted(self._kept.pages) if self._kept else None
         return self._entries
 
@@ -146,7 +140,7 @@ class CatalogSource:
             self._entries = self._wanted(kept.pages)
         self._kept = kept
         if self._file is not None:
-            await anyio.to_thread.run_sync(_write, self._file, kept)
+            await anyio.to_thread.run_sync(kept.write, self._file)
         return self._entries
 
     async def watch(self, on_change: Callable[[tuple[Entry, ...]], Awaitable[None]]) -> NoReturn:
@@ -285,21 +279,3 @@ def _agent_from(value: JsonValue) -> _Agent | None:
 
 def _listed(kept: _Kept) -> list[_Agent]:
     return [agent for page in kept.pages for agent in page.agents]
-
-
-def _read(file: Path) -> _Kept | None:
-    try:
-        return _Kept.model_validate_json(file.read_bytes())
-    except FileNotFoundError:
-        return None
-    except (OSError, ValidationError) as exc:
-        logger.debug("%s is passed over: %s", file, exc)
-        return None
-
-
-def _write(file: Path, kept: _Kept) -> None:
-    if kept.may_be_stored:
-        write_privately(file, kept.model_dump_json().encode())
-        return
-    with suppress(OSError):
-        file.unlink(missing_ok=True)

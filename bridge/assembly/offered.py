@@ -11,10 +11,11 @@ from typing import Final
 import httpx2
 from platformdirs import user_cache_path
 
-from bridge.a2a.cards import CardBounds, CardSource
+from bridge.a2a.cards import CardSource
 from bridge.a2a.client import ClientOptions, Deadlines
 from bridge.a2a.credentials import Credentials
 from bridge.a2a.interfaces import Trust
+from bridge.a2a.keeping import CardBounds
 from bridge.agents_as_tools.face import AgentsFace
 from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.options import FaceOptions

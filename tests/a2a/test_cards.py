@@ -16,7 +16,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from bridge.a2a.card import CARD_PATH, FoundCard, fetch_card
-from bridge.a2a.cards import CardBounds, CardSource, fresh_seconds
+from bridge.a2a.cards import CardSource
+from bridge.a2a.keeping import CardBounds, fresh_seconds
 from bridge.errors import PeerError
 from tests.support.agents import found_at, serving
 from tests.support.running import listening

@@ -16,10 +16,11 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from bridge.a2a import catalog_source
-from bridge.a2a.cards import CardBounds, CardSource
+from bridge.a2a.cards import CardSource
 from bridge.a2a.catalog import CatalogApp
 from bridge.a2a.catalog_source import CatalogSource, Entry, Selection
 from bridge.a2a.interfaces import Trust
+from bridge.a2a.keeping import CardBounds
 from bridge.errors import PeerError
 from bridge.web import Access, Credential, Place, Principal
 from tests.a2a.test_catalog import Shelf

@@ -15,10 +15,11 @@ import httpx2
 import mcp_types as types
 
 from bridge.a2a.card import FoundCard, found_card
-from bridge.a2a.cards import CardBounds, CardSource
+from bridge.a2a.cards import CardSource
 from bridge.a2a.client import AgentClient, ClientOptions, Deadlines
 from bridge.a2a.credentials import Credentials
 from bridge.a2a.interfaces import address_guard
+from bridge.a2a.keeping import CardBounds
 from bridge.errors import PeerError
 from bridge.translate.extension import URI
 from bridge.translate.skill_tools import Source, ToolRules, listing, tools_of_agents

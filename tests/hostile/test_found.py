@@ -17,11 +17,12 @@ from referencing import Registry
 
 from bridge.a2a.bindings import binding_of
 from bridge.a2a.card import FoundCard
-from bridge.a2a.cards import CardBounds, CardSource
+from bridge.a2a.cards import CardSource
 from bridge.a2a.client import AgentClient
 from bridge.a2a.errors import PARSE_ERROR, A2AError
 from bridge.a2a.fetch import url_from
 from bridge.a2a.jsontext import parse
+from bridge.a2a.keeping import CardBounds
 from bridge.a2a.models import AgentCard, AgentInterface, Artifact, Task, TaskState, TaskStatus
 from bridge.a2a.operations import Operation, parse_request
 from bridge.errors import PeerError
