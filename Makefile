@@ -8,14 +8,13 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # With it, each of the hundreds of commands that the tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test fuzz interop conformance bench check format peers clean
+.PHONY: help run test fuzz interop conformance proxies bench check format peers clean
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: .venv/installed ## Serve the demo MCP server as an A2A agent on 127.0.0.1 (PORT=8080)
-	@mkdir -p .run
-	@$(BIN)/mcp-a2a wrap --port "$(PORT)" --store ".run/demo-$(PORT).db" -- $(BIN)/python examples/demo_server.py
+run: .venv/installed ## Serve examples/demo.toml on 127.0.0.1: an MCP server as an agent, and that as MCP (PORT=8080)
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/mcp-a2a serve --port "$(PORT)" examples/demo.toml
 
 test: .venv/developing peers ## Run the whole test suite, side by side (WORKERS=2)
 	$(BIN)/python -m pytest tests -n $(WORKERS) --dist worksteal
@@ -29,18 +28,21 @@ interop: .venv/developing peers ## Run the tests that take minutes: a thousand k
 conformance: .venv/developing peers ## Run the official MCP suite and our A2A checks against the bridge (3 minutes)
 	@$(BIN)/python -m tests.conformance
 
+proxies: .venv/developing ## Run the bridge behind nginx and Caddy, as docs/guides says (installs them with apt, as root)
+	@$(BIN)/python -m tests.proxies
+
 bench: .venv/benching peers ## Measure the bridge beside the MCP SDK and a2a-sdk (10 minutes; docs/benchmarks.md)
 	@$(BIN)/python -m tests.benchmarks
 
 check: .venv/developing ## Check format, lint, types and layers
-	$(BIN)/ruff format --check bridge tests examples
-	$(BIN)/ruff check bridge tests examples
+	$(BIN)/ruff format --check bridge tests examples docs
+	$(BIN)/ruff check bridge tests examples docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: .venv/developing ## Format the code and mend what can be mended
-	$(BIN)/ruff format bridge tests examples
-	$(BIN)/ruff check --fix bridge tests examples
+	$(BIN)/ruff format bridge tests examples docs
+	$(BIN)/ruff check --fix bridge tests examples docs
 
 peers: .venv/developing ## Install the MCP servers and SDKs that the tests talk to (npm, into .peers)
 	@$(BIN)/python tests/peers/install.py

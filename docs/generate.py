@@ -25,6 +25,7 @@ from bridge.config.profile import TABLES_OF
 from bridge.config.profile_places import profile_place
 from bridge.config.schema import config_schema, profile_schema
 from bridge.config.shown import toml_of
+from docs.mapping_page import mapping
 
 DOCS: Final = Path(__file__).parent
 
@@ -235,7 +236,7 @@ def row(*cells: str) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 
-PAGES: Final[dict[str, Callable[[], str]]] = {"configuration.md": configuration}
+PAGES: Final[dict[str, Callable[[], str]]] = {"configuration.md": configuration, "mapping.md": mapping}
 
 
 def main() -> None:

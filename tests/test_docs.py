@@ -15,11 +15,10 @@ import pytest
 
 from bridge.config.load import load
 from bridge.config.profile import load_profile
-from tests import proxies
 from tests.benchmarks.__main__ import parser as benchmarks
 from tests.peers.node import require_peers
 from tests.support.command import ROOT, WAIT_SECONDS, Wrapping, run_here, wrapping
-from tests.support.pages import PAGES, Block, all_typed, blocks_of, typed_in
+from tests.support.pages import PAGES, Block, all_typed, blocks_of
 from tests.support.reader import reading
 
 GUIDES: Final = sorted((ROOT / "docs" / "guides").glob("*.md"))
@@ -36,20 +35,22 @@ NOT_TYPED: Final[Mapping[str, str]] = {
     r".*\buvx mcp-server-time": "it is fetched from the network; the one from npm is run from .peers",
     r"sudo ": "it changes the machine; `make proxies` does the same without",
     r"claude ": "Claude Code is not there",
-    r"make run +# once": "it is for the checkout's own environment; the page README.md has it run",
-    r"mcp-a2a wrap --port 8080 -- python examples/demo_server.py$": "in docs/quickstart.md it is the fixture `demo`",
-    r"cp mappings/default.toml|mcp-a2a wrap --mapping mine": "test_the_copied_profile_of_the_quickstart_is_taken",
 }
 """Lines that are not typed as they stand, and why."""
 
-NOT_TYPED_IN_GUIDES: Final = [line for line in NOT_TYPED if not line.startswith("mcp-a2a wrap --port 8080")]
+OTHERWISE_TYPED: Final[Mapping[str, str]] = {
+    "cp mappings/default.toml mine.toml": "test_the_copied_profile_of_the_quickstart_is_taken",
+    "mcp-a2a wrap --mapping mine.toml --port 8081 -- python examples/demo_server.py": "the same",
+}
+"""Lines of pages that are not read whole, and where they are tried."""
+
 PARSED_ALONE: Final = {"nginx": "make proxies", "caddyfile": "make proxies"}
 """Languages of blocks that need a program which may not be there, and who runs them."""
 
 
 def left_out(line: str) -> bool:
-    """Whether a line of a page that is read is not typed."""
-    return any(re.match(pattern, line) for pattern in NOT_TYPED_IN_GUIDES)
+    """Whether a line is not typed."""
+    return any(re.match(pattern, line) for pattern in NOT_TYPED)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
@@ -71,26 +72,19 @@ def test_what_a_page_says_happens(page: Path, tmp_path: Path) -> None:
 
 def test_every_line_of_a_console_is_typed_by_a_test_or_says_why_not() -> None:
     read = {*READ, *(ROOT / "examples").rglob("*.md")}
-    unread = [
-        f"{block.page.relative_to(ROOT)}: {typed.line}"
+    tried = {typed.line for _, typed in all_typed(read)} | set(CALLS) | OTHERWISE_TYPED.keys()
+    untried = [
+        f"{block.name}: {typed.line}"
         for block, typed in all_typed(PAGES)
-        if block.page not in read
-        and typed.line not in CALLS
-        and typed.line not in {typed.line for page in read for typed in all_lines(page)}
-        and not any(re.match(pattern, block.text[block.text.find(typed.line) :]) for pattern in NOT_TYPED)
+        if typed.line not in tried and not left_out(typed.line)
     ]
-    assert unread == []
+    assert untried == []
 
 
 def test_every_reason_for_not_typing_a_line_is_needed() -> None:
-    blocks = [block.text for page in PAGES for block in blocks_of(page) if block.language == "console"]
-    idle = [line for line in NOT_TYPED if not re.search(rf"^\$ (?:{line})", "".join(blocks), re.MULTILINE)]
-    assert idle == []
-
-
-def all_lines(page: Path) -> list:  # type: ignore[type-arg]
-    """Everything that is typed in a page."""
-    return [typed for block in blocks_of(page) if block.language == "console" for typed in typed_in(block)]
+    lines = [typed.line for _, typed in all_typed(PAGES)]
+    assert [one for one in NOT_TYPED if not any(re.match(one, line) for line in lines)] == []
+    assert OTHERWISE_TYPED.keys() <= set(lines)
 
 
 BLOCKS: Final = [block for page in PAGES for block in blocks_of(page)]
@@ -158,21 +152,13 @@ def test_the_toml_of_a_page_is_a_configuration_or_a_profile(page: Path, tmp_path
     assert load(tmp_path / "bridge.toml", Anything()) or profiles
 
 
-def test_the_proxies_are_run_with_the_blocks_of_the_guide() -> None:
-    written = [block.language for block in blocks_of(proxies.GUIDE) if block.language in PARSED_ALONE]
-    assert [case.program for case in proxies.cases()] == ["nginx", "caddy", "nginx", "caddy"]
-    assert len(written) == 4
-    assert {case.base for case in proxies.cases()} == {
-        "https://bridge.example.com",
-        "https://www.example.com/tools",
-    }
-
-
 # The quickstart, whose server is started once for all of its lines
 
 QUICKSTART: Final = ROOT / "docs" / "quickstart.md"
 CALLS: Final = [
-    typed.line for typed in all_lines(QUICKSTART) if re.match(r"(mcp-a2a (card|call)|curl)\b", typed.line)
+    typed.line
+    for _, typed in all_typed([QUICKSTART])
+    if re.match(r"(mcp-a2a (card|call)|curl)\b", typed.line)
 ]
 
 

@@ -1,13 +1,13 @@
 """What stands in the pages of the documentation: their blocks, and the lines that are typed at a prompt. Pure.
 
-A block is written to a file when the line above it ends with that file's name: "This is `bridge.toml`:". After "Add this
-to `bridge.toml`:" it goes to the end of the file instead.
+A block is written to a file when the line above it ends with that file's name: "This is `bridge.toml`:". After
+"add this to `bridge.toml`:" it goes to the end of the file instead.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,7 +67,7 @@ def typed_in(block: Block) -> list[Typed]:
     return [_typed(prompt) for prompt in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]]
 
 
-def all_typed(pages: list[Path]) -> Iterator[tuple[Block, Typed]]:
+def all_typed(pages: Iterable[Path]) -> Iterator[tuple[Block, Typed]]:
     """Everything that is typed somewhere."""
     for page in pages:
         for block in blocks_of(page):

@@ -82,8 +82,8 @@ class Server:
     def wait_for(self, words: re.Pattern[str], after: int = 0) -> None:
         """Wait until one of its lines, not of the first so many, holds these words."""
         with self._heard:
-            there = self._heard.wait_for(lambda: self._has(words, after) or self._is_over(), WAIT_SECONDS)
-            assert there and self._has(words, after), f"{self.line}:\n{''.join(self.said)}"
+            self._heard.wait_for(lambda: self._has(words, after) or self._is_over(), WAIT_SECONDS)
+            assert self._has(words, after), f"{self.line}:\n{''.join(self.said)}"
 
     def serves(self, file: Path) -> bool:
         """Whether it serves what a configuration file says."""

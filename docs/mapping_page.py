@@ -1,0 +1,293 @@
+"""The page about what becomes what: printed from the tables of `bridge/translate` and its neighbours.
+
+Rows are the tables' own keys, and what stands in them is what the translation does with a sample, so that the page
+cannot say anything else. Here are only the samples and the words around them.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from types import ModuleType
+from typing import Any, Final
+
+import mcp_types
+
+from bridge.a2a import errors, life
+from bridge.a2a.models import Part, TaskState
+from bridge.agents_as_tools import mcp_tasks
+from bridge.jsonvalues import JsonObject
+from bridge.translate import (
+    ask_back,
+    blocks,
+    content,
+    extension,
+    faults,
+    message_to_call,
+    names,
+    result,
+    skills,
+)
+
+HEAD: Final = """\
+<!-- Written by docs/generate.py from the tables of bridge/translate: change those, not this page. -->
+# What becomes what
+
+The tables of the translation, as the code has them: `bridge/translate` is pure, and reads each of them in one direction
+or both.
+
+"""
+
+BLOCK_SAMPLES: Final[Mapping[str, JsonObject]] = {
+    "text": {"type": "text", "text": "Hello", "annotations": {"priority": 1}},
+    "image": {"type": "image", "data": "iVBORw0=", "mimeType": "image/png"},
+    "audio": {"type": "audio", "data": "UklGRg==", "mimeType": "audio/wav"},
+    "resource": {
+        "type": "resource",
+        "resource": {"uri": "notes://1/todo.md", "mimeType": "text/markdown", "text": "Milk"},
+    },
+    "resource_link": {"type": "resource_link", "uri": "https://example.com/a.pdf", "name": "a.pdf"},
+}
+"""One block of each type that the table knows."""
+
+OTHER_BLOCK: Final[JsonObject] = {"type": "hologram", "shape": "cube"}
+LOCAL_LINK: Final[JsonObject] = {"type": "resource_link", "uri": "file:///etc/hosts", "name": "hosts"}
+
+PART_SAMPLES: Final[Mapping[str, JsonObject]] = {
+    "text": {"text": "Hello"},
+    "raw": {"raw": "iVBORw0=", "mediaType": "image/png", "filename": "a.png"},
+    "url": {"url": "https://example.com/a.pdf", "mediaType": "application/pdf"},
+    "data": {"data": {"total": 3}},
+}
+"""One part of each kind that the table knows."""
+
+A2A_ERRORS: Final = {name: one for name, one in vars(errors).items() if isinstance(one, errors.ErrorKind)}
+
+
+def mapping() -> str:
+    """The page."""
+    return HEAD + "".join(
+        (*_content(), *_states(), *_failures(), *_messages(), *_questions(), *_names(), *_keys())
+    )
+
+
+# The sections
+
+
+def _content() -> Iterator[str]:
+    yield "## Content\n\n### A block of a tool's result, as a part of an artifact\n\n"
+    yield "`TYPE` in metadata is `urn:mcp-a2a:tool:v1/block`: what A2A has no words for. "
+    yield "It is shown to clients that activated the\n"
+    yield "extension, and makes the way back exact.\n\n"
+    known, shown = set(content._CONVERTERS), set(BLOCK_SAMPLES)
+    assert known == shown, f"the samples and the table differ: {known ^ shown}"
+    yield from _table(
+        ("block", "in MCP", "in A2A"), (_block_row(name, BLOCK_SAMPLES[name]) for name in content._CONVERTERS)
+    )
+    yield "\nA block of another type, or that lacks what its type needs, is handed on whole:\n\n"
+    yield from _table(("block", "in MCP", "in A2A"), [_block_row("any other", OTHER_BLOCK)])
+    yield "\nA link that only the server can open is read for clients without the "
+    yield "extension, within a limit. One to a file is not passed on\n"
+    yield "unless the profile allows it:\n\n"
+    yield from _table(("block", "in MCP", "in A2A"), [_block_row("link to a file", LOCAL_LINK)])
+    yield "\nStructured content is a data part, the last one; a text that repeats it is "
+    yield f"marked. Data deeper than {content.MAX_DATA_DEPTH} levels is "
+    yield "passed on as JSON text.\n\n### A part of an agent's artifact, as a block of a result\n\n"
+    known, shown = set(blocks._PLAIN), set(PART_SAMPLES)
+    assert known == shown, f"the samples and the table differ: {known ^ shown}"
+    yield from _table(
+        ("part", "in A2A", "in MCP"), (_part_row(kind, PART_SAMPLES[kind]) for kind in blocks._PLAIN)
+    )
+    yield "\nA part that was a block (it says so under the extension's key) is that block "
+    yield "again. One larger than the profile's\n"
+    yield "`part_inline_limit_bytes` is a link that the bridge serves.\n\n"
+
+
+def _states() -> Iterator[str]:
+    yield "## Task states\n\nWhat a state of the agent's task is to an MCP host, in a "
+    yield "plain call and in an MCP task; and which states may follow it.\n\n"
+    yield from _table(
+        ("state", "the call", "the MCP task", "may be followed by"),
+        (
+            (_short(state), _call_in(state), f"`{mcp_tasks._STATUS.get(state, 'working')}`", _after(state))
+            for state in TaskState
+            if state in life.NEXT
+        ),
+    )
+    yield "\n"
+
+
+def _failures() -> Iterator[str]:
+    yield "## Failures\n\n### Of a tool server, as the state of a task\n\n"
+    rows = [("a result with `isError`", "FAILED", "the tool's content, all of it")]
+    rows += [
+        (f"error {code}{_error_name(code)}", _short(state), "its message; code and data in metadata")
+        for code, state in faults.STATE_OF_ERROR.items()
+    ]
+    rows += [
+        (f"error {faults.URL_REQUIRED}", "AUTH_REQUIRED", "the URLs to visit"),
+        ("any other error", _short(faults.state_of_error(0)), "its message; code and data in metadata"),
+    ]
+    yield from _table(("in MCP", "state", "status message"), rows)
+    yield "\n### Of the agent that is published, as each binding says it\n\n"
+    yield from _table(
+        ("reason", "JSON-RPC", "HTTP", "status"),
+        (
+            (
+                f"`{one.reason}`",
+                str(one.jsonrpc_code),
+                f"{one.http_status}{', over JSON-RPC too' if one.at_http_level else ''}",
+                f"`{one.rpc_status}`",
+            )
+            for one in A2A_ERRORS.values()
+        ),
+    )
+    yield "\n### Of a remote agent, as a result of a tool\n\n"
+    yield from _table(
+        ("state", "result"),
+        (
+            (
+                _short(state),
+                f"`isError`: {_quoted(words)} when the agent says nothing itself, else its own words;"
+                " then what it gave until then",
+            )
+            for state, words in result._ENDS.items()
+        ),
+    )
+    yield "\nAn error of the A2A protocol, an agent that is not there, and a card that is "
+    yield "none are `isError` too, and say whose fault it is.\n\n"
+
+
+def _messages() -> Iterator[str]:
+    yield "## Which tool a message means\n\nThe first rule that matches decides; nothing is guessed.\n\n"
+    lines = [line for line in inspect.getdoc(message_to_call).splitlines()[2:] if line]  # type: ignore[union-attr]
+    yield "\n".join(f"- {line}" for line in lines)
+    yield "\n\n## Skills\n\nAn annotation becomes a tag when the server says it itself:\n\n"
+    yield from _table(
+        ("annotation", "true", "false"),
+        (
+            (f"`{name}`", f"`{true}`", f"`{false}`" if false else "")
+            for name, (true, false) in skills._HINTS.items()
+        ),
+    )
+    yield "\n"
+
+
+def _questions() -> Iterator[str]:
+    yield "## Questions\n\nA question of a remote agent is a form of its own when its "
+    yield "schema is one that MCP has words for, else one field of text:\n\n"
+    yield from _table(
+        ("type of a field", "keywords"),
+        (
+            (f"`{kind}`", ", ".join(f"`{word}`" for word in sorted(words)))
+            for kind, words in ask_back._KEYWORDS.items()
+        ),
+    )
+    yield f"\nFormats: {', '.join(f'`{one}`' for one in sorted(ask_back._FORMATS))}. What a "
+    yield "host answers, as words for an agent that is told nothing else:\n\n"
+    yield from _table(
+        ("action", "words"), ((f"`{action}`", _quoted(words)) for action, words in ask_back._REFUSED.items())
+    )
+    yield "\nThe other way round, and what a client answers: [When a server asks](questions.md).\n\n"
+
+
+def _names() -> Iterator[str]:
+    yield "## Names of tools\n\n"
+    yield f"- The name that a tool has on its own server, when hosts take it: `{names._EXACT.pattern}`.\n"
+    yield "- Else the skill's id in small letters, digits and `_`, at most "
+    yield f"{names.MAX_NAME_CHARACTERS} characters.\n"
+    yield "- Where several want the same, all of them get their source's name before it, "
+    yield "and a part of a hash where that is not enough.\n"
+    yield f"- Reserved for the bridge: {', '.join(f'`{name}`' for name in sorted(names.RESERVED))}.\n\n"
+
+
+def _keys() -> Iterator[str]:
+    yield f"## Keys\n\nOf A2A metadata; the extension is `{extension.URI}`:\n\n"
+    yield from _table(("key", "meaning"), _constants(extension, "urn:"))
+    yield "\nOf `_meta` of MCP:\n\n"
+    yield from _table(("key", "meaning"), [*_constants(result, "mcp-a2a/"), *_constants(blocks, "mcp-a2a/")])
+
+
+# How they are written
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    titles = list(head)
+    yield f"| {' | '.join(titles)} |\n|{'---|' * len(titles)}\n"
+    for row in rows:
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |\n"
+
+
+def _block_row(name: str, block: JsonObject) -> tuple[str, str, str]:
+    links = content.LinkRules(extension_active=True)
+    (part,) = content.parts_from_result({"content": [block]}, links)
+    return (
+        name,
+        _json(block),
+        _json(_with_short_key(part.model_dump(mode="json", by_alias=True, exclude_none=True))),
+    )
+
+
+def _part_row(kind: str, part: JsonObject) -> tuple[str, str, str]:
+    (block,) = blocks.blocks_from_parts([Part.model_validate(part)], blocks.Reading())
+    return kind, _json(part), _json(block)
+
+
+def _with_short_key(part: JsonObject) -> JsonObject:
+    """A part whose metadata has TYPE for the key that stands in each row."""
+    metadata = part.get("metadata")
+    if not isinstance(metadata, dict):
+        return part
+    short = {"TYPE" if key == extension.BLOCK else key: value for key, value in metadata.items()}
+    return {**part, "metadata": short}
+
+
+def _call_in(state: TaskState) -> str:
+    if state in life.INTERRUPTED:
+        return f"{_quoted(ask_back._NO_WORDS[state])}, or what it says: an elicitation, or text"
+    if state in result._ENDS:
+        return "a result with `isError`"
+    return "the result" if state in life.ENDED else "goes on; what it says is progress"
+
+
+def _after(state: TaskState) -> str:
+    following = life.NEXT[state]
+    return ", ".join(_short(one) for one in TaskState if one in following) or "nothing"
+
+
+def _short(state: TaskState) -> str:
+    return state.value.removeprefix("TASK_STATE_")
+
+
+def _error_name(code: int) -> str:
+    named = [name for name in ("INVALID_PARAMS",) if getattr(mcp_types, name) == code]
+    return f" (`{named[0]}`)" if named else ""
+
+
+def _constants(module: ModuleType, beginning: str) -> Iterator[tuple[str, str]]:
+    """The keys that a module fixes, with what is said below each."""
+    body = ast.parse(inspect.getsource(module)).body
+    for statement, below in itertools.pairwise(body):
+        if (
+            isinstance(statement, ast.AnnAssign)
+            and isinstance(statement.target, ast.Name)
+            and _is_words(below)
+        ):
+            value: Any = getattr(module, statement.target.id)
+            if isinstance(value, str) and value.startswith(beginning):
+                yield f"`{value}`", " ".join(ast.literal_eval(below.value).split())  # type: ignore[attr-defined]
+
+
+def _is_words(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def _json(value: object) -> str:
+    return f"`{json.dumps(value, ensure_ascii=False)}`"
+
+
+def _quoted(words: str) -> str:
+    return f'"{words}"'
