@@ -82,7 +82,8 @@ class Reload:
             fault = leaf_of(exc) if isinstance(exc, ExceptionGroup) else exc
             if not isinstance(fault, BridgeError):
                 raise
-            logger.error("%s\nNothing was changed: what was served before goes on", fault)  # noqa: TRY400
+            for line in f"{fault}\nNothing was changed: what was served before goes on".splitlines():
+                logger.error("%s", line)  # noqa: TRY400 - it is the file's fault, and its words say all
         else:
             self._seen = _stamps(files) | {file: self._seen[file] for file in self._seen if file in files}
             logger.warning("the configuration was read again and taken over")

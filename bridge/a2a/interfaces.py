@@ -37,8 +37,6 @@ class Trust:
     """As `origin_of` writes them. Credentials go there too, and a private address among them is allowed."""
     allow_private: bool = False
     """Whether a card from the public network may name a private or loopback interface."""
-    only_at: str | None = None
-    """Where every interface is called, whatever the card says; None believes the card."""
 
 
 def interfaces_of(card: AgentCard) -> tuple[AgentInterface, ...]:
@@ -73,8 +71,6 @@ def permitted_interfaces(
         PeerError: none is left; it says why the first one may not be called, and what allows it.
     """
     spoken = interfaces_of(found.card)
-    if trust.only_at is not None:
-        return tuple(one.model_copy(update={"url": trust.only_at}) for one in spoken)
     refusals = [_refusal(found, one.url, trust, has_credentials) for one in spoken]
     if all(refusals):
         raise PeerError(refusals[0] or "")

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NoReturn, Protocol
 
 import anyio
 import anyio.abc
 import httpx2
 
 from bridge.a2a.card import FoundCard
-from bridge.a2a.cards import CardSource
 from bridge.a2a.client import AgentClient, ClientOptions
 from bridge.a2a.models import AgentCapabilities, AgentCard, AgentInterface, AgentSkill
 from bridge.errors import PeerError
@@ -37,13 +36,33 @@ class SourceState:
     """When it became so, or was first known of, in milliseconds since the epoch."""
 
 
+class Source(Protocol):
+    """Where an agent's card comes from; see `CardSource`."""
+
+    def cached(self) -> FoundCard | None:
+        """As it was last seen; None when it never was."""
+        ...
+
+    async def refresh(self) -> FoundCard:
+        """As it is now.
+
+        Raises:
+            PeerError: it cannot be had.
+        """
+        ...
+
+    async def watch(self, on_change: Callable[[FoundCard], Awaitable[None]]) -> NoReturn:
+        """Tell of each one that says something new, for ever."""
+        ...
+
+
 class RemoteAgent:
     """An agent behind a URL. It may be down; then its tools say so. One face alone has it."""
 
     def __init__(
         self,
         url: str,
-        source: CardSource,
+        source: Source,
         http: httpx2.AsyncClient,
         options: ClientOptions,
         *,

@@ -231,7 +231,7 @@ class Bridge:
     def _server_changed(self) -> None:
         """A tool server lists other tools, or came up or went down."""
         for one in self._parts.agents:
-            one.agent.refresh()
+            one.refresh()
 
     async def _start_catalogs(self, plan: Plan, fresh: Parts) -> None:
         for key in catalogs_of(plan):
@@ -293,12 +293,12 @@ class Bridge:
             if source in plan.agents:
                 found[source] = plan.agents[source]
             elif source in plan.published:
-                found[source] = self._own_agent(source)
+                found[source] = self._own_agent(source, parts.published[source].value)
             else:
                 found |= agents_in(source, parts.catalogs[source].unit.value, plan.catalogs[source])
         return found
 
-    def _own_agent(self, name: str) -> RemotePlan:
+    def _own_agent(self, name: str, agent: Published) -> RemotePlan:
         """An agent that is published here, as an offered server calls it: over HTTP, like any other."""
         if self._own_url is None:
             raise UsageError(
@@ -311,7 +311,7 @@ class Bridge:
             bearer=self._token if Scheme.BEARER in schemes else None,
             account="itself",
             allow_private=True,
-            only_at=url,  # its card names the public address, which may lead elsewhere from here
+            own_card=agent.own_card(url),
         )
 
     # What takes the place of what was
@@ -357,6 +357,13 @@ class Bridge:
             for table in _OF_THE_PROCESS
             if getattr(plan.profile, table) != getattr(self._process, table)
         ]
+        moved = [
+            name
+            for name, one in plan.published.items()
+            if name in self._plan.published and self._plan.published[name].store != one.store
+        ]
+        if moved:
+            logger.warning("the store of a running agent changes with a restart only: %s", ", ".join(moved))
         if changed:
             logger.warning(
                 "the profile of the process changes with a restart only: [%s]", "], [".join(changed)

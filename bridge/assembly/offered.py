@@ -142,11 +142,11 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: Shared) -> Remo
     options = ClientOptions(
         extensions=(URI,),
         credentials=credentials,
-        trust=Trust(one.trusted, allow_private=allow_private, only_at=one.only_at),
+        trust=Trust(one.trusted, allow_private=allow_private),
         deadlines=Deadlines(chosen.agent_connect_seconds, chosen.answer_seconds, chosen.silence_seconds),
     )
     folder = shared.cache_folder / agent_mark(one.account) if one.account else shared.cache_folder
-    source = CardSource(
+    source = one.own_card or CardSource(
         shared.http,
         one.url,
         folder,

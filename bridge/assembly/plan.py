@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from bridge.assembly.own_card import OwnCard
 from bridge.config.profile import Profile, RunTable, ServerTable
 from bridge.errors import UsageError
 from bridge.mcp.eras import Era
@@ -68,8 +69,8 @@ class RemotePlan:
     """Tells apart entries of one URL with other credentials; names them by reference, never by value."""
     allow_private: bool | None = None
     """Whether a card from a public address may name a private one; None is as the profile says."""
-    only_at: str | None = None
-    """Where it is called, whatever its card says; None believes the card."""
+    own_card: OwnCard | None = None
+    """Its card, when it is published by this process."""
     guard: Any = field(default=None, repr=False, compare=False)
     """What looks at the address that is really connected to for its card; see `CatalogSource.guard`."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,7 @@ from bridge.a2a.server import AgentServer, ServerLimits
 from bridge.a2a.service import Service
 from bridge.a2a.streams import StreamPace
 from bridge.assembly.naming import new_id, now_ms
+from bridge.assembly.own_card import OwnCard
 from bridge.assembly.plan import Place, PublishedPlan
 from bridge.config.profile import Profile
 from bridge.store.memory import MemoryStore
@@ -46,16 +47,37 @@ class Published:
     app: ASGIApp
     store: str
     """Where its tasks are kept, in words."""
+    _own_cards: dict[str, OwnCard] = field(default_factory=dict, init=False)
 
     @property
     def path(self) -> str:
         """The path of its base."""
         return path_of(self.name)
 
+    def own_card(self, base_url: str) -> OwnCard:
+        """Its card for servers of this process, which reaches it here: the same each time."""
+        return self._own_cards.setdefault(base_url, OwnCard(base_url, self.server.card))
+
+    def refresh(self) -> None:
+        """Take over what its servers now list."""
+        self.agent.refresh()
+        self._tell()
+
     def update(self, plan: PublishedPlan, sources: Sequence[Source]) -> None:
         """Take over another plan and other servers. Calls in flight end on what they began with."""
         self.agent.update(sources, options_of(plan), plan.overrides)
-        self.engine.limits = _engine_limits(plan.profile)
+        run = plan.profile.run
+        self.engine.limits = replace(
+            self.engine.limits,
+            cancel_grace_seconds=run.cancel_grace_seconds,
+            drain_seconds=run.drain_seconds,
+            input_timeout_seconds=run.input_timeout_seconds,
+        )
+        self._tell()
+
+    def _tell(self) -> None:
+        for card in self._own_cards.values():
+            card.look()
 
 
 def path_of(name: str) -> str:
@@ -130,12 +152,11 @@ def _engine_for(agent: ToolsAgent, store: Store, profile: Profile, process: Prof
     return Engine(agent, store, Ids(new_id, now_ms), _engine_limits(profile, process), retention)
 
 
-def _engine_limits(profile: Profile, process: Profile | None = None) -> EngineLimits:
-    shared = process or profile
+def _engine_limits(profile: Profile, process: Profile) -> EngineLimits:
     return EngineLimits(
         cancel_grace_seconds=profile.run.cancel_grace_seconds,
         drain_seconds=profile.run.drain_seconds,
-        repeat_seconds=shared.requests.repeat_seconds,
-        watch_events=shared.streams.queue_events,
+        repeat_seconds=process.requests.repeat_seconds,
+        watch_events=process.streams.queue_events,
         input_timeout_seconds=profile.run.input_timeout_seconds,
     )

@@ -335,6 +335,36 @@ async def test_clients_hear_of_what_a_new_plan_lists(tmp_path: Path) -> None:
             assert "hold" not in {tool.name for tool in (await client.list_tools()).tools}
 
 
+async def test_a_server_made_of_an_own_agent_follows_it_at_once(tmp_path: Path) -> None:
+    async with servers("one") as (one,):
+        plan: dict[str, Any] = {
+            "servers": {"one": server(one.target)},
+            "published": {"a": agent("one")},
+            "offered": {"m": OfferedPlan(("a",), profile_with())},
+        }
+        async with live(tmp_path, **plan) as there, there.mcp("m") as client:
+            async with client.listen(tools_list_changed=True) as heard:
+                renamed = {"hold": SkillOverride(id="keep")}
+                await there.apply(published={"a": agent("one", overrides=renamed)})
+                await anext(aiter(heard))
+            assert {"echo", "keep"} <= {tool.name for tool in (await client.list_tools()).tools}
+
+
+async def test_an_own_agent_is_known_before_anybody_listens(tmp_path: Path) -> None:
+    async with servers("one") as (one,):
+        plan = Plan(
+            PROFILE,
+            Place(state=tmp_path, cache=tmp_path),
+            servers={"one": server(one.target)},
+            published={"a": agent("one")},
+            offered={"m": OfferedPlan(("a",), PROFILE)},
+        )
+        bridge = Bridge(plan, own_url="http://127.0.0.1:9")
+        async with bridge.run():
+            await bridge.apply(plan)
+            assert {"echo", "hold"} <= {tool["name"] for tool in bridge.offered[0].face.tools()}
+
+
 async def test_a_catalog_of_another_bridge_brings_its_agents(tmp_path: Path) -> None:
     async with servers("one", "two") as (one, two):
         far: dict[str, Any] = {
