@@ -78,15 +78,21 @@ class Reload:
             plan, files = await anyio.to_thread.run_sync(self._load)
             plan.require_safe()
             await bridge.apply(plan)
-        except (BridgeError, ExceptionGroup) as exc:
-            fault = leaf_of(exc) if isinstance(exc, ExceptionGroup) else exc
-            if not isinstance(fault, BridgeError):
-                raise
-            for line in f"{fault}\nNothing was changed: what was served before goes on".splitlines():
-                logger.error("%s", line)  # noqa: TRY400 - it is the file's fault, and its words say all
+        except Exception as exc:  # noqa: BLE001 - whatever is wrong with a file, what is served goes on
+            _refuse(leaf_of(exc) if isinstance(exc, ExceptionGroup) else exc)
         else:
             self._seen = _stamps(files) | {file: self._seen[file] for file in self._seen if file in files}
             logger.warning("the configuration was read again and taken over")
+
+
+def _refuse(fault: BaseException) -> None:
+    """Say that a file is not taken over, and why."""
+    if isinstance(fault, BridgeError):
+        for line in str(fault).splitlines():
+            logger.error("%s", line)
+    else:
+        logger.error("the configuration could not be taken over", exc_info=fault)
+    logger.error("Nothing was changed: what was served before goes on")
 
 
 async def _set_at_the_end(stop: anyio.Event) -> None:

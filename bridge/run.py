@@ -118,7 +118,7 @@ async def serve(plan: Plan, audience: Audience, reload: Reload | None = None) ->
                 audience.serving(bridge, port)
                 serving.start_soon(_stop_server, server, bridge, stopping, audience)
                 if reload is not None:
-                    serving.start_soon(reload.run, bridge)
+                    serving.start_soon(_reload_until_stopping, reload, bridge, stopping)
         tasks.cancel_scope.cancel()
     return stopping.exit_code
 
@@ -226,6 +226,13 @@ def _uvicorn_for(app: ASGIApp) -> _Server:
             timeout_graceful_shutdown=_GOODBYE_SECONDS,
         )
     )
+
+
+async def _reload_until_stopping(reload: Reload, bridge: Bridge, stopping: Stopping) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(reload.run, bridge)
+        await stopping.asked.wait()
+        tasks.cancel_scope.cancel()
 
 
 async def _stop_server(server: _Server, bridge: Bridge, stopping: Stopping, audience: Audience) -> None:

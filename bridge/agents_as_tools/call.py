@@ -137,7 +137,7 @@ class AgentCall:
         asked = {question.key for question in questions}
         if not asked or not asked & responses.keys():
             return task if asked else await self._wait(task.id, None)
-        answer = answer_message(questions, responses, Waiting(state, task.id, task.context_id))
+        answer = answer_message(questions, responses, self._waiting(state, task))
         return await self._next(answer, task)
 
     async def _next(self, answer: Message | None, task: Task) -> Task | Message:
@@ -157,7 +157,7 @@ class AgentCall:
             self._asking = task
             responses = await incoming.ask({question.key: question.params for question in questions})
             self._asking = None
-            return answer_message(questions, {**responses}, Waiting("", task.id, task.context_id))
+            return answer_message(questions, {**responses}, self._waiting("", task))
         self._let_go = True
         far = self._shown.far(task.id)
         state = self._around.handles.of_question(far, incoming.principal, self._given.digest)
@@ -169,6 +169,9 @@ class AgentCall:
             },
             "requestState": state,
         }
+
+    def _waiting(self, state: str, task: Task) -> Waiting:
+        return Waiting(state, task.id, task.context_id, self._tool.skill_id)
 
     # Answers for hosts that take no questions, or cannot wait
 

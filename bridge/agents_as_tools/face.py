@@ -288,7 +288,8 @@ class AgentsFace:
         agent = self._listing.by_mark.get(far.agent)
         if agent is None:
             raise BadArgumentsError(f"handle: {HandleError()}")
-        follow_up = FollowUp(agent, far, incoming, self._surroundings())
+        tool = self._listing.published_by_mark(far.agent, far.tool)
+        follow_up = FollowUp(agent, far, incoming, self._surroundings(), tool)
         match incoming.name:
             case "task_result":
                 return await follow_up.result()

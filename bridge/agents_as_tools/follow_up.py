@@ -18,17 +18,28 @@ from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.sending import Unnamed
 from bridge.agents_as_tools.shown import Shown
 from bridge.agents_as_tools.surroundings import Surroundings
+from bridge.agents_as_tools.tools import PublishedTool
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.serving import Incoming
 from bridge.translate.ask_back import question_words
 from bridge.translate.call_to_message import BadArgumentsError, Conversation, message_from_reply
+from bridge.translate.overrides import not_theirs
 
 
 class FollowUp:
     """One call of a follow-up tool."""
 
-    def __init__(self, agent: RemoteAgent, far: FarTask, incoming: Incoming, around: Surroundings) -> None:
+    def __init__(
+        self,
+        agent: RemoteAgent,
+        far: FarTask,
+        incoming: Incoming,
+        around: Surroundings,
+        tool: PublishedTool | None,
+    ) -> None:
+        """`tool` is the one that began the task, as far as it is offered."""
+        self._tool = tool
         self._agent = agent
         self._far = far
         self._incoming = incoming
@@ -51,12 +62,17 @@ class FollowUp:
         return await self._shown_within(seconds)
 
     async def reply(self) -> JsonObject:
-        """Answer what the task asks; raises as `result` does."""
+        """Answer what the task asks; raises as `result` does.
+
+        An answer is for the tool that began the task: it can neither name another one, nor set what is not the
+        caller's to set.
+        """
         client = self._agent.client
         self._require_task("answered")
+        skill_id = self._skill_to_answer()
         task = await client.get(self._far.task_id)
         conversation = Conversation(str(uuid4()), task.context_id, task.id)
-        message = message_from_reply(self._incoming.arguments, conversation)
+        message = message_from_reply(self._incoming.arguments, conversation, skill_id)
         request = SendMessageRequest(message=message, configuration=SendMessageConfiguration())
         outcome: Task | Message | None = None
         with anyio.move_on_after(self._around.options.answer_within_seconds):
@@ -69,6 +85,25 @@ class FollowUp:
             self._around.unnamed.drop(self._far.task_id)
         self._require_task("canceled; it is only not waited for any more")
         return self._shown(await self._agent.client.cancel(self._far.task_id))
+
+    def _skill_to_answer(self) -> str | None:
+        """The skill that an answer is for.
+
+        Raises:
+            BadArgumentsError: its tool is not this caller's to use any more, or the answer sets what it may not.
+        """
+        if not self._far.tool:
+            return None
+        if self._tool is None or not self._incoming.may_use(self._tool.name):
+            raise BadArgumentsError("handle: the tool that this was begun with is not offered any more")
+        data = self._incoming.arguments.get("data")
+        inner = data.get("arguments") if isinstance(data, dict) else None
+        for given in (data, inner):
+            if isinstance(given, dict) and (theirs := not_theirs(given, self._tool.override.arguments)):
+                raise BadArgumentsError(
+                    f"data: the tool {self._tool.name} has no argument {', '.join(theirs)}"
+                )
+        return self._tool.skill_id
 
     def _require_task(self, done: str) -> None:
         if Unnamed.is_id(self._far.task_id):

@@ -16,6 +16,8 @@ class FarTask:
     agent: str
     """Its mark, see `agent_mark`."""
     task_id: str
+    tool: str = ""
+    """The mark of the tool that began it, see `tool_mark`; "" where that does not matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,8 @@ class Handles:
 
     def of_task(self, task: FarTask, principal: str) -> str:
         """The handle of a task, for the follow-up tools."""
-        return self._sealed(Purpose.FOLLOW_UP, task.agent, (task.task_id,), principal)
+        ids = (task.task_id, *((task.tool,) if task.tool else ()))
+        return self._sealed(Purpose.FOLLOW_UP, task.agent, ids, principal)
 
     def of_context(self, context: FarContext, principal: str) -> str:
         """The handle of a conversation."""
@@ -102,9 +105,9 @@ class Handles:
 
     def _task(self, text: str, binding: Binding) -> FarTask:
         handle = self._seal.open(text, binding, self._now_seconds())
-        if len(handle.ids) != 1:
+        if not 1 <= len(handle.ids) <= 2:
             raise HandleError
-        return FarTask(handle.agent, handle.ids[0])
+        return FarTask(handle.agent, *handle.ids)
 
     def _sealed(
         self, purpose: Purpose, agent: str, ids: tuple[str, ...], principal: str, request: bytes = b""

@@ -61,6 +61,11 @@ class Listing:
         agent = self.by_mark.get(mark)
         return None if agent is None else (agent, self._by_marks.get((mark, tool)))
 
+    def published_by_mark(self, mark: str, tool: str) -> PublishedTool | None:
+        """The tool with a mark, of an agent with another, if it is offered."""
+        found = self.find(mark, tool)
+        return next((one for one in self.tools.published if found and one.tool is found[1]), None)
+
     def tools_for(self, may_use: MayUse) -> list[JsonObject]:
         """As tools/list shows them to a caller; the bridge's own are for everyone."""
         names = self.tools.by_name

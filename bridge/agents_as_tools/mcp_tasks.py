@@ -88,8 +88,8 @@ class McpTasks:
     def __init__(self, surroundings: Callable[[], Surroundings], find: FindTool) -> None:
         self._surroundings = surroundings
         self._find = find
-        self._out_of_reach: dict[str, float] = {}
-        """Since when an agent has been, by its mark."""
+        self._out_of_reach: dict[str, tuple[float, float]] = {}
+        """Since when an agent has been, by its mark, and when that was last seen."""
 
     def knows(self, task_id: str, caller: Caller) -> bool:
         """See `TaskFace.knows`."""
@@ -112,7 +112,9 @@ class McpTasks:
             raise _not_passed_on("The answer", exc) from exc
         questions = {question.key: question for question in _questions(opened, task)}
         given = {key: value for key, value in responses.items() if key in questions}
-        answer = answer_message(list(questions.values()), given, Waiting(task_id, task.id, task.context_id))
+        skill_id = opened.shown.tool.skill_id if opened.shown.tool else None
+        waiting = Waiting(task_id, task.id, task.context_id, skill_id)
+        answer = answer_message(list(questions.values()), given, waiting)
         if answer is not None:
             await self._send(opened, answer)
 
@@ -130,9 +132,13 @@ class McpTasks:
 
     async def watch(self, task_id: str, caller: Caller, tell: Callable[[JsonObject], None]) -> None:
         """See `TaskFace.watch`."""
-        opened = self._opened(task_id, caller)
         told: JsonObject | None = None
         while True:
+            try:
+                # Anew each time: what it is opened to may be another agent, or not this caller's, by now.
+                opened = self._opened(task_id, caller)
+            except McpRefusal:
+                return
             detailed, task = await self._look(opened)
             if detailed != told:
                 tell(detailed)
@@ -157,8 +163,12 @@ class McpTasks:
     def _without_agent(self, opened: _Open, exc: PeerError) -> JsonObject:
         agent, now = opened.agent, anyio.current_time()
         may_come_back = is_passing(exc) or agent.down is not None
-        since = self._out_of_reach.setdefault(agent.mark, now) if may_come_back else now
-        if may_come_back and now - since < opened.options.outage_seconds:
+        outage_seconds = opened.options.outage_seconds
+        since, last = self._out_of_reach.get(agent.mark, (now, now))
+        # What nobody looked at for so long may have been there meanwhile: this is another outage.
+        since = since if now - last <= outage_seconds else now
+        self._out_of_reach[agent.mark] = since, now
+        if may_come_back and now - since < outage_seconds:
             words = f"The agent {agent.key} cannot be asked at the moment, which is tried again: {exc}"
             return {"status": "working", "statusMessage": words}
         return {"status": "completed", "statusMessage": str(exc), "result": _whole(failure(str(exc)))}
@@ -230,6 +240,8 @@ class McpTasks:
         if found is None:
             raise McpRefusal(INVALID_PARAMS, str(HandleError()))
         agent, tool = found
+        if tool is not None and not caller.may_use(tool.name):
+            raise McpRefusal(INVALID_PARAMS, str(HandleError()))
         shown = Shown(agent, tool, caller.principal, around.handles, around.options)
         return _Open(task_id, call, caller, shown)
 

@@ -9,7 +9,7 @@ from typing import Final
 from jsonschema.protocols import Validator
 
 from bridge.a2a.models import Message, Task, TaskState, TaskStatus
-from bridge.agents_as_tools.handles import FarContext, FarTask, Handles
+from bridge.agents_as_tools.handles import FarContext, FarTask, Handles, tool_mark
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.resources import links_of
@@ -97,7 +97,7 @@ class Shown:
 
     def far(self, task_id: str) -> FarTask:
         """A task of the agent, as handles name it."""
-        return FarTask(self.agent.mark, task_id)
+        return FarTask(self.agent.mark, task_id, tool_mark(self.tool.skill_id) if self.tool else "")
 
     @property
     def _output(self) -> Validator | None:

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
@@ -23,6 +23,7 @@ from typing import Final, Protocol
 import anyio
 import httpx2
 from platformdirs import user_state_path
+from starlette.types import ASGIApp
 
 from bridge.a2a.catalog import CatalogApp
 from bridge.a2a.catalog import Published as Listed
@@ -46,8 +47,8 @@ from bridge.web import Place as WebPlace
 
 logger = logging.getLogger(__name__)
 
-ITSELF: Final = Principal("mcp-a2a")
-"""Who calls when an offered server calls an agent that is published here."""
+ITSELF: Final = Principal("(itself)")
+"""Who calls when an offered server calls an agent that is published here; nobody in a file can be called so."""
 
 _OF_THE_PROCESS: Final = ("server", "store", "requests", "streams")
 """The tables of a profile that count for the process."""
@@ -91,6 +92,7 @@ class Bridge:
         self._watching = watching
         self._over_http = over_http
         self._parts = Parts()
+        self._retiring: list[_Retiring] = []
         self._plan = Plan(plan.profile, plan.place)
         self._memory = ServerMemory(user_state_path(FOLDER) / "servers.json")
         self._applying = anyio.Lock()
@@ -98,6 +100,7 @@ class Bridge:
         everyone = LOCAL if is_loopback(plan.place.host) else ANONYMOUS
         self._access = Access(self._credentials(plan), everyone)
         self._own_schemes = {one.scheme for one in plan.credentials[:1]}
+        self._credentials_of = _by_principal(plan.credentials)
         self._web = WebPlace(plan.place.public_url, plan.place.hosts | {plan.place.host})
         self.app = Router(
             self._web,
@@ -131,36 +134,36 @@ class Bridge:
 
         Raises:
             PeerError: a tool server is down, and the plan says that it must not be.
-            UsageError: a command cannot be started, likewise; a store is in use, or too new. Either way everything
-                goes on as it was.
+            UsageError: a command cannot be started, likewise; a store is in use, or too new; two principals have one
+                secret. Either way everything goes on as it was.
         """
         async with self._applying:
-            plan, fresh = self._at_this_place(plan), Parts()
+            plan, fresh, first = self._at_this_place(plan), Parts(), _First(self._watching)
+            Access(self._credentials(plan))  # which refuses one secret of two principals
             try:
-                await self._start_servers(plan, fresh)
+                await self._start_servers(plan, fresh, first)
                 await self._start_catalogs(plan, fresh)
                 await self._start_published(plan, fresh)
-                self._route(self._parts | fresh, starting=True)
                 await self._start_offered(plan, fresh)
             except BaseException:
+                first.give_up()
                 with anyio.CancelScope(shield=True):
-                    self._route(self._parts, starting=self.app.routes.starting and not self._parts.published)
                     await fresh.end()
                 raise
             self._take_over(plan, fresh)
 
     async def drain(self, seconds: float) -> None:
         """Take in nothing new, and wait so long for what runs."""
-        for face in self._parts.faces:
-            face.offered.server.stop()
         async with anyio.create_task_group() as group:
-            for one in self._parts.agents:
-                group.start_soon(one.engine.drain, seconds)
+            group.start_soon(self._parts.drain, seconds)
+            for retiring in self._retiring:
+                group.start_soon(retiring.ended.wait)
 
     async def stop(self) -> None:
         """End what runs."""
-        for one in self._parts.agents:
-            await one.engine.stop()
+        for parts in (self._parts, *(retiring.parts for retiring in self._retiring)):
+            for one in parts.agents:
+                await one.engine.stop()
 
     @property
     def drain_seconds(self) -> float:
@@ -171,8 +174,8 @@ class Bridge:
 
     @property
     def running(self) -> int:
-        """How many tasks are being worked on."""
-        return sum(one.engine.running for one in self._parts.agents)
+        """How many tasks and calls are being worked on."""
+        return self._parts.running + sum(retiring.parts.running for retiring in self._retiring)
 
     @property
     def published(self) -> tuple[Published, ...]:
@@ -196,7 +199,7 @@ class Bridge:
 
     # What others are made of
 
-    async def _start_servers(self, plan: Plan, fresh: Parts) -> None:
+    async def _start_servers(self, plan: Plan, fresh: Parts, first: _First) -> None:
         """Start what is new or another, and wait for those that have to be up, and for the first of the others."""
         for key in servers_of(plan):
             known, wanted = self._parts.servers.get(key), plan.servers[key]
@@ -208,7 +211,7 @@ class Bridge:
                     self._watching.connecting(key, wanted.target)
         if not fresh.servers:
             return
-        first = _First(len(fresh.servers), self._watching)
+        first.expect(len(fresh.servers))
         async with anyio.create_task_group() as group:
             for key, upstream in fresh.upstreams.items():
                 if plan.fails_closed(key):
@@ -250,6 +253,8 @@ class Bridge:
         servers = (self._parts | fresh).servers
         for given, one in plan.published.items():
             name = given or self._named_after_its_server(servers[one.servers[0]].unit.value)
+            for retiring in [two for two in self._retiring if name in two.parts.published]:
+                await retiring.ended.wait()  # its store is still in use
             if name not in self._parts.published:
                 sources = _sources(name, one, servers)
                 make = partial(published, name, one, sources, self._process, self._place, self._access)
@@ -295,7 +300,12 @@ class Bridge:
             elif source in plan.published:
                 found[source] = self._own_agent(source, parts.published[source].value)
             else:
-                found |= agents_in(source, parts.catalogs[source].unit.value, plan.catalogs[source])
+                listed = agents_in(source, parts.catalogs[source].unit.value, plan.catalogs[source])
+                if taken := listed.keys() & (found.keys() | plan.agents.keys()):
+                    logger.warning(
+                        "of catalog %s, what is called like another is left out: %s", source, ", ".join(taken)
+                    )
+                found |= {key: one for key, one in listed.items() if key not in taken}
         return found
 
     def _own_agent(self, name: str, agent: Published) -> RemotePlan:
@@ -318,7 +328,7 @@ class Bridge:
 
     def _take_over(self, plan: Plan, fresh: Parts) -> None:
         """From here on nothing fails: change what stays, and let what is not wanted any more come to its end."""
-        before, kept = self._parts, self._parts.wanted_by(plan)
+        before, kept, seconds = self._parts, self._parts.wanted_by(plan), self.drain_seconds
         stays = kept.published.keys() - fresh.published.keys()
         self._parts, self._plan = kept | fresh, plan
         self._admit(plan)
@@ -326,26 +336,28 @@ class Bridge:
             one = plan.published[name]
             sources = _sources(name, one, self._parts.servers)
             before.published[name].value.update(one, sources)
+        for unit in fresh.published.values():
+            unit.value.refresh()  # its servers may have come up while it could not be told
         self._update_offered(plan)
-        self._route(self._parts, starting=False)
-        self._group.start_soon(self._retire, before.without(self._parts), self.drain_seconds)
+        retiring = _Retiring(before.without(self._parts))
+        self._retiring.append(retiring)
+        self._route(starting=False)
+        self._group.start_soon(self._retire, retiring, max(seconds, self.drain_seconds))
 
     def _update_offered(self, plan: Plan) -> None:
         for name, unit in self._parts.offered.items():
             agents = self._agents_of(plan.offered[name], plan, self._parts)
             unit.value.offered.update(plan.offered[name], agents, self._shared)
 
-    async def _retire(self, gone: Parts, seconds: float) -> None:
-        """End what nobody can reach any more, once its calls have ended or that has taken too long."""
-        for face in gone.faces:
-            face.offered.server.stop()
-        async with anyio.create_task_group() as group:
-            for one in gone.agents:
-                group.start_soon(one.engine.drain, seconds)
-        with anyio.move_on_after(seconds):
-            for upstream in gone.upstreams.values():
-                await upstream.idle()
-        await gone.end()
+    async def _retire(self, retiring: _Retiring, seconds: float) -> None:
+        """End what nobody new can reach any more, once its calls have ended or that has taken too long."""
+        try:
+            await retiring.parts.drain(seconds)
+            await retiring.parts.end()
+        finally:
+            self._retiring.remove(retiring)
+            retiring.ended.set()
+            self._route(starting=self.app.routes.starting)
 
     def _at_this_place(self, plan: Plan) -> Plan:
         """A plan for the place that the bridge has; what only a restart could change is said, and left."""
@@ -370,19 +382,25 @@ class Bridge:
             )
         return replace(plan, place=self._place)
 
-    def _route(self, parts: Parts, *, starting: bool) -> None:
-        agents = {one.path: one.app for one in parts.agents}
-        faces = {_mcp_path(face.offered.name): face.app for face in parts.faces if face.app is not None}
-        self.app.routes = Routes(agents, faces, starting)
+    def _route(self, *, starting: bool) -> None:
+        """Serve what there is; sessions of a face that is ending may still answer what its calls ask."""
+        faces: dict[str, ASGIApp] = {}
+        for parts in (*(retiring.parts for retiring in self._retiring), self._parts):
+            faces |= {_mcp_path(face.offered.name): face.app for face in parts.faces if face.app is not None}
+        self.app.routes = Routes({one.path: one.app for one in self._parts.agents}, faces, starting)
 
     def _listed(self) -> list[Listed]:
         return [Listed(one.name, one.path, one.server.card) for one in self._parts.agents]
 
     def _admit(self, plan: Plan) -> None:
         """Let in whom a plan lets in; what each may use stands in lists, so clients are told."""
+        before, now = self._credentials_of, _by_principal(plan.credentials)
         self._access.update(self._credentials(plan))
         self._own_schemes = {one.scheme for one in plan.credentials[:1]}
+        self._credentials_of = now
+        gone = frozenset(name for name, known in before.items() if now.get(name) != known)
         for face in self._parts.faces:
+            face.offered.server.let_go(gone)
             face.offered.server.changed()
 
     def _credentials(self, plan: Plan) -> list[Credential]:
@@ -397,13 +415,31 @@ class Bridge:
         return Seal(keys or [key_in(place.state or user_state_path(FOLDER))])
 
 
+@dataclass(eq=False)
+class _Retiring:
+    """Parts that end."""
+
+    parts: Parts
+    ended: anyio.Event = field(default_factory=anyio.Event)
+
+
 class _First:
     """Waits until one of some servers is up, or none of them is going to be soon."""
 
-    def __init__(self, number: int, watching: Watching | None) -> None:
+    def __init__(self, watching: Watching | None) -> None:
         self.seen = anyio.Event()
-        self._left = number
+        self._left = 0
         self._watching = watching
+        self._looking: list[anyio.CancelScope] = []
+
+    def expect(self, number: int) -> None:
+        """So many servers are waited for."""
+        self._left = number
+
+    def give_up(self) -> None:
+        """Look no longer."""
+        for scope in self._looking:
+            scope.cancel()
 
     async def require(self, key: str, upstream: Upstream) -> None:
         """Raises what keeps a server from being up."""
@@ -413,7 +449,11 @@ class _First:
     async def look(self, key: str, upstream: Upstream) -> None:
         """Take note of whether a server is up."""
         try:
-            await upstream.ready()
+            with anyio.CancelScope() as scope:
+                self._looking.append(scope)
+                await upstream.ready()
+            if scope.cancelled_caught:
+                return
         except (PeerError, UsageError) as exc:
             self._left -= 1
             if self._watching:
@@ -438,3 +478,9 @@ def _sources(
 
 def _mcp_path(name: str) -> str:
     return f"{MCP}/{name}"
+
+
+def _by_principal(credentials: Sequence[Credential]) -> dict[str, frozenset[Credential]]:
+    """What each is known by, and may use."""
+    names = {one.principal.name for one in credentials}
+    return {name: frozenset(one for one in credentials if one.principal.name == name) for name in names}

@@ -92,9 +92,14 @@ def _of(table: object) -> set[str]:
 
 def _target(table: ToolServerTable, connect_seconds: float, limit_bytes: int) -> Target:
     if table.url is not None:
-        return Url(table.url, table.request_headers(), connect_seconds, limit_bytes)
+        shown = table.shown("url") or ""
+        return Url(table.url, table.request_headers(), connect_seconds, limit_bytes, shown)
     return Command(
-        tuple(table.command or ()), table.variables(), str(table.cwd) if table.cwd else None, limit_bytes
+        tuple(table.command or ()),
+        table.variables(),
+        str(table.cwd) if table.cwd else None,
+        limit_bytes,
+        tuple(table.shown("command") or ()),
     )
 
 

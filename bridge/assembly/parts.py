@@ -74,6 +74,25 @@ class Parts:
             _without(self.offered, others.offered),
         )
 
+    @property
+    def running(self) -> int:
+        """How many tasks of agents, and calls of servers, are being worked on."""
+        calls = sum(face.offered.server.running for face in self.faces)
+        return calls + sum(one.engine.running for one in self.agents)
+
+    async def drain(self, seconds: float) -> None:
+        """Take in nothing new, and wait so long for what runs."""
+        for face in self.faces:
+            face.offered.server.stop()
+        async with anyio.create_task_group() as group:
+            for one in self.agents:
+                group.start_soon(one.engine.drain, seconds)
+            with anyio.move_on_after(seconds):
+                for face in self.faces:
+                    await face.offered.server.idle()
+                for upstream in self.upstreams.values():
+                    await upstream.idle()
+
     async def end(self) -> None:
         """End all of them; what others are made of comes last."""
         await _end(self.offered.values())

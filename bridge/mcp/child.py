@@ -76,14 +76,16 @@ _GONE: Final = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResour
 class Command:
     """A server that is started as a child process and spoken to over its stdin and stdout."""
 
-    argv: tuple[str, ...]
+    argv: tuple[str, ...] = field(repr=False)
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Beside HOME, LOGNAME, PATH, SHELL, TERM and USER, which every child gets."""
     cwd: str | None = None
     result_limit_bytes: int = DEFAULT_RESULT_LIMIT_BYTES
+    shown: tuple[str, ...] = field(default=(), compare=False)
+    """The words as they may be said aloud, where those are others."""
 
     def __str__(self) -> str:
-        return " ".join(self.argv)
+        return " ".join(self.shown or self.argv)
 
 
 @dataclass
@@ -129,7 +131,7 @@ async def _start(command: Command) -> Process:
         )
     except (OSError, ValueError) as exc:
         reason = getattr(exc, "strerror", None) or exc
-        raise UsageError(f"cannot start {command.argv[0]!r}: {reason}") from exc
+        raise UsageError(f"cannot start {(command.shown or command.argv)[0]!r}: {reason}") from exc
 
 
 class _Child:

@@ -58,7 +58,7 @@ class Listening:
             raise MCPError(INTERNAL_ERROR, "Too many streams are open")
         caller = caller_of(context)
         known = [one for one in _task_ids(context) if self._tasks and self._tasks.knows(one, caller)]
-        stream = _Stream(context, _granted(params.notifications, known))
+        stream = _Stream(context, _granted(params.notifications, known), caller.principal)
         self._streams.add(stream)
         try:
             async with anyio.create_task_group() as tasks:
@@ -76,10 +76,11 @@ class Listening:
         for stream in self._streams:
             stream.changed()
 
-    def close(self) -> None:
-        """End all streams, each once it has sent what it has."""
+    def close(self, principals: frozenset[str] | None = None) -> None:
+        """End all streams, or those of some principals, each once it has sent what it has."""
         for stream in self._streams:
-            stream.close()
+            if principals is None or stream.principal in principals:
+                stream.close()
 
     async def _follow(self, task_id: str, caller: Caller, stream: _Stream) -> None:
         def tell(task: JsonObject) -> None:
@@ -92,7 +93,8 @@ class Listening:
 class _Stream:
     """One stream: what its client asked for, and what waits to be sent."""
 
-    def __init__(self, context: Context, granted: JsonObject) -> None:
+    def __init__(self, context: Context, granted: JsonObject, principal: str) -> None:
+        self.principal = principal
         self.meta: dict[str, Any] = {SUBSCRIPTION_ID_META_KEY: context.request_id}
         self._context = context
         self._granted = granted

@@ -77,6 +77,8 @@ class McpServer:
         self._listening = Listening(face.tasks, self._limits.streams)
         self._legacy: set[ServerSession] = set()
         self._changed = anyio.Event()
+        self._running = 0
+        self._freed = anyio.Event()
         self._endpoint: Endpoint | None = None
         self._methods: dict[str, Callable[[Context], Awaitable[JsonObject]]] = {
             "tools/list": self._list("tools", face.tools),
@@ -125,6 +127,10 @@ class McpServer:
         introduce(self._server, self._face)
         self._changed.set()
 
+    def let_go(self, principals: frozenset[str]) -> None:
+        """End the streams of these: they are not let in any more, or not to all that they were."""
+        self._listening.close(principals)
+
     def stop(self) -> None:
         """First stage of stopping over HTTP: nobody new is served, streams end, and calls go on."""
         self._listening.close()
@@ -168,7 +174,27 @@ class McpServer:
 
         return answer
 
+    @property
+    def running(self) -> int:
+        """How many calls of tools are under way."""
+        return self._running
+
+    async def idle(self) -> None:
+        """Wait until none is."""
+        while self._running:
+            await self._freed.wait()
+
     async def _call(self, context: Context) -> JsonObject:
+        self._running += 1
+        try:
+            return await self._answered(context)
+        finally:
+            self._running -= 1
+            if not self._running:
+                self._freed.set()
+                self._freed = anyio.Event()
+
+    async def _answered(self, context: Context) -> JsonObject:
         name = param(context, "name")
         if self._input_schema(name, principal_of(context).may_use) is None:
             raise McpRefusal(INVALID_PARAMS, f"Unknown tool: {name}")

@@ -104,6 +104,8 @@ class Caller:
     principal: str = "local"
     takes_forms: bool = False
     takes_urls: bool = False
+    may_use: MayUse = everything
+    """Which tools it may use: it is told nothing of the tasks of others."""
 
 
 class TaskFace(Protocol):

@@ -85,7 +85,8 @@ def require_declared(context: Context) -> None:
 def caller_of(context: Context) -> Caller:
     """Who asks, by what it declared."""
     declared = _declared(context)
-    return Caller(principal_of(context).name, takes_forms=declared.forms, takes_urls=declared.urls)
+    principal = principal_of(context)
+    return Caller(principal.name, declared.forms, declared.urls, principal.may_use)
 
 
 def _task_id(context: Context) -> str:

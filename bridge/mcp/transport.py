@@ -55,14 +55,16 @@ sent again: a tool's own error that merely speaks of a session is not one of the
 class Url:
     """A server that is reached over Streamable HTTP."""
 
-    url: str
+    url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     connect_seconds: float = 10.0
     result_limit_bytes: int = DEFAULT_RESULT_LIMIT_BYTES
+    shown: str = field(default="", compare=False)
+    """The URL as it may be said aloud, where that is another one than without user, query and fragment."""
 
     def __str__(self) -> str:
-        parts = urlsplit(self.url)
-        return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
+        parts = urlsplit(self.shown or self.url)
+        return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
 Target = Command | Url

@@ -22,7 +22,7 @@ from pydantic import JsonValue
 from bridge.a2a.models import Message, Part, Role, TaskState, TaskStatus, text_of
 from bridge.jsonvalues import JsonObject
 from bridge.translate.arguments import properties_of, required_of
-from bridge.translate.extension import ANSWER, BLOCK, OCCASIONS, QUESTION
+from bridge.translate.extension import ANSWER, BLOCK, OCCASIONS, QUESTION, SKILL
 from bridge.translate.questions import Answer
 
 TEXT_FIELD: Final = "answer"
@@ -67,6 +67,9 @@ class AskedBack:
     """Of elicitation/create."""
     text_field: str | None = None
     """The one field of a form that we made, whose value is the answer in words."""
+    fields: frozenset[str] | None = None
+    """The fields of a form that an agent described: what else comes in an answer goes no further. A server's own
+    form is answered as it is."""
 
     @property
     def mode(self) -> str:
@@ -82,6 +85,8 @@ class Waiting:
     """What the question was given out with: the same answer to the same state is one message."""
     task_id: str
     context_id: str | None
+    skill_id: str | None = None
+    """The skill that it runs: an answer names it, so that nothing in it can be taken for a call of another."""
 
 
 def questions_in(
@@ -154,7 +159,11 @@ def answer_message(
     `responses` are ElicitResults by the keys of `questions`. A foreign agent that sent someone to a URL notices by
     itself when that is done; an agent that gave its question a key waits to be told.
     """
-    answered = [(one, result) for one in questions if (result := _result(responses.get(one.key))) is not None]
+    answered = [
+        (one, _asked_for(one, result))
+        for one in questions
+        if (result := _result(responses.get(one.key))) is not None
+    ]
     if not answered or all(_needs_no_words(question, result) for question, result in answered):
         return None
     parts, metadata = _one_answer(*answered[0]) if len(questions) == 1 else _keyed_answers(answered)
@@ -164,7 +173,7 @@ def answer_message(
         task_id=waiting.task_id,
         context_id=waiting.context_id,
         parts=(*parts,),
-        metadata=metadata,
+        metadata={**(metadata or {}), **({SKILL: waiting.skill_id} if waiting.skill_id else {})} or None,
     )
 
 
@@ -215,6 +224,8 @@ def _question_from(data: JsonObject, message: Message, state: TaskState) -> Aske
         request_key = _request_key(own_key, data, message)
         elicitation_id = data.get("elicitationId", asked.params["elicitationId"])
         return AskedBack(request_key, own_key, {**asked.params, "elicitationId": elicitation_id})
+    if data.get("mode") == "confirm" and own_key is not None:
+        return AskedBack(own_key, own_key, _permission(text))
     form = next(
         (found for name in ("schema", "requestedSchema") if (found := form_from(data.get(name)))), None
     )
@@ -222,7 +233,8 @@ def _question_from(data: JsonObject, message: Message, state: TaskState) -> Aske
     if form is None or state is TaskState.AUTH_REQUIRED:
         return None
     params: JsonObject = {"mode": "form", "message": text, "requestedSchema": form}
-    return AskedBack(_request_key(own_key, data, message), own_key, params)
+    fields = frozenset(properties_of(form))
+    return AskedBack(_request_key(own_key, data, message), own_key, params, fields=fields)
 
 
 def form_from(schema: JsonValue) -> JsonObject | None:
@@ -260,6 +272,11 @@ def _are_texts(prop: JsonObject) -> bool:
 
 def _is_known(key: str, value: JsonValue) -> bool:
     return key != "format" or value in _FORMATS
+
+
+def _permission(words: str) -> JsonObject:
+    """A form without fields, in which there is nothing to do but accept or refuse."""
+    return {"mode": "form", "message": words, "requestedSchema": {"type": "object", "properties": {}}}
 
 
 def _for_text(words: str, message_id: str, own_key: str | None = None) -> AskedBack:
@@ -349,6 +366,14 @@ def _result(response: JsonValue) -> JsonObject | None:
     held: JsonObject = {"content": content} if isinstance(content, dict) else {}
     is_accepted = response["action"] == Answer.ACCEPT
     return {"action": response["action"], **(held if is_accepted else {})}
+
+
+def _asked_for(question: AskedBack, result: JsonObject) -> JsonObject:
+    """An ElicitResult with what was asked for, and nothing else."""
+    content = result.get("content")
+    if question.fields is None or not isinstance(content, dict):
+        return result
+    return {**result, "content": {name: value for name, value in content.items() if name in question.fields}}
 
 
 def _needs_no_words(question: AskedBack, result: JsonObject) -> bool:

@@ -64,23 +64,32 @@ def message_from_call(
     if chosen is not None and skill_in_text:
         text = f"{text}\n\n(Skill: {chosen})"
     parts = [Part(text=text), *_data_parts(arguments), *_file_parts(arguments)]
-    return _message(parts, conversation, {} if chosen is None else {SKILL: chosen, _FOREIGN_SKILL: chosen})
+    return _message(parts, conversation, _named(chosen))
 
 
-def message_from_reply(arguments: JsonObject, conversation: Conversation) -> Message:
-    """The message that task_reply sends.
+def message_from_reply(
+    arguments: JsonObject, conversation: Conversation, skill_id: str | None = None
+) -> Message:
+    """The message that task_reply sends; `skill_id` is the skill that it is for, whatever the data says.
 
     Raises:
         BadArgumentsError: the arguments are not as its schema asks.
     """
     _require_fitting(_reply_tool(), arguments)
-    return _message([Part(text=str(arguments["message"])), *_data_parts(arguments)], conversation, {})
+    return _message(
+        [Part(text=str(arguments["message"])), *_data_parts(arguments)], conversation, _named(skill_id)
+    )
 
 
 def context_in(arguments: JsonObject) -> str | None:
     """The sealed context that a call continues; None when it begins a new one, or for a blank."""
     context = arguments.get("context")
     return context.strip() or None if isinstance(context, str) else None
+
+
+def _named(skill_id: JsonValue) -> JsonObject:
+    """The metadata that names a skill: as ours do, and as others do."""
+    return {} if skill_id is None else {SKILL: skill_id, _FOREIGN_SKILL: skill_id}
 
 
 def _message(parts: Sequence[Part], conversation: Conversation, metadata: JsonObject) -> Message:
