@@ -10,6 +10,7 @@ Spec: A2A 1.0 sections 8.3 (which interface), 13.4.
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -77,6 +78,14 @@ def permitted_interfaces(
     return tuple(one for one, refusal in zip(spoken, refusals, strict=True) if not refusal)
 
 
+_HOLD_IPV4: Final = tuple(
+    map(
+        ipaddress.IPv6Network, ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")
+    )
+)
+"""Prefixes behind which the last four bytes are an IPv4 address."""
+
+
 def is_private_host(host: str) -> bool:
     """Whether a host's name or address says that it is this machine, or one of its own network."""
     host = host.strip("[]").rstrip(".").lower()
@@ -84,8 +93,18 @@ def is_private_host(host: str) -> bool:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return "." not in host or host.endswith(_PRIVATE_ENDINGS)
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return not (mapped or address).is_global
+    inside = [*_inside(address)]
+    return any(not one.is_global for one in inside) if inside else not address.is_global
+
+
+def _inside(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> Iterator[ipaddress.IPv4Address]:
+    """The IPv4 address to which a gateway, or the kernel, would take an IPv6 address (RFC 4291, 6052, 3056)."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return
+    if address.sixtofour is not None:
+        yield address.sixtofour
+    if any(address in network for network in _HOLD_IPV4):
+        yield ipaddress.IPv4Address(address.packed[-4:])
 
 
 def address_guard(found: FoundCard, url: str, trust: Trust) -> Guard | None:

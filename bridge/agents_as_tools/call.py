@@ -10,6 +10,7 @@ Messages go out on a task of their own, so that one whose task is not known yet 
 
 from __future__ import annotations
 
+import logging
 from uuid import uuid4
 
 import anyio
@@ -26,7 +27,7 @@ from bridge.a2a.models import (
 )
 from bridge.a2a.remote import Listener, Pace, converse, wait
 from bridge.agents_as_tools.given import Given
-from bridge.agents_as_tools.handles import tool_mark
+from bridge.agents_as_tools.handles import FarCall, tool_mark
 from bridge.agents_as_tools.mcp_tasks import task_fields
 from bridge.agents_as_tools.progress import tell_progress
 from bridge.agents_as_tools.remote_agent import RemoteAgent
@@ -38,12 +39,15 @@ from bridge.agents_as_tools.turns import turn
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.serving import Incoming
+from bridge.seal import HandleTooLongError
 from bridge.translate.ask_back import Waiting, answer_message, modes_of
 from bridge.translate.call_to_message import (
     BadArgumentsError,
     Conversation,
     message_from_call,
 )
+
+logger = logging.getLogger(__name__)
 
 
 class AgentCall:
@@ -88,7 +92,9 @@ class AgentCall:
                     return await self._conversation()
             return self._question_in_words(self._asking) if self._asking else self._still_at_work()
         except _BecomesTaskError as exc:
-            return self._task(exc.sending, exc.task_id)
+            self._let_go = True
+            exc.sending.leave()
+            return exc.task
         except (PeerError, BadArgumentsError) as exc:
             return failure(str(exc))
         except anyio.get_cancelled_exc_class():
@@ -179,18 +185,24 @@ class AgentCall:
         self._let_go = True
         return self._shown.question_in_words(task)
 
-    def _task(self, sending: Sending, task_id: str) -> JsonObject:
-        self._let_go = True
-        sending.leave()
+    def _task(self, task_id: str) -> JsonObject | None:
+        """The MCP task that stands for the agent's; None when the agent's ids are too long to come back by."""
         options = self._around.options
-        handle, call = self._around.handles.of_call(
-            self._shown.far(task_id),
-            tool_mark(self._tool.skill_id),
-            options.task_ttl_seconds,
-            self._incoming.principal,
-        )
+        try:
+            handle, call = self._task_handle(task_id)
+        except HandleTooLongError as exc:
+            logger.warning("%s: a call becomes no task: %s", self._agent.key, exc)
+            return None
         working: JsonObject = {"status": "working", **({"statusMessage": self._said} if self._said else {})}
         return {"resultType": "task", **task_fields(handle, call, options), **working}
+
+    def _task_handle(self, task_id: str) -> tuple[str, FarCall]:
+        return self._around.handles.of_call(
+            self._shown.far(task_id),
+            tool_mark(self._tool.skill_id),
+            self._around.options.task_ttl_seconds,
+            self._incoming.principal,
+        )
 
     def _still_at_work(self) -> JsonObject:
         seconds = self._within_seconds
@@ -260,8 +272,9 @@ class AgentCall:
             with anyio.CancelScope(deadline=self._task_at):
                 await sending.done.wait()
             await sending.named.wait()
-            if not sending.done.is_set() and sending.task_id is not None:
-                raise _BecomesTaskError(sending, sending.task_id)
+            named = None if sending.done.is_set() else sending.task_id
+            if named is not None and (task := self._task(named)) is not None:
+                raise _BecomesTaskError(sending, task)
         await sending.done.wait()
 
     def _on_event(self, event: StreamResponse) -> None:
@@ -272,10 +285,10 @@ class AgentCall:
 class _BecomesTaskError(Exception):
     """The call takes long, and its client takes a task instead."""
 
-    def __init__(self, sending: Sending, task_id: str) -> None:
+    def __init__(self, sending: Sending, task: JsonObject) -> None:
         super().__init__()
         self.sending = sending
-        self.task_id = task_id
+        self.task = task
 
 
 def _first_of(said: float | None, otherwise: float) -> float:
