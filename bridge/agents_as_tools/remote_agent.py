@@ -14,6 +14,7 @@ import httpx2
 
 from bridge.a2a.card import FoundCard
 from bridge.a2a.client import AgentClient, ClientOptions
+from bridge.a2a.fetch import shown
 from bridge.a2a.models import AgentCapabilities, AgentCard, AgentInterface, AgentSkill
 from bridge.errors import PeerError
 from bridge.seal import agent_mark
@@ -126,7 +127,7 @@ class RemoteAgent:
         """Its card; without one, the least that can be said of it, so that there is a tool that says what is wrong."""
         return self._card or AgentCard(
             name=self.key,
-            description=f"The agent at {self.url}, whose card could not be read yet",
+            description=f"The agent at {shown(self.url)}, whose card could not be read yet",
             supported_interfaces=(
                 AgentInterface(url=self.url, protocol_binding="JSONRPC", protocol_version="1.0"),
             ),
@@ -147,7 +148,7 @@ class RemoteAgent:
             PeerError: it cannot be called; why, in words.
         """
         if self._client is None:
-            raise PeerError(f"The agent {self.key} at {self.url} cannot be called: {self.down}")
+            raise PeerError(f"The agent {self.key} at {shown(self.url)} cannot be called: {self.down}")
         return self._client
 
     @property

@@ -30,6 +30,8 @@ _DECLINES: Final = " (Ctrl+D declines)"
 _CANCELS: Final = " (Ctrl+D cancels the task)"
 _DONE: Final = "done"
 """What is said of a visit that was made."""
+_YES: Final = "yes"
+"""What allows something."""
 
 Answer = tuple[tuple["Part", ...], "JsonObject | None"]
 """The parts of a message and its metadata."""
@@ -122,7 +124,7 @@ def _asked(question: Question, *, is_first: bool) -> str | JsonObject | None:
     if question.is_visit:
         doing = "to confirm" if question.is_confirmation else "once that is done"
         words = render.ask(f"Press Enter {doing}{hint}")
-        return None if words is None else words or _DONE
+        return None if words is None else words or _said_by_enter(question)
     return render.ask(f"Your answer:{hint}")
 
 
@@ -179,7 +181,11 @@ def words_for(questions: list[Question]) -> str:
     (question,) = questions
     if question.form is not None:
         return " ".join(shlex.quote(f"{name}=...") for name in question.form.names) or "--json '{}'"
-    return f"--text {_DONE}" if question.is_visit else "--text ..."
+    return f"--text {_said_by_enter(question)}" if question.is_visit else "--text ..."
+
+
+def _said_by_enter(question: Question) -> str:
+    return _YES if question.is_confirmation else _DONE
 
 
 def _answer(question: Question, given: str | JsonObject) -> Answer:
@@ -187,4 +193,8 @@ def _answer(question: Question, given: str | JsonObject) -> Answer:
     from bridge.translate.extension import ANSWER, QUESTION
 
     part = Part(text=given) if isinstance(given, str) else Part(data=given, media_type=_JSON)
-    return (part,), None if question.key is None else {QUESTION: question.key, ANSWER: "accept"}
+    if question.key is None:
+        return (part,), None
+    # Other words than these, and data, are for the agent to judge: they may be no yes at all.
+    is_left_open = question.is_confirmation and given != _YES
+    return (part,), {QUESTION: question.key, **({} if is_left_open else {ANSWER: "accept"})}

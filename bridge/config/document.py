@@ -8,25 +8,29 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from bridge.config.diagnose import ConfigError, Diagnostic
+from bridge.config.masking import leaves, mask, masked_line, secret_places, value_at
 from bridge.config.positions import KeyPath, Positions, Span, locate, place_of
 
-_SECRET_TABLES: Final = frozenset(("auth", "headers", "env", "keys", "principals"))
-_SECRET_KEY: Final = re.compile(
-    r"(.*[_-])?(token|secret|password|bearer|api[_-]?key|authorization|cookie)", re.IGNORECASE
-)
-_NOT_SECRET: Final = frozenset(("env", "file", "header", "skills"))
-"""Keys whose values say where a secret is, or what it is for."""
-_SECRET_LINE: Final = re.compile(r"auth|bearer|cookie|key|password|secret|token", re.IGNORECASE)
-_IN_A_VALUE: Final = re.compile(r"[^\s{}\[\],=\"']")
-_USER_IN_URL: Final = re.compile(r"(?<=://)[^/@\s\"']+(?=@)")
 _AT: Final = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)$")
 _SAID: Final = {"Illegal character '\\n'": "the text does not end on its line"}
+_UNENDED: Final = "Unterminated string"
+_LONE_CARRIAGE_RETURN: Final = (
+    "no TOML: lines end with a carriage return alone",
+    "save it with the line ends of Unix or Windows: a newline belongs to each",
+)
 _TWICE: Final = re.compile(r"Cannot (overwrite|declare|mutate)|Duplicate inline table key")
+
+_DEEPEST: Final = 100
+"""Tables in tables, and lists. JSON, which some of it becomes, is taken no deeper by most who read it."""
+_WIDEST_NUMBER: Final = 64
+"""Bits of a whole number, as TOML 1.0 has it."""
+_LONG_NUMBER: Final = re.compile(r"[0-9][0-9_]{4000,}")
+"""What Python refuses to read as a number."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,18 @@ class Document:
             return Diagnostic(self.path, fault.message, fault.hint)
         return at(self.path, self.masked, place, fault.message, fault.hint)
 
+    def diagnostics(self, faults: Iterable[Fault]) -> list[Diagnostic]:
+        """Faults with their places and lines. What a key holds that nobody knows may be a secret, and is masked."""
+        said = list(faults)
+        unknown = [fault.path for fault in said if fault.unknown and fault.on_key]
+        hidden = (
+            self.positions[(*path, *leaf)].value
+            for path in unknown
+            for leaf in leaves(value_at(self.data, path))
+            if (*path, *leaf) in self.positions
+        )
+        return [*map(replace(self, masked=mask(self.masked, hidden)).diagnostic, said)]
+
     def line(self, path: KeyPath) -> int:
         """The line on which a path, or the nearest of its parents, begins; 0 for none."""
         place = place_of(self.positions, path, key=True)
@@ -86,66 +102,62 @@ def at(file: Path, text: str, place: Span, message: str, hint: str = "") -> Diag
 
 
 def read_text(path: Path, what: str) -> str:
-    """The text of a file, with line ends as TOML counts them.
+    """The text of a file, as it is.
 
     Raises:
         ConfigError: it is not there, cannot be read, or is not UTF-8.
     """
     try:
-        return path.read_text(encoding="utf-8-sig")
-    except OSError as exc:
-        raise ConfigError([Diagnostic(path, f"cannot read {what}: {exc.strerror}")]) from exc
-    except UnicodeDecodeError as exc:
-        raise ConfigError([Diagnostic(path, f"cannot read {what}: it is not UTF-8")]) from exc
+        return path.read_bytes().decode("utf-8-sig")
+    except (OSError, ValueError) as exc:
+        reason = "it is not UTF-8" if isinstance(exc, UnicodeDecodeError) else _reason_of(exc)
+        raise ConfigError([Diagnostic(path, f"cannot read {what}: {reason}")]) from exc
 
 
 def read_toml(path: Path, what: str) -> Document:
-    """A TOML file.
+    """A TOML file, with line ends as TOML counts them.
 
     Raises:
         ConfigError: it cannot be read, or is no TOML.
     """
-    text = read_text(path, what)
+    text = read_text(path, what).replace("\r\n", "\n")
+    if "\r" in text:
+        raise ConfigError([Diagnostic(path, *_LONE_CARRIAGE_RETURN)])
     try:
         data = tomllib.loads(text)
+        depth = max(map(len, leaves(data)), default=0)
     except tomllib.TOMLDecodeError as exc:
         raise ConfigError([_syntax(path, text, str(exc))]) from exc
+    except ValueError as exc:
+        raise ConfigError([_long_number(path, text)]) from exc
     except RecursionError as exc:
         raise ConfigError([Diagnostic(path, f"{what} is nested too deeply")]) from exc
+    if depth > _DEEPEST:
+        raise ConfigError([Diagnostic(path, f"{what} is nested too deeply")])
     positions = locate(text)
-    return Document(path, data, positions, mask(text, _secret_places(data, positions)))
+    document = Document(path, data, positions, mask(text, secret_places(data, positions)))
+    if wide := [*_wide_numbers(data)]:
+        raise ConfigError(document.diagnostics(wide))
+    return document
 
 
-def mask(text: str, places: Iterable[Span]) -> str:
-    """The text with what stands at the places made unreadable; quotes and line ends stay."""
-    for place in places:
-        value = _IN_A_VALUE.sub("*", text[place.start : place.end])
-        text = text[: place.start] + value + text[place.end :]
-    return _USER_IN_URL.sub(lambda found: "*" * len(found[0]), text)
+def _reason_of(exc: Exception) -> str:
+    return (exc.strerror if isinstance(exc, OSError) else None) or "it is no path of a file"
 
 
-def leaves(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
-    """The paths of all values that hold no others."""
-    match value:
-        case dict():
-            for key, inner in value.items():
-                yield from leaves(inner, (*path, key))
-        case list():
-            for index, inner in enumerate(value):
-                yield from leaves(inner, (*path, index))
-        case _:
-            yield path
+def _wide_numbers(data: dict[str, Any]) -> Iterator[Fault]:
+    for path in leaves(data):
+        value = value_at(data, path)
+        if isinstance(value, int) and value.bit_length() >= _WIDEST_NUMBER:
+            yield Fault(path, f"the number is too large: it takes more than {_WIDEST_NUMBER} bits")
 
 
-def _secret_places(data: dict[str, Any], positions: Positions) -> Iterator[Span]:
-    return (positions[path].value for path in leaves(data) if _may_be_secret(path))
-
-
-def _may_be_secret(path: KeyPath) -> bool:
-    names = [step for step in path if isinstance(step, str)]
-    if len(names) > 1 and names[-1] in _NOT_SECRET and names[-2] not in ("headers", "env"):
-        return False
-    return not _SECRET_TABLES.isdisjoint(names) or bool(_SECRET_KEY.fullmatch(names[-1]))
+def _long_number(path: Path, text: str) -> Diagnostic:
+    """Where the number is that has too many digits, without the rest of its line."""
+    found = _LONG_NUMBER.search(text)
+    line = text.count("\n", 0, found.start()) + 1 if found else 0
+    source = "*" * len(text.split("\n")[line - 1])
+    return Diagnostic(path, "no TOML: a number has too many digits", "", line, 1, 1, source)
 
 
 def _syntax(path: Path, text: str, said: str) -> Diagnostic:
@@ -158,14 +170,7 @@ def _syntax(path: Path, text: str, said: str) -> Diagnostic:
     if _TWICE.match(message):
         message = "a key or table is there twice"
         column, span = len(source) - len(source.lstrip()) + 1, len(source.strip())
-    shown, message = _masked_line(source), _SAID.get(message, message)
+    before = "\n".join(text.split("\n")[: line - 1])
+    shown = masked_line(before, source, masked=message == _UNENDED)
+    message = _SAID.get(message, message)
     return Diagnostic(path, f"no TOML: {message[:1].lower()}{message[1:]}", "", line, column, span, shown)
-
-
-def _masked_line(source: str) -> str:
-    """A line of which only the words are known; one that goes on with a value may go on with a secret."""
-    source = mask(source, ())
-    key, equals, value = source.partition("=")
-    if not equals and not source.lstrip().startswith("["):
-        return _IN_A_VALUE.sub("*", source)
-    return key + equals + _IN_A_VALUE.sub("*", value) if _SECRET_LINE.search(source) else source

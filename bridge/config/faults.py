@@ -91,7 +91,8 @@ def _fault(found: ErrorDetails, schema: Node, data: Mapping[str, Any]) -> Fault:
     if found["loc"][-1:] == ("[key]",):
         pattern = context.get("pattern")
         hint = f"write `{table_name(name)}`" if pattern == NAME and table_name(name) else ""
-        return Fault(path, f"`{name}` {_NAMES.get(str(pattern), 'is empty')}", hint, on_key=True)
+        named = f"`{name}`" if name else f"a name in {title(path[:-1])}"
+        return Fault(path, f"{named} {_NAMES.get(str(pattern), 'is empty')}", hint, on_key=True)
     if kind == "refused":
         return Fault(path, context["message"].replace("{key}", name), context["hint"])
     if kind == "literal_error":

@@ -12,22 +12,27 @@ from typing import Final
 from pydantic import JsonValue
 
 from bridge.config.diagnose import ConfigError, Diagnostic
-from bridge.config.document import Document, at, leaves, mask, read_text
+from bridge.config.document import Document, at, read_text
+from bridge.config.masking import mask
 from bridge.config.positions import KeyPath, Span, Spot
 
 _GAP: Final = re.compile(r"(?:[ \t\r\n]|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _TEXT: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"?(?P<key>[ \t]*:)?')
 _IN_A_TEXT: Final = re.compile(r'[^"\s]')
 _SECRET_MEMBERS: Final = frozenset(("args", "env", "headers", "auth", "inputs"))
+_SHOWN_MEMBERS: Final = frozenset(
+    ("command", "cwd", "disabled", "envFile", "httpUrl", "serverUrl", "type", "url")
+)
+"""What is shown of a server; others may be secrets of a host that is not known here."""
 
 
 def read_json(path: Path, what: str) -> Document:
-    """A JSON file. Diagnostics do not show those of its values that hosts keep secrets among, in plain.
+    """A JSON file. Diagnostics show of its values those alone that are known to be no secrets.
 
     Raises:
         ConfigError: it cannot be read, or is no JSON object.
     """
-    text = read_text(path, what)
+    text = read_text(path, what).replace("\r\n", "\n").replace("\r", "\n")
     reader = _Reader(text)
     try:
         data = reader.document()
@@ -36,12 +41,18 @@ def read_json(path: Path, what: str) -> Document:
         raise ConfigError(
             [at(path, line, Span(exc.pos, exc.pos + 1), f"no JSON: {exc.msg.lower()}")]
         ) from exc
+    except ValueError as exc:
+        raise ConfigError([Diagnostic(path, "no JSON: a number has too many digits")]) from exc
     except RecursionError as exc:
         raise ConfigError([Diagnostic(path, f"{what} is nested too deeply")]) from exc
     if not isinstance(data, dict):
         raise ConfigError([Diagnostic(path, "it holds no JSON object")])
-    places = [reader.found[leaf].value for leaf in leaves(data) if not _SECRET_MEMBERS.isdisjoint(leaf)]
+    places = [place for leaf, place in reader.leaves if _may_be_secret(leaf)]
     return Document(path, data, reader.found, mask(text, places))
+
+
+def _may_be_secret(path: KeyPath) -> bool:
+    return path[-1] not in _SHOWN_MEMBERS or not _SECRET_MEMBERS.isdisjoint(path)
 
 
 def _hidden(text: str) -> str:
@@ -56,6 +67,8 @@ class _Reader:
         self.text = text
         self.at = 0
         self.found: dict[KeyPath, Spot] = {}
+        self.leaves: list[tuple[KeyPath, Span]] = []
+        """The values that hold no others, also those of a member that is there twice."""
         self._decoder = json.JSONDecoder(parse_constant=self._refuse)
 
     def document(self) -> JsonValue:
@@ -76,6 +89,7 @@ class _Reader:
             data = self._array(path)
         else:
             data, self.at = self._decoder.raw_decode(self.text, start)
+            self.leaves.append((path, Span(start, self.at)))
         return data, Span(start, self.at)
 
     def _object(self, path: KeyPath) -> dict[str, JsonValue]:

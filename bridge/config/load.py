@@ -150,7 +150,7 @@ class _Findings:
     """Whether a host's file could not be read: nobody knows what else there would be."""
 
     def raise_if_any(self) -> None:
-        own = in_order(map(self.document.diagnostic, without_guesses(self.faults)))
+        own = in_order(self.document.diagnostics(without_guesses(self.faults)))
         if own or self.elsewhere:
             raise ConfigError([*own, *self.elsewhere])
 
@@ -197,7 +197,7 @@ def _host_files(reading: Reading, found: _Findings) -> list[HostFile]:
         if not isinstance(name, str) or not name:
             continue
         shown = document.path.parent / expanded(name)
-        if not shown.is_file():
+        if not os.path.isfile(shown):  # which takes any text, also one that is too long for a path
             where = ("import", "mcp_json", index) if isinstance(written, list) else ("import", "mcp_json")
             found.unread_host = True
             found.faults.append(Fault(where, f"there is no file {shown}"))

@@ -5,7 +5,8 @@ rule that no secret stands in a file in plain is for files that are written for 
 and copying the entries elsewhere would not make them safer. They are secrets from then on, and never shown.
 
 Variables in texts, as hosts know them: `${NAME}`, `${NAME:-default}`, `${env:NAME}`. Those that only a host can
-fill in, like `${input:ID}`, are refused. Keys that say how a host treats a server are passed over.
+fill in, like `${input:ID}`, are refused. What is shown of a server has variables by their names alone. Keys that say
+how a host treats a server are passed over.
 
 Sources: code.claude.com/docs/en/mcp, cursor.com/docs/mcp,
 code.visualstudio.com/docs/agents/reference/mcp-configuration.
@@ -25,11 +26,12 @@ from bridge.config.diagnose import ConfigError, Diagnostic
 from bridge.config.document import Document, Fault
 from bridge.config.faults import faults_of
 from bridge.config.json_document import read_json
+from bridge.config.masking import shown_words
 from bridge.config.nodes import tidied
 from bridge.config.peers import ToolServerTable
 from bridge.config.positions import KeyPath
 from bridge.config.secret_values import Reading, Secret
-from bridge.config.wording import table_name
+from bridge.config.wording import shown_url, table_name
 
 _HOLDERS: Final = ("mcpServers", "servers")
 _URLS: Final = ("url", "serverUrl", "httpUrl")
@@ -109,7 +111,7 @@ def read_host_file(path: Path, environment: Mapping[str, str]) -> HostFile:
             servers[name] = Imported(server, place, where)
         placed = (replace(fault, path=(*where, *fault.path)) for fault in faults)
         if faults:
-            refused[name] = (*refused.get(name, ()), *map(document.diagnostic, placed))
+            refused[name] = (*refused.get(name, ()), *document.diagnostics(placed))
     return HostFile(document, servers, refused)
 
 
@@ -130,12 +132,47 @@ def _server(
         table["command"] = [filled["command"], *filled.get("args", [])]
     elif url:
         table["url"] = filled[url]
+    shown = _shown(entry, table, url)
     try:
-        return ToolServerTable.model_validate(table, context=reading), []
+        return ToolServerTable.model_validate(table, context=reading).shown_as(shown), []
     except ValidationError as exc:
         schema = tidied(ToolServerTable.model_json_schema())
         moved = [replace(fault, path=_path_in(fault.path, url)) for fault in faults_of(exc, schema, table)]
-        return None, moved
+        return None, [_without_cwd(fault, table, shown, reading) for fault in moved]
+
+
+def _shown(entry: Mapping[str, Any], table: Mapping[str, Any], url: str | None) -> dict[str, Any]:
+    """What is shown of a table in place of its values: as the entry has them, without what may be secret."""
+    shown: dict[str, Any] = {}
+    if "command" in table:
+        words = [str(word) for word in (entry["command"], *entry.get("args", []))]
+        shown["command"] = [
+            shown_url(_named(word) if _is_referred(word) else masked)
+            for word, masked in zip(words, shown_words([*map(_named, words)]), strict=True)
+        ]
+    if "url" in table:
+        shown["url"] = shown_url(_named(entry[url or "url"]))
+    if "cwd" in table:
+        shown["cwd"] = _named(entry["cwd"])
+    return {key: text for key, text in shown.items() if text != table[key]}
+
+
+def _named(written: Any) -> str:
+    """A text with its variables by their names alone: a default may be a secret too."""
+    return _VARIABLE.sub(lambda found: f"${{{found['name']}}}", str(written))
+
+
+def _is_referred(word: str) -> bool:
+    """Whether what may be secret in a word is all in variables: `${TOKEN}`, `--token=${TOKEN}`."""
+    rest = _VARIABLE.sub("", word)
+    return rest != word and (not rest or rest[-1] in "=: ")
+
+
+def _without_cwd(fault: Fault, table: Mapping[str, Any], shown: Mapping[str, Any], reading: Reading) -> Fault:
+    """A fault whose message does not tell what a folder was filled in with."""
+    if fault.path != ("cwd",) or "cwd" not in shown:
+        return fault
+    return replace(fault, message=fault.message.replace(str(reading.path(str(table["cwd"]))), shown["cwd"]))
 
 
 def _structure_faults(name: str, entry: Mapping[str, Any]) -> Iterator[Fault]:

@@ -120,7 +120,7 @@ class ToolsAsAgentTable(Table):
         default=None,
         description="a server of it is down at the start: end the bridge, or serve and go on trying",
     )
-    skills: dict[str, SkillTable] = Field(
+    skills: dict[Text, SkillTable] = Field(
         default_factory=dict,
         description="its skills, by exact name or glob",
     )
@@ -136,7 +136,7 @@ class AgentsAsToolsTable(Table):
     mapping: Text = Field(default=DEFAULT_PROFILE, description="its mapping profile, by name or path")
     title: Text | None = Field(default=None, description="its name for people")
     instructions: Text | None = Field(default=None, description="what hosts tell their models about it")
-    tools: dict[str, ToolTable] = Field(
+    tools: dict[Text, ToolTable] = Field(
         default_factory=dict,
         description="its tools, by exact name or glob",
     )

@@ -30,7 +30,7 @@ class SkillTable(Table):
     examples: Texts = Field(default=(), description="examples in place of the generated ones")
     hidden: bool = Field(default=False, description="it is neither listed nor callable")
     text_into: Text | None = Field(default=None, description="the property that plain text goes into")
-    arguments: dict[str, ArgumentTable] = Field(default_factory=dict, description="its arguments, by name")
+    arguments: dict[Text, ArgumentTable] = Field(default_factory=dict, description="its arguments, by name")
     call_timeout_seconds: PositiveFloat | None = Field(default=None, description="how long a call may take")
     concurrency: PositiveInt | None = Field(default=None, description="calls of it at the same time")
     reply: Literal["task", "message"] | None = Field(
@@ -51,7 +51,7 @@ class ToolTable(Table):
     title: Text | None = Field(default=None, description="its name for people")
     description: Text | None = Field(default=None, description="what it does")
     hidden: bool = Field(default=False, description="it is neither listed nor callable")
-    arguments: dict[str, ArgumentTable] = Field(default_factory=dict, description="its arguments, by name")
+    arguments: dict[Text, ArgumentTable] = Field(default_factory=dict, description="its arguments, by name")
     answer_within_seconds: PositiveFloat | None = Field(
         default=None, description="a call whose agent is still at work is answered with a handle then"
     )

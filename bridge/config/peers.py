@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt, PrivateAttr
 
 from bridge.config.secret_values import plain
 from bridge.config.values import (
@@ -108,6 +109,23 @@ class ToolServerTable(Table):
     )
     concurrency: PositiveInt | None = Field(default=None, description="calls at the same time")
     call_timeout_seconds: PositiveFloat | None = Field(default=None, description="how long a call may take")
+
+    _shown: Mapping[str, Any] = PrivateAttr(default_factory=dict)
+
+    def shown_as(self, texts: Mapping[str, Any]) -> Self:
+        """This, with what is to be shown in place of some values, by key."""
+        table = self.model_copy()
+        table._shown = dict(texts)
+        return table
+
+    def shown(self, key: str) -> Any:
+        """What is shown in place of a value; None for the value itself."""
+        return self._shown.get(key)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Without what was filled in from the environment."""
+        for name, value in super().__repr_args__():
+            yield name, self._shown.get(name or "", value)
 
     def variables(self) -> dict[str, str]:
         """The command's variables, in plain."""

@@ -240,7 +240,7 @@ def _validated(values: dict[str, Any], layer: Document) -> Profile:
         return Profile.model_validate(values)
     except ValidationError as exc:
         faults = without_guesses(faults_of(exc, profile_schema(), values))
-        raise ConfigError(map(layer.diagnostic, _with_one_for_all_missing(faults))) from exc
+        raise ConfigError(layer.diagnostics(_with_one_for_all_missing(faults))) from exc
 
 
 def _with_one_for_all_missing(faults: list[Fault]) -> Iterator[Fault]:

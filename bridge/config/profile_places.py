@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
@@ -34,11 +35,11 @@ def profile_place(name: str = DEFAULT, folder: Path | None = None) -> Path:
     """
     if _is_path(name):
         path = (folder or Path()) / expanded(name)
-        if not path.is_file():
+        if not os.path.isfile(path):
             raise NoProfileError(f"cannot read the mapping profile {path}: there is no such file")
         return path
     path = mappings_folder() / f"{name}.toml"
-    if not path.is_file():
+    if not os.path.isfile(path):
         known = sorted(found.stem for found in mappings_folder().glob("*.toml"))
         raise NoProfileError(
             f"there is no mapping profile {name!r}",

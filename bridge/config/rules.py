@@ -44,6 +44,10 @@ _GOES_WITH: Final = {"env": "command", "cwd": "command", "headers": "url", "auth
 _INSTEAD: Final = {"env": "write `headers` or `auth`", "headers": "write `env`", "auth": "write `env`"}
 
 
+_SETTINGS: Final = {"env": "variables", "headers": "headers"}
+"""Tables of which each entry may be a secret."""
+
+
 def rule_faults(data: Mapping[str, Any], imported: frozenset[str] | None = frozenset()) -> Iterator[Fault]:
     """All that is wrong between the keys of a file; `imported` are tool servers that come from elsewhere, None when
     they are not known."""
@@ -54,6 +58,7 @@ def rule_faults(data: Mapping[str, Any], imported: frozenset[str] | None = froze
     for section in ("tool_servers", "agents", "catalogs"):
         for path, table in tables_at(data, (section, "*")):
             yield from _header_faults(path, table)
+            yield from _reference_faults(path, table)
     yield from source_faults(data, imported)
     for section in ("tools_as_agent", "agents_as_tools"):
         for path, face in tables_at(data, (section, "*")):
@@ -113,6 +118,15 @@ def _header_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[Fault]:
             message = f"the header {header} is there twice: {named[header.lower()]} sets it too"
             yield Fault(where, message, on_key=True)
         named.setdefault(header.lower(), f"`{header}`")
+
+
+def _reference_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[Fault]:
+    """A reference where a table of them belongs, which would else be one setting, called `env` or `file`."""
+    for key, named in _SETTINGS.items():
+        match table.get(key):
+            case {"env": str(), **rest} | {"file": str(), **rest} if not rest:
+                message = f"`{key}` is a table of {named}, and this is where one of them is"
+                yield Fault((*path, key), message, f'write {key} = {{ NAME = {{ env = "VARIABLE" }} }}')
 
 
 def _headers_of_auth(auth: object) -> Iterator[str]:

@@ -11,6 +11,8 @@ from typing import Final
 from pydantic import BaseModel, ValidationInfo
 from pydantic_core import PydanticCustomError
 
+from bridge.config.masking import VARIABLE
+
 HOW_TO_REFER: Final = '{ env = "NAME" } or { file = "PATH" }'
 
 
@@ -103,6 +105,11 @@ def secrets_in(value: object) -> Iterator[Secret]:
 def from_environment(name: str, reading: Reading) -> Secret:
     """The secret in a variable."""
     value = reading.environment.get(name, "").strip()
+    if not value and not VARIABLE.fullmatch(name):  # it may be the secret itself
+        raise refused(
+            "`{key}` is to name an environment variable: letters, digits and _",
+            "set a variable to the secret, and write the name of that variable",
+        )
     if not value:
         raise refused(
             f"the environment variable {name} is {'empty' if name in reading.environment else 'not set'}"
@@ -117,6 +124,8 @@ def _from_file(path: Path) -> Secret:
         raise refused(f"cannot read the secret in {path}: {exc.strerror}") from exc
     except UnicodeDecodeError as exc:
         raise refused(f"cannot read the secret in {path}: it is not UTF-8") from exc
+    except ValueError as exc:  # of a NUL in the path
+        raise refused("`{key}`: the file of a secret is named by a path") from exc
     if not value:
         raise refused(f"cannot read the secret in {path}: it is empty")
     return Secret(value, f"file:{path}", path)

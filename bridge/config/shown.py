@@ -11,15 +11,18 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from bridge.config.load import Loaded
-from bridge.config.models import FACES
+from bridge.config.masking import HIDDEN
+from bridge.config.models import FACES, ToolServerTable
 from bridge.config.positions import KeyPath
 from bridge.config.profile import TABLES_OF
 from bridge.config.secret_values import Secret
 from bridge.config.secrets import is_secret_header
 from bridge.config.sources import DEFAULT_SOURCE, Source
-from bridge.config.wording import spelled
+from bridge.config.wording import shown_url, spelled
 
-_HIDDEN: Final = '"***"'
+_ADDRESSES: Final = ("url", "card", "public_url")
+_REFERENCES: Final = ("env", "file")
+_SETTINGS: Final = ("env", "headers")
 _DELETE: Final = "\x7f"
 """JSON leaves it as it is, TOML does not."""
 
@@ -33,6 +36,8 @@ class Shown:
     value: str
     """As TOML; a secret by its reference."""
     source: Source
+    is_whole: bool = True
+    """Whether it says all; else something in it is not shown, and it does not stand for the value."""
 
 
 def shown(loaded: Loaded) -> list[Shown]:
@@ -45,7 +50,7 @@ def toml_of(value: Any) -> str:
     match value:
         case Secret():
             source, _, place = value.reference.partition(":")
-            return f"{{ {source} = {toml_of(place)} }}" if source in ("env", "file") else _HIDDEN
+            return f"{{ {source} = {toml_of(place)} }}" if source in _REFERENCES else toml_of(HIDDEN)
         case bool():
             return str(value).lower()
         case str() | Path():
@@ -53,7 +58,7 @@ def toml_of(value: Any) -> str:
         case BaseModel():
             return toml_of({name: inner for name, inner in _keys(value) if name in _written(value)})
         case dict():
-            pairs = [f"{_key(name)} = {toml_of(_guarded(name, inner))}" for name, inner in value.items()]
+            pairs = [f"{_key(name)} = {toml_of(inner)}" for name, inner in value.items()]
             return f"{{ {', '.join(pairs)} }}" if pairs else "{}"
         case list() | tuple():
             return f"[{', '.join(map(toml_of, value))}]"
@@ -70,8 +75,27 @@ def _of_file(loaded: Loaded) -> Iterator[Shown]:
         )
         for path, inner in named:
             for key, value in _keys(inner):
-                if value not in (None, (), {}):
-                    yield _row((*path, key), value, loaded.sources.of((*path, key)))
+                source = loaded.sources.of((*path, key))
+                yield from (
+                    _row((*path, *steps), said, source, is_whole=whole)
+                    for steps, said, whole in _said(inner, key, value)
+                )
+
+
+def _said(table: BaseModel, key: str, value: Any) -> Iterator[tuple[KeyPath, Any, bool]]:
+    """What is shown of the value of a key: below which keys, what, and whether that is all."""
+    if key in _SETTINGS:
+        hidden = {name for name, one in value.items() if _is_hidden(name, one)}
+        value = {name: one for name, one in value.items() if name not in hidden}
+        yield from (((key, _key(name)), HIDDEN, False) for name in sorted(hidden))
+    if value in (None, (), {}) and value == _default(table, key):
+        return
+    whole = value
+    if isinstance(table, ToolServerTable):
+        value = table.shown(key) or value
+    if key in _ADDRESSES:
+        value = shown_url(value)
+    yield (key,), value, value == whole
 
 
 def _of_profiles(loaded: Loaded) -> Iterator[Shown]:
@@ -88,8 +112,8 @@ def _of_profiles(loaded: Loaded) -> Iterator[Shown]:
                 yield _row((*path, "mapping", table, key), value, source)
 
 
-def _row(path: KeyPath, value: Any, source: Source) -> Shown:
-    return Shown(spelled(path), toml_of(value), source)
+def _row(path: KeyPath, value: Any, source: Source, *, is_whole: bool = True) -> Shown:
+    return Shown(spelled(path), toml_of(value), source, is_whole)
 
 
 def _keys(table: BaseModel) -> Iterator[tuple[str, Any]]:
@@ -97,13 +121,21 @@ def _keys(table: BaseModel) -> Iterator[tuple[str, Any]]:
         yield field.alias or name, getattr(table, name)
 
 
+def _default(table: BaseModel, key: str) -> Any:
+    fields = type(table).model_fields
+    field = fields.get(key) or next(field for field in fields.values() if field.alias == key)
+    return field.get_default(call_default_factory=True)
+
+
 def _written(table: BaseModel) -> set[str]:
     return {type(table).model_fields[name].alias or name for name in table.model_fields_set}
 
 
-def _guarded(name: str, value: Any) -> Any:
-    """A variable or header in plain whose name says that it is a secret is not shown."""
-    return Secret("", "") if isinstance(value, str) and is_secret_header(name) else value
+def _is_hidden(name: str, value: Any) -> bool:
+    """Whether a variable or header is not shown: it stands in plain where its name, or a host, makes it a secret."""
+    if isinstance(value, Secret):
+        return value.reference.partition(":")[0] not in _REFERENCES
+    return is_secret_header(name)
 
 
 def _key(name: str) -> str:

@@ -83,9 +83,12 @@ def _unknown(where: KeyPath, section: str, name: str, names: Names) -> Fault:
 def _face_faults(path: KeyPath, written: list[object], names: Names) -> Iterator[Fault]:
     faces = sorted(names["tools_as_agent"] | names["agents_as_tools"])
     for index, glob in enumerate(written):
-        face, slash, _ = str(glob).partition("/")
+        face, slash, rest = str(glob).partition("/")
+        where = (*path, index)
         if slash and not any(fnmatchcase(name, face) for name in faces):
-            yield Fault((*path, index), f"there is no face `{face}`", meant(face, faces))
+            yield Fault(where, f"there is no face `{face}`", meant(face, faces))
+        elif (slash and not rest) or glob in faces:
+            yield Fault(where, f"`{glob}` is a face, and no skill or tool of one", f'write "{face}/*"')
 
 
 def _table(data: Mapping[str, Any], section: str) -> dict[str, Any]:

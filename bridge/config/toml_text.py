@@ -44,7 +44,8 @@ def document_of(tables: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def text_of_shown(rows: Iterable[Shown], *, sources: bool) -> str:
-    """A configuration as a file that says the same, and as remarks what its profiles say.
+    """A configuration as a file that says the same, and as remarks what its profiles say, and what is not shown
+    whole: read again, it is missing, and not another value.
 
     `sources` is whether each value has behind it where it comes from. Servers that a host's file holds stand there as
     tables, so that the file is named in a remark alone.
@@ -54,12 +55,12 @@ def text_of_shown(rows: Iterable[Shown], *, sources: bool) -> str:
         depth = 1 if row.path.startswith(tuple(f"{name}." for name in _ONLY_ONE)) else 2
         steps = row.path.split(".", depth)
         table, key = ".".join(steps[:depth]), steps[depth]
-        is_remark = key.startswith(_OF_A_PROFILE) or row.path.startswith(_OF_HOSTS)
+        is_elsewhere = key.startswith(_OF_A_PROFILE) or row.path.startswith(_OF_HOSTS)
         line = Line(
             key.removeprefix(_OF_A_PROFILE),
             row.value,
             str(row.source) if sources else "",
-            is_remark=is_remark,
+            is_remark=is_elsewhere or not row.is_whole,
         )
         tables.setdefault(table, []).append(line)
     for lines in tables.values():

@@ -6,8 +6,9 @@ plain words what it takes. What one key means for another is not known here; tha
 
 from __future__ import annotations
 
+import os
 import re
-import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
@@ -25,6 +26,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from bridge.config.masking import has_secrets, words_of
 from bridge.config.secret_values import (
     Secret,
     from_environment,
@@ -33,7 +35,7 @@ from bridge.config.secret_values import (
     secret_of,
     setting_of,
 )
-from bridge.config.wording import NAME_LIMIT
+from bridge.config.wording import NAME_LIMIT, shown_url
 
 NAME: Final = rf"^[a-z0-9][a-z0-9_-]{{0,{NAME_LIMIT - 1}}}$"
 """A table's name."""
@@ -59,6 +61,11 @@ class Table(BaseModel):
         hide_input_in_errors=True,  # a traceback of pydantic would show what stands where a secret belongs
     )
 
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Without what may be secret in a URL."""
+        for name, value in super().__repr_args__():
+            yield name, shown_url(value) if isinstance(value, str) and "://" in value else value
+
 
 def _fit_for_header(given: str | Secret) -> str | Secret:
     value = given.value if isinstance(given, Secret) else given
@@ -82,7 +89,7 @@ def _path(given: object, info: ValidationInfo) -> Path:
 
 def _folder(given: object, info: ValidationInfo) -> Path:
     path = _path(given, info)
-    if not path.is_dir():
+    if not os.path.isdir(path):  # which takes any text, also one that is too long for a path
         raise refused(f"there is no folder {path}")
     return path
 
@@ -100,6 +107,14 @@ def _url(given: str) -> str:
     return given
 
 
+def _base_url(given: str) -> str:
+    place = urlsplit(given)
+    if place.query or place.fragment or given.endswith(("?", "#")):
+        message = "`{key}` takes a base URL: others are made by what is put behind it"
+        raise refused(message, f"write {shown_url(given).rstrip('/')}")
+    return given.rstrip("/")
+
+
 def _origin(given: str) -> str:
     place = urlsplit(_url(given))
     if place.path.strip("/") or place.query or place.fragment:
@@ -108,7 +123,7 @@ def _origin(given: str) -> str:
 
 
 def _store(given: object, info: ValidationInfo) -> str:
-    if not isinstance(given, str) or not given:
+    if not isinstance(given, str) or not given or "\0" in given:
         raise refused(_STORES)
     if given == MEMORY_STORE:
         return given
@@ -135,16 +150,11 @@ def _from_variable(given: object, info: ValidationInfo) -> Secret:
 
 def _words(given: object) -> object:
     if isinstance(given, str):
-        raise refused("`{key}` takes a list: the command and its arguments", f"write {_list_of(given)}")
+        words = words_of(given)
+        written = ["COMMAND", "ARGUMENT"] if has_secrets(words) else words
+        quoted = ", ".join(f'"{shown_url(word)}"' for word in written)
+        raise refused("`{key}` takes a list: the command and its arguments", f"write [{quoted}]")
     return given
-
-
-def _list_of(command: str) -> str:
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        words = command.split()
-    return "[" + ", ".join(f'"{word}"' for word in words) + "]"
 
 
 def _one_or_more(given: object) -> object:
@@ -179,7 +189,7 @@ Name = Annotated[str, StringConstraints(pattern=NAME)]
 HeaderName = Annotated[str, StringConstraints(pattern=HEADER_NAME)]
 Json = Annotated[JsonValue, WithJsonSchema({})]
 Url = Annotated[str, AfterValidator(_url), WithJsonSchema(_URL_SCHEMA)]
-BaseUrl = Annotated[Url, AfterValidator(lambda given: given.rstrip("/"))]
+BaseUrl = Annotated[Url, AfterValidator(_base_url)]
 Origin = Annotated[str, AfterValidator(_origin), WithJsonSchema(_URL_SCHEMA)]
 FilePath = Annotated[Path, PlainValidator(_path), WithJsonSchema(_PATH_SCHEMA)]
 Folder = Annotated[Path, PlainValidator(_folder), WithJsonSchema(_PATH_SCHEMA)]

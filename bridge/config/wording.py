@@ -17,6 +17,7 @@ _ONLY_ONE: Final = frozenset(("bridge", "import"))
 _CLOSE: Final = 0.75
 """From here on two words may be the same, misspelt; of those that are less alike, only the first is named."""
 
+_BEHIND_PATH: Final = re.compile(r"[?#]")
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9_-]+")
 
 
@@ -38,6 +39,16 @@ def key_name(path: KeyPath) -> str:
     """The last key of a path, with its index."""
     last = max((index for index, step in enumerate(path) if isinstance(step, str)), default=0)
     return spelled(path[last:])
+
+
+def shown_url(url: str) -> str:
+    """A URL as it may be said aloud: without user, query and fragment. What is no URL stays as it is."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return url
+    rest = _BEHIND_PATH.split(rest, maxsplit=1)[0]
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
 def listed(words: Iterable[str], last: str = "or") -> str:

@@ -170,6 +170,33 @@ def test_agents_of_the_file_are_called_whatever_others_have_to_show(scheme: str,
     assert found_in(tmp_path, A="a")["faults"] == []
 
 
+def test_where_a_server_is_says_no_secret(tmp_path: Path) -> None:
+    servers = {
+        "a": {"command": "true", "args": ["--token", "${HIDDEN}"]},
+        "b": {"url": f"http://127.0.0.1:{free_port()}/${{HIDDEN}}/mcp?key=${{HIDDEN}}"},
+    }
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    face = "[tools_as_agent.devtools]\nfrom = ['a', 'b']\nfail = 'open'\n"
+    written(tmp_path, "[import]\nmcp_json = 'mcp.json'\n", face)
+    for words in (("--offline",), ()):
+        found = found_in(tmp_path, *words, HIDDEN="hunter2")
+        assert [peer["where"].replace("${HIDDEN}", "H") for peer in found["peers"]] == [
+            "true --token H",
+            servers["b"]["url"].replace("${HIDDEN}", "H").partition("?")[0],
+        ]
+        assert "hunter2" not in json.dumps(found)
+        assert "hunter2" not in check(tmp_path, *words, HIDDEN="hunter2").stdout
+
+
+@pytest.mark.parametrize("words", ["mapping = '{0}'", "mapping = './{0}'", "store = 1{1}"])
+def test_a_value_that_nothing_could_hold_is_a_fault_of_the_file(words: str, tmp_path: Path) -> None:
+    written(tmp_path, "[bridge]\n", words.format("a" * 300, "0" * 5000))
+    done = check(tmp_path)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "1 error in bridge.toml" in done.stderr
+
+
 def test_at_a_terminal_it_is_said_how_far_it_is(tmp_path: Path) -> None:
     written(tmp_path, RAW, DEVTOOLS)
     ours, theirs = pty.openpty()

@@ -26,7 +26,7 @@ from bridge.config.load import load
 from bridge.run import aside
 from tests.support.command import ROOT, WAIT_SECONDS, Wrapping, environment, free_port, run_here
 from tests.support.files import DEVTOOLS, RAW, TEAM, an_agent, started, written
-from tests.support.running import call_part, message
+from tests.support.running import RAW_SERVER, call_part, message
 
 TAKEN_OVER = "read again and taken over"
 REFUSED = "what was served before goes on"
@@ -73,6 +73,18 @@ def test_both_directions_are_served_from_one_file(tmp_path: Path) -> None:
         )
         assert answer.json()["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
         assert bridge.stop() == 130
+
+
+@pytest.mark.proves("config-secrets")
+def test_what_a_hosts_file_takes_from_the_environment_is_not_said(tmp_path: Path) -> None:
+    server = {"command": sys.executable, "args": [str(RAW_SERVER), "--token", "${HIDDEN}"]}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"raw": server}}))
+    imported = "[import]\nmcp_json = 'mcp.json'\n"
+    with serving(written(tmp_path, imported, DEVTOOLS, TEAM), HIDDEN="hunter2") as bridge:
+        assert bridge.stop() == 130
+    said = "".join(bridge.lines)
+    assert f"{RAW_SERVER} --token ${{HIDDEN}}" in said
+    assert "hunter2" not in said
 
 
 def test_a_file_that_breaks_is_refused_in_the_same_words_and_one_that_is_mended_is_taken_over(

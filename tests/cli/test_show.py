@@ -86,6 +86,54 @@ def test_servers_of_a_hosts_file_are_shown_as_tables(tmp_path: Path) -> None:
     assert "mcp_json" not in tomllib.loads(shown)["import"]
 
 
+@pytest.mark.parametrize(
+    "table",
+    [
+        "[principals.ada]\nbearer = { env = 'TOKEN' }\nskills = []\n",
+        "[catalogs.c]\nurl = 'http://127.0.0.1:9/agents'\ninclude = []\n",
+    ],
+)
+def test_an_empty_list_that_differs_from_the_default_is_shown(table: str, tmp_path: Path) -> None:
+    file = written(tmp_path, table)
+    done = show(tmp_path)
+    assert "= []\n" in done.stdout
+    again = written(tmp_path, done.stdout, name="again.toml")
+    assert load(again, ENVIRONMENT).config == load(file, ENVIRONMENT).config
+
+
+def test_what_is_not_shown_whole_is_missing_when_it_is_read_again(tmp_path: Path) -> None:
+    variables = "env = { MY_TOKEN = 'hunter2', MODE = 'quiet' }\n"
+    url = "[agents.b]\ncard = 'http://127.0.0.1:9/?key=hunter2'\n"
+    written(tmp_path, RAW, variables, url)
+    shown = show(tmp_path).stdout
+    assert "hunter2" not in shown
+    assert '# env.MY_TOKEN = "***"\n' in shown
+    assert '# card = "http://127.0.0.1:9/"\n' in shown
+    assert tomllib.loads(shown)["tool_servers"]["raw"]["env"] == {"MODE": "quiet"}
+    assert "card" not in tomllib.loads(shown)["agents"]["b"]
+
+
+def test_a_default_is_shown_whatever_its_names_are(tmp_path: Path) -> None:
+    face = "[tools_as_agent.devtools]\nfrom = ['raw']\nskills.x.arguments.opts.default = { token = 'abc', n = 1 }\n"
+    file = written(tmp_path, RAW, face)
+    again = written(tmp_path, show(tmp_path).stdout, name="again.toml")
+    assert load(again, {}).config == load(file, {}).config
+
+
+def test_what_a_hosts_file_takes_from_the_environment_is_shown_by_its_name(tmp_path: Path) -> None:
+    host = {
+        "gh": {"command": "true", "args": ["--token", "${TOKEN}", "--api-key", "hunter2"]},
+        "web": {"url": "http://127.0.0.1:9/mcp?api_key=${TOKEN}"},
+    }
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": host}))
+    written(tmp_path, "[import]\nmcp_json = 'mcp.json'\n[tools_as_agent.devtools]\nfrom = ['gh', 'web']\n")
+    shown = show(tmp_path).stdout
+    assert SECRET not in shown
+    assert '# command = ["true", "--token", "${TOKEN}", "--api-key", "***"]\n' in shown
+    assert '# url = "http://127.0.0.1:9/mcp"\n' in shown
+    assert tomllib.loads(shown)["tool_servers"]["gh"].keys().isdisjoint(("command", "env"))
+
+
 def test_a_card_is_shown_as_it_would_be_served(tmp_path: Path) -> None:
     public = "[bridge]\npublic_url = 'https://bridge.example'\n"
     principal = "[principals.ada]\napi_key = { env = 'TOKEN' }\n"

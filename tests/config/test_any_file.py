@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.config.diagnose import ConfigError, Diagnostic
-from bridge.config.document import leaves
 from bridge.config.load import load
+from bridge.config.masking import leaves
 from bridge.config.positions import KeyPath
 from bridge.config.shown import shown, toml_of
 from tests.config.test_load import ENVIRONMENT, FILE

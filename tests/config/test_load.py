@@ -246,9 +246,9 @@ def test_everything_is_shown_with_its_source_and_without_secrets(loaded: Loaded,
     rows = {row.path: row for row in shown(loaded)}
     assert rows["bridge.port"] == Shown("bridge.port", "9000", Source("file", f"{path}:3"))
     assert rows["bridge.log_format"] == Shown("bridge.log_format", '"text"', Source("default"))
-    assert rows["tool_servers.github.env"].value == (
-        '{ GITHUB_TOKEN = { env = "TOKEN" }, MODE = "quiet", API_TOKEN = "***" }'
-    )
+    assert rows["tool_servers.github.env"].value == '{ GITHUB_TOKEN = { env = "TOKEN" }, MODE = "quiet" }'
+    hidden = rows["tool_servers.github.env.API_TOKEN"]
+    assert (hidden.value, hidden.is_whole) == ('"***"', False)
     assert rows["tools_as_agent.devtools.from"].value == '["github", "git-hub"]'
     mine = Source("profile", f"{path.parent / 'mine.toml'}:3")
     assert rows["tools_as_agent.devtools.mapping.run.queue"] == Shown(
@@ -300,3 +300,42 @@ def test_a_file_that_refers_to_nothing_is_refused_and_nothing_else(path: Path) -
 def test_a_table_can_be_made_by_a_program_too(tmp_path: Path) -> None:
     server = ToolServerTable(command=("a",), cwd=tmp_path, env={"A": Secret("b", "env:B")})
     assert (server.cwd, server.variables()) == (tmp_path, {"A": "b"})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[bridge]\nmapping = '{long}'\n", "there is no mapping profile '{long}'"),
+        ("[bridge]\nmapping = './{long}'\n", "cannot read the mapping profile"),
+        ("[tool_servers.a]\ncommand = ['a']\ncwd = '{long}'\n", "there is no folder"),
+        ("[import]\nmcp_json = '{long}'\n", "there is no file"),
+        ("[principals.a]\nbearer = {{ file = '{long}' }}\n", "cannot read the secret in"),
+    ],
+)
+@pytest.mark.parametrize("length", [300, 5000])
+def test_a_path_that_is_too_long_is_one_that_is_not_there(
+    text: str, message: str, length: int, tmp_path: Path
+) -> None:
+    long = "a" * length
+    (tmp_path / "a.toml").write_text(text.format(long=long))
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path / "a.toml", {})
+    (one,) = refused.value.diagnostics
+    assert one.message.startswith(message.format(long=long))
+
+
+def test_a_file_may_have_the_line_ends_of_windows(path: Path, loaded: Loaded) -> None:
+    path.write_text(FILE, newline="\r\n")
+    assert load(path, ENVIRONMENT) == loaded
+
+
+def test_queries_of_urls_are_not_in_the_text_of_a_configuration(tmp_path: Path) -> None:
+    tables = (
+        "[tool_servers.a]\nurl = 'https://a.example/mcp?key=hidden'\n"
+        "[agents.b]\ncard = 'https://b.example/?key=hidden'\n"
+        "[catalogs.c]\nurl = 'https://c.example/agents#hidden'\n"
+    )
+    (tmp_path / "a.toml").write_text(tables)
+    loaded = load(tmp_path / "a.toml", {})
+    assert "https://a.example/mcp" in repr(loaded)
+    assert "hidden" not in repr(loaded) + repr(shown(loaded))

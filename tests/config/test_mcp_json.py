@@ -100,6 +100,42 @@ def test_variables_come_from_the_environment(written: str, read: str, tmp_path: 
     assert found.variables() == {"X": read}
 
 
+@pytest.mark.parametrize(
+    ("entry", "key", "shown"),
+    [
+        ({"command": "a", "args": ["--token", "${A}"]}, "command", ["a", "--token", "${A}"]),
+        ({"command": "a", "args": ["--token=${env:A}"]}, "command", ["a", "--token=${A}"]),
+        ({"command": "a", "args": ["-H", "Authorization: Bearer ${A}"]}, "command", None),
+        ({"command": "a", "args": ["--token", "plain${A}"]}, "command", ["a", "--token", "***"]),
+        ({"command": "a", "args": ["--api-key", TOKEN]}, "command", ["a", "--api-key", "***"]),
+        ({"command": "a", "args": [f"https://a.example/?{TOKEN}"]}, "command", ["a", "https://a.example/"]),
+        ({"command": "${GONE:-secret}"}, "command", ["${GONE}"]),
+        ({"command": "a", "cwd": "${A:-x}/.."}, "cwd", "${A}/.."),
+        ({"url": "https://a.example/${A}?key=${A}"}, "url", "https://a.example/${A}"),
+        ({"httpUrl": "https://a.example/?key=${A}"}, "url", "https://a.example/"),
+    ],
+)
+def test_what_is_shown_of_a_server_has_its_variables_by_their_names(
+    entry: dict[str, Any], key: str, shown: object, tmp_path: Path
+) -> None:
+    (tmp_path / TOKEN).mkdir()
+    found = server(tmp_path, entry, A=TOKEN)
+    shown = shown or ["a", "-H", "Authorization: Bearer ${A}"]
+    assert found.shown(key) == shown
+    assert TOKEN not in repr(found)
+    assert "secret" not in repr(found)
+
+
+def test_a_server_without_variables_is_shown_as_it_is(tmp_path: Path) -> None:
+    found = server(tmp_path, {"command": "npx", "args": ["-y", "x"]})
+    assert found.shown("command") is None
+
+
+def test_a_number_of_many_digits_is_no_json_that_is_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="a number has too many digits"):
+        servers_in(tmp_path, '{"a": ' + "9" * 5000 + "}")
+
+
 def test_an_entry_that_no_face_wants_may_be_wrong(tmp_path: Path) -> None:
     (tmp_path / "mcp.json").write_text('{"mcpServers": {"a": {"command": "a"}, "b": {"url": "${input:x}"}}}')
     file = tmp_path / "bridge.toml"
