@@ -55,5 +55,7 @@ def set_up(log_format: str, level: str) -> None:
     root.setLevel("DEBUG" if level == "debug" else "WARNING")
     logging.getLogger("mcp").setLevel("DEBUG" if level == "debug" else "CRITICAL")
     for name in ("httpx2", "httpcore2"):
-        logging.getLogger(name).setLevel("WARNING")  # each of their requests names its whole URL, secrets and all
+        logging.getLogger(name).setLevel(
+            "WARNING"
+        )  # each of their requests names its whole URL, secrets and all
     logging.getLogger("bridge").setLevel(level.upper())

@@ -29,6 +29,7 @@ from bridge.translate.elicitation import (
     state_of_questions,
 )
 from bridge.translate.extension import URI
+from bridge.translate.message_to_call import with_metadata
 
 
 class Patience:
@@ -175,7 +176,8 @@ class Asking:
 
     def _hear(self, turn: Turn) -> Callable[[Commit], None]:
         """Take a message of the client."""
-        answers = answers_from(turn.message, self._unanswered(), fill_defaults=URI not in turn.extensions)
+        said = with_metadata(turn.message, turn.metadata)
+        answers = answers_from(said, self._unanswered(), fill_defaults=URI not in turn.extensions)
 
         def accepted(stored: Commit) -> None:
             self._job.turn = turn

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from bridge.a2a.errors import CONTENT_TYPE_NOT_SUPPORTED, A2AError, Violation, invalid_params
+from bridge.a2a.errors import CONTENT_TYPE_NOT_SUPPORTED, A2AError
 from bridge.a2a.job import Turn
-from bridge.a2a.models import Message, Part, TaskState
+from bridge.a2a.models import Part, TaskState
 from bridge.mcp.tools import Tool
+from bridge.tools_as_agent.confirming import confirmation, require_open, unless_confirmation, without_unknown
 from bridge.tools_as_agent.decisions import Ask, Decision, End, Follow, RunTool
 from bridge.tools_as_agent.kept import Confirmation, FollowedTask, OwnQuestion, ServerQuestion, Way, kept_from
 from bridge.tools_as_agent.options import AgentOptions
@@ -26,15 +27,7 @@ from bridge.translate.arguments import (
     problems_of,
     properties_of,
 )
-from bridge.translate.confirmation import (
-    answer_to_confirmation,
-    beside_the_answer,
-    confirmation_metadata,
-    digest_of,
-    is_needed,
-    key_of,
-    parts_of_confirmation,
-)
+from bridge.translate.confirmation import answer_to_confirmation, beside_the_answer
 from bridge.translate.elicitation import (
     Elicitation,
     answers_from,
@@ -43,15 +36,18 @@ from bridge.translate.elicitation import (
     question_metadata,
     state_of_questions,
 )
-from bridge.translate.extension import ARGUMENTS, QUESTION, SKILL, URI
+from bridge.translate.extension import QUESTION, URI
 from bridge.translate.files import place_files
 from bridge.translate.message_to_call import (
     Call,
     Unclear,
     answer_in,
+    arguments_named_in,
     call_from_message,
     data_in,
+    skill_asked_for_in,
     skill_named_in,
+    with_metadata,
 )
 from bridge.translate.overrides import ArgumentRule, completed, is_hidden, not_theirs
 from bridge.translate.skills import accepts_any, output_modes_of
@@ -75,15 +71,17 @@ def decide(turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
             not open.
     """
     kept = kept_from(turn.kept)
+    # What is said beside the message is said as well, in every rule below.
+    whole = replace(turn, message=with_metadata(turn.message, turn.metadata))
     match kept:
         case ServerQuestion():
-            return _answered(kept, turn, skills)
+            return _answered(kept, whole, skills)
         case FollowedTask():
             return Follow(kept)
         case Confirmation():
             return _confirmed(kept, turn, skills, options)
         case _:
-            return _understood(kept, turn, skills, options)
+            return _understood(kept, whole, skills, options)
 
 
 def _answered(asked: ServerQuestion, turn: Turn, skills: Skills) -> Decision:
@@ -151,26 +149,23 @@ def _confirmed(asked: Confirmation, turn: Turn, skills: Skills, options: AgentOp
     skill = skills.by_id.get(asked.skill_id)
     if skill is None:
         return _no_longer_there(asked.skill_id)
-    _require_open(turn.message, asked)
-    answer = answer_to_confirmation(turn.message, skill.tool)
-    if answer is not questions.Answer.ACCEPT:
+    require_open(turn, asked)
+    answer = answer_to_confirmation(turn.message, turn.metadata, skill.tool)
+    if answer is not None and answer in _REFUSED:
         return _REFUSED[answer]
-    metadata = {**turn.metadata, **(turn.message.metadata or {})}
-    if {skill_named_in(turn.message), metadata.get(SKILL)} - {None, asked.skill_id}:
+    beside = beside_the_answer(with_metadata(turn.message, turn.metadata), skill.tool)
+    named = skill_asked_for_in(beside, skills.tools, options.route)
+    if named not in (None, asked.skill_id):
         return _understood(None, turn, skills, options)
-    given = metadata.get(ARGUMENTS)
-    so_far = OwnQuestion(
-        asked.skill_id, {**asked.arguments, **(given if isinstance(given, dict) else {})}, ()
+    call = _merged(
+        OwnQuestion(asked.skill_id, asked.arguments, ()), skill.tool, replace(turn, message=beside)
     )
-    said = replace(turn, message=beside_the_answer(turn.message, skill.tool))
-    return _checked(_merged(so_far, skill.tool, said), skill, turn, options, asked.digest)
-
-
-def _require_open(message: Message, asked: Confirmation) -> None:
-    named = (message.metadata or {}).get(QUESTION)
-    if named not in (None, key_of(asked.digest)):
-        where = f'message.metadata["{QUESTION}"]'
-        raise invalid_params(Violation(where, f"names no open question; open: {key_of(asked.digest)}"))
+    if answer is questions.Answer.ACCEPT:
+        return _checked(call, skill, turn, options, asked.digest)
+    if named is None and arguments_named_in(beside) is None:
+        call = without_unknown(call, asked, skill.tool)
+    decision = _checked(call, skill, turn, options)
+    return confirmation(decision, call) if isinstance(decision, RunTool) else decision
 
 
 def _no_longer_there(skill_id: str) -> End:
@@ -199,14 +194,14 @@ def _checked(
     run = RunTool(skill, completed(call.arguments, skill.listed.input_schema, rules))
     if URI in turn.extensions:
         # The client knows the schema, and wants the server's own word on its arguments.
-        return _foreign(skill, foreign) if foreign else _unless_confirmation(run, call, options, confirmed)
+        return _foreign(skill, foreign) if foreign else unless_confirmation(run, call, options, confirmed)
     unknown = tuple(Problem(name, UNKNOWN_ARGUMENT) for name in foreign)
     found = problems_of(tool, run.arguments)
     if any(is_hidden(problem.name, rules) for problem in found):
         return End(TaskState.FAILED, _NOT_CONFIGURED.format(skill.id))
     problems = (*unknown, *(_told(problem, rules) for problem in found))
     if not problems:
-        return _unless_confirmation(run, call, options, confirmed)
+        return unless_confirmation(run, call, options, confirmed)
     if options.incomplete == "reject":
         faults = "; ".join(describe(tool, problem) for problem in problems)
         return End(TaskState.REJECTED, f"The arguments of {skill.id} are not as its schema asks: {faults}")
@@ -225,25 +220,6 @@ def _foreign(skill: Skill, names: Sequence[str]) -> End:
     return End(TaskState.REJECTED, f"{', '.join(names)}: no argument of {skill.id}")
 
 
-def _unless_confirmation(
-    run: RunTool, call: Call, options: AgentOptions, confirmed: str | None
-) -> RunTool | Ask:
-    """The call, or the question whether it may be made."""
-    skill = run.skill
-    if not is_needed(skill.tool, options.confirm, skill.override.confirm):
-        return run
-    digest = digest_of(skill.source_key, skill.tool, run.arguments)
-    if digest == confirmed:
-        return run
-    shown = {
-        name: value for name, value in run.arguments.items() if not is_hidden(name, skill.override.arguments)
-    }
-    parts = parts_of_confirmation(skill.id, skill.tool, shown, digest)
-    kept = Confirmation(skill.id, call.arguments, digest)
-    metadata = confirmation_metadata(skill.id, shown, digest)
-    return Ask(TaskState.AUTH_REQUIRED, parts, metadata, kept.to_bytes())
-
-
 def _ask(key: str, parts: tuple[Part, ...], asked: OwnQuestion) -> Ask:
     return Ask(TaskState.INPUT_REQUIRED, parts, {QUESTION: key}, asked.to_bytes())
 
@@ -258,7 +234,10 @@ def _asked_for(call: Call, tool: Tool, problems: tuple[Problem, ...]) -> OwnQues
 
 def _merged(asked: OwnQuestion, tool: Tool, turn: Turn) -> Call:
     """The arguments so far, with what the answer adds or mends."""
-    given = coerced_fields(answer_in(turn.message.parts, tool, asked.fields), tool)
+    named = arguments_named_in(turn.message)
+    fields = asked.fields if named is None else ()  # beside arguments, mere words are none
+    said = answer_in(turn.message.parts, tool, fields, asked.skill_id if not asked.fields else None)
+    given = {**(named or {}), **coerced_fields(said, tool)}
     arguments = {**asked.arguments, **given}
     files = [part for part in turn.message.parts if part.kind in ("raw", "url")]
     replaced = {name: value for name, value in arguments.items() if name in given or name not in asked.fields}

@@ -19,7 +19,7 @@ from pydantic import JsonValue
 from bridge.a2a.models import Message, Part, text_of
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool
-from bridge.translate.arguments import properties_of
+from bridge.translate.arguments import json_in, properties_of
 from bridge.translate.extension import ANSWER, ARGUMENTS, QUESTION, SKILL
 from bridge.translate.questions import Answer
 
@@ -28,18 +28,39 @@ When = Literal["never", "destructive", "strict"]
 only read."""
 
 _KEY: Final = "confirm-"
+_HOW: Final = 'Answer "yes" to go ahead, or "no" to refuse. Anything else is taken for neither.'
 _MAX_WORDS: Final = 1000
 """How much of one argument is said in words."""
 _MAX_ECHO: Final = 10_000
 """How large the arguments may be, as JSON, to be repeated in metadata."""
 _RESULT_KEYS: Final = frozenset({"action", "content"})
-"""The fields of an ElicitResult, in which shape an answer may be given."""
+"""The fields of an ElicitResult, in which shape an answer may be given. In a yes there is no content."""
+_YES: Final = frozenset(
+    {
+        *("yes", "y", "yes please", "yes go ahead", "yes do it", "ok", "okay"),
+        *(
+            "confirm",
+            "confirmed",
+            "i confirm",
+            "accept",
+            "accepted",
+            "i accept",
+            "approve",
+            "approved",
+            "agreed",
+        ),
+        *("go ahead", "do it", "proceed", "done"),
+    }
+)
+"""Words that are a yes when they are all that is said, whatever their case and the punctuation around them."""
+_AROUND: Final = " \t\r\n.,;:!\"'`*_()"
+"""What does not matter around these words. A question mark does: who asks has not agreed."""
 _REFUSES: Final = re.compile(
-    r"\W*(no|nope|n|not|never|don'?t|do not|stop|cancel|abort|decline\w*|den(y|ied)|reject\w*|refuse\w*)\b",
+    r"\W*(no|nope|n|not|never|don'?t|do not|stop|cancel|abort|decline\w*|den(y|ied)|reject\w*|refuse\w*)\b(?!\s*=)",
     re.I,
 )
 """Words with which nobody says yes. Anywhere else refusing is not guessed from words; here, to guess wrong in this
-direction costs a question, and in the other what cannot be taken back."""
+direction costs a question, and in the other what cannot be taken back. `n=5` is an argument."""
 
 
 def is_needed(tool: Tool, when: When, said: bool | None) -> bool:
@@ -74,7 +95,7 @@ def parts_of_confirmation(skill_id: str, tool: Tool, shown: JsonObject, digest: 
         [
             f"{lead}, with:" if lines else f"{lead}, without arguments.",
             *lines,
-            'Answer this task to go ahead, or with "no" to refuse.',
+            _HOW,
         ]
     )
     data: JsonObject = {"key": key_of(digest), "mode": "confirm", "skill": skill_id}
@@ -87,35 +108,84 @@ def confirmation_metadata(skill_id: str, shown: JsonObject, digest: str) -> Json
     return {QUESTION: key_of(digest), SKILL: skill_id, **echo}
 
 
-def answer_to_confirmation(message: Message, tool: Tool) -> Answer:
-    """Whether a message goes ahead; any message does that does not refuse."""
-    said = [(message.metadata or {}).get(ANSWER, Answer.ACCEPT)]
-    said += [_action_in(part, tool) for part in message.parts]
-    refused = [action for action in said if action not in (Answer.ACCEPT, None)]
-    if refused:
-        return Answer.CANCEL if Answer.CANCEL in refused else Answer.DECLINE
-    return Answer.DECLINE if _REFUSES.match(text_of(message.parts)) else Answer.ACCEPT
+def answer_to_confirmation(message: Message, metadata: JsonObject, tool: Tool) -> Answer | None:
+    """What a message says to the question; None when it is neither a clear yes nor a clear no.
+
+    `metadata` is the request's: a refusal there counts as much as one in the message's own.
+    """
+    explicit = [one[ANSWER] for one in (metadata, message.metadata or {}) if one.get(ANSWER) is not None]
+    read = [_action_from(action) for action in explicit]
+    said = {*read, *(_answer_in(part, tool) for part in message.parts), _answer_in_text(message, tool)}
+    for refusal in (Answer.CANCEL, Answer.DECLINE):
+        if refusal in said:
+            return refusal
+    return Answer.ACCEPT if Answer.ACCEPT in said and None not in read else None
 
 
 def beside_the_answer(message: Message, tool: Tool) -> Message:
-    """The message without the parts that only go ahead: what is left says what is to be done otherwise."""
-    parts = tuple(part for part in message.parts if _action_in(part, tool) is None)
+    """The message without what only answers: what is left says what is to be done otherwise."""
+    is_answer = _answer_in_text(message, tool) is not None
+    parts = tuple(
+        part
+        for part in message.parts
+        if _answer_in(part, tool) is None and not (is_answer and part.kind == "text")
+    )
     return message.model_copy(update={"parts": parts})
 
 
-def _action_in(part: Part, tool: Tool) -> JsonValue:
-    """What a data part does with the question; None when it says nothing of that."""
-    if part.kind != "data":
+def _answer_in(part: Part, tool: Tool) -> Answer | None:
+    """What a data part answers."""
+    return _answer_from(part.data, tool) if part.kind == "data" else None
+
+
+def _answer_in_text(message: Message, tool: Tool) -> Answer | None:
+    """What the words of a message answer. JSON among them counts as data does."""
+    text = text_of(message.parts).strip()
+    for value in json_in(text):
+        if isinstance(value, bool | dict):
+            return _answer_from(value, tool)
+    if _REFUSES.match(text):
+        return Answer.DECLINE
+    words = " ".join(text.strip(_AROUND).replace(",", " ").casefold().split())
+    return Answer.ACCEPT if words in _YES else None
+
+
+def _answer_from(value: JsonValue, tool: Tool) -> Answer | None:
+    """What data answers. A refusal may have more beside it; a yes is one of few shapes, and nothing else."""
+    match value:
+        case bool():
+            return Answer.ACCEPT if value else Answer.DECLINE
+        case str():
+            return Answer.DECLINE if _REFUSES.match(value) else None
+        case dict():
+            return _answer_in_fields(value, tool)
+        case _:
+            return None
+
+
+def _answer_in_fields(data: JsonObject, tool: Tool) -> Answer | None:
+    theirs = properties_of(tool.input_schema).keys()
+    action = _action_from(data.get("action")) if "action" not in theirs else None
+    if action in (Answer.CANCEL, Answer.DECLINE):
+        return action
+    if "confirm" not in theirs and data.get("confirm") is False:
+        return Answer.DECLINE
+    is_yes = action is Answer.ACCEPT or ("confirm" not in theirs and data.get("confirm") is True)
+    is_all = len(data) == 1 or (
+        data.keys() == _RESULT_KEYS and "content" not in theirs and not data["content"]
+    )
+    return Answer.ACCEPT if is_yes and is_all else None
+
+
+def _action_from(value: JsonValue) -> Answer | None:
+    """What is said as an action, or in metadata."""
+    if value is False:
+        return Answer.DECLINE
+    if not isinstance(value, str):
         return None
-    if isinstance(part.data, bool):
-        return (Answer.ACCEPT if part.data else Answer.DECLINE).value
-    if isinstance(part.data, str):
-        return (Answer.DECLINE if _REFUSES.match(part.data) else Answer.ACCEPT).value
-    is_result = isinstance(part.data, dict) and "action" in part.data and part.data.keys() <= _RESULT_KEYS
-    if not is_result or _RESULT_KEYS & properties_of(tool.input_schema).keys():
-        return None
-    assert isinstance(part.data, dict)
-    return part.data["action"]
+    if value in set(Answer):
+        return Answer(value)
+    return Answer.DECLINE if _REFUSES.match(value) else None
 
 
 def _why(tool: Tool) -> str:

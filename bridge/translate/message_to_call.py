@@ -76,13 +76,8 @@ def call_from_message(
     message: Message, metadata: JsonObject, skills: Mapping[str, Tool], rules: RouteRules
 ) -> Call | Unclear:
     """What a message asks for. `metadata` is the request's, which counts after the message's own."""
-    content, said = _content_of(message.parts), {**metadata, **(message.metadata or {})}
-    named = (
-        _named_in_metadata((SKILL,), said, content, skills, rules)
-        or _named_in_data(content.data)
-        or _named_in_metadata(rules.metadata_keys, said, content, skills, rules)
-        or _named_in_text(content.text, skills)
-    )
+    content = _content_of(message.parts)
+    named = _named_in(content, {**metadata, **(message.metadata or {})}, skills, rules)
     if named is None:
         skill_id = rules.default_skill or (next(iter(skills)) if len(skills) == 1 else None)
         if skill_id is None:
@@ -123,23 +118,46 @@ def data_in(message: Message, tool: Tool) -> JsonObject:
     return {name: value for name, value in found.items() if name in properties_of(tool.input_schema)}
 
 
+def with_metadata(message: Message, metadata: JsonObject) -> Message:
+    """A message with the request's metadata, which counts after its own."""
+    return message.model_copy(update={"metadata": {**metadata, **(message.metadata or {})}})
+
+
 def skill_named_in(message: Message) -> str | None:
-    """The skill that a data part of a message names (rule 1)."""
+    """The skill that a message names by our extension's key, or a data part of it (rules 0 and 1)."""
+    said = (message.metadata or {}).get(SKILL)
+    if isinstance(said, str) and said:
+        return said
     form = _named_in_data(_content_of(message.parts).data)
     return form[0] if form else None
 
 
-def answer_in(parts: Sequence[Part], tool: Tool, fields: Sequence[str]) -> JsonObject:
+def skill_asked_for_in(message: Message, skills: Mapping[str, Tool], rules: RouteRules) -> str | None:
+    """The skill that a message names in any way (rules 0 to 3)."""
+    named = _named_in(_content_of(message.parts), message.metadata or {}, skills, rules)
+    return named[0] if named else None
+
+
+def arguments_named_in(message: Message) -> JsonObject | None:
+    """The arguments in the metadata of a message, by our extension's key."""
+    said = (message.metadata or {}).get(ARGUMENTS)
+    return said if isinstance(said, dict) else None
+
+
+def answer_in(
+    parts: Sequence[Part], tool: Tool, fields: Sequence[str], skill_id: str | None = None
+) -> JsonObject:
     """What an answer to a form gives for a tool's arguments; `fields` are the names that the form asked for.
 
-    Text counts as data parts do when it is JSON or pairs of known arguments; any other text is the value of the
-    only field, and nothing when there are several.
+    Text counts as data parts do when it is JSON or pairs of known arguments, also behind `skill_id`; any other
+    text is the value of the only field, and nothing when there are several.
     """
     content = _content_of(parts)
     objects = [value for value in content.data if isinstance(value, dict)]
     if objects:
         return {name: value for found in objects for name, value in _given(found, tool).items()}
-    found = _arguments_in_text(content.text, tool)
+    name, _, rest = content.text.partition(" ")
+    found = _arguments_in_text(rest.strip() if name == skill_id else content.text, tool)
     if found is not None and found.keys() <= properties_of(tool.input_schema).keys():
         return found
     return {fields[0]: text_of(parts)} if len(fields) == 1 else found or {}
@@ -158,6 +176,18 @@ def _content_of(parts: Sequence[Part]) -> _Content:
         text=text_of(parts).strip(),
         files=tuple(part for part in parts if part.kind in ("raw", "url")),
         parts=tuple(parts),
+    )
+
+
+def _named_in(
+    content: _Content, said: JsonObject, skills: Mapping[str, Tool], rules: RouteRules
+) -> tuple[str, JsonObject] | None:
+    """Rules 0 to 3; `said` is all metadata."""
+    return (
+        _named_in_metadata((SKILL,), said, content, skills, rules)
+        or _named_in_data(content.data)
+        or _named_in_metadata(rules.metadata_keys, said, content, skills, rules)
+        or _named_in_text(content.text, skills)
     )
 
 

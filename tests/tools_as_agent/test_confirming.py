@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import httpx2
+import mcp_types as types
 import pytest
 
 from bridge.translate.extension import ANSWER, ARGUMENTS, QUESTION, SKILL
@@ -53,7 +54,7 @@ async def test_a_destructive_call_runs_once_it_is_confirmed(headers: Any) -> Non
         assert words(asked).splitlines() == [
             "wipe is run once you confirm it (it says of itself that it may destroy something), with:",
             "- note: 5",
-            'Answer this task to go ahead, or with "no" to refuse.',
+            'Answer "yes" to go ahead, or "no" to refuse. Anything else is taken for neither.',
         ]
         assert asked["status"]["message"]["metadata"][ARGUMENTS] == {"note": 5}
         assert server.calls == []
@@ -144,7 +145,11 @@ async def test_arguments_in_metadata_are_arguments_too() -> None:
 async def test_the_same_arguments_with_a_yes_are_that_call() -> None:
     async with notes().run() as server, team({"notes": server.target}, agent=DESTRUCTIVE) as served:
         asked = await served.rpc.send(call_part("wipe", note=5))
-        assert said_by(await served.on(asked, call_part("wipe", note=5)))[2] == {"note": 5}
+        again = await served.on(asked, call_part("wipe", note=5))
+        assert again["status"]["message"]["metadata"] == asked["status"]["message"]["metadata"]
+        assert server.calls == []
+        done = await served.on(again, call_part("wipe", note=5), metadata={ANSWER: "accept"})
+        assert said_by(done)[2] == {"note": 5}
         assert len(server.calls) == 1
 
 
@@ -267,13 +272,13 @@ async def test_a_profile_says_which_calls_are_confirmed() -> None:
 
 @pytest.mark.proves("map-confirm")
 async def test_offered_as_a_tool_again_a_call_is_confirmed_in_words(tmp_path: Path) -> None:
-    """A host is sent nowhere: a URL among the arguments is no place to go, and no form stands for a permission."""
+    """Where the host cannot ask its user. A URL among the arguments is no place to go."""
     link = listed("link", "url", hints={"destructive": True}, url=TEXT)
     async with (
         notes(link).run() as server,
         team({"notes": server.target}, agent=DESTRUCTIVE) as served,
         exposing(tmp_path, served.base_url) as face,
-        face.client("auto", elicitation_callback=answering()) as client,
+        face.client("auto") as client,
     ):
         asked = await client.call_tool("link", {"url": "https://evil.example/login"})
         assert "link is run once you confirm it" in asked.content[0].text
@@ -282,6 +287,30 @@ async def test_offered_as_a_tool_again_a_call_is_confirmed_in_words(tmp_path: Pa
         done = await client.call_tool("task_reply", {"handle": handle, "message": "yes"})
         assert json.loads(done.content[0].text) == ["notes", "link", {"url": "https://evil.example/login"}]
         assert len(server.calls) == 1
+
+
+@pytest.mark.proves("map-confirm")
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize("action", ["accept", "decline", "cancel"])
+async def test_offered_as_a_tool_again_a_host_asks_its_user_for_the_yes(
+    mode: str, action: Any, tmp_path: Path
+) -> None:
+    """By a form that has no fields; also where a URL is among the arguments."""
+    link = listed("link", "url", hints={"destructive": True}, url=TEXT)
+    answer = answering(types.ElicitResult(action=action))
+    async with (
+        notes(link).run() as server,
+        team({"notes": server.target}, agent=DESTRUCTIVE) as served,
+        exposing(tmp_path, served.base_url) as face,
+        face.client(mode, elicitation_callback=answer) as client,
+    ):
+        with anyio.fail_after(20):
+            done = await client.call_tool("link", {"url": "https://evil.example/login"})
+        (asked,) = answer.seen
+        assert (asked.mode, asked.requested_schema) == ("form", {"type": "object", "properties": {}})
+        assert "link is run once you confirm it" in asked.message
+        assert done.is_error is (action != "accept")
+        assert len(server.calls) == (action == "accept")
 
 
 @pytest.mark.proves("map-confirm", "a2a-7.6.1-auth-open")

@@ -23,6 +23,13 @@ from bridge.translate.ask_back import (
     questions_in,
     with_lasting_keys,
 )
+from bridge.translate.confirmation import (
+    answer_to_confirmation,
+    confirmation_metadata,
+    digest_of,
+    key_of,
+    parts_of_confirmation,
+)
 from bridge.translate.elicitation import (
     answers_from,
     elicitation_from,
@@ -31,6 +38,7 @@ from bridge.translate.elicitation import (
     state_of_questions,
 )
 from bridge.translate.extension import ANSWER, BLOCK, QUESTION
+from tests.support.tools import tool
 
 INPUT, AUTH = TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED
 WAITING = Waiting("state", "t", "c")
@@ -69,6 +77,25 @@ def test_with_the_extension_the_questions_of_a_server_come_back_exactly(params: 
     asked = questions_in(*asked_by_us(params), extension_active=True)
     assert {one.key: one.params for one in asked} == params
     assert [one.own_key for one in asked] == list(params)
+
+
+@pytest.mark.proves("map-confirm")
+@pytest.mark.parametrize("active", [True, False])
+@pytest.mark.parametrize("action", ["accept", "decline", "cancel"])
+def test_our_question_for_a_yes_is_a_form_without_fields_whose_answer_is_explicit(
+    action: str, active: bool
+) -> None:
+    wipe, arguments = tool("wipe", url={"type": "string"}), {"url": "https://evil.example/in"}
+    digest = digest_of("s", wipe, arguments)
+    parts = parts_of_confirmation("wipe", wipe, arguments, digest)
+    message = said(*parts, metadata=confirmation_metadata("wipe", arguments, digest))
+    (asked,) = questions_in(message, AUTH, extension_active=active)
+    empty = {"type": "object", "properties": {}}
+    assert asked.params == {"mode": "form", "message": parts[0].text, "requestedSchema": empty}
+    answer = answer_message([asked], {asked.key: {"action": action}}, WAITING)
+    assert answer is not None
+    assert answer.metadata == {ANSWER: action, QUESTION: key_of(digest)}
+    assert answer_to_confirmation(answer, {}, wipe) == action
 
 
 def test_without_the_extension_a_question_of_ours_is_asked_by_its_schema() -> None:

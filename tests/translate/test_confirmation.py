@@ -78,47 +78,80 @@ def data(value: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("said", "answer"),
     [
-        (message("done"), "accept"),
-        (message("yes"), "accept"),
-        (message("Nothing speaks against it"), "accept"),
-        (message("Now!"), "accept"),
+        *(
+            (message(text), "accept")
+            for text in ("done", "yes", "Y", "Yes!", " OK. ", "Confirmed", "confirm")
+        ),
+        *((message(text), "accept") for text in ("Go ahead!", "do  it", "Yes, please.", '"accept"', "true")),
+        *(
+            (message(text), None)
+            for text in ("Nothing speaks against it", "Now!", "yes?", "yes but", "", "5")
+        ),
+        *((message(text), None) for text in ("Nein", "Please don't", "Ok, no.", "What?", "n=5", '{"n": 5}')),
         (message("no"), "decline"),
         (message(" No, leave it"), "decline"),
         (message("don't"), "decline"),
         (message("Do not do that"), "decline"),
         (message("STOP"), "decline"),
+        (message("cancel"), "decline"),
+        (message("false"), "decline"),
+        (message('{"action": "cancel"}'), "cancel"),
+        (message('{"action": "accept"}'), "accept"),
         (message("done", **{ANSWER: "accept"}), "accept"),
+        (message("whatever", **{ANSWER: "accept"}), "accept"),
         (message("done", **{ANSWER: "decline"}), "decline"),
         (message("done", **{ANSWER: "cancel"}), "cancel"),
-        (message("done", **{ANSWER: "whatever"}), "decline"),
+        (message("done", **{ANSWER: False}), "decline"),
+        (message("done", **{ANSWER: "whatever"}), None),
+        (message("done", **{ANSWER: []}), None),
         (message("no", **{ANSWER: "accept"}), "decline"),
+        (message("yes", "wait"), None),
         (message(data({"action": "accept"})), "accept"),
         (message(data({"action": "decline"})), "decline"),
         (message(data({"action": "cancel"})), "cancel"),
         (message(data({"action": "no"})), "decline"),
+        (message(data({"action": "decline", "why": "x"})), "decline"),
         (message(data({"action": "decline", "content": {}})), "decline"),
         (message(data({"action": "accept", "content": {}})), "accept"),
+        (message(data({"action": "accept", "content": {"a": 2}})), None),
+        (message(data({"action": "accept", "a": 2})), None),
+        (message(data({"action": "accept", "confirm": False})), "decline"),
         (message(data({"action": "decline"}), **{ANSWER: "accept"}), "decline"),
+        (message(data({"confirm": True})), "accept"),
+        (message(data({"confirm": False})), "decline"),
+        (message(data({"confirm": 1})), None),
         (message(data(True)), "accept"),
         (message(data(False)), "decline"),
         (message(data("no")), "decline"),
-        (message(data({"a": 2})), "accept"),
+        *((message(data(value)), None) for value in ({"a": 2}, {}, [False], [True], None, 0, 1, "yes")),
     ],
 )
-def test_a_message_goes_ahead_unless_it_refuses(said: Message, answer: str) -> None:
-    assert answer_to_confirmation(said, ONE) == answer
+def test_only_a_clear_yes_goes_ahead_and_only_a_clear_no_refuses(said: Message, answer: str | None) -> None:
+    assert answer_to_confirmation(said, {}, ONE) == answer
 
 
-def test_what_a_tool_takes_as_an_argument_is_no_answer() -> None:
-    acts = tool("t", action={"type": "string"})
-    said = message(data({"action": "decline"}))
-    assert answer_to_confirmation(said, acts) == "accept"
+@pytest.mark.proves("map-confirm")
+@pytest.mark.parametrize("refusal", ["decline", "cancel"])
+def test_a_refusal_counts_in_either_metadata(refusal: str) -> None:
+    assert answer_to_confirmation(message("done"), {ANSWER: refusal}, ONE) == refusal
+    assert answer_to_confirmation(message("done", **{ANSWER: "accept"}), {ANSWER: refusal}, ONE) == refusal
+    assert answer_to_confirmation(message("yes", **{ANSWER: refusal}), {ANSWER: "accept"}, ONE) == refusal
+
+
+@pytest.mark.parametrize(
+    "answer", [{"action": "decline"}, {"action": "accept"}, {"confirm": True}, {"confirm": False}]
+)
+def test_what_a_tool_takes_as_an_argument_is_no_answer(answer: Any) -> None:
+    acts = tool("t", action={"type": "string"}, confirm={"type": "boolean"})
+    said = message(data(answer))
+    assert answer_to_confirmation(said, {}, acts) is None
     assert beside_the_answer(said, acts) == said
 
 
 def test_what_is_beside_the_answer_says_what_is_to_be_done_otherwise() -> None:
     said = message("go on", data({"action": "accept"}), data({"a": 2}), data(True))
     assert beside_the_answer(said, ONE).parts == message("go on", data({"a": 2})).parts
+    assert beside_the_answer(message("yes", data({"a": 2})), ONE).parts == message(data({"a": 2})).parts
 
 
 @pytest.mark.proves("map-confirm")
@@ -133,7 +166,7 @@ def test_the_question_says_what_would_be_done_and_holds_no_url_that_could_be_tak
         '- a: "https://evil.example"',
         '- b: ["x\\ny"]',
         f'- c: "{"z" * 999}... (2002 characters)',
-        'Answer this task to go ahead, or with "no" to refuse.',
+        'Answer "yes" to go ahead, or "no" to refuse. Anything else is taken for neither.',
     ]
     assert described.data == {"key": key_of(digest), "mode": "confirm", "skill": "wipe"}
     assert confirmation_metadata("wipe", arguments, digest) == {
