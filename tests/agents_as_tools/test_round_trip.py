@@ -12,6 +12,7 @@ import mcp_types as types
 import pytest
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
 
+from bridge.config.profile import load_profile
 from bridge.mcp.child import Command
 from bridge.mcp.eras import Era
 from tests.peers.node import everything_command, require_peers
@@ -155,3 +156,31 @@ async def test_a_host_is_told_when_an_agent_has_other_skills(tmp_path: Path) -> 
                 if after.keys() != before.keys():
                     break
         assert after.keys() - before.keys() == {"grown-1"}
+
+
+PROFILES = sorted(file.stem for file in Path("mappings").glob("*.toml"))
+
+
+@pytest.mark.parametrize("mapping", PROFILES)
+async def test_every_profile_gives_what_the_server_gives(mapping: str, tmp_path: Path) -> None:
+    """Whole, since both sides know the extension; what has to be confirmed is."""
+    profile = load_profile(mapping)
+    config = config_for(raw_command(), profile=profile)
+    parameters = StdioServerParameters(command=raw_command().argv[0], args=list(raw_command().argv[1:]))
+    agree = answering(*[types.ElicitResult(action="accept", content={})] * len(CALLS))
+    with anyio.fail_after(60):
+        async with AsyncExitStack() as stack:
+            bridge = await stack.enter_async_context(running(config))
+            there = await stack.enter_async_context(exposing(tmp_path, bridge.base_url, mapping=mapping))
+            server = Client(stdio_client(parameters), mode="auto", cache=None)
+            directly = await stack.enter_async_context(server)
+            through = await stack.enter_async_context(there.client("legacy", elicitation_callback=agree))
+            for name, arguments in CALLS:
+                if name == "link":
+                    continue  # a file: link goes out only where a profile allows it
+                called = (name, arguments)
+                if profile.agents.granularity == "search":
+                    called = ("call_skill", {"skill": name, "arguments": arguments})
+                result, expected = await raw(through, *called), await raw(directly, name, arguments)
+                assert result == expected, name
+    assert bool(agree.seen) == (profile.run.confirm == "strict")

@@ -75,9 +75,11 @@ class Exposed:
 
 
 @asynccontextmanager
-async def exposing(folder: Path, *urls: str, **agents: Any) -> AsyncIterator[Exposed]:
-    """Offer the agents at these URLs as an MCP server; keywords change the profile's `[agents]`."""
-    profile = load_profile()
+async def exposing(
+    folder: Path, *urls: str, mapping: str = "default", **agents: Any
+) -> AsyncIterator[Exposed]:
+    """Offer the agents at these URLs as an MCP server; keywords change the `[agents]` of a profile."""
+    profile = load_profile(mapping)
     profile = profile.model_copy(update={"agents": profile.agents.model_copy(update=agents)})
     config = ExposeConfig(urls, profile, state=folder / "state", cache=folder / "cache")
     async with _running(config, over_http=True) as bridge, listening(bridge.app) as root_url:
