@@ -16,7 +16,8 @@ from typing import Final
 import anyio
 
 from bridge.assembly.aside import for_a_look
-from bridge.assembly.bridge import Bridge, Watching
+from bridge.assembly.bridge import Bridge
+from bridge.assembly.first import Watching
 from bridge.assembly.parts import servers_of
 from bridge.assembly.plan import Plan
 from bridge.mcp.upstream import Upstream

@@ -24,7 +24,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from bridge.assembly.aside import HERE, calls_itself
-from bridge.assembly.bridge import Bridge, Watching
+from bridge.assembly.bridge import Bridge
+from bridge.assembly.first import Watching
 from bridge.assembly.plan import Plan
 from bridge.errors import UsageError
 from bridge.reload import Reload

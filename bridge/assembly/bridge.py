@@ -18,7 +18,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 import httpx2
@@ -29,6 +29,7 @@ from bridge.a2a.catalog import CatalogApp
 from bridge.a2a.catalog import Published as Listed
 from bridge.a2a.catalog_source import CatalogSource
 from bridge.assembly.catalogs import agents_in, followed
+from bridge.assembly.first import FirstConnections, Watching
 from bridge.assembly.health import readiness
 from bridge.assembly.naming import name_of, own_name, slug
 from bridge.assembly.offered import FOLDER, Offered, Shared, offered
@@ -37,7 +38,7 @@ from bridge.assembly.plan import OfferedPlan, Plan, PublishedPlan, RemotePlan, S
 from bridge.assembly.published import Published, path_of, published
 from bridge.assembly.routes import MCP, Router, Routes
 from bridge.assembly.unit import Unit
-from bridge.errors import PeerError, UsageError
+from bridge.errors import UsageError
 from bridge.mcp.memory import ServerMemory
 from bridge.mcp.upstream import Upstream
 from bridge.seal import Seal, key_in
@@ -52,22 +53,6 @@ ITSELF: Final = Principal("(itself)")
 
 _OF_THE_PROCESS: Final = ("server", "store", "requests", "streams")
 """The tables of a profile that count for the process."""
-
-
-class Watching(Protocol):
-    """Who is told how far a start has come."""
-
-    def connecting(self, key: str, target: object) -> None:
-        """A tool server is being started or called."""
-        ...
-
-    def connected(self, key: str, upstream: Upstream) -> None:
-        """It is there."""
-        ...
-
-    def failed(self, key: str, why: str) -> None:
-        """It is not, and is tried again."""
-        ...
 
 
 class Bridge:
@@ -138,7 +123,7 @@ class Bridge:
                 secret. Either way everything goes on as it was.
         """
         async with self._applying:
-            plan, fresh, first = self._at_this_place(plan), Parts(), _First(self._watching)
+            plan, fresh, first = self._at_this_place(plan), Parts(), FirstConnections(self._watching)
             Access(self._credentials(plan))  # which refuses one secret of two principals
             try:
                 await self._start_servers(plan, fresh, first)
@@ -199,7 +184,7 @@ class Bridge:
 
     # What others are made of
 
-    async def _start_servers(self, plan: Plan, fresh: Parts, first: _First) -> None:
+    async def _start_servers(self, plan: Plan, fresh: Parts, first: FirstConnections) -> None:
         """Start what is new or another, and wait for those that have to be up, and for the first of the others."""
         for key in servers_of(plan):
             known, wanted = self._parts.servers.get(key), plan.servers[key]
@@ -421,52 +406,6 @@ class _Retiring:
 
     parts: Parts
     ended: anyio.Event = field(default_factory=anyio.Event)
-
-
-class _First:
-    """Waits until one of some servers is up, or none of them is going to be soon."""
-
-    def __init__(self, watching: Watching | None) -> None:
-        self.seen = anyio.Event()
-        self._left = 0
-        self._watching = watching
-        self._looking: list[anyio.CancelScope] = []
-
-    def expect(self, number: int) -> None:
-        """So many servers are waited for."""
-        self._left = number
-
-    def give_up(self) -> None:
-        """Look no longer."""
-        for scope in self._looking:
-            scope.cancel()
-
-    async def require(self, key: str, upstream: Upstream) -> None:
-        """Raises what keeps a server from being up."""
-        await upstream.ready()
-        self._is_up(key, upstream)
-
-    async def look(self, key: str, upstream: Upstream) -> None:
-        """Take note of whether a server is up."""
-        try:
-            with anyio.CancelScope() as scope:
-                self._looking.append(scope)
-                await upstream.ready()
-            if scope.cancelled_caught:
-                return
-        except (PeerError, UsageError) as exc:
-            self._left -= 1
-            if self._watching:
-                self._watching.failed(key, str(exc))
-            if not self._left:
-                self.seen.set()
-        else:
-            self._is_up(key, upstream)
-
-    def _is_up(self, key: str, upstream: Upstream) -> None:
-        if self._watching:
-            self._watching.connected(key, upstream)
-        self.seen.set()
 
 
 def _sources(
