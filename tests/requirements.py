@@ -117,7 +117,9 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "mcp-changed": "list_changed is followed in both eras",
     "mcp-no-leak": "No child process outlives the bridge",
     "mcp-sessions": "Sessions per principal or context are apart, made when needed, closed when idle, bounded",
-    "mcp-serial": "A server whose question cannot be tied to a call runs one call at a time from then on",
+    "mcp-serial": "A server that asks in the middle of calls runs one call at a time on a session from then on",
+    "mcp-fair": "Places and queue of a server are shared fairly by principal",
+    "map-contended": "A question that others wait behind is told to both sides, and withdrawn in time",
     "mcp-http-sse": "A URL of the older HTTP+SSE is found out, remembered, and forgotten when it is none any more",
     # The command
     "cli-usage": "Bad input is one clear message, exit code 2 (usage) or 1 (peer), no traceback, nothing left running",

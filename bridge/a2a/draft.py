@@ -116,7 +116,7 @@ def _is_sayable(event: StreamResponse) -> bool:
         return True
     state, message = update.status.state, update.status.message
     is_silent = state is TaskState.WORKING and message is None and not update.metadata
-    return is_silent or state is TaskState.COMPLETED
+    return is_silent or (state is TaskState.COMPLETED and not (message and message.metadata))
 
 
 def _message_from(task: Task) -> Message | None:

@@ -403,7 +403,7 @@ class Engine:
         async for stored in self._store.unfinished():
             state = TaskState(stored.head.state)
             try:
-                work = self._agent.resume(stored.private, state)
+                work = self._agent.resume(stored.private, state, stored.origin.owner)
                 if work is None and state in INTERRUPTED:
                     continue
                 live = self._tasks.hold(stored)

@@ -155,9 +155,10 @@ class Agent(Protocol):
         """
         ...
 
-    def resume(self, kept: bytes, state: TaskState) -> Work | None:
+    def resume(self, kept: bytes, state: TaskState, owner: str) -> Work | None:
         """What goes on with a task that was being worked on, or waited, when an earlier process ended.
 
-        `kept` is what the worker kept with it. None: it goes on waiting, or fails if it did not wait.
+        `kept` is what the worker kept with it, `owner` the name of its principal. None: it goes on waiting, or fails
+        if it did not wait.
         """
         ...

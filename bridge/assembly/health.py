@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
 from bridge.a2a.models import timestamp
 from bridge.assembly.parts import Parts
 from bridge.jsonvalues import JsonObject
+from bridge.mcp.places import Hold
+from bridge.mcp.upstream import Upstream
 
 
 def readiness(parts: Parts, *, starting: bool) -> tuple[bool, JsonObject]:
@@ -23,12 +26,21 @@ def readiness(parts: Parts, *, starting: bool) -> tuple[bool, JsonObject]:
         ready = ready and has_server and one.engine.ready
         agents[one.name] = {
             "store": "ok" if one.engine.ready else "takes no writes",
-            "servers": _states(one.agent.sources),
+            "servers": {
+                key: {**state, **_busy(one.agent.upstreams[key])}
+                for key, state in _states(one.agent.sources).items()
+            },
         }
     faces: JsonObject = {
-        face.offered.name: {"agents": _states(face.offered.face.sources)} for face in parts.faces
+        face.offered.name: {"agents": {**_states(face.offered.face.sources)}} for face in parts.faces
     }
     return ready, {"status": "ready" if ready else "not ready", "agents": agents, "mcp": faces}
+
+
+_HELP: Final = (
+    "A task that waits for an answer keeps its server from other calls: answer it or cancel it. With more `sessions`,"
+    " the server takes calls beside it"
+)
 
 
 class _State(Protocol):
@@ -42,7 +54,7 @@ class _State(Protocol):
     def since_ms(self) -> int: ...
 
 
-def _states(states: Iterable[_State]) -> JsonObject:
+def _states(states: Iterable[_State]) -> dict[str, JsonObject]:
     return {
         state.key: {
             "up": state.down is None,
@@ -51,3 +63,18 @@ def _states(states: Iterable[_State]) -> JsonObject:
         }
         for state in states
     }
+
+
+def _busy(upstream: Upstream) -> JsonObject:
+    """Which calls keep a server from others while their clients are asked something, and what can be done."""
+    if not upstream.holds:
+        return {}
+    held = [_held(hold) for hold in upstream.holds]
+    return {"waiting": upstream.waiting, "held": [*held], "help": _HELP}
+
+
+def _held(hold: Hold) -> JsonObject:
+    task: JsonObject = {} if hold.caller.is_secret else {"task": hold.caller.task_id}
+    if math.isinf(hold.ends_in_seconds):
+        return task
+    return {**task, "withdrawnInSeconds": round(hold.ends_in_seconds)}

@@ -44,6 +44,7 @@ class ServerPlan:
             retire_seconds=server.retire_seconds,
             settle_seconds=server.settle_seconds,
             concurrency=run.concurrency,
+            attribution_seconds=server.attribution_seconds,
         )
         rules = SessionRules(
             per=server.session,
@@ -51,6 +52,7 @@ class ServerPlan:
             most=server.sessions_most,
             idle_seconds=server.session_idle_seconds,
             queue=run.queue,
+            contended_question_seconds=server.contended_question_seconds,
         )
         return cls(target, era, pace, rules)
 

@@ -318,6 +318,9 @@ class ToolCalling:
         """The server no longer wants to know; see `Asker.withdraw`."""
         self._steps.put(lambda: render.say("The server no longer wants to know: the answer was not sent."))
 
+    def miss_question(self, calls: int) -> None:
+        """See `Asker.miss_question`: there is one call at a time here."""
+
     async def ask(self, questions: Mapping[str, JsonObject]) -> Mapping[str, JsonObject]:
         """Put questions to the person at the terminal; see `Asker.ask`.
 

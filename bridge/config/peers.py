@@ -84,12 +84,22 @@ class ToolServerTable(Table):
         default=None, description="it is down at the start: end the bridge, or serve and go on trying"
     )
     session: SessionOf | None = Field(default=None, description="who shares a session with it")
-    sessions: PositiveInt | None = Field(default=None, description="sessions that all callers share")
+    sessions: PositiveInt | None = Field(
+        default=None, description="sessions that all callers share at most, opened on need"
+    )
     sessions_most: PositiveInt | None = Field(
         default=None, description="sessions of principals or contexts at the same time"
     )
     session_idle_seconds: PositiveFloat | None = Field(
         default=None, description="a principal's or context's session without calls for so long is closed"
+    )
+    contended_question_seconds: PositiveFloat | None = Field(
+        default=None,
+        description="how long a question may stay open once other calls wait for its call's place",
+    )
+    attribution_seconds: NotNegative | None = Field(
+        default=None,
+        description="how long a question that may be of several calls waits for all but one to end",
     )
     connect_seconds: PositiveFloat | None = Field(
         default=None, description="from the start of a connection until the tools are listed"

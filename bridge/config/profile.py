@@ -77,6 +77,8 @@ class ServerTable(_Table):
     sessions: PositiveInt
     sessions_most: PositiveInt
     session_idle_seconds: PositiveFloat
+    contended_question_seconds: PositiveFloat
+    attribution_seconds: NotNegative
     result_limit_bytes: PositiveInt
 
 

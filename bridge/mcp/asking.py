@@ -1,9 +1,10 @@
 """Whose call a question belongs to that a legacy server asks while calls are under way (elicitation/create).
 
 Nothing on the wire ties such a question to a call, unless it is a task's. So it belongs to the one call that
-is under way; calls of which the server makes tasks do not count beside others. When there are several it is
-answered with cancel, since a guess could show one client the question of another; and whoever owns the
-connection is told, who then runs one call at a time.
+is under way; calls of which the server makes tasks do not count beside others. Whoever owns the connection is
+told of the first such question, and runs one call at a time from then on. When there are several calls, the
+question waits a while for all but one of them to end. Then it is refused with an error, and the calls are told: a
+guess could show one client the question of another, and an answer would be one that no client gave.
 
 Spec: MCP 2025-11-25 client/elicitation, basic/utilities/tasks (related-task).
 """
@@ -12,14 +13,14 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import anyio
 from mcp import MCPError
-from mcp_types import INVALID_PARAMS
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 from pydantic import JsonValue
 
 from bridge.errors import PeerError
@@ -32,6 +33,10 @@ RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
 ELICIT: Final = "elicitation/create"
 CANCEL: Final[Mapping[str, Any]] = {"action": "cancel"}
 """The ElicitResult of a question that nobody decided on."""
+
+_UNATTRIBUTED: Final = (
+    "{} calls are under way, and nothing says which of them this is for, so nobody was asked"
+)
 
 
 def elicitation_in(request: JsonValue) -> JsonObject:
@@ -61,11 +66,15 @@ class _Caller:
 class Questions:
     """The calls of one connection that may be asked something."""
 
-    def __init__(self, name: str, on_ambiguous: Callable[[], None]) -> None:
-        """`on_ambiguous` is called when a question came while several calls were under way."""
+    def __init__(self, name: str, attribution_seconds: float, on_question: Callable[[], None]) -> None:
+        """`attribution_seconds` is how long a question that may be of several calls waits for all but one of them
+        to end; `on_question` is called when a question does not say which call it is for."""
         self._name = name
-        self._on_ambiguous = on_ambiguous
+        self._attribution_seconds = attribution_seconds
+        self._on_question = on_question
         self._calls: set[_Caller] = set()
+        self._ended = anyio.Event()
+        """Set, and replaced, when a call ends."""
         self._tasks: dict[str, _Caller] = {}
 
     @contextmanager
@@ -77,6 +86,8 @@ class Questions:
             yield
         finally:
             self._calls.discard(caller)
+            self._ended.set()
+            self._ended = anyio.Event()
             _drop_questions(caller)
 
     @contextmanager
@@ -90,8 +101,13 @@ class Questions:
             _drop_questions(caller)
 
     async def answer(self, params: Mapping[str, Any], is_withdrawn: Callable[[], bool]) -> dict[str, Any]:
-        """The ElicitResult for a question. When this is cancelled, `is_withdrawn` says whether the server did it."""
-        caller = self._caller_of(params)
+        """The ElicitResult for a question. When this is cancelled, `is_withdrawn` says whether the server did it.
+
+        Raises:
+            MCPError: it cannot be passed on, or nothing says to whom.
+        """
+        related = _related_task(params)
+        caller = await self._caller() if related is None else self._tasks.get(str(related.get("taskId")))
         if caller is None or caller.asker is None:
             return _as_answer_to(params, dict(CANCEL))
         key = f"elicitation-{secrets.token_hex(4)}"
@@ -114,26 +130,33 @@ class Questions:
             await anyio.sleep_forever()  # until the connection ends
         return _as_answer_to(params, result)
 
-    def _caller_of(self, params: Mapping[str, Any]) -> _Caller | None:
-        related = _related_task(params)
-        if related is not None:
-            return self._tasks.get(str(related.get("taskId")))
+    async def _caller(self) -> _Caller:
+        """Whose a question is that names nothing.
+
+        Raises:
+            MCPError: nobody's, or one cannot tell.
+        """
+        self._on_question()
         calls = [call for call in self._calls if not call.as_task] or list(self._calls)
-        if len(calls) == 1:
-            return calls[0]
-        if calls:
-            logger.warning(
-                "%s asked something while %d calls were under way, and nothing says which one it is for: it was"
-                " answered with cancel, and from now on one call at a time runs on this connection",
-                self._name,
-                len(calls),
-            )
-            self._on_ambiguous()
-        else:
-            logger.info(
-                "%s asked something while no call was under way: it was answered with cancel", self._name
-            )
-        return None
+        with anyio.move_on_after(self._attribution_seconds):
+            while len(left := self._under_way(calls)) > 1:
+                await self._ended.wait()
+        left = self._under_way(calls)
+        if len(left) == 1:
+            return left[0]
+        logger.warning(
+            "%s asked something while %d calls were under way, and nothing says which one it is for: it was"
+            " answered with an error; one call at a time runs on this connection from now on",
+            self._name,
+            len(calls),
+        )
+        for call in left:
+            if call.asker is not None:
+                call.asker.miss_question(len(calls))
+        raise MCPError(INTERNAL_ERROR, _UNATTRIBUTED.format(len(calls)))
+
+    def _under_way(self, calls: Sequence[_Caller]) -> list[_Caller]:
+        return [call for call in calls if call in self._calls]
 
 
 def _related_task(params: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -260,11 +260,12 @@ async def open_link(
     target: Target,
     era: Era,
     connect_seconds: float,
-    on_ambiguous: Callable[[], None],
     *,
+    attribution_seconds: float,
+    on_question: Callable[[], None],
     over_http_sse: bool = False,
 ) -> AsyncIterator[Link]:
-    """Connect to a server and greet it. For `on_ambiguous` see `Questions`.
+    """Connect to a server and greet it. For the last two see `Questions`.
 
     Raises:
         UsageError: its command cannot be started (in a group of exceptions).
@@ -273,7 +274,7 @@ async def open_link(
     """
     last_words, holder = LastWords(), _Holder()
     async with _streams(name, target, last_words, holder.fault, over_http_sse) as streams:
-        questions = Questions(name, on_ambiguous)
+        questions = Questions(name, attribution_seconds, on_question)
         wire = Wire(name, streams, questions, holder.tools_changed)
         async with ClientSession(
             client_info=CLIENT, dispatcher=wire, elicitation_callback=_answered_by_the_wire

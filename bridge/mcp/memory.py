@@ -25,7 +25,7 @@ class Fact(StrEnum):
     TRANSPORT = "transport"
     """Over what its URL was spoken to, when it was the older HTTP+SSE."""
     SERIAL = "serial"
-    """It asked something while several calls were under way, so it is given one call at a time."""
+    """It asks in the middle of calls and does not say which one it is about, so a session runs one call at a time."""
 
 
 class ServerMemory:

@@ -66,6 +66,8 @@ class SessionPace:
     """How long the server has to be quiet about its tools before they are listed again."""
     concurrency: int = 16
     """Calls at the same time."""
+    attribution_seconds: float = 10
+    """How long a question that may be of several calls waits for all but one of them to end."""
 
 
 class Session:
@@ -80,8 +82,10 @@ class Session:
         memory: ServerMemory | None = None,
         pace: SessionPace | None = None,
         on_change: Callable[[], None] = lambda: None,
+        on_question: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_change` is called when the tools, or whether the server is up, have changed."""
+        """`on_change` is called when the tools, or whether the server is up, have changed; `on_question` when the
+        server asks something in the middle of a call and does not say of which."""
         self._name = name
         self.target = target
         self.listing = Listing()
@@ -95,16 +99,14 @@ class Session:
         self._memory = memory or ServerMemory(None)
         self._pace = pace or SessionPace()
         self._on_change = on_change
+        self._on_question = on_question
         self._link: Link | None = None
         self._up = anyio.Event()
         self._tried = anyio.Event()
         self._wanted = anyio.Event()
-        self._slots = anyio.CapacityLimiter(self._pace.concurrency)
         self._tools: dict[str, Tool] = {}
         self._detail = ""
         self._at_fault: type[PeerError | UsageError] = PeerError
-        if self._memory.recall(Fact.SERIAL, str(target)):
-            self._slots.total_tokens = 1
 
     @property
     def name(self) -> str:
@@ -116,16 +118,6 @@ class Session:
         self._name = name
         if self._link is not None:
             self._link.name = name
-
-    @property
-    def is_serial(self) -> bool:
-        """Whether it is given one call at a time, because it asks and does not say which call it is about."""
-        return self._slots.total_tokens == 1 and self._pace.concurrency > 1
-
-    @property
-    def load(self) -> int:
-        """How many calls run or wait on this session."""
-        return self._slots.borrowed_tokens + self._slots.statistics().tasks_waiting
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[Session]:
@@ -149,23 +141,6 @@ class Session:
             raise self._at_fault(self.down, detail=self._detail)
 
     # Calling
-
-    @asynccontextmanager
-    async def turn(self, within_seconds: float) -> AsyncIterator[None]:
-        """Wait until the server may be called.
-
-        Raises:
-            ServerDownError: it could not be, within that time; nothing was sent.
-        """
-        borrower = object()
-        with anyio.move_on_after(within_seconds) as waiting:
-            await self._slots.acquire_on_behalf_of(borrower)
-        if waiting.cancelled_caught:
-            raise ServerDownError(f"{self.name} was busy for {within_seconds:g} s, so the call was given up")
-        try:
-            yield
-        finally:
-            self._slots.release_on_behalf_of(borrower)
 
     async def call(
         self, call: ToolCall, on_progress: OnProgress | None = None, asker: Asker | None = None
@@ -241,10 +216,6 @@ class Session:
         if self._up.is_set():
             self._up = anyio.Event()
 
-    def _go_serial(self) -> None:
-        self._slots.total_tokens = 1
-        self._memory.remember(Fact.SERIAL, str(self.target), "yes")
-
     # Owning
 
     async def _own(self, tasks: anyio.abc.TaskGroup) -> None:
@@ -305,7 +276,8 @@ class Session:
             name,
             self.target,
             connect_seconds=self._pace.connect_seconds,
-            on_ambiguous=self._go_serial,
+            attribution_seconds=self._pace.attribution_seconds,
+            on_question=self._on_question,
         )
         if self._memory.recall(Fact.TRANSPORT, server) == _HTTP_SSE:
             try:

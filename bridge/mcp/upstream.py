@@ -1,14 +1,16 @@
 """A tool server that the bridge depends on: its sessions, and how many calls it is given.
 
-By default all callers share one session. A server that keeps something per session (a browser, a shell, who
-is logged in) can be given one for each principal or each context; these are made when they are needed and
-closed when they were idle for a while. The first session is always there: it knows the tools.
+By default all callers share one session, or a few that are opened when they are needed. A server that keeps
+something per session (a browser, a shell, who is logged in) can be given one for each principal or each context of
+a principal; these are made when they are needed and closed when they were idle for a while. Whoever has one keeps
+it. The first session is always there: it knows the tools.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +24,8 @@ from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.eras import Era
 from bridge.mcp.faults import ServerDownError
-from bridge.mcp.memory import ServerMemory
+from bridge.mcp.memory import Fact, ServerMemory
+from bridge.mcp.places import Hold, Line
 from bridge.mcp.session import Session, SessionPace
 from bridge.mcp.transport import Target
 from bridge.mcp.values import Greeting, Listing
@@ -36,13 +39,15 @@ class SessionRules:
 
     per: Literal["shared", "principal", "context"] = "shared"
     shared: int = 1
-    """How many sessions the callers share; more than one helps a server that is given one call at a time."""
+    """How many sessions the callers share at most; more than one helps a server that is given one call at a time."""
     most: int = 64
     """Sessions of principals or contexts at the same time."""
     idle_seconds: float = 600
     """How long such a session may be without a call before it is closed."""
     queue: int = 256
     """Calls that wait for their turn, beyond those that run; one more is refused."""
+    contended_question_seconds: float = 120
+    """How long a question may stay open once other calls wait for the place of the call that asks it."""
 
 
 class QueueFullError(PeerError):
@@ -51,9 +56,9 @@ class QueueFullError(PeerError):
 
 @dataclass(eq=False)
 class _Own:
-    """The session of one principal or context."""
+    """The session of one principal, or of one context of a principal."""
 
-    session: Session
+    line: Line
     users: int = 0
     moved: anyio.Event = field(default_factory=anyio.Event)
     """Set, and replaced, when it is taken, given back or to be closed."""
@@ -82,13 +87,48 @@ class Upstream:
         self.target = target
         self._rules = rules or SessionRules()
         self._pace = pace or SessionPace()
-        make = partial(Session, target=target, era=era, memory=memory or ServerMemory(None), pace=self._pace)
-        self._make = make
-        self._first = make(name, on_change=on_change)
-        self._shared = (self._first, *(make(name) for _ in range(self._rules.shared - 1)))
-        self._own: dict[str, _Own] = {}
-        self._reserved = 0
+        self._memory = memory or ServerMemory(None)
+        self._make = partial(
+            Session,
+            target=target,
+            era=era,
+            memory=self._memory,
+            pace=self._pace,
+            on_question=self._go_serial,
+        )
+        is_serial = self._memory.recall(Fact.SERIAL, str(target)) is not None
+        self._places_each = 1 if is_serial else self._pace.concurrency
+        self._first = self._make(name, on_change=on_change)
+        self._shared = self._line(
+            self._first, most_sessions=max(self._rules.shared, 1), open_another=self._open
+        )
+        self._own: dict[tuple[str, ...], _Own] = {}
+        self._reserved: Counter[str] = Counter()
         self._freed = anyio.Event()
+
+    def _line(
+        self, session: Session, *, most_sessions: int = 1, open_another: Callable[[], Session] | None = None
+    ) -> Line:
+        return Line(
+            session,
+            places_each=self._places_each,
+            contended_seconds=self._rules.contended_question_seconds,
+            most_sessions=most_sessions,
+            open_another=open_another,
+        )
+
+    def _lines(self) -> Iterator[Line]:
+        yield self._shared
+        for own in tuple(self._own.values()):
+            yield own.line
+
+    def _go_serial(self) -> None:
+        """The server asks and does not say which call it is about: from here on a session runs one call at a time."""
+        if self._places_each > 1:
+            self._places_each = 1
+            self._memory.remember(Fact.SERIAL, str(self.target), "yes")
+            for line in self._lines():
+                line.limit(1)
 
     @property
     def name(self) -> str:
@@ -97,8 +137,9 @@ class Upstream:
 
     @name.setter
     def name(self, name: str) -> None:
-        for session in (*self._shared, *(own.session for own in self._own.values())):
-            session.name = name
+        for line in self._lines():
+            for session in line.sessions:
+                session.name = name
 
     @property
     def listing(self) -> Listing:
@@ -120,12 +161,21 @@ class Upstream:
         """How many sessions of principals or contexts there are."""
         return len(self._own)
 
+    @property
+    def holds(self) -> tuple[Hold, ...]:
+        """The calls whose clients are asked something, so that their places are free for no other."""
+        return tuple(hold for line in self._lines() for hold in line.holds)
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait for a place."""
+        return sum(line.waiting for line in self._lines())
+
     @asynccontextmanager
     async def run(self) -> AsyncIterator[Upstream]:
         """Connect now and whenever it is needed; end every session on exit."""
         async with AsyncExitStack() as stack:
-            for session in self._shared:
-                await stack.enter_async_context(session.run())
+            await stack.enter_async_context(self._first.run())
             self._group = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(self._group.cancel_scope.cancel)
             yield self
@@ -134,20 +184,37 @@ class Upstream:
         """Wait for the first connection; see `Session.ready`."""
         await self._first.ready()
 
-    def reserve(self, *, even_if_full: bool = False) -> None:
+    def reserve(self, principal: str, *, even_if_full: bool = False) -> None:
         """Take a place among the calls that run or wait; `release` gives it back.
+
+        In a full queue, a call of the principal that has most in it makes room for those of others.
 
         Raises:
             QueueFullError: there is none.
         """
         running = self._pace.concurrency * max(self._rules.shared, 1)
-        if self._reserved >= running + self._rules.queue and not even_if_full:
+        most = running + self._rules.queue
+        if (
+            self._reserved.total() >= most
+            and not even_if_full
+            and not self._make_room_in_queue(principal, most)
+        ):
             raise QueueFullError(f"{self.name} is busy: {running} calls run and {self._rules.queue} wait")
-        self._reserved += 1
+        self._reserved[principal] += 1
 
-    def release(self) -> None:
+    def _make_room_in_queue(self, principal: str, most: int) -> bool:
+        greediest, calls = self._reserved.most_common(1)[0]
+        if self._reserved[principal] + 1 >= calls:
+            return False
+        displaced = any(line.displace(greediest) for line in self._lines())
+        # Calls that only follow what the server does for them cannot make room: who has few is let in beside them.
+        return displaced or self._reserved[principal] < most // 4
+
+    def release(self, principal: str) -> None:
         """Give a reserved place back."""
-        self._reserved -= 1
+        self._reserved[principal] -= 1
+        if not self._reserved[principal]:
+            del self._reserved[principal]
         if not self._reserved:
             self._freed.set()
             self._freed = anyio.Event()
@@ -158,21 +225,22 @@ class Upstream:
             await self._freed.wait()
 
     @asynccontextmanager
-    async def session(self, principal: str, context_id: str) -> AsyncIterator[Session]:
-        """The session for a caller, kept open as long as this is entered.
+    async def line(self, principal: str, context_id: str) -> AsyncIterator[Line]:
+        """The line in which a caller stands; its session is kept open as long as this is entered.
 
         Raises:
             ServerDownError: as many sessions are in use as there may be.
         """
         match self._rules.per:
             case "shared":
-                yield min(self._shared, key=lambda session: (session.down is not None, session.load))
+                yield self._shared
             case "principal":
-                async with self._own_session(principal) as session:
-                    yield session
+                async with self._own_line((principal,)) as line:
+                    yield line
             case "context":
-                async with self._own_session(context_id) as session:
-                    yield session
+                # Names of contexts are the clients' own: two principals may use the same one.
+                async with self._own_line((principal, context_id)) as line:
+                    yield line
 
     async def read(self, uri: str) -> list[JsonValue]:
         """Read a resource of the server: the `contents` of resources/read.
@@ -184,21 +252,27 @@ class Upstream:
         contents = result.get("contents")
         return contents if isinstance(contents, list) else []
 
+    def _open(self) -> Session:
+        """One more session for all callers."""
+        session = self._make(self.name)
+        self._group.start_soon(_hold_open, session)
+        return session
+
     @asynccontextmanager
-    async def _own_session(self, key: str) -> AsyncIterator[Session]:
-        own = self._own.get(key) or self._open(key)
+    async def _own_line(self, key: tuple[str, ...]) -> AsyncIterator[Line]:
+        own = self._own.get(key) or self._open_own(key)
         own.users += 1
         own.move()
         try:
-            yield own.session
+            yield own.line
         finally:
             own.users -= 1
             own.move()
 
-    def _open(self, key: str) -> _Own:
+    def _open_own(self, key: tuple[str, ...]) -> _Own:
         if len(self._own) >= self._rules.most:
             self._make_room()
-        own = self._own[key] = _Own(self._make(self.name))
+        own = self._own[key] = _Own(self._line(self._make(self.name)))
         self._group.start_soon(self._keep, key, own)
         return own
 
@@ -211,9 +285,9 @@ class Upstream:
         own.closing = True
         own.move()
 
-    async def _keep(self, key: str, own: _Own) -> None:
+    async def _keep(self, key: tuple[str, ...], own: _Own) -> None:
         """Hold a session open until it was idle for long enough."""
-        async with own.session.run():
+        async with own.line.session.run():
             while not own.closing:
                 with anyio.move_on_after(None if own.users else self._rules.idle_seconds) as idle:
                     await own.moved.wait()
@@ -224,3 +298,8 @@ class Upstream:
             if self._own.get(key) is own:
                 del self._own[key]
         logger.debug("%s: an idle session was closed", self.name)
+
+
+async def _hold_open(session: Session) -> None:
+    async with session.run():
+        await anyio.sleep_forever()

@@ -75,3 +75,8 @@ class Asker(Protocol):
     def withdraw(self, key: str) -> None:
         """The server no longer wants the answer to this question; the call goes on."""
         ...
+
+    def miss_question(self, calls: int) -> None:
+        """The server asked something while so many calls were under way, and nothing said that it was for this one
+        or for another: it was answered with an error."""
+        ...

@@ -13,7 +13,7 @@ from bridge.a2a.errors import OVERLOADED, A2AError
 from bridge.a2a.job import Turn, Work
 from bridge.a2a.life import INTERRUPTED
 from bridge.a2a.models import AgentCard, AgentSkill, TaskState
-from bridge.mcp.upstream import QueueFullError
+from bridge.mcp.upstream import QueueFullError, Upstream
 from bridge.tools_as_agent.card import Server, make_card
 from bridge.tools_as_agent.decisions import Ask, End, Follow, RunTool
 from bridge.tools_as_agent.kept import FollowedTask, ServerQuestion, Way, kept_from
@@ -110,6 +110,11 @@ class ToolsAgent:
         return tuple(self._states)
 
     @property
+    def upstreams(self) -> Mapping[str, Upstream]:
+        """The servers themselves, by their keys."""
+        return {key: source.upstream for key, source in self._sources.items()}
+
+    @property
     def remarks(self) -> tuple[str, ...]:
         """What in the configuration does nothing, or cannot be done, with the tools that there are."""
         return self._remarks
@@ -127,13 +132,13 @@ class ToolsAgent:
         decision = decide(turn, self._skills.usable_by(turn.principal), self._options)
         match decision:
             case RunTool() | Follow():
-                return self._run(decision)
+                return self._run(decision, turn.principal.name)
             case Ask():
                 return Question(decision)
             case End():
                 return Conclusion(decision)
 
-    def resume(self, kept: bytes, state: TaskState) -> Work | None:
+    def resume(self, kept: bytes, state: TaskState, owner: str) -> Work | None:
         """What goes on with a task of an earlier process: one that the server works on is followed further.
 
         A call that was open while it asked is gone with that process. It is made anew once the answer comes,
@@ -141,18 +146,18 @@ class ToolsAgent:
         """
         match kept_from(kept):
             case FollowedTask() as task:
-                return self._run(Follow(task), even_if_full=True)
+                return self._run(Follow(task), owner, even_if_full=True)
             case ServerQuestion(way=Way.OPEN, is_repeatable=False) if state in INTERRUPTED:
                 return Conclusion(End(TaskState.FAILED, _CALL_GONE))
             case _:
                 return None
 
-    def _run(self, decision: RunTool | Follow, *, even_if_full: bool = False) -> Work:
+    def _run(self, decision: RunTool | Follow, principal: str, *, even_if_full: bool = False) -> Work:
         source = self._source_of(decision)
         if source is None:
             return Conclusion(End(TaskState.FAILED, _SERVER_GONE))
         try:
-            source.upstream.reserve(even_if_full=even_if_full)
+            source.upstream.reserve(principal, even_if_full=even_if_full)
         except QueueFullError as exc:
             raise A2AError(OVERLOADED, str(exc), headers={"Retry-After": "1"}) from exc
         if isinstance(decision, Follow):

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import anyio
 
 from bridge.a2a.commit import Commit
 from bridge.a2a.job import Job, Turn
-from bridge.a2a.models import TaskState
+from bridge.a2a.models import Message, Part, TaskState, timestamp
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.asking import CANCEL
+from bridge.mcp.places import Caller, Hold, Place
 from bridge.tools_as_agent.kept import Questions
 from bridge.translate.arguments import Problem
 from bridge.translate.elicitation import (
@@ -30,6 +32,21 @@ from bridge.translate.elicitation import (
 )
 from bridge.translate.extension import URI
 from bridge.translate.message_to_call import with_metadata
+
+_UNANSWERED: Final = "No answer came within {:g} s, so the call was given up"
+_GAVE_WAY: Final = (
+    "Other calls waited for this server, which takes no other call while this one asks, so its question was withdrawn"
+    " without an answer. Send the message again to be asked again"
+)
+_CONTENDED: Final = (
+    "Other calls wait for this server, which takes no other call while this one asks. Without an answer by {} ({:.0f} s"
+    " from now), the question may be withdrawn"
+)
+_MISSED: Final = (
+    "While {} calls were under way, the server asked something and did not say which of them it was for. Nobody was"
+    " asked, and it was told so. If this result is not what it should be, send the message again: from now on one call"
+    " at a time runs on a session with this server"
+)
 
 
 class Patience:
@@ -86,20 +103,28 @@ class Asking:
         keep: Callable[[Questions], bytes],
         known: dict[str, JsonObject],
         on_giving_up: Callable[[], None],
+        place: Place | None,
     ) -> None:
         """`keep` says what is kept with the task while questions are open; `known` has answers that were given
-        to the same questions before, by what `recognised` makes of a question, and each is used once."""
+        to the same questions before, by what `recognised` makes of a question, and each is used once. `place` is
+        the one that the call keeps from others while it asks, if it has one."""
         self._job = job
         self._patience = patience
         self._timeout_seconds = timeout_seconds
         self._keep = keep
         self._known = known
         self._on_giving_up = on_giving_up
+        self._place = place
         self._open: dict[str, _Open] = {}
+        self._waits: set[anyio.CancelScope] = set()
+        self._shown: Message | None = None
+        """How the task asks what is open now."""
         self._is_asking = False
         """Whether the task is in a state in which it waits for its client."""
-        self.gave_up = False
-        """Whether a question was not answered in time."""
+        self.gave_up: str | None = None
+        """Why a question was taken back without an answer, in words."""
+        self.missed: str | None = None
+        """What is to be said of a question that may have been about this call."""
 
     @property
     def is_left(self) -> bool:
@@ -130,13 +155,36 @@ class Asking:
 
     async def _answered(self, mine: Mapping[str, _Open]) -> None:
         with anyio.move_on_after(self._timeout_seconds) as waiting:
-            for one in mine.values():
-                await one.answered.wait()
-                if one.stored is not None:
-                    await one.stored
+            self._waits.add(waiting)
+            try:
+                for one in mine.values():
+                    await one.answered.wait()
+                    if one.stored is not None:
+                        await one.stored
+            finally:
+                self._waits.discard(waiting)
         if waiting.cancelled_caught:
-            self.gave_up = True
+            self.gave_up = self.gave_up or _UNANSWERED.format(self._timeout_seconds)
             self._on_giving_up()
+
+    def miss_question(self, calls: int) -> None:
+        """See `Asker.miss_question`."""
+        self.missed = _MISSED.format(calls)
+
+    def _tell_of_others(self, seconds: float) -> None:
+        """Others wait for the place of this call: its client is told until when it may answer."""
+        if self._shown is None:
+            return
+        by = timestamp(self._job.events.ids.now_ms() + round(seconds * 1000))
+        words = _CONTENDED.format(by, seconds)
+        self._shown = self._shown.model_copy(update={"parts": (*self._shown.parts, Part(text=words))})
+        self._ask(self._unanswered(), self._shown)
+
+    def _give_way(self) -> None:
+        """Others have waited for long enough."""
+        self.gave_up = _GAVE_WAY
+        for waiting in tuple(self._waits):
+            waiting.cancel()
 
     def withdraw(self, key: str) -> None:
         """The server no longer wants to know; see `Asker.withdraw`."""
@@ -158,8 +206,13 @@ class Asking:
             self._go_on()
 
     def _go_on(self) -> None:
-        self._job.listen(None)
+        self._listen_no_more()
         self._patience.resume()
+
+    def _listen_no_more(self) -> None:
+        self._job.listen(None)
+        if self._place is not None:
+            self._place.go_on()
 
     def _show(self, problems: Mapping[str, tuple[Problem, ...]]) -> None:
         """Let the task ask what is open."""
@@ -170,7 +223,12 @@ class Asking:
             self._open[key].occasion = new_occasion()
         occasions = {one.key: self._open[one.key].occasion for one in questions}
         parts = parts_of_questions(questions, problems, occasions)
-        message = self._job.message(parts, question_metadata(questions))
+        self._shown = self._job.message(parts, question_metadata(questions))
+        self._ask(questions, self._shown)
+        if self._place is not None:
+            self._place.hold(self._tell_of_others, self._give_way)
+
+    def _ask(self, questions: Sequence[Elicitation], message: Message) -> None:
         kept = self._keep({question.key: question.params for question in questions})
         self._job.status(state_of_questions(questions), message, keep=kept)
 
@@ -189,7 +247,7 @@ class Asking:
                 self._show(answers.problems)
             else:
                 self._is_asking = False
-                self._job.listen(None)
+                self._listen_no_more()
 
         return accepted
 
@@ -206,3 +264,19 @@ def recognised(params: JsonObject) -> str:
     """A question as it is known again when the call is made anew: without what differs each time."""
     lasting = {key: value for key, value in params.items() if key not in ("_meta", "elicitationId")}
     return json.dumps(lasting, sort_keys=True)
+
+
+def words_on_waiting(server: str, hold: Hold, mine: Caller, now_ms: int) -> str:
+    """Tells a call what it waits for: another call, whose client is asked something."""
+    holder = hold.caller
+    is_known = holder.principal == mine.principal and not holder.is_secret
+    by = timestamp(now_ms + round(hold.ends_in_seconds * 1000))
+    if is_known:
+        return (
+            f"This waits for {server}, which takes no other call while task {holder.task_id} waits for an answer."
+            f" Answer that task or cancel it; without an answer by {by}, its question is withdrawn"
+        )
+    return (
+        f"This waits for {server}, which takes no other call while another caller's task waits for an answer."
+        f" Without one by {by}, that question is withdrawn"
+    )

@@ -22,10 +22,11 @@ from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.asking import elicitation_in
 from bridge.mcp.faults import ServerRefusedError
+from bridge.mcp.places import Caller, Hold, Line, Place
 from bridge.mcp.session import Session
 from bridge.mcp.tasks import TaskHandle, follow, handle_from
 from bridge.mcp.values import ToolCall
-from bridge.tools_as_agent.asking import Asking, Patience, new_occasion, recognised
+from bridge.tools_as_agent.asking import Asking, Patience, new_occasion, recognised, words_on_waiting
 from bridge.tools_as_agent.decisions import Ask, Follow, RunTool
 from bridge.tools_as_agent.kept import FollowedTask, Questions, ServerQuestion, Way
 from bridge.tools_as_agent.options import AgentOptions
@@ -56,7 +57,7 @@ class CallInRounds:
     def __init__(
         self,
         job: Job,
-        session: Session,
+        line: Line,
         decision: RunTool | Follow,
         options: AgentOptions,
         patience: Patience,
@@ -64,7 +65,7 @@ class CallInRounds:
     ) -> None:
         """`limiter` bounds the calls of the skill."""
         self._job = job
-        self._session = session
+        self._line = line
         self._decision = decision
         self._options = options
         self._patience = patience
@@ -73,9 +74,14 @@ class CallInRounds:
         self._asking: Asking | None = None
 
     @property
-    def gave_up(self) -> bool:
-        """Whether the client did not answer in time."""
-        return self._asking is not None and self._asking.gave_up
+    def gave_up(self) -> str | None:
+        """Why the client's answer is no longer waited for, in words."""
+        return self._asking.gave_up if self._asking is not None else None
+
+    @property
+    def missed(self) -> str | None:
+        """What is to be said of a question that may have been about this call."""
+        return self._asking.missed if self._asking is not None else None
 
     async def result(self, progress: ProgressRelay) -> JsonObject | Ask:
         """What the call gives: a result, or a question for another turn.
@@ -85,12 +91,12 @@ class CallInRounds:
         """
         if isinstance(self._decision, Follow):
             task = self._decision.task
-            return await self._follow(TaskHandle(task.task_id, task.is_legacy))
+            return await self._follow(TaskHandle(task.task_id, task.is_legacy), self._line.session)
         call, pause = _first_call(self._decision, self._options), _FIRST_RETRY_SECONDS
         is_anew = False
         while True:
             try:
-                result = await self._once(call, progress)
+                result, session = await self._once(call, progress)
             except ServerRefusedError as exc:
                 if exc.code == URL_REQUIRED and (urls := required_urls(exc.data)):
                     asked = _asked(self._decision, Way.AGAIN, urls)
@@ -106,7 +112,7 @@ class CallInRounds:
                 call = replace(call, input_responses=None, request_state=None)
                 continue
             if (handle := handle_from(result)) is not None:
-                return await self._follow(handle)
+                return await self._follow(handle, session)
             if result.get("resultType") != "input_required":
                 return result
             answers = self._answers_to(result)
@@ -120,22 +126,34 @@ class CallInRounds:
                 await anyio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_RETRY_SECONDS)
 
-    async def _once(self, call: ToolCall, progress: ProgressRelay) -> JsonObject:
+    async def _once(self, call: ToolCall, progress: ProgressRelay) -> tuple[JsonObject, Session]:
         self._patience.pause()
         async with (
             skill_turn(
                 self._limiter, self._decision.skill_id, self._options.queue_timeout_seconds
             ) as left_seconds,
-            self._session.turn(left_seconds),
+            self._line.place(self._caller, left_seconds, self._wait) as place,
         ):
             self._patience.resume()
             if self._job.turn.task is None and self._asking is None:
                 self._job.status(TaskState.WORKING)
             await self._job.accepted
-            self._asking = self._asking_that_keeps(partial(_kept_open, self._decision))
-            return await self._session.call(call, progress, self._asking)
+            self._asking = self._asking_that_keeps(partial(_kept_open, self._decision), place)
+            return await place.session.call(call, progress, self._asking), place.session
 
-    async def _follow(self, handle: TaskHandle) -> JsonObject:
+    @property
+    def _caller(self) -> Caller:
+        principal = self._job.turn.principal
+        return Caller(principal.name, self._job.events.task_id, is_secret=not principal.may_list_all)
+
+    def _wait(self, hold: Hold) -> None:
+        """Say what this call waits for, before its turn has come."""
+        is_new = self._job.turn.task is None and self._asking is None
+        words = words_on_waiting(self._line.session.name, hold, self._caller, self._job.events.ids.now_ms())
+        state = TaskState.SUBMITTED if is_new else TaskState.WORKING
+        self._job.status(state, self._job.message((Part(text=words),)))
+
+    async def _follow(self, handle: TaskHandle, session: Session) -> JsonObject:
         """The server made a task of the call: what goes on after a restart is its id."""
         kept = FollowedTask(
             self._decision.skill_id,
@@ -149,14 +167,14 @@ class CallInRounds:
             self._job.status(TaskState.WORKING, keep=kept)
         self._job.outlive()
         self._asking = self._asking_that_keeps(lambda _: kept)
-        return await follow(self._session, handle, self._asking, self._tell)
+        return await follow(session, handle, self._asking, self._tell)
 
-    def _asking_that_keeps(self, keep: Callable[[Questions], bytes]) -> Asking:
+    def _asking_that_keeps(self, keep: Callable[[Questions], bytes], place: Place | None = None) -> Asking:
         # Nothing here leads back to this call: in a circle, the task and its result would stay in memory after
         # their end, until the garbage collector comes by.
         wind_up = partial(self._patience.restart, self._options.cancel_grace_seconds)
         return Asking(
-            self._job, self._patience, self._options.input_timeout_seconds, keep, self._known, wind_up
+            self._job, self._patience, self._options.input_timeout_seconds, keep, self._known, wind_up, place
         )
 
     def _tell(self, words: str) -> None:

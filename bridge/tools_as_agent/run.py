@@ -24,7 +24,7 @@ from bridge.a2a.models import Artifact, Part, TaskState
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.faults import ServerRefusedError
-from bridge.mcp.session import Session
+from bridge.mcp.places import DisplacedError, Line
 from bridge.mcp.tasks import TaskCancelledError
 from bridge.mcp.upstream import Upstream
 from bridge.tools_as_agent.asking import Patience
@@ -33,7 +33,7 @@ from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.progress import ProgressRelay
 from bridge.tools_as_agent.rounds import CallInRounds
 from bridge.translate.content import LinkRules, links_to_read, parts_from_result, peer_metadata
-from bridge.translate.extension import PEER, SKILL, URI
+from bridge.translate.extension import PEER, SKILL, UNATTRIBUTED, URI
 from bridge.translate.faults import error_metadata, parts_of_failure, state_of_error
 from bridge.translate.notes import unaccepted_types
 
@@ -56,6 +56,7 @@ class ToolRun:
         self._upstream = upstream
         self._options = options
         self._limiter = limiter
+        self._call: CallInRounds | None = None
 
     async def __call__(self, job: Job) -> None:
         """Take the turn from WORKING to its end, or to a question."""
@@ -63,17 +64,19 @@ class ToolRun:
             if isinstance(self._decision, Follow):
                 activated = job.turn.extensions | frozenset(self._decision.task.extensions)
                 job.turn = replace(job.turn, extensions=activated)
-            async with self._upstream.session(job.turn.principal.name, job.events.context_id) as session:
-                await self._run(job, session)
+            async with self._upstream.line(job.turn.principal.name, job.events.context_id) as line:
+                await self._run(job, line)
+        except DisplacedError as exc:
+            await self._end(job, TaskState.REJECTED, (Part(text=str(exc)),))
         except PeerError as exc:
             await self._end(job, TaskState.FAILED, (Part(text=str(exc)),))
         finally:
-            self._upstream.release()
+            self._upstream.release(job.turn.principal.name)
 
-    async def _run(self, job: Job, session: Session) -> None:
+    async def _run(self, job: Job, line: Line) -> None:
         patience = Patience(self._options.call_timeout_seconds)
         progress, result = self._relay(job, patience), None
-        call = CallInRounds(job, session, self._decision, self._options, patience, self._limiter)
+        call = self._call = CallInRounds(job, line, self._decision, self._options, patience, self._limiter)
         with patience.scope:
             try:
                 result = await call.result(progress)
@@ -90,10 +93,7 @@ class ToolRun:
                 raise
         progress.flush()
         if call.gave_up:
-            words = (
-                f"No answer came within {self._options.input_timeout_seconds:g} s, so the call was given up"
-            )
-            return await self._end(job, TaskState.FAILED, (Part(text=words),))
+            return await self._end(job, TaskState.FAILED, (Part(text=call.gave_up),))
         if result is None:
             words = f"The tool gave no answer in {patience.seconds:g} s and was cancelled"
             return await self._end(job, TaskState.FAILED, (Part(text=words),))
@@ -132,6 +132,8 @@ class ToolRun:
     async def _end(
         self, job: Job, state: TaskState, parts: Sequence[Part], metadata: JsonObject | None = None
     ) -> None:
+        if missed := self._call.missed if self._call else None:
+            parts, metadata = (*parts, Part(text=missed)), {**(metadata or {}), UNATTRIBUTED: missed}
         message = job.message(parts, metadata) if parts else None
         await job.status(state, message, keep=b"")
 

@@ -30,6 +30,8 @@ ANSWER: Final = f"{URI}/answer"
 OCCASIONS: Final = f"{URI}/occasions"
 """Which time of asking each question of a part is, by its key: the same as long as it is open. Keys come back in
 later questions; occasions do not. Only for clients that activated the extension."""
+UNATTRIBUTED: Final = f"{URI}/unattributed"
+"""What a task's last words say of a question that its server asked and that may have been about this task."""
 PEER: Final = f"{URI}/peer"
 """The other side's own metadata, nested so that nothing in it can pass for ours."""
 

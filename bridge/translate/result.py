@@ -16,12 +16,13 @@ from typing import Final
 from jsonschema.protocols import Validator
 from pydantic import JsonValue
 
+from bridge.a2a.life import ENDED
 from bridge.a2a.models import Artifact, Message, Part, Role, Task, TaskState, text_of
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.schemas import UncheckableError, errors_of
 from bridge.translate.blocks import PART_META, Reading, as_json, blocks_from_parts, structured_in, text_block
 from bridge.translate.content import STRUCTURED, repeats
-from bridge.translate.extension import PEER, SKILL
+from bridge.translate.extension import PEER, SKILL, UNATTRIBUTED
 
 STATE_META: Final = "mcp-a2a/state"
 """`_meta` of a result: the state in which a task that gave no success ended."""
@@ -51,11 +52,31 @@ def result_from_task(task: Task, reading: Reading) -> JsonObject:
         ValueError: it has not.
     """
     state = task.status.state
-    if state is TaskState.COMPLETED:
-        return _completed(task, reading)
-    if state not in _ENDS:
+    if state not in ENDED:
         raise ValueError(f"a task in {state} has no result")
-    return _unsuccessful(task, reading)
+    words = _remark_on(task) if reading.extension_active else None
+    if words is not None:
+        task = _without_words(task, words)
+    result = _completed(task, reading) if state is TaskState.COMPLETED else _unsuccessful(task, reading)
+    return result if words is None else {**result, "_meta": {**_meta_of(result), STATUS_META: words}}
+
+
+def _remark_on(task: Task) -> str | None:
+    """What an agent of ours says of its work beside the server's own words."""
+    message = task.status.message
+    words = ((message.metadata if message else None) or {}).get(UNATTRIBUTED)
+    return words if isinstance(words, str) else None
+
+
+def _without_words(task: Task, words: str) -> Task:
+    """The task as its server left it."""
+    message = task.status.message
+    assert message is not None
+    parts = tuple(part for part in message.parts if part.text != words)
+    status = task.status.model_copy(
+        update={"message": message.model_copy(update={"parts": parts}) if parts else None}
+    )
+    return task.model_copy(update={"status": status})
 
 
 def result_from_message(message: Message, reading: Reading) -> JsonObject:

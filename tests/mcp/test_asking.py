@@ -7,6 +7,8 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from anyio import create_task_group, fail_after, wait_all_tasks_blocked
+from mcp import MCPError
 
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.asking import Questions
@@ -21,6 +23,7 @@ class Named:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.missed = 0
 
     async def ask(self, questions: Mapping[str, JsonObject]) -> Mapping[str, JsonObject]:
         return {key: {"action": "accept", "content": {"name": self.name}} for key in questions}
@@ -28,31 +31,58 @@ class Named:
     def withdraw(self, key: str) -> None:
         raise AssertionError("nothing is taken back")
 
+    def miss_question(self, calls: int) -> None:
+        self.missed = calls
+
 
 @pytest.mark.proves("mcp-serial")
 @pytest.mark.parametrize(
-    ("plain", "as_tasks", "answers", "ambiguous"),
+    ("plain", "as_tasks", "answers"),
     [
-        ([], [], None, False),
-        (["a"], [], "a", False),
-        ([], ["t"], "t", False),
-        (["a"], ["t", "u"], "a", False),
-        (["a", "b"], [], None, True),
-        (["a", "b"], ["t"], None, True),
-        ([], ["t", "u"], None, True),
+        (["a"], [], "a"),
+        ([], ["t"], "t"),
+        (["a"], ["t", "u"], "a"),
+        ([], [], None),
+        (["a", "b"], [], None),
+        (["a", "b"], ["t"], None),
+        ([], ["t", "u"], None),
     ],
 )
 async def test_a_question_is_for_the_one_call_that_can_have_asked_it(
-    plain: list[str], as_tasks: list[str], answers: str | None, ambiguous: bool
+    plain: list[str], as_tasks: list[str], answers: str | None
 ) -> None:
-    told: list[Any] = []
-    questions = Questions("a server", lambda: told.append(None))
+    told: list[None] = []
+    questions = Questions("a server", 0, lambda: told.append(None))
+    asked = {name: Named(name) for name in (*plain, *as_tasks)}
     with ExitStack() as calls:
-        for name in plain:
-            calls.enter_context(questions.of_call(Named(name)))
-        for name in as_tasks:
-            calls.enter_context(questions.of_call(Named(name), as_task=True))
-        answer = await questions.answer(QUESTION, lambda: False)
-    assert answer.get("content", {}).get("name") == answers
-    assert answer["action"] == ("accept" if answers else "cancel")
-    assert bool(told) == ambiguous
+        for name, one in asked.items():
+            calls.enter_context(questions.of_call(one, as_task=name in as_tasks))
+        if answers is not None:
+            answer = await questions.answer(QUESTION, lambda: False)
+            assert answer == {"action": "accept", "content": {"name": answers}}
+        else:
+            with pytest.raises(MCPError, match="nothing says which of them this is for, so nobody was asked"):
+                await questions.answer(QUESTION, lambda: False)
+    assert told == [None]
+    missed = {name: one.missed for name, one in asked.items() if one.missed}
+    candidates = plain or as_tasks
+    assert missed == ({} if answers else dict.fromkeys(candidates, len(candidates)))
+
+
+@pytest.mark.proves("mcp-serial")
+async def test_a_question_of_several_calls_waits_until_one_of_them_is_left() -> None:
+    questions = Questions("a server", 60, lambda: None)
+    first, last = Named("first"), Named("last")
+    answers: list[dict[str, Any]] = []
+
+    async def ask() -> None:
+        answers.append(await questions.answer(QUESTION, lambda: False))
+
+    with fail_after(5), questions.of_call(last):
+        async with create_task_group() as group:
+            with questions.of_call(first):
+                group.start_soon(ask)
+                await wait_all_tasks_blocked()
+                assert not answers
+    assert answers == [{"action": "accept", "content": {"name": "last"}}]
+    assert first.missed == last.missed == 0

@@ -30,6 +30,7 @@ from bridge.mcp.child import Command
 from bridge.mcp.eras import Era
 from bridge.mcp.faults import ServerDownError, ServerLostError, ServerRefusedError
 from bridge.mcp.memory import Fact, ServerMemory
+from bridge.mcp.places import Caller, Line
 from bridge.mcp.session import Session, SessionPace
 from bridge.mcp.transport import Target, Url
 from bridge.mcp.upstream import QueueFullError, SessionRules, Upstream
@@ -85,8 +86,8 @@ class Met:
 
     async def call(self, name: str, arguments: Any, on_progress: OnProgress | None = None) -> Any:
         """What a tool gives."""
-        async with self.upstream.session("someone", "somewhere") as session:
-            return await session.call(ToolCall(name, arguments), on_progress)
+        async with self.upstream.line("someone", "somewhere") as line:
+            return await line.session.call(ToolCall(name, arguments), on_progress)
 
 
 @asynccontextmanager
@@ -403,11 +404,11 @@ async def test_one_call_too_many_is_refused_until_a_place_is_given_back() -> Non
     pace, rules = SessionPace(concurrency=2), SessionRules(queue=1)
     upstream = Upstream("tools", raw_command(), pace=pace, rules=rules)
     for _ in range(3):
-        upstream.reserve()
+        upstream.reserve("ann")
     with pytest.raises(QueueFullError, match="tools is busy: 2 calls run and 1 wait"):
-        upstream.reserve()
-    upstream.release()
-    upstream.reserve()
+        upstream.reserve("ann")
+    upstream.release("ann")
+    upstream.reserve("ann")
 
 
 async def test_a_tool_that_is_not_listed_is_not_called() -> None:
@@ -683,8 +684,9 @@ async def upstream_with(
             yield upstream
 
 
-async def said_by(session: Session, tool: str = "echo", **arguments: Any) -> str:
+async def said_by(where: Session | Line, tool: str = "echo", **arguments: Any) -> str:
     """The text that a tool gives on a session."""
+    session = where.session if isinstance(where, Line) else where
     result: Any = await session.call(ToolCall(tool, arguments or {"text": "hello"}))
     return str(result["content"][0]["text"])
 
@@ -702,16 +704,16 @@ async def until(true: Callable[[], bool]) -> None:
     [
         ("shared", {"ann 1": 0, "ann 2": 0, "bob 1": 0}),
         ("principal", {"ann 1": 0, "ann 2": 0, "bob 1": 1}),
-        ("context", {"ann 1": 0, "ann 2": 1, "bob 1": 0}),
+        ("context", {"ann 1": 0, "ann 2": 1, "bob 1": 2}),
     ],
 )
 async def test_callers_share_a_session_as_the_rules_say(per: Any, same: dict[str, int]) -> None:
     async with upstream_with(SessionRules(per=per)) as upstream, AsyncExitStack() as stack:
-        found = [await stack.enter_async_context(upstream.session(*caller.split())) for caller in same]
+        found = [await stack.enter_async_context(upstream.line(*caller.split())) for caller in same]
         numbers = [list(dict.fromkeys(found)).index(session) for session in found]
         assert numbers == list(same.values())
         assert [await said_by(session) for session in found] == ["hello"] * 3
-        assert upstream.own_sessions == (0 if per == "shared" else 2)
+        assert upstream.own_sessions == (0 if per == "shared" else max(same.values()) + 1)
 
 
 @needs_proc
@@ -721,9 +723,9 @@ async def test_each_principal_has_a_process_of_its_own_which_ends_when_it_was_id
     rules = SessionRules(per="principal", idle_seconds=0.1)
     async with upstream_with(rules) as upstream:
         (first,) = set(children_with(str(RAW_SERVER))) - before
-        async with upstream.session("ann", "c") as ann:
+        async with upstream.line("ann", "c") as ann:
             assert await said_by(ann, "grow") == "grown"
-            async with upstream.session("bob", "c") as bob:
+            async with upstream.line("bob", "c") as bob:
                 assert await said_by(bob) == "hello"
                 own = set(children_with(str(RAW_SERVER))) - before - {first}
                 assert len(own) == 2
@@ -733,7 +735,7 @@ async def test_each_principal_has_a_process_of_its_own_which_ends_when_it_was_id
         await until(lambda: upstream.own_sessions == 0)
         await gone(*own)
         assert set(children_with(str(RAW_SERVER))) - before == {first}
-        async with upstream.session("ann", "c") as again:
+        async with upstream.line("ann", "c") as again:
             assert again is not ann
             assert await said_by(again) == "hello"
     assert set(children_with(str(RAW_SERVER))) == before
@@ -744,16 +746,16 @@ async def test_the_session_that_has_been_idle_for_longest_makes_room_for_another
     async with upstream_with(SessionRules(per="principal", most=2)) as upstream:
         found = {}
         for name in ("ann", "bob", "ann"):
-            async with upstream.session(name, "c") as session:
+            async with upstream.line(name, "c") as session:
                 assert await said_by(session) == "hello"
                 found[name] = session
             await anyio.wait_all_tasks_blocked()
-        async with upstream.session("cid", "c") as session:
+        async with upstream.line("cid", "c") as session:
             assert await said_by(session) == "hello"
             assert upstream.own_sessions == 2
-        async with upstream.session("ann", "c") as session:
+        async with upstream.line("ann", "c") as session:
             assert session is found["ann"]
-        async with upstream.session("bob", "c") as session:
+        async with upstream.line("bob", "c") as session:
             assert session is not found["bob"], "it was idle for longest"
             assert await said_by(session) == "hello"
 
@@ -761,21 +763,24 @@ async def test_the_session_that_has_been_idle_for_longest_makes_room_for_another
 @pytest.mark.proves("mcp-sessions")
 async def test_when_all_sessions_are_in_use_another_caller_is_told() -> None:
     async with upstream_with(SessionRules(per="context", most=1)) as upstream:
-        async with upstream.session("ann", "one"):
+        async with upstream.line("ann", "one"):
             with pytest.raises(ServerDownError, match="all 1 sessions with tools are in use"):
-                async with upstream.session("ann", "two"):
+                async with upstream.line("ann", "two"):
                     pass
-            async with upstream.session("bob", "one") as same:
+            with pytest.raises(ServerDownError, match="all 1 sessions with tools are in use"):
+                async with upstream.line("bob", "one"):
+                    pass
+            async with upstream.line("ann", "one") as same:
                 assert await said_by(same) == "hello"
-        async with upstream.session("ann", "two") as session:
+        async with upstream.line("ann", "two") as session:
             assert await said_by(session) == "hello"
 
 
 async def test_a_session_of_its_own_that_dies_is_its_callers_alone() -> None:
     async with (
         upstream_with(SessionRules(per="principal")) as upstream,
-        upstream.session("ann", "c") as ann,
-        upstream.session("bob", "c") as bob,
+        upstream.line("ann", "c") as ann,
+        upstream.line("bob", "c") as bob,
     ):
         assert [await said_by(ann), await said_by(bob)] == ["hello", "hello"]
         with pytest.raises(ServerLostError):
@@ -786,43 +791,47 @@ async def test_a_session_of_its_own_that_dies_is_its_callers_alone() -> None:
 
 
 @pytest.mark.proves("mcp-sessions")
-async def test_several_shared_sessions_take_turns() -> None:
+async def test_another_shared_session_is_opened_once_all_places_are_taken() -> None:
     pace = replace(PACE, concurrency=1)
+    before = set(children_with(str(RAW_SERVER)))
     async with upstream_with(SessionRules(shared=2, queue=0), pace) as upstream, AsyncExitStack() as stack:
-        await until(lambda: not any(session.down for session in upstream._shared))
         found = []
-        for _ in range(2):
-            upstream.reserve()
-            session = await stack.enter_async_context(upstream.session("ann", "c"))
-            await stack.enter_async_context(session.turn(5))
-            found.append(session)
+        for number in range(2):
+            upstream.reserve("ann")
+            line = await stack.enter_async_context(upstream.line("ann", "c"))
+            place = await stack.enter_async_context(line.place(Caller("ann"), 5))
+            assert await said_by(place.session) == "hello"
+            assert len(set(children_with(str(RAW_SERVER))) - before) == number + 1
+            found.append(place.session)
         assert found[0] is not found[1]
-        assert [await said_by(session) for session in found] == ["hello", "hello"]
         with pytest.raises(QueueFullError, match="2 calls run and 0 wait"):
-            upstream.reserve()
+            upstream.reserve("ann")
 
 
 @pytest.mark.proves("mcp-serial")
 async def test_a_server_that_is_remembered_as_serial_gets_one_call_at_a_time(tmp_path: Path) -> None:
     file = tmp_path / "servers.json"
     ServerMemory(file).remember(Fact.SERIAL, str(raw_command()), "yes")
+    busy = r"^tools was busy for 0\.05 s, so the call was given up$"
     async with (
         upstream_with(SessionRules(), memory=ServerMemory(file)) as upstream,
-        upstream.session("ann", "c") as session,
+        upstream.line("ann", "c") as line,
     ):
-        assert session.is_serial
-        async with session.turn(5):
-            with pytest.raises(
-                ServerDownError, match=r"^tools was busy for 0\.05 s, so the call was given up$"
-            ):
-                async with session.turn(0.05):
+        async with line.place(Caller("ann"), 5):
+            with pytest.raises(ServerDownError, match=busy):
+                async with line.place(Caller("ann"), 0.05):
                     pass
-            assert session.load == 1
-        async with session.turn(0.05):
-            assert await said_by(session) == "hello"
-        assert session.load == 0
-    async with upstream_with(SessionRules()) as upstream, upstream.session("ann", "c") as session:
-        assert not session.is_serial
+            assert line.running == 1
+        async with line.place(Caller("ann"), 0.05) as place:
+            assert await said_by(place.session) == "hello"
+        assert line.running == line.waiting == 0
+    async with (
+        upstream_with(SessionRules()) as upstream,
+        upstream.line("ann", "c") as line,
+        line.place(Caller("ann"), 5),
+        line.place(Caller("ann"), 0.05),
+    ):
+        assert line.running == 2
 
 
 # HTTP+SSE, the transport before Streamable HTTP

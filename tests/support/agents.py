@@ -62,7 +62,7 @@ class Scripted:
         self.turns.append(turn)
         return self.script
 
-    def resume(self, kept: bytes, state: TaskState) -> Work | None:
+    def resume(self, kept: bytes, state: TaskState, owner: str) -> Work | None:
         """Go on with what was kept as `resume`."""
         return self.script if kept == b"resume" else None
 

@@ -345,7 +345,6 @@ def progress_in(events: list[Any]) -> list[int]:
 async def test_progress_that_comes_while_a_question_is_open_does_not_take_the_question_away() -> None:
     async with asking("legacy") as client:
         task = await client.ask("ask-noisy")
-        await client.text("echo", text="so that the report has arrived")
         assert state_of(await client.get(task["id"])) == "INPUT_REQUIRED"
         async with client.watching(task) as events:
             assert outcome(await client.answer_to(task, "yes")) == 'accept {"sure": true}'
@@ -443,8 +442,8 @@ async def test_an_answer_to_a_question_that_is_not_open_changes_nothing(era: str
         assert fault.reason == "INVALID_PARAMS" or fault.code == -32602
         assert fault.fields == {f'message.metadata["{QUESTION}"]'}
         assert await client.get(task["id"]) == task
-        assert await client.server_saw() == []
         assert "true" in outcome(await client.answer_to(task, "yes", **{QUESTION: keys_of(task)[0]}))
+        assert await client.server_saw() == [{"action": "accept", "content": {"sure": True}}]
 
 
 # Time
@@ -479,7 +478,7 @@ async def test_nobody_answers_what_a_call_asked_that_is_over(era: str, tool: str
 @both_eras
 async def test_the_time_of_a_call_stands_still_while_a_person_is_asked(era: str) -> None:
     """Another call takes as long as a call may, and only then is the question answered."""
-    async with asking(era, run={"call_timeout_seconds": 0.3}) as client:
+    async with asking(era, run={"call_timeout_seconds": 0.3}, server={"sessions": 2}) as client:
         task = await client.ask("ask-one")
         for _ in range(2):
             late = await client.send(call_part("wait"))
@@ -538,34 +537,92 @@ async def test_a_task_that_asks_without_an_open_call_is_cancelled(era: str, tool
 
 
 @pytest.mark.proves("mcp-serial")
-async def test_a_question_with_several_calls_in_flight_is_cancelled_and_calls_are_serial_from_then_on(
-    caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_question_of_one_of_several_calls_is_answered_for_none_of_them_and_all_are_told() -> None:
+    async with asking("legacy", server={"attribution_seconds": 0.05}) as client:
+        async with client.working(call_part("wait")) as (waiting, _):
+            asked = await client.send(call_part("ask-one"))
+            assert state_of(asked) == "COMPLETED"
+            assert "nothing says which of them this is for" in outcome(asked)
+            told = asked["status"]["message"]
+            assert told["metadata"] == {f"{EXTENSION}/unattributed": words_of(asked)}
+            assert words_of(asked).startswith(
+                "While 2 calls were under way, the server asked something and did"
+            )
+            assert (await client.cancel(waiting))["status"]["state"] == "TASK_STATE_CANCELED"
+        assert [answer["code"] for answer in await client.server_saw()] == [-32603]
+        later = await client.send(call_part("echo", text="plain"))
+        assert (outcome(later), later["status"].get("message")) == ("plain", None)
+
+
+@pytest.mark.proves("mcp-serial")
+async def test_a_question_waits_for_the_other_calls_to_end_and_is_then_of_the_one_that_is_left() -> None:
+    async with asking("legacy") as client, client.working(call_part("wait")) as (waiting, _):
+        asks = await client.send(call_part("ask-one"), configuration=AT_ONCE)
+        async with client.watching(asks) as events:
+            await client.cancel(waiting)
+            await events.until("INPUT_REQUIRED")
+        done = await client.answer_to(asks, "yes")
+        assert outcome(done) == 'accept {"sure": true}'
+        assert done["status"].get("message") is None
+
+
+@pytest.mark.proves("mcp-serial")
+async def test_a_server_that_has_asked_once_runs_one_call_at_a_time_also_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     async with asking("legacy") as client:
-        async with client.working(call_part("wait")) as (waiting, _):
-            assert await client.text("ask-one") == "cancel"
-            assert "nothing says which one it is for" in caplog.text
-            queued = await client.send(call_part("ask-one"), configuration=AT_ONCE)
-            assert state_of(queued) == "SUBMITTED"
-            async with client.watching(queued) as events:
-                await client.cancel(waiting)
-                await events.until("INPUT_REQUIRED")
-            assert "true" in outcome(await client.answer_to(queued, "yes"))
-        assert await client.server_saw() == [
-            {"action": "cancel"},
-            {"action": "accept", "content": {"sure": True}},
-        ]
+        await client.answer_to(await client.ask("ask-one"), "yes")
     remembered = json.loads((tmp_path / "mcp-a2a" / "servers.json").read_text())
     assert [key.partition(":")[0] for key, value in remembered.items() if value == "yes"] == ["serial"]
-    caplog.clear()
     async with asking("legacy") as client, client.working(call_part("wait")) as (waiting, _):
         queued = await client.send(call_part("ask-one"), configuration=AT_ONCE)
+        assert state_of(queued) == "SUBMITTED"
         async with client.watching(queued) as events:
             await client.cancel(waiting)
             await events.until("INPUT_REQUIRED")
         assert "true" in outcome(await client.answer_to(queued, "yes"))
-    assert "nothing says which one" not in caplog.text
+
+
+@pytest.mark.proves("map-contended")
+async def test_a_question_that_nobody_answers_gives_way_to_the_calls_that_wait_behind_it() -> None:
+    async with asking("legacy", server={"contended_question_seconds": 0.3}) as client:
+        asks = await client.ask("ask-one")
+        async with client.stream(
+            "SendStreamingMessage", **message(call_part("echo", text="at last"))
+        ) as events:
+            seen = await events.rest()
+        assert shape_of(seen) == [
+            "task SUBMITTED",
+            "statusUpdate SUBMITTED",
+            "statusUpdate WORKING",
+            "artifactUpdate",
+            "statusUpdate COMPLETED",
+        ]
+        words = words_of(seen[1]["statusUpdate"])
+        assert f"takes no other call while task {asks['id']} waits for an answer" in words
+        gave_way = await client.ended(asks)
+        assert (state_of(gave_way), words_of(gave_way)[:37]) == (
+            "FAILED",
+            "Other calls waited for this server, w",
+        )
+        assert await client.server_saw() == [{"action": "cancel"}]
+
+
+@pytest.mark.proves("map-contended")
+async def test_readyz_names_the_task_that_keeps_a_server_from_others() -> None:
+    async with asking("legacy") as client:
+        asks = await client.ask("ask-one")
+        async with client.watching(await client.send(call_part("echo", text="x"), configuration=AT_ONCE)):
+            assert client.bridge is not None
+            ready = (await client.client.get(f"{client.bridge.root_url}/readyz")).json()
+            (server,) = next(iter(ready["agents"].values()))["servers"].values()
+            assert server["held"][0]["task"] == asks["id"]
+            assert 0 < server["held"][0]["withdrawnInSeconds"] <= 120
+            assert server["waiting"] == 1
+            assert "the question may be withdrawn" in words_of(await client.get(asks["id"]))
+            assert "answer it or cancel it" in server["help"]
+            await client.cancel(asks["id"])
 
 
 @pytest.mark.proves("map-rounds")

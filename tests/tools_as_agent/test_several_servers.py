@@ -131,7 +131,7 @@ async def test_one_server_that_has_too_many_calls_refuses_no_call_of_another() -
         for _ in range(8):
             await served.rpc.send(call_part("desk_hold"), configuration=at_once)
         with anyio.fail_after(DEADLINE):
-            await one.holding(8)
+            await one.holding(6)  # the last quarter is for others
         refused = await served.rpc.post("SendMessage", message(call_part("file")))
         assert refused.headers["retry-after"] == "1"
         assert said_by(await served.rpc.send(call_part("measure"))) == ["lab", "measure", {}]
@@ -210,7 +210,7 @@ async def test_a_task_of_a_server_that_is_no_longer_there_is_failed(source_key: 
     """Without a key it was kept by an agent of one server; which of several that was cannot be told."""
     kept = FollowedTask("job", "t-1", is_legacy=False, source_key=source_key).to_bytes()
     async with both() as (_, _, served):
-        assert isinstance(served.agent.resume(kept, TaskState.WORKING), Conclusion)
+        assert isinstance(served.agent.resume(kept, TaskState.WORKING, "ann"), Conclusion)
 
 
 @pytest.mark.proves("restart-goes-on", "map-server-tasks", "map-servers")
