@@ -22,7 +22,7 @@ from bridge.assembly.own_card import OwnCard
 from bridge.assembly.plan import Place, PublishedPlan
 from bridge.config.profile import Profile
 from bridge.store.memory import MemoryStore
-from bridge.store.records import Store
+from bridge.store.records import Quota, Store
 from bridge.store.retention import Retention
 from bridge.store.sqlite import SQLiteStore
 from bridge.tools_as_agent.agent import ToolsAgent
@@ -148,7 +148,8 @@ def _store_for(name: str, plan: PublishedPlan, place: Place, process: Profile) -
 
 def _engine_for(agent: ToolsAgent, store: Store, profile: Profile, process: Profile) -> Engine:
     kept = process.store
-    retention = Retention(kept.keep_ended_seconds, kept.keep_ended_tasks, kept.clean_every_seconds)
+    quota = Quota(kept.keep_ended_tasks, kept.keep_ended_tasks_each)
+    retention = Retention(kept.keep_ended_seconds, quota, kept.clean_every_seconds)
     return Engine(agent, store, Ids(new_id, now_ms), _engine_limits(profile, process), retention)
 
 

@@ -113,6 +113,7 @@ class StoreTable(_Table):
     synchronous: Literal["full", "normal"]
     keep_ended_seconds: PositiveFloat
     keep_ended_tasks: Count
+    keep_ended_tasks_each: Count
     clean_every_seconds: PositiveFloat
 
 

@@ -5,13 +5,24 @@ It is bounded only by retention. A change is applied, and answered, before `subm
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from bridge.errors import StoreConflictError
 from bridge.store.follow import Standing, standing_after
-from bridge.store.records import Change, Done, Head, Listing, Origin, Query, StoredMessage, StoredTask
+from bridge.store.records import (
+    Change,
+    Done,
+    Head,
+    Listing,
+    Origin,
+    Query,
+    Quota,
+    StoredMessage,
+    StoredTask,
+)
+from bridge.store.retention import surplus_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Sequence
@@ -157,13 +168,18 @@ class MemoryStore:
             if not task.head.ended and task.head.state in states and task.head.status_ms < before_ms
         ]
 
-    async def evict(self, ended_before_ms: int, keep_ended: int) -> int:
-        """Delete ended tasks older than a time, and the oldest beyond a count; say how many."""
-        ended = sorted(
-            (task for task in self._tasks.values() if task.head.ended), key=lambda task: task.place
+    async def evict(self, ended_before_ms: int, quota: Quota) -> int:
+        """Delete ended tasks older than a time, and those beyond a quota; say how many."""
+        ended = [task for task in self._tasks.values() if task.head.ended]
+        victims = [task for task in ended if task.head.status_ms < ended_before_ms]
+        left = sorted(
+            (task for task in ended if task.head.status_ms >= ended_before_ms), key=lambda task: task.place
         )
-        aged = sum(task.head.status_ms < ended_before_ms for task in ended)
-        victims = ended[: max(aged, len(ended) - keep_ended)]
+        surplus = surplus_of(Counter(task.origin.owner for task in left), quota)
+        for task in left:
+            if surplus.get(task.origin.owner, 0) > 0:
+                surplus[task.origin.owner] -= 1
+                victims.append(task)
         for task in victims:
             self._delete(task)
         return len(victims)

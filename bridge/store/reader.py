@@ -41,8 +41,11 @@ _WEIGHT: Final = (
     " FROM snapshots WHERE task_id = ?1"
 )
 _AGED: Final = "SELECT count(*) FROM tasks WHERE ended = 1 AND status_ms < ?"
-_ENDED: Final = "SELECT count(*) FROM tasks WHERE ended = 1"
+_ENDED: Final = "SELECT owner, count(*) FROM tasks WHERE ended = 1 GROUP BY owner"
 _OLDEST_ENDED: Final = "SELECT task_id FROM tasks WHERE ended = 1 ORDER BY status_ms, task_id LIMIT ?"
+_OLDEST_ENDED_OF: Final = (
+    "SELECT task_id FROM tasks WHERE owner = ? AND ended = 1 ORDER BY status_ms, task_id LIMIT ?"
+)
 
 
 class Reader:
@@ -133,17 +136,22 @@ class Reader:
         with self._moment() as connection:
             return [row[0] for row in connection.execute(sql, (before_ms, *states)).fetchall()]
 
-    def count_evictable(self, ended_before_ms: int, keep_ended: int) -> int:
-        """How many of the oldest ended tasks are too old or too many."""
+    def count_aged(self, ended_before_ms: int) -> int:
+        """How many ended tasks ended before a time."""
         with self._moment() as connection:
             (aged,) = connection.execute(_AGED, (ended_before_ms,)).fetchone()
-            (ended,) = connection.execute(_ENDED).fetchone()
-        return max(int(aged), int(ended) - keep_ended)
+        return int(aged)
 
-    def oldest_ended(self, limit: int) -> Sequence[str]:
-        """The ids of the ended tasks whose end is longest ago."""
+    def count_ended(self) -> dict[str, int]:
+        """How many ended tasks each owner has."""
         with self._moment() as connection:
-            return [row[0] for row in connection.execute(_OLDEST_ENDED, (limit,)).fetchall()]
+            return dict(connection.execute(_ENDED).fetchall())
+
+    def oldest_ended(self, owner: str | None, limit: int) -> Sequence[str]:
+        """The ids of the ended tasks, of an owner or of all, whose end is longest ago."""
+        sql, cells = (_OLDEST_ENDED, [limit]) if owner is None else (_OLDEST_ENDED_OF, [owner, limit])
+        with self._moment() as connection:
+            return [row[0] for row in connection.execute(sql, cells).fetchall()]
 
 
 def _conditions(query: Query) -> tuple[str, list[str | int]]:

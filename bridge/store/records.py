@@ -122,6 +122,15 @@ class Listing:
     """Whether rows follow the last one of this page."""
 
 
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """How many ended tasks are kept, the newest ones."""
+
+    total: int
+    each: int
+    """Of one owner."""
+
+
 Done = Callable[[Exception | None], None]
 """Called on the event loop once a change is durable (None) or was refused (StoreError), in the order in
 which changes were submitted."""
@@ -169,8 +178,8 @@ class Store(AbstractAsyncContextManager["Store"], Protocol):
         """The ids of the tasks that have not ended and are in one of these states since before a time, in no order."""
         ...
 
-    async def evict(self, ended_before_ms: int, keep_ended: int) -> int:
-        """Delete ended tasks older than a time, and the oldest beyond a count; say how many.
+    async def evict(self, ended_before_ms: int, quota: Quota) -> int:
+        """Delete ended tasks older than a time, and those beyond a quota as `surplus_of` says; say how many.
 
         Tasks that have not ended are never touched. A context goes with its last task.
         """

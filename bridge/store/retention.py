@@ -1,11 +1,12 @@
 """How long ended tasks are kept, and the loop that lets the others go.
 
-It knows when to ask a store to evict; what an eviction touches is the store's promise.
+It knows when to ask a store to evict, and how many tasks of whom; what an eviction touches is the store's promise.
 """
 
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
@@ -14,9 +15,9 @@ import anyio
 from bridge.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from bridge.store.records import Store
+    from bridge.store.records import Quota, Store
 
 logger = logging.getLogger(__name__)
 
@@ -27,14 +28,38 @@ class Retention:
 
     age_seconds: float
     """An ended task older than this goes."""
-    keep_ended: int
-    """Of the rest, this many of the newest stay."""
+    quota: Quota
+    """How many of the rest stay."""
     every_seconds: float
     """How long to wait between two evictions."""
 
     def __post_init__(self) -> None:
-        if self.age_seconds < 0 or self.keep_ended < 0 or self.every_seconds <= 0:
-            raise ValueError("age_seconds and keep_ended are 0 or more, every_seconds is more than 0")
+        if min(self.age_seconds, self.quota.total, self.quota.each) < 0 or self.every_seconds <= 0:
+            raise ValueError("age_seconds and the quota are 0 or more, every_seconds is more than 0")
+
+
+def surplus_of(ended: Mapping[str, int], quota: Quota) -> dict[str, int]:
+    """How many ended tasks of each owner are too many; `ended` is how many each has.
+
+    Beyond the total, whoever has most gives up tasks first: one who makes many never costs another their few.
+    """
+    counts = ended.values()
+    # The largest number that everyone may keep without exceeding the total.
+    most = (
+        bisect_right(
+            range(quota.each + 1), quota.total, key=lambda most: sum(min(count, most) for count in counts)
+        )
+        - 1
+    )
+    left = quota.total - sum(min(count, most) for count in ended.values())
+    surplus: dict[str, int] = {}
+    for owner, count in ended.items():
+        kept = min(count, most)
+        if kept < min(count, quota.each) and left > 0:
+            kept, left = kept + 1, left - 1
+        if count > kept:
+            surplus[owner] = count - kept
+    return surplus
 
 
 async def retain(store: Store, retention: Retention, now_ms: Callable[[], int]) -> NoReturn:
@@ -44,7 +69,7 @@ async def retain(store: Store, retention: Retention, now_ms: Callable[[], int]) 
     """
     while True:
         try:
-            evicted = await store.evict(now_ms() - round(retention.age_seconds * 1000), retention.keep_ended)
+            evicted = await store.evict(now_ms() - round(retention.age_seconds * 1000), retention.quota)
         except StoreError:
             logger.exception(
                 "ended tasks could not be evicted; the next try is in %s s", retention.every_seconds

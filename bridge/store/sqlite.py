@@ -24,7 +24,8 @@ from bridge.errors import StoreError, UsageError
 from bridge.store.batch import delete_tasks
 from bridge.store.lock import owned
 from bridge.store.reader import Reader
-from bridge.store.records import Change, Cursor, Done, Listing, Query, StoredMessage, StoredTask
+from bridge.store.records import Change, Cursor, Done, Listing, Query, Quota, StoredMessage, StoredTask
+from bridge.store.retention import surplus_of
 from bridge.store.schema import prepare, touch
 from bridge.store.writer import Writer
 
@@ -168,19 +169,27 @@ class SQLiteStore:
         """The ids of the tasks that are in one of these states since before a time."""
         return await self._scan(partial(self._scans.waiting, states, before_ms))
 
-    async def evict(self, ended_before_ms: int, keep_ended: int) -> int:
-        """Delete ended tasks older than a time, and the oldest beyond a count; say how many.
+    async def evict(self, ended_before_ms: int, quota: Quota) -> int:
+        """Delete ended tasks older than a time, and those beyond a quota; say how many.
 
         Raises StoreError when the store cannot write; what was deleted before that stays deleted.
         """
-        left = await self._scan(partial(self._scans.count_evictable, ended_before_ms, keep_ended))
+        aged = await self._scan(partial(self._scans.count_aged, ended_before_ms))
+        evicted = await self._evict_oldest(None, aged)
+        for owner, number in surplus_of(await self._scan(self._scans.count_ended), quota).items():
+            evicted += await self._evict_oldest(owner, number)
+        return evicted
+
+    async def _evict_oldest(self, owner: str | None, number: int) -> int:
         evicted = 0
-        while left > 0:
-            task_ids = await self._scan(partial(self._scans.oldest_ended, min(left, EVICTED_AT_ONCE)))
+        while number > 0:
+            task_ids = await self._scan(
+                partial(self._scans.oldest_ended, owner, min(number, EVICTED_AT_ONCE))
+            )
             if not task_ids:
                 break
             evicted += await self._writer.run(partial(delete_tasks, task_ids=task_ids))
-            left -= len(task_ids)
+            number -= len(task_ids)
         return evicted
 
     @property

@@ -30,7 +30,7 @@ from bridge.mcp.child import Command
 from bridge.mcp.eras import Era
 from bridge.mcp.faults import ServerDownError, ServerLostError, ServerRefusedError
 from bridge.mcp.memory import Fact, ServerMemory
-from bridge.mcp.places import Caller, Line
+from bridge.mcp.places import Caller, DisplacedError, Line
 from bridge.mcp.session import Session, SessionPace
 from bridge.mcp.transport import Target, Url
 from bridge.mcp.upstream import QueueFullError, SessionRules, Upstream
@@ -409,6 +409,34 @@ async def test_one_call_too_many_is_refused_until_a_place_is_given_back() -> Non
         upstream.reserve("ann")
     upstream.release("ann")
     upstream.reserve("ann")
+
+
+@pytest.mark.proves("mcp-fair")
+async def test_a_full_queue_refuses_first_whoever_has_most_in_it() -> None:
+    pace, rules = SessionPace(concurrency=1), SessionRules(queue=3)
+    upstream = Upstream("tools", raw_command(), pace=pace, rules=rules)
+    displaced = anyio.Event()
+
+    async def wait() -> None:
+        with pytest.raises(DisplacedError, match="Most of the calls that wait are this caller's"):
+            async with line.place(Caller("ann"), 60):
+                pass
+        displaced.set()
+
+    with anyio.fail_after(5):
+        async with (
+            upstream.line("ann", "c") as line,
+            anyio.create_task_group() as tasks,
+            line.place(Caller("ann"), 1),
+        ):
+            for _ in range(4):
+                upstream.reserve("ann")
+            tasks.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            with pytest.raises(QueueFullError):
+                upstream.reserve("ann")
+            upstream.reserve("bob")
+            await displaced.wait()
 
 
 async def test_a_tool_that_is_not_listed_is_not_called() -> None:

@@ -18,11 +18,12 @@ from bridge.store.records import (
     MessageKey,
     Origin,
     Query,
+    Quota,
     Store,
     StoredMessage,
     StoredTask,
 )
-from bridge.store.retention import Retention, retain
+from bridge.store.retention import Retention, retain, surplus_of
 from bridge.store.sqlite import SQLiteStore
 from tests.store.changes import first, keep, keep_all
 
@@ -204,7 +205,7 @@ async def test_a_message_goes_with_the_task_that_it_went_to(store: Store) -> Non
     await keep(
         store, first("t1", head=COMPLETED, message=key), first("t2", message=replace(key, message_id="m2"))
     )
-    assert await store.evict(0, 0) == 1
+    assert await store.evict(0, Quota(0, 0)) == 1
     assert await store.find_message("ann", "m1") is None
     assert await store.find_message("ann", "m2") is not None
 
@@ -212,7 +213,7 @@ async def test_a_message_goes_with_the_task_that_it_went_to(store: Store) -> Non
 async def test_a_message_that_went_to_a_newer_task_outlives_the_older(store: Store) -> None:
     key = MessageKey("m1", b"d", 10)
     await keep(store, first("t1", head=COMPLETED, message=key), first("t2", message=key))
-    assert await store.evict(0, 0) == 1
+    assert await store.evict(0, Quota(0, 0)) == 1
     assert await store.find_message("ann", "m1") == StoredMessage("t2", key)
 
 
@@ -226,11 +227,11 @@ async def test_a_context_has_one_owner_for_as_long_as_it_has_a_task(store: Store
     assert isinstance(refused, StoreConflictError)
     assert await store.context_owner("talk") == "ann"
     await keep(store, Change("t3", 2, b"", head=COMPLETED))
-    assert await store.evict(0, 1) == 1
+    assert await store.evict(0, Quota(1, 1)) == 1
     assert await store.context_owner("talk") == "ann"
     (refused,) = await keep_all(store, first("t4", owner="bob"))
     assert isinstance(refused, StoreConflictError)
-    assert await store.evict(0, 0) == 1
+    assert await store.evict(0, Quota(0, 0)) == 1
     assert await store.context_owner("talk") is None
     await keep(store, first("t5", owner="bob"))
     assert await store.context_owner("talk") == "bob"
@@ -238,7 +239,7 @@ async def test_a_context_has_one_owner_for_as_long_as_it_has_a_task(store: Store
 
 async def test_an_evicted_id_can_be_used_again(store: Store) -> None:
     await keep(store, first("t1", head=COMPLETED), first("t2"), Change("t2", 2, b"", head=COMPLETED))
-    assert await store.evict(0, 0) == 2
+    assert await store.evict(0, Quota(0, 0)) == 2
     await keep(store, first("t1"), first("t2"), Change("t2", 2, b"two"))
     assert (await loaded(store, "t2")).events == (b"two",)
 
@@ -307,19 +308,19 @@ async def test_eviction_goes_by_age_then_by_count_and_never_touches_what_has_not
         first("parked", created_ms=1),
         *(first(f"t{n}", created_ms=n, head=Head("completed", ended=True, status_ms=n)) for n in range(1, 7)),
     )
-    assert await store.evict(0, 6) == 0
-    assert await store.evict(3, 6) == 2
+    assert await store.evict(0, Quota(6, 6)) == 0
+    assert await store.evict(3, Quota(6, 6)) == 2
     assert await listed(store, Query("ann", 9)) == ["t6", "t5", "t4", "t3", "parked"]
-    assert await store.evict(3, 1) == 3
+    assert await store.evict(3, Quota(1, 1)) == 3
     assert await listed(store, Query("ann", 9)) == ["t6", "parked"]
-    assert await store.evict(100, 0) == 1
+    assert await store.evict(100, Quota(0, 0)) == 1
     assert await listed(store, Query("ann", 9)) == ["parked"]
 
 
 async def test_many_tasks_are_evicted_in_one_call(store: Store) -> None:
     head = Head("completed", ended=True, status_ms=1)
     await keep(store, *(first(f"t{number:04}", head=head) for number in range(600)))
-    assert await store.evict(0, 7) == 593
+    assert await store.evict(0, Quota(7, 7)) == 593
     assert (await store.list(Query("ann", 1))).total == 7
 
 
@@ -423,7 +424,7 @@ async def test_retention_evicts_until_it_is_cancelled(store: Store) -> None:
 
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
-            await retain(store, Retention(age_seconds=1, keep_ended=9, every_seconds=0.001), now_ms)
+            await retain(store, Retention(1, Quota(9, 9), every_seconds=0.001), now_ms)
     assert await listed(store, Query("ann", 9)) == ["t2"]
 
 
@@ -431,7 +432,7 @@ async def test_retention_goes_on_after_the_store_failed(caplog: pytest.LogCaptur
     class FailsOnce(MemoryStore):
         evictions = 0
 
-        async def evict(self, ended_before_ms: int, keep_ended: int) -> int:
+        async def evict(self, ended_before_ms: int, quota: Quota) -> int:
             self.evictions += 1
             if self.evictions == 1:
                 raise StoreError("the disk is full")
@@ -441,12 +442,43 @@ async def test_retention_goes_on_after_the_store_failed(caplog: pytest.LogCaptur
     store = FailsOnce()
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
-            await retain(store, Retention(1, 1, every_seconds=0.001), lambda: 0)
+            await retain(store, Retention(1, Quota(1, 1), every_seconds=0.001), lambda: 0)
     assert store.evictions == 2
     assert "the disk is full" in caplog.text
 
 
-@pytest.mark.parametrize("values", [(-1, 1, 1), (1, -1, 1), (1, 1, 0)])
-def test_a_retention_without_meaning_cannot_be_made(values: tuple[float, int, float]) -> None:
+@pytest.mark.proves("store-retention")
+async def test_one_owners_many_tasks_never_cost_another_their_few(store: Store) -> None:
+    def done(task_id: str, owner: str, status_ms: int) -> Change:
+        head = Head("completed", ended=True, status_ms=status_ms)
+        return first(task_id, owner=owner, context_id=owner, head=head)
+
+    await keep(store, *(done(f"b{number}", "bob", number) for number in range(3)))
+    await keep(store, *(done(f"a{number:02}", "ann", 100 + number) for number in range(30)))
+    assert await store.evict(0, Quota(total=10, each=30)) == 23
+    assert await listed(store, Query("bob", 9)) == ["b2", "b1", "b0"]
+    assert await listed(store, Query("ann", 9)) == [f"a{number}" for number in range(29, 22, -1)]
+    assert await store.evict(0, Quota(total=10, each=2)) == 6
+
+
+@pytest.mark.parametrize(
+    ("total", "each", "surplus"),
+    [
+        (100, 100, {}),
+        (100, 10, {"ann": 20}),
+        (12, 100, {"ann": 24, "bob": 2}),
+        (2, 100, {"ann": 29, "bob": 6, "cid": 1}),
+        (3, 1, {"ann": 29, "bob": 6}),
+        (0, 100, {"ann": 30, "bob": 7, "cid": 1}),
+    ],
+)
+def test_who_has_most_gives_up_first(total: int, each: int, surplus: dict[str, int]) -> None:
+    assert surplus_of({"ann": 30, "bob": 7, "cid": 1}, Quota(total, each)) == surplus
+
+
+@pytest.mark.parametrize(
+    "values", [(-1, Quota(1, 1), 1), (1, Quota(-1, 1), 1), (1, Quota(1, -1), 1), (1, Quota(1, 1), 0)]
+)
+def test_a_retention_without_meaning_cannot_be_made(values: tuple[float, Quota, float]) -> None:
     with pytest.raises(ValueError, match="0 or more"):
         Retention(*values)
