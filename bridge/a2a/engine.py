@@ -8,11 +8,10 @@ Spec: A2A 1.0 sections 3.1 (operations), 3.3.1 (idempotency), 3.4 (contexts and 
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import math
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
 from typing import Final, Self
@@ -20,18 +19,11 @@ from typing import Final, Self
 import anyio
 
 from bridge.a2a.commit import Commit
-from bridge.a2a.draft import Brief, Draft
-from bridge.a2a.errors import Violation, invalid_params
+from bridge.a2a.draft import Draft
 from bridge.a2a.events import Ids
-from bridge.a2a.job import Agent, Job, Running, Turn, Work
-from bridge.a2a.life import (
-    CLOSES_STREAM,
-    ENDED,
-    INTERRUPTED,
-    SETTLED,
-    IllegalTransitionError,
-    with_history,
-)
+from bridge.a2a.intake import Accepted, Caller, Intake, IntakeRules
+from bridge.a2a.job import Agent, HeldLimits, Job, Running, Turn, Work
+from bridge.a2a.life import ENDED, INTERRUPTED, SETTLED, IllegalTransitionError, with_history, with_note
 from bridge.a2a.listing import query_from, response_from, shown_of
 from bridge.a2a.live import DEFAULT_WATCH_EVENTS, Live, Watcher
 from bridge.a2a.messages import MessageBook
@@ -45,14 +37,12 @@ from bridge.a2a.models import (
     StreamResponse,
     Task,
     TaskState,
-    TaskStatus,
     milliseconds,
-    timestamp,
 )
-from bridge.a2a.refusals import ended, not_cancelable, require_answerable, unavailable
-from bridge.a2a.tasks import Tasks, one_at_a_time
+from bridge.a2a.refusals import ended, not_cancelable, unavailable
+from bridge.a2a.tasks import Tasks
 from bridge.errors import StoreError
-from bridge.store.records import MessageKey, Store
+from bridge.store.records import Store
 from bridge.store.retention import Retention, retain
 from bridge.web import Principal
 
@@ -68,30 +58,16 @@ class EngineLimits:
     drain_seconds: float = 10
     """How long running tasks may go on once the engine stops."""
     repeat_seconds: float = 600
-    """How long the same message sent again finds its task."""
+    """How long the same message sent again finds its task, while its answer may not have arrived."""
+    repeat_answered_seconds: float = 10
+    """How long it does so once its answer was written, where its work must not be done twice."""
+    held: HeldLimits = field(default_factory=HeldLimits)
+    """How much a task takes in while it is at work."""
     watch_events: int = DEFAULT_WATCH_EVENTS
     input_timeout_seconds: float = 86_400
     """How long a task waits for its client's answer before it fails."""
     retry_seconds: float = 5
     """How long to wait before a store that failed is tried again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who sends, and which extensions the client activated."""
-
-    principal: Principal
-    extensions: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class _Accepted:
-    live: Live
-    seq: int
-    """The event that the message became."""
-    watcher: Watcher | None
-    stored: Commit
-    """Says when the message is stored."""
 
 
 _RESTARTED: Final = "The bridge restarted while this task was running, so its outcome is not known"
@@ -120,11 +96,11 @@ class Engine:
         self.limits = limits or EngineLimits()
         """May be replaced at any time; the repeats of messages stay as they were at the start."""
         self._retention = retention
-        self._taking: dict[tuple[str, str], anyio.Event] = {}
-        self._messages = MessageBook(store, self.limits.repeat_seconds)
+        self._messages = MessageBook(store, self.limits.repeat_seconds, self.limits.repeat_answered_seconds)
         self._closing = False
         self._idle = anyio.Event()
         self._tasks = Tasks(store, ids, self.limits.retry_seconds, self._look_whether_idle)
+        self._intake = Intake(agent, store, ids, self._tasks, self._messages, self._start)
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -175,9 +151,13 @@ class Engine:
         if isinstance(accepted.live, Draft) and (reply := await accepted.live.reply()) is not None:
             return reply
         is_left = self._closing and accepted.live.running is None
-        settled = not configuration.return_immediately and not is_left
+        settled = not (configuration.return_immediately or is_left or accepted.is_held)
         task = await self._tasks.reached(accepted.live, accepted.seq, settled=settled)
-        return with_history(task, configuration.history_length)
+        return with_note(with_history(task, configuration.history_length), accepted.note)
+
+    def written(self, request: SendMessageRequest, caller: Caller) -> None:
+        """The answer to a message was written in full to its client."""
+        self._messages.written(caller.principal.name, request.message.message_id, self._ids.now_ms())
 
     async def stream(self, request: SendMessageRequest, caller: Caller) -> Watcher:
         """Take a message in and watch its task. The caller closes the watcher.
@@ -242,109 +222,9 @@ class Engine:
             raise ended(task)
         return live.watch(self.limits.watch_events)
 
-    # Taking a message in
-
-    async def _take(self, request: SendMessageRequest, caller: Caller, *, watch: bool) -> _Accepted:
-        if request.message.role is not Role.USER:
-            raise invalid_params(Violation("message.role", "a client's message has the role ROLE_USER"))
-        async with one_at_a_time(self._taking, (caller.principal.name, request.message.message_id)):
-            return await self._take_once(request, caller, watch=watch)
-
-    async def _take_once(self, request: SendMessageRequest, caller: Caller, *, watch: bool) -> _Accepted:
-        message, owner = request.message, caller.principal.name
-        key = MessageKey(message.message_id, _digest(request), self._ids.now_ms())
-        # Callers that share one name would be given each other's tasks: to them, the task id is the capability.
-        knows = caller.principal.may_list_all or message.task_id is not None
-        repeated = await self._messages.task_of(owner, key) if knows else None
-        if repeated is not None:
-            return await self._join(repeated, caller.principal, request, watch=watch)
-        self._require_running()
-        live = await self._addressed(message, caller.principal)
-        turn = Turn(
-            principal=caller.principal,
-            message=message,
-            configuration=request.configuration or SendMessageConfiguration(),
-            metadata=request.metadata or {},
-            extensions=caller.extensions & self._agent.extensions,
-            task=live.task if live else None,
-            kept=live.kept if live else b"",
-        )
-        # Nothing waits from here on: what the plan found free is taken before anyone else can.
-        if live is not None and live.running is not None and live.running.hearing is not None:
-            hear = live.running.hearing(turn)
-            accepted = self._accept(live, turn, key, watch=watch)
-            hear(accepted.stored)
-            return accepted
-        work = self._agent.plan(turn)
-        is_draft = isinstance(work, Brief) and not turn.configuration.return_immediately
-        live = live or self._tasks.new(owner, message.context_id, is_draft=is_draft)
-        live.running = running = Running()
-        accepted = self._accept(live, turn, key, watch=watch)
-        self._start(live, running, turn, accepted.stored, work)
-        return accepted
-
-    async def _addressed(self, message: Message, principal: Principal) -> Live | None:
-        """The task that a message goes to, or None when it makes one; its context is this principal's."""
-        if message.task_id is not None:
-            live = await self._at_rest(message.task_id, principal)
-            if message.context_id not in (None, live.origin.context_id):
-                raise invalid_params(Violation("message.contextId", "is not the context of message.taskId"))
-            if live.task.status.state in ENDED:
-                await self._tasks.reached(live, live.next_seq - 1, settled=True)
-            require_answerable(live.task)
-            return live
-        if message.context_id is not None:
-            owner = await self._messages.owner_of_context(message.context_id)
-            if owner not in (None, principal.name):
-                raise invalid_params(
-                    Violation("message.contextId", "cannot be used; leave it out to start a new context")
-                )
-        return None
-
-    async def _at_rest(self, task_id: str, principal: Principal) -> Live:
-        """The principal's task, once work that has asked hears the answer or is out of the way."""
-        while True:
-            live = await self._tasks.own(task_id, principal)
-            running = live.running
-            if running is None or running.hearing or live.task.status.state not in INTERRUPTED:
-                return live
-            await running.moved.wait()
-
-    async def _join(
-        self, task_id: str, principal: Principal, request: SendMessageRequest, *, watch: bool
-    ) -> _Accepted:
-        """Take part in what the same message started earlier."""
-        live = await self._tasks.own(task_id, principal)
-        await self._tasks.reached(live, live.next_seq - 1, settled=False)
-        length = request.configuration.history_length if request.configuration else None
-        # It closes where the stream that it repeats did, or would wait for what nobody is asked for again.
-        watcher = live.watch(self.limits.watch_events, length, closed_by=CLOSES_STREAM) if watch else None
-        return _Accepted(live, live.next_seq - 1, watcher, Commit(done=True))
-
-    def _accept(self, live: Live, turn: Turn, key: MessageKey, *, watch: bool) -> _Accepted:
-        """The message becomes part of its task: its first event, or an answer that sets it to work again."""
-        context_id = live.origin.context_id
-        message = turn.message.model_copy(update={"task_id": live.id, "context_id": context_id})
-        length = turn.configuration.history_length
-        watcher: Watcher | None = None
-        if turn.task is None:
-            status = TaskStatus(state=TaskState.SUBMITTED, timestamp=timestamp(key.accepted_ms))
-            task = Task(id=live.id, context_id=context_id, status=status, history=(message,))
-            if watch:
-                watcher = live.watch(self.limits.watch_events, length, from_next=True)
-            commit = live.accept(StreamResponse(task=task), message=key)
-        else:
-            answered = StreamResponse(message=message)
-            commit = live.accept(answered, message=key)
-            if watch:
-                watcher = live.watch(self.limits.watch_events, length, from_next=True)
-            live.accept(self._tasks.events_of(live).status(TaskState.WORKING))
-        note = partial(self._messages.note, live.id, live.origin, key)
-        if isinstance(live, Draft) and turn.task is None:
-            live.when_task(note)
-        else:
-            note(commit)
-        return _Accepted(live, live.next_seq - 1, watcher, commit)
+    async def _take(self, request: SendMessageRequest, caller: Caller, *, watch: bool) -> Accepted:
+        rules = IntakeRules(self.limits.watch_events, self.limits.held)
+        return await self._intake.take(request, caller, rules, self._require_running, watch=watch)
 
     # Doing the work
 
@@ -490,9 +370,3 @@ def _waits_since(task: Task) -> float:
     """When a task began to wait, in milliseconds since the epoch; never, for one that does not."""
     timestamp = task.status.timestamp
     return milliseconds(timestamp) if timestamp and task.status.state in INTERRUPTED else math.inf
-
-
-def _digest(request: SendMessageRequest) -> bytes:
-    """What makes two messages the same: all that is said, not how it is to be answered."""
-    said = SendMessageRequest(message=request.message, metadata=request.metadata)
-    return hashlib.sha256(said.to_json()).digest()

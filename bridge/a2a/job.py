@@ -44,11 +44,30 @@ class Turn:
     """The task that the message answers; None for a new one."""
     kept: bytes = b""
     """What the worker kept with that task."""
+    beside: tuple[str, ...] = ()
+    """The tasks in the message's context that wait for an answer, when the message was not taken for one."""
 
 
 Hearing = Callable[[Turn], Callable[[Commit], None]]
 """How work that goes on takes an answer: it refuses the turn by raising A2AError, or gives what is called once the
 message was accepted, with the commit that says when it is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A message that came while its task was at work."""
+
+    turn: Turn
+    since: float
+    """When it came, on the clock of the event loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLimits:
+    """How much may be held for one task."""
+
+    messages: int = 8
+    total_bytes: int = 65_536
 
 
 @dataclass(eq=False)
@@ -61,6 +80,13 @@ class Running:
     """The client asked for it."""
     hearing: Hearing | None = None
     """What takes the client's answers while the work goes on; None while it takes none."""
+    is_repeatable: bool = False
+    """Whether doing it twice does no more than doing it once; not until the worker says so."""
+    held: list[Held] = field(default_factory=list)
+    """What its client said meanwhile, until the worker makes use of it."""
+    held_messages: int = 0
+    held_bytes: int = 0
+    """How much was held in all, also of what was used."""
     outlives: bool = False
     """Whether another process could go on with it from what is kept, although its task is at work."""
     moved: anyio.Event = field(default_factory=anyio.Event)
@@ -71,6 +97,15 @@ class Running:
         self.hearing = hearing
         self.moved.set()
         self.moved = anyio.Event()
+
+    def hold(self, turn: Turn, size_bytes: int, limits: HeldLimits) -> bool:
+        """Keep what the client says meanwhile; False when that is too much."""
+        if self.held_messages >= limits.messages or self.held_bytes + size_bytes > limits.total_bytes:
+            return False
+        self.held_messages += 1
+        self.held_bytes += size_bytes
+        self.held.append(Held(turn, anyio.current_time()))
+        return True
 
     def finish(self) -> None:
         """The work is over."""
@@ -100,6 +135,15 @@ class Job:
     def listen(self, hearing: Hearing | None) -> None:
         """From here on, take answers in this way while the work goes on; None takes no more of them."""
         self.running.listen(hearing)
+
+    def allow_repeats(self) -> None:
+        """Say that doing this twice does no more than doing it once."""
+        self.running.is_repeatable = True
+
+    @property
+    def held(self) -> list[Held]:
+        """What the client said while this was at work. What the worker makes use of, it takes out."""
+        return self.running.held
 
     def outlive(self) -> None:
         """From here on, another process could go on with this from what is kept, also while the task is at work."""
@@ -153,6 +197,10 @@ class Agent(Protocol):
         Raises:
             A2AError: the turn is refused; no task is made and none is changed.
         """
+        ...
+
+    def takes_as_answer(self, turn: Turn) -> bool:
+        """Whether a message that names a context alone answers what `turn.task`, the only one there, asks."""
         ...
 
     def resume(self, kept: bytes, state: TaskState, owner: str) -> Work | None:

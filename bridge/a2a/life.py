@@ -26,6 +26,7 @@ from bridge.a2a.models import (
     TaskState,
     TaskStatusUpdateEvent,
 )
+from bridge.jsonvalues import JsonObject
 
 _S = TaskState
 M = TypeVar("M", Task, Artifact)
@@ -89,6 +90,11 @@ def with_history(task: Task, length: int | None) -> Task:
     if length is None or task.history is None:
         return task
     return _changed(task, history=task.history[-length:] if length else None)
+
+
+def with_note(task: Task, note: JsonObject | None) -> Task:
+    """The task with more metadata, for one answer only."""
+    return _changed(task, metadata={**(task.metadata or {}), **note}) if note else task
 
 
 def without_artifacts(task: Task) -> Task:

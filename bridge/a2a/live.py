@@ -17,9 +17,10 @@ import anyio
 
 from bridge.a2a.commit import Commit
 from bridge.a2a.job import Running
-from bridge.a2a.life import CLOSES_STREAM, ENDED, SETTLED, after, with_history
+from bridge.a2a.life import CLOSES_STREAM, ENDED, SETTLED, after, with_history, with_note
 from bridge.a2a.models import StreamResponse, Task, TaskState, milliseconds
 from bridge.errors import StoreError
+from bridge.jsonvalues import JsonObject
 from bridge.store.records import Change, Done, Head, MessageKey, Origin
 
 logger = logging.getLogger(__name__)
@@ -62,8 +63,10 @@ class Watcher:
         history_length: int | None,
         queue_events: int,
         closed_by: frozenset[TaskState],
+        note: JsonObject | None,
     ) -> None:
         self._live = live
+        self._note = note
         self._from_seq = from_seq
         self._history_length = history_length
         self._closed_by = closed_by
@@ -75,7 +78,7 @@ class Watcher:
     def start(self, task: Task) -> None:
         """Give the snapshot that a stream begins with (sections 3.1.2 and 3.1.6)."""
         self._started = True
-        snapshot = StreamResponse(task=with_history(task, self._history_length))
+        snapshot = StreamResponse(task=with_note(with_history(task, self._history_length), self._note))
         self._put(Seen(snapshot.to_json(), last=task.status.state in self._closed_by))
 
     def see(self, entry: _Entry) -> None:
@@ -240,13 +243,14 @@ class Live:
         *,
         from_next: bool = False,
         closed_by: frozenset[TaskState] = ENDED,
+        note: JsonObject | None = None,
     ) -> Watcher:
         """A reader of this task: from its visible state, or from the next event that is accepted.
 
-        A snapshot in a state of `closed_by` is all that it gets.
+        A snapshot in a state of `closed_by` is all that it gets. `note` is metadata of its snapshot.
         """
         from_seq = self.next_seq if from_next else self._visible_seq + 1
-        watcher = Watcher(self, from_seq, history_length, queue_events, closed_by)
+        watcher = Watcher(self, from_seq, history_length, queue_events, closed_by, note)
         self._watchers.add(watcher)
         if not from_next and self._visible is not None:
             watcher.start(self._visible)

@@ -21,11 +21,16 @@ def require_answerable(task: Task) -> None:
             metadata={"taskId": task.id},
         )
     if state not in INTERRUPTED:
-        raise A2AError(
-            UNSUPPORTED_OPERATION,
-            "The task is at work and takes messages only when it asks for input",
-            metadata={"taskId": task.id},
-        )
+        raise at_work(task)
+
+
+def at_work(task: Task) -> A2AError:
+    """The task takes no more messages until it asks."""
+    return A2AError(
+        UNSUPPORTED_OPERATION,
+        "The task is at work and takes no more messages until it asks for input",
+        metadata={"taskId": task.id},
+    )
 
 
 def not_cancelable(task: Task) -> A2AError:

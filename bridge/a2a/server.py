@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,7 +22,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from bridge import trace
 from bridge.a2a import jsonrpc, rest
 from bridge.a2a.card import CARD_PATH
-from bridge.a2a.engine import Caller
 from bridge.a2a.errors import (
     FORBIDDEN,
     INTERNAL,
@@ -38,13 +37,14 @@ from bridge.a2a.errors import (
     ErrorKind,
 )
 from bridge.a2a.gating import EXTENSIONS_HEADER
+from bridge.a2a.intake import Caller
 from bridge.a2a.job import Agent
 from bridge.a2a.jsontext import DEFAULT_MAX_DEPTH, parse
 from bridge.a2a.models import AgentCard
 from bridge.a2a.operations import Operation
 from bridge.a2a.security import with_security
 from bridge.a2a.service import Service, Stream
-from bridge.a2a.streams import EventStream, StreamPace
+from bridge.a2a.streams import EventStream, StreamPace, is_gone
 from bridge.a2a.versions import HEADER as VERSION_HEADER
 from bridge.a2a.versions import require_served
 from bridge.web import (
@@ -132,8 +132,12 @@ class AgentServer:
                 await answer(request.scope, request.receive, send)
             finally:
                 self._open_streams -= 1
+            is_read = answer.was_written
         else:
+            is_read = request.on_written is not None and not await is_gone(request.receive)
             await answer(request.scope, request.receive, send)
+        if is_read and request.on_written is not None:
+            request.on_written()
 
     # The card
 
@@ -189,7 +193,7 @@ class AgentServer:
             call = jsonrpc.call_from(payload)
             require_served(request.asked_version)
             operation = _operation(call.method)
-            result = await self._perform(operation, call.params, caller)
+            result = await self._perform(request, operation, call.params, caller)
         except (A2AError, RefusedError) as exc:
             return _jsonrpc_error(request_id, _as_a2a(exc))
         except Exception:
@@ -210,7 +214,7 @@ class AgentServer:
             require_served(request.asked_version)
             body = parse(await self._body(request), self._limits.json_depth) if request.verb == "POST" else {}
             params = rest.params_from(operation, path_params, request.query.multi_items(), body)
-            result = await self._perform(operation, params, caller)
+            result = await self._perform(request, operation, params, caller)
         except (A2AError, RefusedError) as exc:
             return _rest_error(_as_a2a(exc))
         except Exception:
@@ -238,11 +242,15 @@ class AgentServer:
         require_json(request.headers, _ACCEPTED)
         return body
 
-    async def _perform(self, operation: Operation, params: JsonValue, caller: Caller) -> bytes | Stream:
+    async def _perform(
+        self, request: _Request, operation: Operation, params: JsonValue, caller: Caller
+    ) -> bytes | Stream:
         streaming = operation in (Operation.SEND_STREAMING_MESSAGE, Operation.SUBSCRIBE_TO_TASK)
         if streaming and self._open_streams >= self._limits.streams:
             raise A2AError(UNAVAILABLE, "Too many open streams", headers={"Retry-After": "5"})
-        return await self._service.perform(operation, params, caller)
+        result = await self._service.perform(operation, params, caller)
+        request.on_written = result.written
+        return result if isinstance(result, Stream) else result.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,9 +267,11 @@ class _ShownCard:
 class _Request:
     """What is asked, taken apart as far as any binding needs it."""
 
-    __slots__ = ("headers", "path", "query", "receive", "scope", "verb")
+    __slots__ = ("headers", "on_written", "path", "query", "receive", "scope", "verb")
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
+        self.on_written: Callable[[], None] | None = None
+        """To be called once the answer was written in full to a client that was there."""
         self.scope = scope
         self.receive = receive
         self.headers = Headers(scope=scope)

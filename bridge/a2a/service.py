@@ -5,11 +5,14 @@ Spec: A2A 1.0 sections 3.1 and 3.3.4.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from pydantic import JsonValue
 
-from bridge.a2a.engine import Caller, Engine
+from bridge.a2a.engine import Engine
 from bridge.a2a.errors import (
     PUSH_NOTIFICATION_NOT_SUPPORTED,
     UNSUPPORTED_OPERATION,
@@ -18,6 +21,7 @@ from bridge.a2a.errors import (
     invalid_params,
 )
 from bridge.a2a.gating import Gate
+from bridge.a2a.intake import Caller
 from bridge.a2a.live import Seen, Watcher
 from bridge.a2a.models import (
     CancelTaskRequest,
@@ -35,10 +39,28 @@ DEFAULT_MAX_PARTS: Final = 256
 """Parts in one message. People send a few; each one costs an object."""
 
 
+def _nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an operation gives."""
+
+    text: bytes
+    """The result as JSON."""
+    written: Callable[[], None] = _nothing
+    """To be called once it was written in full to a client that was there."""
+
+
 class Stream:
     """A task's events for one client, as JSON. Close it when the client is gone."""
 
-    def __init__(self, watcher: Watcher, gate: Gate, caller: Caller) -> None:
+    def __init__(
+        self, watcher: Watcher, gate: Gate, caller: Caller, written: Callable[[], None] = _nothing
+    ) -> None:
+        """`written` is to be called once all of it was written to a client that was there."""
+        self.written = written
         self._watcher = watcher
         self._gate = gate
         self._extensions = caller.extensions
@@ -64,8 +86,8 @@ class Service:
         self._gate = gate
         self._max_parts = max_parts
 
-    async def perform(self, operation: Operation, params: JsonValue, caller: Caller) -> bytes | Stream:
-        """Serve one operation: its result as JSON, or a stream of StreamResponses.
+    async def perform(self, operation: Operation, params: JsonValue, caller: Caller) -> Answer | Stream:
+        """Serve one operation: its result, or a stream of StreamResponses.
 
         Raises:
             A2AError: the operation is refused, or not supported.
@@ -79,12 +101,16 @@ class Service:
             case SendMessageRequest():
                 _require_no_push(request)
                 self._require_few_parts(request)
+                written = partial(self._engine.written, request, caller)
                 if operation is Operation.SEND_STREAMING_MESSAGE:
-                    return Stream(await self._engine.stream(request, caller), self._gate, caller)
-                answer = await self._engine.send(request, caller)
-                if isinstance(answer, Task):
-                    return self._shown(SendMessageResponse(task=answer), caller)
-                return self._shown(SendMessageResponse(message=answer), caller)
+                    return Stream(await self._engine.stream(request, caller), self._gate, caller, written)
+                said = await self._engine.send(request, caller)
+                response = (
+                    SendMessageResponse(task=said)
+                    if isinstance(said, Task)
+                    else SendMessageResponse(message=said)
+                )
+                return replace(self._shown(response, caller), written=written)
             case GetTaskRequest():
                 return self._shown(await self._engine.get(request.id, request.history_length, caller), caller)
             case ListTasksRequest():
@@ -99,8 +125,8 @@ class Service:
         if len(request.message.parts) > self._max_parts:
             raise invalid_params(Violation("message.parts", f"more than {self._max_parts} parts"))
 
-    def _shown(self, result: Model, caller: Caller) -> bytes:
-        return self._gate.shown(result.to_json(), caller.extensions)
+    def _shown(self, result: Model, caller: Caller) -> Answer:
+        return Answer(self._gate.shown(result.to_json(), caller.extensions))
 
 
 def _require_no_push(request: SendMessageRequest) -> None:

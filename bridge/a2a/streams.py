@@ -44,6 +44,8 @@ class EventStream:
         self._stream = stream
         self._wrap = wrap
         self._pace = pace
+        self.was_written = False
+        """Whether all of it was written to a reader that was there."""
         self._headers = {
             "content-type": "text/event-stream",
             "cache-control": "no-cache, no-store",
@@ -55,7 +57,8 @@ class EventStream:
         try:
             raw = [(name.lower().encode(), value.encode()) for name, value in self._headers.items()]
             await send({"type": "http.response.start", "status": 200, "headers": raw})
-            if await self._events(receive, send):
+            self.was_written = await self._events(receive, send)
+            if self.was_written:
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
             # Else nobody takes in an end either; the server closes what is left incomplete.
         finally:
@@ -71,7 +74,7 @@ class EventStream:
                 if seen is None:
                     return True
                 body, last = frame(self._wrap(seen.text)), seen.last
-            if body is HEARTBEAT and await _is_gone(receive):
+            if (last or body is HEARTBEAT) and await is_gone(receive):
                 return False
             with anyio.move_on_after(self._pace.stall_seconds) as patience:
                 await send({"type": "http.response.body", "body": body, "more_body": True})
@@ -83,7 +86,7 @@ class EventStream:
         return True
 
 
-async def _is_gone(receive: Receive) -> bool:
+async def is_gone(receive: Receive) -> bool:
     """Whether the client has closed the connection, without waiting for it to."""
     with anyio.move_on_after(0):
         while (await receive())["type"] != "http.disconnect":

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 from bridge.a2a.engine import Engine, EngineLimits
 from bridge.a2a.events import Ids
 from bridge.a2a.gating import Gate
+from bridge.a2a.job import HeldLimits
 from bridge.a2a.server import AgentServer, ServerLimits
 from bridge.a2a.service import Service
 from bridge.a2a.streams import StreamPace
@@ -127,6 +128,7 @@ def options_of(plan: PublishedPlan) -> AgentOptions:
         task_timeout_seconds=profile.run.task_timeout_seconds,
         queue_timeout_seconds=profile.run.queue_timeout_seconds,
         input_timeout_seconds=profile.run.input_timeout_seconds,
+        held_answer_seconds=profile.run.held_answer_seconds,
         cancel_grace_seconds=profile.run.cancel_grace_seconds,
         inline_limit_bytes=profile.content.inline_limit_bytes,
         allow_file_links=profile.content.allow_file_links,
@@ -158,6 +160,8 @@ def _engine_limits(profile: Profile, process: Profile) -> EngineLimits:
         cancel_grace_seconds=profile.run.cancel_grace_seconds,
         drain_seconds=profile.run.drain_seconds,
         repeat_seconds=process.requests.repeat_seconds,
+        repeat_answered_seconds=process.requests.repeat_answered_seconds,
+        held=HeldLimits(process.requests.held_messages, process.requests.held_bytes),
         watch_events=process.streams.queue_events,
         input_timeout_seconds=profile.run.input_timeout_seconds,
     )

@@ -56,6 +56,7 @@ class RunTable(_Table):
     task_timeout_seconds: PositiveFloat
     queue_timeout_seconds: PositiveFloat
     input_timeout_seconds: PositiveFloat
+    held_answer_seconds: NotNegative
     cancel_grace_seconds: PositiveFloat
     drain_seconds: NotNegative
     concurrency: PositiveInt
@@ -96,6 +97,9 @@ class RequestsTable(_Table):
     json_depth: Annotated[int, Field(ge=8, le=100)]
     parts: PositiveInt
     repeat_seconds: NotNegative
+    repeat_answered_seconds: NotNegative
+    held_messages: Count
+    held_bytes: Count
 
 
 class StreamsTable(_Table):

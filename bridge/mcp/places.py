@@ -32,7 +32,7 @@ class DisplacedError(PeerError):
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class Claimant:
     """Whose call it is."""
 
     principal: str
@@ -45,7 +45,7 @@ class Caller:
 class Hold:
     """A call whose client is asked something, so that its place is free for no other."""
 
-    caller: Caller
+    caller: Claimant
     ends_in_seconds: float
     """When its question is withdrawn if others go on waiting; infinite while nobody waits."""
 
@@ -58,7 +58,7 @@ OnHeld = Callable[[Hold], None]
 class _Ticket:
     """A call that waits."""
 
-    caller: Caller
+    caller: Claimant
     on_held: OnHeld
     since: float
     place: Place | None = None
@@ -82,7 +82,7 @@ class _Seats:
 class Place:
     """The place of a call on a session, for as long as the call runs."""
 
-    def __init__(self, line: Line, seats: _Seats, caller: Caller) -> None:
+    def __init__(self, line: Line, seats: _Seats, caller: Claimant) -> None:
         self.session = seats.session
         self.caller = caller
         self.seats = seats
@@ -187,7 +187,7 @@ class Line:
 
     @asynccontextmanager
     async def place(
-        self, caller: Caller, within_seconds: float, on_held: OnHeld = lambda _: None
+        self, caller: Claimant, within_seconds: float, on_held: OnHeld = lambda _: None
     ) -> AsyncIterator[Place]:
         """Wait for a place, and have it for as long as this is entered.
 

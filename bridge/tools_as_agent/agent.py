@@ -19,7 +19,7 @@ from bridge.tools_as_agent.decisions import Ask, End, Follow, RunTool
 from bridge.tools_as_agent.kept import FollowedTask, ServerQuestion, Way, kept_from
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.remarks import remarks_on
-from bridge.tools_as_agent.route import decide
+from bridge.tools_as_agent.route import decide, is_answer
 from bridge.tools_as_agent.run import Conclusion, Question, ToolRun
 from bridge.tools_as_agent.skills import Skill, Skills, skills_of
 from bridge.tools_as_agent.sources import Source, SourceBook, SourceState
@@ -137,6 +137,10 @@ class ToolsAgent:
                 return Question(decision)
             case End():
                 return Conclusion(decision)
+
+    def takes_as_answer(self, turn: Turn) -> bool:
+        """Whether a message that names a context alone answers what its only waiting task asks; see `is_answer`."""
+        return is_answer(turn, self._skills.usable_by(turn.principal), self._options)
 
     def resume(self, kept: bytes, state: TaskState, owner: str) -> Work | None:
         """What goes on with a task of an earlier process: one that the server works on is followed further.

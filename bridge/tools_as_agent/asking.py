@@ -10,43 +10,36 @@ import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import anyio
 
 from bridge.a2a.commit import Commit
-from bridge.a2a.job import Job, Turn
-from bridge.a2a.models import Message, Part, TaskState, timestamp
+from bridge.a2a.job import Held, Job, Turn
+from bridge.a2a.models import Message, Part, TaskState
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.asking import CANCEL
-from bridge.mcp.places import Caller, Hold, Place
+from bridge.mcp.places import Place
+from bridge.tools_as_agent.asides import (
+    GAVE_WAY,
+    MISSED,
+    UNANSWERED,
+    message_with_asides,
+    words_on_contention,
+)
 from bridge.tools_as_agent.kept import Questions
 from bridge.translate.arguments import Problem
 from bridge.translate.elicitation import (
     Elicitation,
     answers_from,
     elicitation_from,
+    fitting_answers,
+    named_answers,
     parts_of_questions,
     question_metadata,
     state_of_questions,
 )
-from bridge.translate.extension import URI
+from bridge.translate.extension import QUESTION, URI
 from bridge.translate.message_to_call import with_metadata
-
-_UNANSWERED: Final = "No answer came within {:g} s, so the call was given up"
-_GAVE_WAY: Final = (
-    "Other calls waited for this server, which takes no other call while this one asks, so its question was withdrawn"
-    " without an answer. Send the message again to be asked again"
-)
-_CONTENDED: Final = (
-    "Other calls wait for this server, which takes no other call while this one asks. Without an answer by {} ({:.0f} s"
-    " from now), the question may be withdrawn"
-)
-_MISSED: Final = (
-    "While {} calls were under way, the server asked something and did not say which of them it was for. Nobody was"
-    " asked, and it was told so. If this result is not what it should be, send the message again: from now on one call"
-    " at a time runs on a session with this server"
-)
 
 
 class Patience:
@@ -104,10 +97,12 @@ class Asking:
         known: dict[str, JsonObject],
         on_giving_up: Callable[[], None],
         place: Place | None,
+        held_answer_seconds: float,
     ) -> None:
         """`keep` says what is kept with the task while questions are open; `known` has answers that were given
         to the same questions before, by what `recognised` makes of a question, and each is used once. `place` is
-        the one that the call keeps from others while it asks, if it has one."""
+        the one that the call keeps from others while it asks, if it has one. `held_answer_seconds` is how
+        long before a question its answer may have come."""
         self._job = job
         self._patience = patience
         self._timeout_seconds = timeout_seconds
@@ -115,6 +110,7 @@ class Asking:
         self._known = known
         self._on_giving_up = on_giving_up
         self._place = place
+        self._held_answer_seconds = held_answer_seconds
         self._open: dict[str, _Open] = {}
         self._waits: set[anyio.CancelScope] = set()
         self._shown: Message | None = None
@@ -143,6 +139,10 @@ class Asking:
             for key, params in questions.items()
             if answers[key] is None
         }
+        asked = [one.question for one in mine.values()]
+        for key, answer in answers_held(self._job.held, asked, self._held_answer_seconds).items():
+            answers[key] = answer
+            del mine[key]
         if mine:
             self._open |= mine
             self._patience.pause()
@@ -164,25 +164,24 @@ class Asking:
             finally:
                 self._waits.discard(waiting)
         if waiting.cancelled_caught:
-            self.gave_up = self.gave_up or _UNANSWERED.format(self._timeout_seconds)
+            self.gave_up = self.gave_up or UNANSWERED.format(self._timeout_seconds)
             self._on_giving_up()
 
     def miss_question(self, calls: int) -> None:
         """See `Asker.miss_question`."""
-        self.missed = _MISSED.format(calls)
+        self.missed = MISSED.format(calls)
 
     def _tell_of_others(self, seconds: float) -> None:
         """Others wait for the place of this call: its client is told until when it may answer."""
         if self._shown is None:
             return
-        by = timestamp(self._job.events.ids.now_ms() + round(seconds * 1000))
-        words = _CONTENDED.format(by, seconds)
+        words = words_on_contention(seconds, self._job.events.ids.now_ms())
         self._shown = self._shown.model_copy(update={"parts": (*self._shown.parts, Part(text=words))})
         self._ask(self._unanswered(), self._shown)
 
     def _give_way(self) -> None:
         """Others have waited for long enough."""
-        self.gave_up = _GAVE_WAY
+        self.gave_up = GAVE_WAY
         for waiting in tuple(self._waits):
             waiting.cancel()
 
@@ -223,7 +222,7 @@ class Asking:
             self._open[key].occasion = new_occasion()
         occasions = {one.key: self._open[one.key].occasion for one in questions}
         parts = parts_of_questions(questions, problems, occasions)
-        self._shown = self._job.message(parts, question_metadata(questions))
+        self._shown = message_with_asides(self._job, parts, question_metadata(questions))
         self._ask(questions, self._shown)
         if self._place is not None:
             self._place.hold(self._tell_of_others, self._give_way)
@@ -255,6 +254,29 @@ class Asking:
         return [one.question for one in self._open.values() if not one.answered.is_set()]
 
 
+def answers_held(
+    held: list[Held], questions: Sequence[Elicitation], within_seconds: float
+) -> dict[str, JsonObject]:
+    """Answers to questions among what their client said while its task was at work; what is used is taken out.
+
+    A message answers what it names. One that names nothing answers when it came within so many seconds and fits:
+    it may have been sent just before the question arrived. No message stands for a visit to an address.
+    """
+    since = anyio.current_time() - within_seconds
+    given: dict[str, JsonObject] = {}
+    for one in tuple(held):
+        left = [question for question in questions if question.key not in given]
+        said = with_metadata(one.turn.message, one.turn.metadata)
+        if QUESTION in (said.metadata or {}):
+            found = named_answers(said, left)
+        else:
+            found = fitting_answers(said, left) if one.since >= since else {}
+        if found:
+            held.remove(one)
+            given |= found
+    return given
+
+
 def new_occasion() -> str:
     """Tells one time of asking from every other."""
     return secrets.token_hex(4)
@@ -264,19 +286,3 @@ def recognised(params: JsonObject) -> str:
     """A question as it is known again when the call is made anew: without what differs each time."""
     lasting = {key: value for key, value in params.items() if key not in ("_meta", "elicitationId")}
     return json.dumps(lasting, sort_keys=True)
-
-
-def words_on_waiting(server: str, hold: Hold, mine: Caller, now_ms: int) -> str:
-    """Tells a call what it waits for: another call, whose client is asked something."""
-    holder = hold.caller
-    is_known = holder.principal == mine.principal and not holder.is_secret
-    by = timestamp(now_ms + round(hold.ends_in_seconds * 1000))
-    if is_known:
-        return (
-            f"This waits for {server}, which takes no other call while task {holder.task_id} waits for an answer."
-            f" Answer that task or cancel it; without an answer by {by}, its question is withdrawn"
-        )
-    return (
-        f"This waits for {server}, which takes no other call while another caller's task waits for an answer."
-        f" Without one by {by}, that question is withdrawn"
-    )

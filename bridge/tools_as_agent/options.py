@@ -24,6 +24,8 @@ class AgentOptions:
     """How long a call may wait for its turn."""
     input_timeout_seconds: float
     """How long the client may take to answer."""
+    held_answer_seconds: float
+    """How long before a question a message may have come that is its answer, though it does not name it."""
     cancel_grace_seconds: float
     """How long a call may go on once nobody answered what it asks."""
     inline_limit_bytes: int

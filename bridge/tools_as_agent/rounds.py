@@ -22,11 +22,12 @@ from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.asking import elicitation_in
 from bridge.mcp.faults import ServerRefusedError
-from bridge.mcp.places import Caller, Hold, Line, Place
+from bridge.mcp.places import Claimant, Hold, Line, Place
 from bridge.mcp.session import Session
 from bridge.mcp.tasks import TaskHandle, follow, handle_from
 from bridge.mcp.values import ToolCall
-from bridge.tools_as_agent.asking import Asking, Patience, new_occasion, recognised, words_on_waiting
+from bridge.tools_as_agent.asides import words_on_waiting
+from bridge.tools_as_agent.asking import Asking, Patience, answers_held, new_occasion, recognised
 from bridge.tools_as_agent.decisions import Ask, Follow, RunTool
 from bridge.tools_as_agent.kept import FollowedTask, Questions, ServerQuestion, Way
 from bridge.tools_as_agent.options import AgentOptions
@@ -142,9 +143,9 @@ class CallInRounds:
             return await place.session.call(call, progress, self._asking), place.session
 
     @property
-    def _caller(self) -> Caller:
+    def _caller(self) -> Claimant:
         principal = self._job.turn.principal
-        return Caller(principal.name, self._job.events.task_id, is_secret=not principal.may_list_all)
+        return Claimant(principal.name, self._job.events.task_id, is_secret=not principal.may_list_all)
 
     def _wait(self, hold: Hold) -> None:
         """Say what this call waits for, before its turn has come."""
@@ -174,7 +175,14 @@ class CallInRounds:
         # their end, until the garbage collector comes by.
         wind_up = partial(self._patience.restart, self._options.cancel_grace_seconds)
         return Asking(
-            self._job, self._patience, self._options.input_timeout_seconds, keep, self._known, wind_up, place
+            self._job,
+            self._patience,
+            self._options.input_timeout_seconds,
+            keep,
+            self._known,
+            wind_up,
+            place,
+            self._options.held_answer_seconds,
         )
 
     def _tell(self, words: str) -> None:
@@ -202,6 +210,10 @@ class CallInRounds:
             given=given,
             request_state=state if isinstance(state, str) else None,
         )
+        if left := open_questions(asked):
+            held = answers_held(self._job.held, left, self._options.held_answer_seconds)
+            given |= held
+            asked = replace(asked, given=given)
         if left := open_questions(asked):
             return ask_server_questions(asked, left)
         return {**given}

@@ -32,6 +32,7 @@ from bridge.translate.elicitation import (
     Elicitation,
     answers_from,
     elicitation_from,
+    fitting_answers,
     parts_of_questions,
     question_metadata,
     state_of_questions,
@@ -82,6 +83,24 @@ def decide(turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
             return _confirmed(kept, turn, skills, options)
         case _:
             return _understood(kept, whole, skills, options)
+
+
+def is_answer(turn: Turn, skills: Skills, options: AgentOptions) -> bool:
+    """Whether a message that does not name the task which asks can be nothing but its answer: it names no skill (by
+    rules 1 to 3), and fits what is asked for. A yes to a call is never taken so."""
+    message = with_metadata(turn.message, turn.metadata)
+    if skill_asked_for_in(message, skills.tools, options.route) is not None:
+        return False
+    match kept_from(turn.kept):
+        case ServerQuestion() as asked:
+            return bool(fitting_answers(message, open_questions(asked)))
+        case OwnQuestion() as asked if asked.fields and (skill := skills.by_id.get(asked.skill_id)):
+            call = _merged(asked, skill.tool, replace(turn, message=message))
+            arguments = completed(call.arguments, skill.listed.input_schema, skill.override.arguments)
+            is_new = call.arguments != asked.arguments and not call.unplaced
+            return is_new and not problems_of(skill.tool, arguments)
+        case _:
+            return False
 
 
 def _answered(asked: ServerQuestion, turn: Turn, skills: Skills) -> Decision:

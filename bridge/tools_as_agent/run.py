@@ -27,13 +27,14 @@ from bridge.mcp.faults import ServerRefusedError
 from bridge.mcp.places import DisplacedError, Line
 from bridge.mcp.tasks import TaskCancelledError
 from bridge.mcp.upstream import Upstream
+from bridge.tools_as_agent.asides import asides_of, message_with_asides
 from bridge.tools_as_agent.asking import Patience
 from bridge.tools_as_agent.decisions import Ask, End, Follow, RunTool
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.progress import ProgressRelay
 from bridge.tools_as_agent.rounds import CallInRounds
 from bridge.translate.content import LinkRules, links_to_read, parts_from_result, peer_metadata
-from bridge.translate.extension import PEER, SKILL, UNATTRIBUTED, URI
+from bridge.translate.extension import PEER, SKILL, URI
 from bridge.translate.faults import error_metadata, parts_of_failure, state_of_error
 from bridge.translate.notes import unaccepted_types
 
@@ -60,6 +61,8 @@ class ToolRun:
 
     async def __call__(self, job: Job) -> None:
         """Take the turn from WORKING to its end, or to a question."""
+        if isinstance(self._decision, RunTool) and self._decision.skill.tool.is_repeatable:
+            job.allow_repeats()
         try:
             if isinstance(self._decision, Follow):
                 activated = job.turn.extensions | frozenset(self._decision.task.extensions)
@@ -98,7 +101,7 @@ class ToolRun:
             words = f"The tool gave no answer in {patience.seconds:g} s and was cancelled"
             return await self._end(job, TaskState.FAILED, (Part(text=words),))
         if isinstance(result, Ask):
-            return await Question(result)(job)
+            return await Question(result, is_all=False)(job)
         return await self._finish(job, result, await self._linked(result, job))
 
     def _relay(self, job: Job, patience: Patience) -> ProgressRelay:
@@ -132,9 +135,9 @@ class ToolRun:
     async def _end(
         self, job: Job, state: TaskState, parts: Sequence[Part], metadata: JsonObject | None = None
     ) -> None:
-        if missed := self._call.missed if self._call else None:
-            parts, metadata = (*parts, Part(text=missed)), {**(metadata or {}), UNATTRIBUTED: missed}
-        message = job.message(parts, metadata) if parts else None
+        missed = self._call.missed if self._call else None
+        says = parts or asides_of(job, missed)
+        message = message_with_asides(job, parts, metadata, missed) if says else None
         await job.status(state, message, keep=b"")
 
     async def _linked(self, result: JsonObject, job: Job) -> dict[str, Sequence[JsonValue]]:
@@ -159,12 +162,16 @@ class ToolRun:
 class Question:
     """Asks the client, and leaves the task waiting."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: Ask, *, is_all: bool = True) -> None:
+        """`is_all` says that no tool was run before."""
         self._ask = ask
+        self._is_all = is_all
 
     async def __call__(self, job: Job) -> None:
         """Set the task to the state in which it waits."""
-        message = job.message(self._ask.parts, self._ask.metadata)
+        if self._is_all:
+            job.allow_repeats()
+        message = message_with_asides(job, self._ask.parts, self._ask.metadata)
         await job.status(self._ask.state, message, keep=self._ask.kept)
 
 
@@ -176,7 +183,9 @@ class Conclusion:
 
     async def __call__(self, job: Job) -> None:
         """Set the task to its end."""
-        await job.status(self._end.state, job.message((Part(text=self._end.words),)), keep=b"")
+        job.allow_repeats()
+        message = message_with_asides(job, (Part(text=self._end.words),))
+        await job.status(self._end.state, message, keep=b"")
 
 
 def _note_on(parts: Sequence[Part], job: Job) -> tuple[Part, ...]:

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from jsonschema import FormatChecker
 from pydantic import JsonValue
 
-from bridge.a2a.errors import Violation, invalid_params
+from bridge.a2a.errors import A2AError, Violation, invalid_params
 from bridge.a2a.models import Message, Part, TaskState, milliseconds
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject, exceeds_floats, is_deeper
@@ -213,6 +213,28 @@ def answers_from(
         forms = [question for question in questions if question.form is not None]
         return Answers(problems={question.key: (Problem("", _WHICH),) for question in forms})
     return _answers([(question, message) for question in questions], fill_defaults)
+
+
+def fitting_answers(message: Message, questions: Sequence[Elicitation]) -> dict[str, JsonObject]:
+    """The answers to all of these forms in a message that does not say what it is for; none when it fits less than
+    all of them, or says nothing that they ask for. An address to visit is never answered so."""
+    if any(question.form is None for question in questions):
+        return {}
+    try:
+        found = answers_from(message, questions, fill_defaults=False)
+    except A2AError:
+        return {}
+    says_all = len(found.given) == len(questions) and all(one.get("content") for one in found.given.values())
+    return {**answers_from(message, questions).given} if says_all else {}
+
+
+def named_answers(message: Message, questions: Sequence[Elicitation]) -> dict[str, JsonObject]:
+    """The answer in a message that names its question, when that is one of these forms and is answered well."""
+    forms = [question for question in questions if question.form is not None]
+    try:
+        return {**answers_from(message, forms).given}
+    except A2AError:
+        return {}
 
 
 def _refuses(message: Message, questions: Sequence[Elicitation]) -> bool:

@@ -32,6 +32,12 @@ OCCASIONS: Final = f"{URI}/occasions"
 later questions; occasions do not. Only for clients that activated the extension."""
 UNATTRIBUTED: Final = f"{URI}/unattributed"
 """What a task's last words say of a question that its server asked and that may have been about this task."""
+UNUSED: Final = f"{URI}/unused"
+"""What a task's words say of messages that came while it was at work, and that it made no use of."""
+BESIDE: Final = f"{URI}/beside"
+"""What a task's words say of others in its context that wait for an answer."""
+REMARKS: Final = (UNATTRIBUTED, UNUSED, BESIDE)
+"""Metadata of a task's last message: each key holds words of the bridge's own, which stand as a part as well."""
 PEER: Final = f"{URI}/peer"
 """The other side's own metadata, nested so that nothing in it can pass for ours."""
 

@@ -22,7 +22,7 @@ from bridge.jsonvalues import JsonObject
 from bridge.mcp.schemas import UncheckableError, errors_of
 from bridge.translate.blocks import PART_META, Reading, as_json, blocks_from_parts, structured_in, text_block
 from bridge.translate.content import STRUCTURED, repeats
-from bridge.translate.extension import PEER, SKILL, UNATTRIBUTED
+from bridge.translate.extension import PEER, REMARKS, SKILL
 
 STATE_META: Final = "mcp-a2a/state"
 """`_meta` of a result: the state in which a task that gave no success ended."""
@@ -54,29 +54,29 @@ def result_from_task(task: Task, reading: Reading) -> JsonObject:
     state = task.status.state
     if state not in ENDED:
         raise ValueError(f"a task in {state} has no result")
-    words = _remark_on(task) if reading.extension_active else None
-    if words is not None:
-        task = _without_words(task, words)
+    remarks = _remarks_on(task) if reading.extension_active else ()
+    if remarks:
+        task = _without_words(task, remarks)
     result = _completed(task, reading) if state is TaskState.COMPLETED else _unsuccessful(task, reading)
-    return result if words is None else {**result, "_meta": {**_meta_of(result), STATUS_META: words}}
+    if not remarks:
+        return result
+    return {**result, "_meta": {**_meta_of(result), STATUS_META: "\n".join(remarks)}}
 
 
-def _remark_on(task: Task) -> str | None:
-    """What an agent of ours says of its work beside the server's own words."""
+def _remarks_on(task: Task) -> tuple[str, ...]:
+    """What an agent of ours says beside its server's own words."""
     message = task.status.message
-    words = ((message.metadata if message else None) or {}).get(UNATTRIBUTED)
-    return words if isinstance(words, str) else None
+    metadata = (message.metadata if message else None) or {}
+    return tuple(words for key in REMARKS if isinstance(words := metadata.get(key), str))
 
 
-def _without_words(task: Task, words: str) -> Task:
+def _without_words(task: Task, words: Sequence[str]) -> Task:
     """The task as its server left it."""
     message = task.status.message
     assert message is not None
-    parts = tuple(part for part in message.parts if part.text != words)
-    status = task.status.model_copy(
-        update={"message": message.model_copy(update={"parts": parts}) if parts else None}
-    )
-    return task.model_copy(update={"status": status})
+    parts = tuple(part for part in message.parts if part.text not in words)
+    left = message.model_copy(update={"parts": parts}) if parts else None
+    return task.model_copy(update={"status": task.status.model_copy(update={"message": left})})
 
 
 def result_from_message(message: Message, reading: Reading) -> JsonObject:

@@ -12,7 +12,6 @@ import pytest
 from pydantic_core import from_json
 
 from bridge.a2a.commit import Commit
-from bridge.a2a.engine import Caller
 from bridge.a2a.errors import (
     INVALID_PARAMS,
     TASK_NOT_CANCELABLE,
@@ -22,9 +21,11 @@ from bridge.a2a.errors import (
     A2AError,
     ErrorKind,
 )
-from bridge.a2a.job import Job, Turn
-from bridge.a2a.live import Watcher
-from bridge.a2a.models import ListTasksRequest, Part, Task, TaskState, text_of
+from bridge.a2a.intake import Caller
+from bridge.a2a.job import HeldLimits, Job, Turn
+from bridge.a2a.live import Seen, Watcher
+from bridge.a2a.messages import REPEATED
+from bridge.a2a.models import ListTasksRequest, Part, Task, TaskState, text_of, timestamp
 from bridge.errors import StoreError
 from bridge.store.memory import MemoryStore
 from bridge.store.records import Head
@@ -61,11 +62,16 @@ def words(task: Task) -> str:
 
 async def shape(watcher: Watcher) -> list[str]:
     """The rest of a stream in words."""
-    events = []
+    return shape_of([from_json(seen.text) for seen in await all_of(watcher)])
+
+
+async def all_of(watcher: Watcher) -> list[Seen]:
+    """What a stream still gives."""
+    found = []
     with watcher:
         while (seen := await watcher.next()) is not None:
-            events.append(from_json(seen.text))
-    return shape_of(events)
+            found.append(seen)
+    return found
 
 
 async def finish(job: Job) -> None:
@@ -351,7 +357,7 @@ async def test_nothing_stays_in_memory_once_tasks_have_ended_and_readers_left() 
             engine._messages._messages
             == engine._messages._contexts
             == engine._tasks._loading
-            == engine._taking
+            == engine._intake._taking
             == {}
         )
 
@@ -784,7 +790,7 @@ async def test_an_answer_that_is_refused_leaves_the_task_and_its_streams_unchang
 
 
 @pytest.mark.proves("map-answers")
-async def test_of_two_answers_at_once_the_first_is_heard_and_the_other_refused() -> None:
+async def test_of_two_answers_at_once_the_first_is_heard_and_the_other_held() -> None:
     work, kinds = Listening(), []
     async with engine_of(work) as engine, anyio.create_task_group() as group:
         task = await engine.send(asked(), ALICE)
@@ -798,9 +804,110 @@ async def test_of_two_answers_at_once_the_first_is_heard_and_the_other_refused()
         group.start_soon(answer, "one")
         group.start_soon(answer, "two")
         await anyio.wait_all_tasks_blocked()
-        assert kinds == [UNSUPPORTED_OPERATION]
+        assert kinds == [W]
         work.go.set()
     assert (kinds[1], work.answers) == (C, ["one"])
+
+
+@pytest.mark.proves("a2a-3.3.1-idempotent")
+@pytest.mark.parametrize("is_repeatable", [True, False])
+async def test_the_same_message_is_a_new_one_once_its_answer_was_written_where_that_does_no_harm(
+    is_repeatable: bool,
+) -> None:
+    clock = Clock()
+
+    async def work(job: Job) -> None:
+        if is_repeatable:
+            job.allow_repeats()
+        await finish(job)
+
+    async with engine_of(work, clock=clock, repeat_answered_seconds=10) as engine:
+        request = asked()
+        first = await engine.send(request, ALICE)
+        assert await engine.send(request, ALICE) == first, "nobody read its answer"
+        engine.written(request, ALICE)
+        again = await engine.send(request, ALICE)
+        if is_repeatable:
+            assert again.id != first.id
+            return
+        answered = {REPEATED: {"answeredAt": timestamp(clock.now_ms)}}
+        assert again == first.model_copy(update={"metadata": answered})
+        (snapshot,) = [from_json(one.text) for one in await all_of(await engine.stream(request, ALICE))]
+        assert snapshot["task"]["metadata"] == answered
+        clock.now_ms += 10_001
+        assert (await engine.send(request, ALICE)).id != first.id
+
+
+@pytest.mark.proves("a2a-3.3.1-idempotent")
+async def test_the_same_message_finds_its_task_as_long_as_that_runs_whatever_was_written() -> None:
+    clock, gate = Clock(), Gate()
+
+    async def work(job: Job) -> None:
+        job.allow_repeats()
+        await gate(job)
+
+    async with engine_of(work, clock=clock, repeat_seconds=60) as engine:
+        request = asked(configuration={"returnImmediately": True})
+        first = await engine.send(request, ALICE)
+        engine.written(request, ALICE)
+        clock.now_ms += 3_600_000
+        assert (await engine.send(request, ALICE)).id == first.id
+        gate.go.set()
+
+
+@pytest.mark.proves("a2a-3.3.1-idempotent")
+async def test_after_a_restart_the_same_message_finds_its_task_since_nobody_knows_who_read_its_answer() -> (
+    None
+):
+    store, clock, request = MemoryStore(), Clock(), asked()
+    async with engine_of(finish, store, clock) as engine:
+        first = await engine.send(request, ALICE)
+        engine.written(request, ALICE)
+    async with engine_of(finish, store, clock, repeat_seconds=600) as engine:
+        clock.now_ms += 599_000
+        assert (await engine.send(request, ALICE)).id == first.id
+        clock.now_ms += 2_000
+        assert (await engine.send(request, ALICE)).id != first.id
+
+
+# Messages to a task at work
+
+
+@pytest.mark.proves("a2a-held")
+async def test_a_message_to_a_task_at_work_is_held_in_its_history_and_answered_with_the_task() -> None:
+    gate, jobs = Gate(), list[Job]()
+
+    async def work(job: Job) -> None:
+        jobs.append(job)
+        await gate(job)
+
+    async with engine_of(work) as engine:
+        task = await engine.send(asked(configuration={"returnImmediately": True}), ALICE)
+        await gate.began.wait()
+        said = asked({"text": "and this"}, taskId=task.id)
+        with anyio.fail_after(5):
+            held = await engine.send(said, ALICE)
+        assert (held.id, held.status.state) == (task.id, W)
+        assert [message.message_id for message in held.history or ()][1:] == [said.message.message_id]
+        assert [one.turn.message.parts for one in jobs[0].held] == [said.message.parts]
+        stream = await engine.stream(asked({"text": "and that"}, taskId=task.id), ALICE)
+        gate.go.set()
+        assert await shape(stream) == ["task WORKING", "artifactUpdate", "statusUpdate COMPLETED"]
+
+
+@pytest.mark.proves("a2a-held")
+@pytest.mark.parametrize("limits", [HeldLimits(messages=1), HeldLimits(total_bytes=300)])
+async def test_what_is_held_is_bounded(limits: HeldLimits) -> None:
+    gate = Gate()
+    async with engine_of(gate, held=limits) as engine:
+        task = await engine.send(asked(configuration={"returnImmediately": True}), ALICE)
+        await gate.began.wait()
+        await engine.send(asked({"text": "a" * 100}, taskId=task.id), ALICE)
+        async with refused(UNSUPPORTED_OPERATION):
+            await engine.send(asked({"text": "b" * 100}, taskId=task.id), ALICE)
+        held = await engine.get(task.id, None, ALICE)
+        assert len(held.history or ()) == 2
+        gate.go.set()
 
 
 @pytest.mark.proves("a2a-3.3.1-idempotent", "map-answers")

@@ -23,12 +23,22 @@ from tests.support.drivers import (
     shape_of,
     state_of,
 )
-from tests.support.running import Running, call_part, config_for, message, raw_command, running, texts
+from tests.support.running import (
+    EXTENSION,
+    Running,
+    call_part,
+    config_for,
+    message,
+    raw_command,
+    running,
+    texts,
+)
 
 NOBODYS = "00000000-0000-7000-8000-000000000000"
 ECHO = call_part("echo", text="hello")
 WAIT = call_part("wait")
 ADD_ONE = call_part("add", a=1)
+ADD = call_part("add", a=1, b=2)
 """Leaves out `b`, so the task asks for it."""
 PUSH_CONFIG = {"url": "https://hooks.example.com/a"}
 
@@ -617,11 +627,12 @@ async def test_a_message_to_a_task_that_has_ended_is_refused(
     assert await driver.get(task["id"]) == task
 
 
-@pytest.mark.proves("a2a-3.1.1-terminal")
-async def test_a_message_to_a_task_at_work_is_refused(driver: Driver) -> None:
+@pytest.mark.proves("a2a-held")
+async def test_a_message_to_a_task_at_work_joins_its_history(driver: Driver) -> None:
     async with driver.working(WAIT) as (task_id, events):
-        fault = await driver.refused("SendMessage", **message(ECHO, taskId=task_id))
-        assert fault.reason == "UNSUPPORTED_OPERATION"
+        held = await driver.send({"text": "and quickly"}, taskId=task_id)
+        assert (held["id"], state_of(held)) == (task_id, "WORKING")
+        assert [part["text"] for part in held["history"][-1]["parts"]] == ["and quickly"]
         await driver.cancel(task_id)
         assert shape_of(await events.rest()) == ["statusUpdate CANCELED"]
 
@@ -643,11 +654,36 @@ async def test_empty_ids_are_no_ids(driver: Driver) -> None:
 
 
 @pytest.mark.proves("a2a-3.3.1-idempotent")
-async def test_the_same_message_again_finds_its_task(driver: Driver, context: str) -> None:
+async def test_the_same_message_again_is_a_new_one_for_a_tool_that_only_reads(
+    driver: Driver, context: str
+) -> None:
     params = message(ECHO, contextId=context)
-    first = await driver.call("SendMessage", **params)
-    assert await driver.call("SendMessage", **params) == first
-    assert await driver.listed(contextId=context) == [first["task"]["id"]]
+    ids = [(await driver.call("SendMessage", **params))["task"]["id"] for _ in range(2)]
+    assert await driver.listed(contextId=context) == ids[::-1]
+
+
+@pytest.mark.proves("a2a-3.3.1-idempotent")
+async def test_the_same_message_soon_again_finds_its_task_where_its_tool_may_do_harm(
+    driver: Driver, context: str
+) -> None:
+    params = message(ADD, contextId=context)
+    first = (await driver.call("SendMessage", **params))["task"]
+    again = (await driver.call("SendMessage", **params))["task"]
+    assert set(again.pop("metadata")) == {f"{EXTENSION}/repeated"}
+    assert again == first
+    assert await driver.listed(contextId=context) == [first["id"]]
+
+
+@pytest.mark.proves("a2a-3.3.1-idempotent")
+async def test_the_same_message_finds_its_task_when_its_answer_was_not_read(
+    driver: Driver, context: str
+) -> None:
+    params = message(ECHO, contextId=context)
+    async with driver.stream("SendStreamingMessage", **params) as events:
+        started = await events.next()
+    assert started is not None
+    again = await driver.call("SendMessage", **params)
+    assert [again["task"]["id"]] == await driver.listed(contextId=context)
 
 
 @pytest.mark.proves("a2a-3.3.1-idempotent")
@@ -681,28 +717,33 @@ async def test_the_same_message_while_its_task_runs_joins_it(driver: Driver) -> 
 
 @pytest.mark.proves("a2a-3.3.1-idempotent", "a2a-3.1.2-stream")
 async def test_the_same_message_streamed_after_its_end_gives_the_task_and_closes(driver: Driver) -> None:
-    params = message(ECHO)
+    params = message(ADD)
     task = (await driver.call("SendMessage", **params))["task"]
     async with driver.stream("SendStreamingMessage", **params) as events:
-        assert await events.rest() == [{"task": task}]
+        (event,) = await events.rest()
+    assert set(event["task"].pop("metadata")) == {f"{EXTENSION}/repeated"}
+    assert event == {"task": task}
 
 
 @pytest.mark.proves("a2a-3.3.1-idempotent", "a2a-11.7-input-closes")
-async def test_the_same_message_streamed_again_while_it_waits_closes_as_it_did(driver: Driver) -> None:
-    params = message(ADD_ONE)
-    async with driver.stream("SendStreamingMessage", **params) as events:
-        assert shape_of(await events.rest()) == ["task SUBMITTED", "statusUpdate INPUT_REQUIRED"]
-    async with driver.stream("SendStreamingMessage", **params) as events:
-        assert shape_of(await events.rest()) == ["task INPUT_REQUIRED"]
+async def test_a_question_that_no_tool_asked_is_asked_anew_for_the_same_message(driver: Driver) -> None:
+    params, seen = message(ADD_ONE), []
+    for _ in range(2):
+        async with driver.stream("SendStreamingMessage", **params) as events:
+            seen.append(await events.rest())
+    assert [shape_of(one) for one in seen] == [["task SUBMITTED", "statusUpdate INPUT_REQUIRED"]] * 2
+    assert seen[0][0]["task"]["id"] != seen[1][0]["task"]["id"]
 
 
 @pytest.mark.proves("a2a-3.3.1-idempotent")
 async def test_the_same_answer_again_finds_the_task_it_answered(driver: Driver) -> None:
     task = await asking(driver)
     answer = message({"data": {"b": 2}}, taskId=task["id"])
-    done = await driver.call("SendMessage", **answer)
-    assert state_of(done["task"]) == "COMPLETED"
-    assert await driver.call("SendMessage", **answer) == done
+    done = (await driver.call("SendMessage", **answer))["task"]
+    assert state_of(done) == "COMPLETED"
+    again = (await driver.call("SendMessage", **answer))["task"]
+    assert set(again.pop("metadata")) == {f"{EXTENSION}/repeated"}
+    assert again == done
 
 
 OTHERWISE: list[Callable[[dict[str, Any]], dict[str, Any]]] = [
@@ -715,10 +756,16 @@ OTHERWISE: list[Callable[[dict[str, Any]], dict[str, Any]]] = [
 @pytest.mark.proves("a2a-3.3.1-idempotent")
 @pytest.mark.parametrize("change", OTHERWISE, ids=["parts", "metadata", "context"])
 @pytest.mark.parametrize("operation", ["SendMessage", "SendStreamingMessage"])
-async def test_another_message_under_the_same_id_is_refused(
+async def test_another_message_under_the_same_id_is_another_message(
     driver: Driver, operation: str, change: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> None:
     params = message(ECHO)
-    await driver.call("SendMessage", **params)
-    fault = await driver.refused(operation, message=change(params["message"]))
-    assert (fault.reason, fault.fields) == ("INVALID_PARAMS", {"message.messageId"})
+    first = (await driver.call("SendMessage", **params))["task"]
+    other = change(params["message"])
+    if operation == "SendMessage":
+        second = (await driver.call(operation, message=other))["task"]
+    else:
+        async with driver.stream(operation, message=other) as events:
+            second = (await events.rest())[0]["task"]
+    assert second["id"] != first["id"]
+    assert second["history"][0]["messageId"] == first["history"][0]["messageId"]

@@ -10,8 +10,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from bridge.a2a.engine import Caller
 from bridge.a2a.errors import INVALID_PARAMS, A2AError
+from bridge.a2a.intake import Caller
 from bridge.a2a.job import Job
 from bridge.a2a.models import ListTasksRequest, TaskState
 from bridge.config.profile import load_profile

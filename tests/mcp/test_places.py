@@ -11,7 +11,7 @@ import pytest
 
 from bridge.mcp.child import Command
 from bridge.mcp.faults import ServerDownError
-from bridge.mcp.places import Caller, DisplacedError, Hold, Line, Place
+from bridge.mcp.places import Claimant, DisplacedError, Hold, Line, Place
 from bridge.mcp.session import Session
 
 
@@ -56,7 +56,7 @@ class Calls:
             await anyio.wait_all_tasks_blocked()
 
     async def _call(self, name: str) -> None:
-        caller = Caller(name.rstrip("0123456789"), name)
+        caller = Claimant(name.rstrip("0123456789"), name)
         waits = self.waits.setdefault(name, [])
         try:
             async with self.line.place(caller, 60, waits.append) as place:
@@ -149,7 +149,7 @@ async def test_a_question_that_others_wait_behind_is_told_to_both_and_withdrawn_
         assert [hold.ends_in_seconds for hold in line.holds] == [math.inf]
         await calls.start("bob1")
         assert len(told) == len(calls.waits["bob1"]) == 1
-        assert calls.waits["bob1"][0].caller == Caller("ann", "ann1")
+        assert calls.waits["bob1"][0].caller == Claimant("ann", "ann1")
         assert 0 < calls.waits["bob1"][0].ends_in_seconds <= 0.05
         await withdrawn.wait()
         assert not line.holds
@@ -166,7 +166,7 @@ async def test_a_question_that_is_answered_is_not_withdrawn() -> None:
         assert len(told) == 1
         calls.places["ann1"].go_on()
         with pytest.raises(ServerDownError, match=r"busy for 0\.1 s"):
-            async with line.place(Caller("cid"), 0.1):
+            async with line.place(Claimant("cid"), 0.1):
                 pass
         assert len(told) == 1, "it was not taken back"
 

@@ -30,7 +30,7 @@ from bridge.mcp.child import Command
 from bridge.mcp.eras import Era
 from bridge.mcp.faults import ServerDownError, ServerLostError, ServerRefusedError
 from bridge.mcp.memory import Fact, ServerMemory
-from bridge.mcp.places import Caller, DisplacedError, Line
+from bridge.mcp.places import Claimant, DisplacedError, Line
 from bridge.mcp.session import Session, SessionPace
 from bridge.mcp.transport import Target, Url
 from bridge.mcp.upstream import QueueFullError, SessionRules, Upstream
@@ -419,7 +419,7 @@ async def test_a_full_queue_refuses_first_whoever_has_most_in_it() -> None:
 
     async def wait() -> None:
         with pytest.raises(DisplacedError, match="Most of the calls that wait are this caller's"):
-            async with line.place(Caller("ann"), 60):
+            async with line.place(Claimant("ann"), 60):
                 pass
         displaced.set()
 
@@ -427,7 +427,7 @@ async def test_a_full_queue_refuses_first_whoever_has_most_in_it() -> None:
         async with (
             upstream.line("ann", "c") as line,
             anyio.create_task_group() as tasks,
-            line.place(Caller("ann"), 1),
+            line.place(Claimant("ann"), 1),
         ):
             for _ in range(4):
                 upstream.reserve("ann")
@@ -827,7 +827,7 @@ async def test_another_shared_session_is_opened_once_all_places_are_taken() -> N
         for number in range(2):
             upstream.reserve("ann")
             line = await stack.enter_async_context(upstream.line("ann", "c"))
-            place = await stack.enter_async_context(line.place(Caller("ann"), 5))
+            place = await stack.enter_async_context(line.place(Claimant("ann"), 5))
             assert await said_by(place.session) == "hello"
             assert len(set(children_with(str(RAW_SERVER))) - before) == number + 1
             found.append(place.session)
@@ -845,19 +845,19 @@ async def test_a_server_that_is_remembered_as_serial_gets_one_call_at_a_time(tmp
         upstream_with(SessionRules(), memory=ServerMemory(file)) as upstream,
         upstream.line("ann", "c") as line,
     ):
-        async with line.place(Caller("ann"), 5):
+        async with line.place(Claimant("ann"), 5):
             with pytest.raises(ServerDownError, match=busy):
-                async with line.place(Caller("ann"), 0.05):
+                async with line.place(Claimant("ann"), 0.05):
                     pass
             assert line.running == 1
-        async with line.place(Caller("ann"), 0.05) as place:
+        async with line.place(Claimant("ann"), 0.05) as place:
             assert await said_by(place.session) == "hello"
         assert line.running == line.waiting == 0
     async with (
         upstream_with(SessionRules()) as upstream,
         upstream.line("ann", "c") as line,
-        line.place(Caller("ann"), 5),
-        line.place(Caller("ann"), 0.05),
+        line.place(Claimant("ann"), 5),
+        line.place(Claimant("ann"), 0.05),
     ):
         assert line.running == 2
 

@@ -9,9 +9,10 @@ from itertools import count
 from typing import Any
 
 from bridge.a2a.card import FoundCard
-from bridge.a2a.engine import Caller, Engine, EngineLimits
+from bridge.a2a.engine import Engine, EngineLimits
 from bridge.a2a.events import Ids
 from bridge.a2a.gating import Gate
+from bridge.a2a.intake import Caller
 from bridge.a2a.job import Job, Turn, Work
 from bridge.a2a.models import (
     AgentCapabilities,
@@ -61,6 +62,10 @@ class Scripted:
         """Take every turn."""
         self.turns.append(turn)
         return self.script
+
+    def takes_as_answer(self, turn: Turn) -> bool:
+        """Never: it knows no questions."""
+        return False
 
     def resume(self, kept: bytes, state: TaskState, owner: str) -> Work | None:
         """Go on with what was kept as `resume`."""

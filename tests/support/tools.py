@@ -39,6 +39,7 @@ def options_with(**chosen: Any) -> AgentOptions:
         "queue_timeout_seconds": 1.0,
         "input_timeout_seconds": 1.0,
         "cancel_grace_seconds": 1.0,
+        "held_answer_seconds": 5,
         "inline_limit_bytes": 1,
         "allow_file_links": False,
         "progress_in_flight": 1,

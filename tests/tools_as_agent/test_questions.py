@@ -33,6 +33,12 @@ both_transports = pytest.mark.parametrize("http", [False, True], ids=["stdio", "
 DECLINED: Final = [{"action": "decline"}]
 
 
+@pytest.fixture(autouse=True)
+def _remembers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That a server asks is remembered, and would hold in the tests that follow."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
 # One form
 
 
@@ -400,13 +406,76 @@ async def test_two_streams_of_a_task_that_asks_see_the_same(era: str) -> None:
         assert shape[-1] == "statusUpdate COMPLETED"
 
 
-@pytest.mark.proves("map-answers")
+@pytest.mark.proves("a2a-held")
 @both_eras
-async def test_a_message_to_a_task_that_works_is_refused(era: str) -> None:
+async def test_what_is_said_to_a_task_that_never_asks_is_not_used_and_the_end_says_so(era: str) -> None:
     async with asking(era) as client, client.working(call_part("wait")) as (task_id, _):
-        fault = await client.refused("SendMessage", **message(*said("hello?"), taskId=task_id))
-        assert fault.reason == "UNSUPPORTED_OPERATION"
+        held = await client.send(*said("hello?"), taskId=task_id)
+        assert state_of(held) == "WORKING"
         await client.cancel(task_id)
+        assert [one["parts"][0].get("text") for one in held["history"][1:]] == ["hello?"]
+
+
+@pytest.mark.proves("a2a-held")
+@both_eras
+async def test_an_answer_that_comes_just_before_its_question_is_taken(era: str) -> None:
+    async with asking(era, server={"sessions": 1}, run={"concurrency": 1}) as client:
+        first = await client.send(call_part("wait"), configuration=AT_ONCE)
+        waits = await client.send(call_part("ask-one"), configuration=AT_ONCE)
+        held = await client.answer_to(waits, {"sure": True})
+        assert state_of(held) in ("SUBMITTED", "WORKING")
+        async with client.watching(waits) as events:
+            await client.cancel(first["id"])
+            await events.rest()
+        done = await client.get(waits["id"])
+        assert outcome(done) == 'accept {"sure": true}'
+        assert done["status"].get("message") is None
+
+
+@pytest.mark.proves("a2a-held")
+@both_eras
+async def test_what_was_said_long_before_a_question_is_no_answer_and_the_question_says_so(era: str) -> None:
+    async with asking(era, run={"concurrency": 1, "held_answer_seconds": 0}) as client:
+        first = await client.send(call_part("wait"), configuration=AT_ONCE)
+        waits = await client.send(call_part("ask-one"), configuration=AT_ONCE)
+        await client.answer_to(waits, {"sure": False})
+        async with client.watching(waits) as events:
+            await client.cancel(first["id"])
+            await events.until("INPUT_REQUIRED")
+        asks = await client.get(waits["id"])
+        assert "1 of the messages that came while this was at work" in words_of(asks)
+        assert outcome(await client.answer_to(asks, {"sure": True})) == 'accept {"sure": true}'
+
+
+@pytest.mark.proves("a2a-in-context")
+@both_eras
+async def test_a_message_that_names_the_context_alone_answers_the_only_question_there(era: str) -> None:
+    async with asking(era) as client:
+        asks = await client.ask("ask")
+        done = await client.send(*said({"name": "Ada"}), contextId=asks["contextId"])
+        assert done["id"] == asks["id"]
+        assert outcome(done).startswith('accept {"name": "Ada"')
+
+
+@pytest.mark.proves("a2a-in-context")
+@pytest.mark.parametrize(
+    ("tool", "parts", "state"),
+    [
+        ("ask", ({"name": 7},), "INPUT_REQUIRED"),  # it does not fit
+        ("ask", (call_part("echo", text="x")["data"],), "COMPLETED"),  # it names a skill
+        ("ask-url", ("done",), "INPUT_REQUIRED"),  # an address is visited, not answered
+    ],
+)
+async def test_a_message_that_may_be_no_answer_is_a_new_task_that_names_the_open_one(
+    tool: str, parts: tuple[Any, ...], state: str
+) -> None:
+    async with asking("modern") as client:
+        asks = await client.ask(tool)
+        other = await client.send(*said(*parts), contextId=asks["contextId"])
+        assert (other["id"] != asks["id"], state_of(other)) == (True, state)
+        is_named = f"task {asks['id']} still waits for an answer" in words_of(other)
+        assert is_named == (state_of(asks) == "INPUT_REQUIRED")
+        assert state_of(await client.get(asks["id"])) == state_of(asks)
 
 
 @pytest.mark.proves("a2a-3.3.1-idempotent", "map-answers")
@@ -568,9 +637,8 @@ async def test_a_question_waits_for_the_other_calls_to_end_and_is_then_of_the_on
 
 @pytest.mark.proves("mcp-serial")
 async def test_a_server_that_has_asked_once_runs_one_call_at_a_time_also_after_a_restart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     async with asking("legacy") as client:
         await client.answer_to(await client.ask("ask-one"), "yes")
     remembered = json.loads((tmp_path / "mcp-a2a" / "servers.json").read_text())

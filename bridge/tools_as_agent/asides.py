@@ -1,0 +1,81 @@
+"""What a task says beside what its tool says: that it waits for others or others for it, and what it made no use of.
+
+At the end of a task such words are a part of its last message, and stand in its metadata by a key of their own: who
+gives the tool's result on can tell them from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from bridge.a2a.job import Job
+from bridge.a2a.models import Message, Part, timestamp
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.places import Claimant, Hold
+from bridge.translate.extension import BESIDE, UNATTRIBUTED, UNUSED
+
+UNANSWERED: Final = "No answer came within {:g} s, so the call was given up"
+GAVE_WAY: Final = (
+    "Other calls waited for this server, which takes no other call while this one asks, so its question was withdrawn"
+    " without an answer. Send the message again to be asked again"
+)
+_CONTENDED: Final = (
+    "Other calls wait for this server, which takes no other call while this one asks. Without an answer by {} ({:.0f} s"
+    " from now), the question may be withdrawn"
+)
+MISSED: Final = (
+    "While {} calls were under way, the server asked something and did not say which of them it was for. Nobody was"
+    " asked, and it was told so. If this result is not what it should be, send the message again: from now on one call"
+    " at a time runs on a session with this server"
+)
+_UNUSED: Final = (
+    "{} of the messages that came while this was at work answered nothing that it asked, and had no effect"
+)
+_BESIDE: Final = "In this context, {} for an answer; name the task in taskId to give it"
+
+
+def asides_of(job: Job, missed: str | None = None) -> dict[str, str]:
+    """What is to be said beside, by its metadata key; `missed` is about a question that may have been this task's."""
+    said: Mapping[str, str | None] = {
+        UNATTRIBUTED: missed,
+        UNUSED: _UNUSED.format(len(job.held)) if job.held else None,
+        BESIDE: _BESIDE.format(_waiting(job.turn.beside)) if job.turn.beside else None,
+    }
+    return {key: words for key, words in said.items() if words is not None}
+
+
+def message_with_asides(
+    job: Job, parts: Sequence[Part], metadata: JsonObject | None = None, missed: str | None = None
+) -> Message:
+    """A message of the task, with what is to be said beside it."""
+    asides = asides_of(job, missed)
+    said = (*parts, *(Part(text=words) for words in asides.values()))
+    return job.message(said, {**(metadata or {}), **asides} or None)
+
+
+def _waiting(task_ids: Sequence[str]) -> str:
+    if len(task_ids) == 1:
+        return f"task {task_ids[0]} still waits"
+    return f"tasks {', '.join(task_ids)} still wait"
+
+
+def words_on_contention(seconds: float, now_ms: int) -> str:
+    """Tells a client that others wait for the server that asks it something."""
+    return _CONTENDED.format(timestamp(now_ms + round(seconds * 1000)), seconds)
+
+
+def words_on_waiting(server: str, hold: Hold, mine: Claimant, now_ms: int) -> str:
+    """Tells a call what it waits for: another call, whose client is asked something."""
+    holder = hold.caller
+    is_known = holder.principal == mine.principal and not holder.is_secret
+    by = timestamp(now_ms + round(hold.ends_in_seconds * 1000))
+    if is_known:
+        return (
+            f"This waits for {server}, which takes no other call while task {holder.task_id} waits for an answer."
+            f" Answer that task or cancel it; without an answer by {by}, its question is withdrawn"
+        )
+    return (
+        f"This waits for {server}, which takes no other call while another caller's task waits for an answer."
+        f" Without one by {by}, that question is withdrawn"
+    )
