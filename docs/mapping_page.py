@@ -134,10 +134,11 @@ def _failures() -> Iterator[str]:
     yield from _table(("in MCP", "state", "status message"), rows)
     yield "\n### Of the agent that is published, as each binding says it\n\n"
     yield from _table(
-        ("reason", "JSON-RPC", "HTTP", "status"),
+        ("reason", "domain", "JSON-RPC", "HTTP", "status"),
         (
             (
                 f"`{one.reason}`",
+                f"`{one.domain}`",
                 str(one.jsonrpc_code),
                 f"{one.http_status}{', over JSON-RPC too' if one.at_http_level else ''}",
                 f"`{one.rpc_status}`",

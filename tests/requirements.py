@@ -48,6 +48,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "a2a-4.6-extensions": "4.6: an extension is active only when asked for, and is echoed then",
     "a2a-9.5-errors": "9.5: JSON-RPC errors carry the code, and details with @type",
     "a2a-11.6-errors": "11.6: HTTP errors are a google.rpc.Status with ErrorInfo and the mapped status",
+    "a2a-11.1-accept": "11.1: HTTP+JSON answers with application/a2a+json, or application/json where that is asked for",
     "a2a-11.3-paths": "11.3: the paths and verbs of HTTP+JSON; subscribe takes GET and POST",
     "a2a-9.1-jsonrpc": "9.1: JSON-RPC 2.0; batches and notifications are refused",
     # The card

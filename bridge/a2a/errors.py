@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from bridge.jsonvalues import JsonObject
 
 A2A_DOMAIN: Final = "a2a-protocol.org"
+"""Whose the reasons are that A2A defines."""
+BRIDGE_DOMAIN: Final = "mcp-a2a"
+"""Whose all other reasons are: A2A has no name for them, so they are ours."""
+_A2A_CODES: Final = range(-32099, -32000)
+"""Section 9.5: the codes of the errors that A2A defines."""
 MAX_VIOLATIONS: Final = 50
 """How many fields at fault one answer names: an answer is not larger than what was asked."""
 _INFO_TYPE: Final = "type.googleapis.com/google.rpc.ErrorInfo"
@@ -31,6 +36,11 @@ class ErrorKind:
     rpc_status: str
     at_http_level: bool = False
     """True when JSON-RPC, too, answers with `http_status` instead of 200: the transport refuses, not the method."""
+
+    @property
+    def domain(self) -> str:
+        """Who defines the reason: A2A, of its own errors, or this bridge."""
+        return A2A_DOMAIN if self.jsonrpc_code in _A2A_CODES else BRIDGE_DOMAIN
 
 
 TASK_NOT_FOUND: Final = ErrorKind("TASK_NOT_FOUND", -32001, 404, "NOT_FOUND")
@@ -90,7 +100,7 @@ class A2AError(Exception):
 
     def details(self) -> list[JsonObject]:
         """The error's details as JSON: an ErrorInfo, and a BadRequest where fields are at fault."""
-        info: JsonObject = {"@type": _INFO_TYPE, "reason": self.kind.reason, "domain": A2A_DOMAIN}
+        info: JsonObject = {"@type": _INFO_TYPE, "reason": self.kind.reason, "domain": self.kind.domain}
         if self.metadata:
             info["metadata"] = dict(self.metadata)
         if not self.violations:

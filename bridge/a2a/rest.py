@@ -1,4 +1,5 @@
-"""The HTTP+JSON binding: a verb and a path to an operation and its parameters and back, errors to bytes. Pure.
+"""The HTTP+JSON binding: a verb and a path to an operation and its parameters and back, errors to bytes, and under
+which media type a client is answered. Pure.
 
 Spec: A2A 1.0 section 11. Both verbs of subscribe are taken: the text says POST, the proto GET.
 """
@@ -19,6 +20,7 @@ from bridge.a2a.operations import Operation
 from bridge.jsonvalues import JsonObject
 
 MEDIA_TYPE: Final = "application/a2a+json"
+PLAIN_MEDIA_TYPE: Final = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,7 @@ _QUERY: Final[dict[Operation, frozenset[str]]] = {
 }
 """Which query parameters are fields of the request (section 11.5). Others are passed over."""
 
+_WEIGHT: Final = re.compile(r"0(\.\d{0,3})?|1(\.0{0,3})?")
 _BOOLEANS: Final = {"true": True, "false": False}
 
 
@@ -154,6 +157,38 @@ def target_of(operation: Operation, params: JsonObject) -> Target:
 
 def _query_value(value: JsonValue) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def media_type_for(accept: str) -> str:
+    """What an answer calls itself, of two names for the same bytes: what an `Accept` header would rather have.
+
+    A2A's own name is used unless the header ranks the plain one above it: by its weight, and among equals by its
+    name, so that `application/json, */*` asks for the plain one. A header that takes neither is passed over.
+
+    Spec: A2A 1.0 section 11.1; RFC 9110 section 12.5.1.
+    """
+    ranges = _media_ranges(accept)
+    return max((MEDIA_TYPE, PLAIN_MEDIA_TYPE), key=lambda media_type: _rank(media_type, ranges))
+
+
+def _media_ranges(accept: str) -> dict[str, float]:
+    """The media ranges of a header, each with its weight; one whose weight is none is left out."""
+    ranges: dict[str, float] = {}
+    for member in accept.lower().split(","):
+        media_range, *parameters = (piece.strip() for piece in member.split(";"))
+        weights = [piece[2:] for piece in parameters if piece.startswith("q=")] or ["1"]
+        if _WEIGHT.fullmatch(weights[0]):
+            ranges[media_range] = float(weights[0])
+    return ranges
+
+
+def _rank(media_type: str, ranges: dict[str, float]) -> tuple[float, int]:
+    """How much it is wanted, and by how exact a name: the most exact range decides."""
+    wildcards = ("*/*", f"{media_type.partition('/')[0]}/*")
+    for exactness, media_range in reversed(tuple(enumerate((*wildcards, media_type)))):
+        if (weight := ranges.get(media_range)) is not None:
+            return weight, exactness if weight else -1
+    return 0.0, 0
 
 
 def error_bytes(error: A2AError) -> bytes:

@@ -60,7 +60,7 @@ from bridge.web import (
 
 logger = logging.getLogger(__name__)
 
-_JSON: Final = "application/json"
+_JSON: Final = rest.PLAIN_MEDIA_TYPE
 _ACCEPTED: Final = frozenset({_JSON, rest.MEDIA_TYPE})
 
 _REFUSALS: Final[Mapping[int, ErrorKind]] = {
@@ -153,7 +153,7 @@ class AgentServer:
                     METHOD_NOT_ALLOWED, "The card is read with GET", headers={"Allow": "GET, HEAD"}
                 )
         except (A2AError, RefusedError) as exc:
-            return _rest_error(_as_a2a(exc))
+            return _rest_error(request, _as_a2a(exc))
         base_url = self._place.base_url(request.scope, request.headers) + base_path
         shown = self._shown_at(base_url)
         headers = {
@@ -216,14 +216,14 @@ class AgentServer:
             params = rest.params_from(operation, path_params, request.query.multi_items(), body)
             result = await self._perform(request, operation, params, caller)
         except (A2AError, RefusedError) as exc:
-            return _rest_error(_as_a2a(exc))
+            return _rest_error(request, _as_a2a(exc))
         except Exception:
             logger.exception("a request failed")
-            return _rest_error(_internal())
+            return _rest_error(request, _internal())
         headers = _activated(caller)
         if isinstance(result, Stream):
             return EventStream(result, lambda text: text, self._pace, headers)
-        return Response(result, media_type=rest.MEDIA_TYPE, headers=headers)
+        return _rest_answer(request, result, 200, headers)
 
     # What both share
 
@@ -313,6 +313,10 @@ def _jsonrpc_error(request_id: jsonrpc.RequestId, error: A2AError) -> Response:
     return Response(body, status, media_type=_JSON, headers=error.headers)
 
 
-def _rest_error(error: A2AError) -> Response:
-    body = rest.error_bytes(error)
-    return Response(body, error.kind.http_status, media_type=rest.MEDIA_TYPE, headers=error.headers)
+def _rest_error(request: _Request, error: A2AError) -> Response:
+    return _rest_answer(request, rest.error_bytes(error), error.kind.http_status, error.headers)
+
+
+def _rest_answer(request: _Request, body: bytes, status: int, headers: Mapping[str, str]) -> Response:
+    media_type = rest.media_type_for(", ".join(request.headers.getlist("accept")))
+    return Response(body, status, media_type=media_type, headers={**headers, "Vary": "Accept"})

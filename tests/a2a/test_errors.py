@@ -10,6 +10,7 @@ from pydantic_core import from_json
 from bridge.a2a import errors, jsonrpc, rest
 from bridge.a2a.errors import A2AError, ErrorKind, Violation, invalid_params, task_not_found
 from bridge.a2a.operations import REQUESTS, Operation, parse_request
+from tests.support.drivers import A2A_REASONS
 
 SPECIFIED: list[tuple[ErrorKind, int, str, int]] = [
     (errors.TASK_NOT_FOUND, -32001, "NOT_FOUND", 404),
@@ -35,7 +36,7 @@ def test_each_error_has_the_codes_of_section_5_4(kind: ErrorKind, code: int, sta
         {
             "@type": "type.googleapis.com/google.rpc.ErrorInfo",
             "reason": kind.reason,
-            "domain": "a2a-protocol.org",
+            "domain": "a2a-protocol.org" if -32099 <= code <= -32001 else "mcp-a2a",
             "metadata": {"taskId": "t"},
         }
     ]
@@ -47,6 +48,13 @@ def test_each_error_has_the_codes_of_section_5_4(kind: ErrorKind, code: int, sta
     assert from_json(rest.error_bytes(error)) == {
         "error": {"code": http, "status": status, "message": "No", "details": details}
     }
+
+
+@pytest.mark.proves("a2a-11.6-errors")
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.reason)
+def test_only_the_errors_that_a2a_defines_name_its_domain(kind: ErrorKind) -> None:
+    info = A2AError(kind, "No").details()[0]
+    assert info["domain"] == ("a2a-protocol.org" if kind.reason in A2A_REASONS else "mcp-a2a")
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.reason)

@@ -441,6 +441,34 @@ async def test_only_json_is_taken(driver: Driver, content_type: str | None, take
         assert (answer.http.status_code, answer.fault.reason) == (415, "UNSUPPORTED_MEDIA_TYPE")
 
 
+@pytest.mark.proves("a2a-11.1-accept")
+async def test_a_client_that_takes_plain_json_is_answered_with_it_errors_too(
+    bridge: Running, client: httpx2.AsyncClient
+) -> None:
+    driver = HttpJsonDriver(client, bridge.base_url)
+
+    async def answered(operation: str, *accept: str, **params: Any) -> tuple[int, str, str | None]:
+        request = driver.request(operation, params)
+        del request.headers["accept"]
+        request.headers = httpx2.Headers(
+            [*request.headers.multi_items(), *(("Accept", one) for one in accept)]
+        )
+        async with driver.client.stream(
+            request.method, request.url, headers=request.headers, content=request.content
+        ) as response:
+            await response.aread()
+            return response.status_code, response.headers["content-type"], response.headers.get("vary")
+
+    plain, own = "application/json", "application/a2a+json"
+    assert await answered("SendMessage", plain, **message(ECHO)) == (200, plain, "Accept")
+    assert await answered("GetTask", "text/html", plain, id=NOBODYS) == (404, plain, "Accept")
+    assert await answered("SendMessage", plain, message="hello") == (400, plain, "Accept")
+    assert await answered("ListTasks", contextId=NOBODYS) == (200, own, "Accept")
+    assert await answered("ListTasks", plain, own, contextId=NOBODYS) == (200, own, "Accept")
+    streamed = await answered("SendStreamingMessage", plain, **message(ECHO))
+    assert streamed == (200, "text/event-stream", None)
+
+
 @pytest.mark.proves("a2a-5.7-unknown")
 async def test_a_tenant_is_accepted_and_ignored(driver: Driver) -> None:
     params = {**message(ECHO, contextId=f"tenant-{driver.binding}"), "tenant": "blue"}

@@ -9,7 +9,7 @@ import pytest
 
 from bridge.a2a.errors import INVALID_PARAMS, METHOD_NOT_ALLOWED, METHOD_NOT_FOUND, A2AError
 from bridge.a2a.operations import Operation
-from bridge.a2a.rest import match, params_from, target_of
+from bridge.a2a.rest import match, media_type_for, params_from, target_of
 
 CONFIGS = "/tasks/t/pushNotificationConfigs"
 PATHS: list[tuple[str, str, Operation, dict[str, str]]] = [
@@ -135,3 +135,31 @@ def test_a_tenant_stands_in_the_path_and_in_a_body() -> None:
     assert (sent.path, sent.body) == ("/a%2Fb/tasks/t:cancel", {"tenant": "a/b"})
     asked = target_of(Operation.GET_TASK, {"id": "t", "tenant": "a"})
     assert (asked.path, asked.query) == ("/a/tasks/t", {})
+
+
+@pytest.mark.proves("a2a-11.1-accept")
+@pytest.mark.parametrize(
+    ("accept", "answered"),
+    [
+        ("", "application/a2a+json"),
+        ("*/*", "application/a2a+json"),
+        ("application/*", "application/a2a+json"),
+        ("application/json", "application/json"),
+        ("Application/JSON; charset=utf-8", "application/json"),
+        ("application/a2a+json, application/json", "application/a2a+json"),
+        ("application/json, application/a2a+json;q=0.9", "application/json"),
+        ("application/json;q=0.5, application/a2a+json", "application/a2a+json"),
+        ("application/json;q=0.5, */*", "application/a2a+json"),
+        ("application/json, text/plain, */*", "application/json"),
+        ("application/json, */*;q=0.8", "application/json"),
+        ("application/a2a+json;q=0, application/*", "application/json"),
+        ("application/json;q=0, */*", "application/a2a+json"),
+        ("application/json;q=0", "application/a2a+json"),
+        ("text/html, application/xhtml+xml", "application/a2a+json"),
+        ("text/event-stream, application/json", "application/json"),
+        ("application/json;q=much, application/a2a+json;q=0.1", "application/a2a+json"),
+        (",;,/;q=, q=1 ;", "application/a2a+json"),
+    ],
+)
+def test_an_answer_is_called_as_the_client_would_rather_have_it(accept: str, answered: str) -> None:
+    assert media_type_for(accept) == answered

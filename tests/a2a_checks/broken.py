@@ -16,6 +16,11 @@ WHOLLY: Final[Mapping[str, tuple[Spoil, set[str]]]] = {
         Spoil(answer=faults.untyped_details, bindings=BOTH),
         RPC_DETAILS | HTTP_DETAILS,
     ),
+    "every reason is A2A's": (Spoil(answer=faults.one_domain, bindings=BOTH), {"error-domain"}),
+    "Accept is not looked at": (
+        Spoil(asked_headers={"accept": None}, bindings=(HTTP_JSON,)),
+        {"http-accept"},
+    ),
     "every version is 1.0": (
         Spoil(asked_headers={"a2a-version": "1.0"}),
         {"version-unknown", "version-everywhere", "version-none"},
@@ -33,7 +38,7 @@ WHOLLY: Final[Mapping[str, tuple[Spoil, set[str]]]] = {
     ),
     "problem+json": (
         Spoil(headers={"content-type": "application/problem+json"}, bindings=BOTH),
-        {"http-no-problem-json", "http-content-type", "rpc-content-type"},
+        {"http-accept", "http-no-problem-json", "http-content-type", "rpc-content-type"},
     ),
     "no caching": (
         Spoil(headers={"etag": None, "cache-control": None}),

@@ -40,6 +40,10 @@ class Kind(Enum):
         return self.value[1]
 
 
+A2A_REASONS: Final = frozenset(kind.name for kind in Kind) | {"INVALID_AGENT_RESPONSE"}
+"""The reasons of the errors that A2A defines: those, and one that no request of a check calls forth."""
+
+
 class Fault(Enum):
     """The errors of JSON-RPC, and the HTTP status that says the same. The reason is not fixed."""
 

@@ -11,6 +11,8 @@ KNOWN_FAILURES: Final[Mapping[str, str]] = {
     "rpc-bad-request": "what is wrong stands in the metadata of an ErrorInfo of its own, not in a BadRequest",
     "http-bad-request": "likewise",
     "http-content-type": "it answers application/json",
+    "http-accept": "it answers application/a2a+json, and errors application/json, whatever is accepted",
+    "error-domain": "INVALID_PARAMS and other reasons of its own are said to be A2A's",
     "http-invalid-queries": "includeArtifacts=perhaps is taken for false",
     "send-validates": "a configuration that is a string is taken for none",
     "send-one-content": "a part without any content is taken",

@@ -79,6 +79,12 @@ async def answers_as_a2a_json(talk: Talk, agent: Occasions) -> None:
         require(reply.answer.media_type == A2A_JSON, A2A_JSON, reply.answer.shown())
 
 
+async def answers_as_asked(talk: Talk, agent: Occasions) -> None:
+    for operation, path in ((GET, f"/tasks/{UNKNOWN_TASK}"), (LIST, f"/tasks?contextId={new_id()}")):
+        reply = await talk.ask_with(operation, _at(talk, "GET", path, Accept="application/json"))
+        require(reply.answer.media_type == "application/json", "application/json", reply.answer.shown())
+
+
 async def _takes(talk: Talk, agent: Occasions, media_type: str) -> None:
     body = to_json(agent.send())
     (await talk.ask_with(SEND, _at(talk, "POST", "/message:send", body, Content_Type=media_type))).value()
@@ -219,6 +225,13 @@ CHECKS: Final = (
         "11.1",
         "Answers are application/a2a+json",
         answers_as_a2a_json,
+        level=Level.SHOULD,
+    ),
+    _check(
+        "http-accept",
+        "11.1",
+        "A client that accepts application/json alone is answered with it (RFC 9110 section 12.5.1)",
+        answers_as_asked,
         level=Level.SHOULD,
     ),
     _check(

@@ -9,7 +9,7 @@ from typing import Any, Final
 import anyio
 
 from tests.a2a_checks.bindings import CANCEL, LIST, SEND
-from tests.a2a_checks.errors import Fault, Kind
+from tests.a2a_checks.errors import A2A_REASONS, DOMAIN, ERROR_INFO, Fault, Kind
 from tests.a2a_checks.occasions import LONG, Occasions
 from tests.a2a_checks.shapes import INTERRUPTED, TERMINAL, without_defaults
 from tests.a2a_checks.table import Check, Failed, Level, Need, Section, need, require
@@ -127,6 +127,16 @@ async def knows_what_it_cannot_take(talk: Talk, agent: Occasions) -> None:
     await talk.refused(Kind.CONTENT_TYPE_NOT_SUPPORTED, SEND, params)
 
 
+async def names_whose_reason_it_is(talk: Talk, agent: Occasions) -> None:
+    await talk.probe(talk.request(SEND, {"message": agent.message(parts="hello")}))
+    for refusal in talk.heard.refusals:
+        info = refusal.typed(ERROR_INFO) or {}
+        fine = info.get("domain") != DOMAIN or info.get("reason") in A2A_REASONS
+        require(
+            fine, f"another domain than {DOMAIN} beside a reason that A2A does not define", refusal.shown()
+        )
+
+
 def _check(
     check_id: str, spec: str, sentence: str, run: Any, *needs: Need, level: Level = Level.MUST
 ) -> Check:
@@ -179,6 +189,13 @@ CHECKS: Final = (
         takes_nothing_for_unknown_tasks,
     ),
     _check("send-validates", "3.3.2", "Parameters of the wrong type are refused", validates),
+    _check(
+        "error-domain",
+        "9.5",
+        "The domain of A2A stands beside reasons of A2A alone",
+        names_whose_reason_it_is,
+        level=Level.SHOULD,
+    ),
     _check(
         "send-one-content",
         "4.1.6",

@@ -32,6 +32,20 @@ PUSH_OPERATIONS: Final = (
 )
 
 
+A2A_REASONS: Final = {
+    "TASK_NOT_FOUND",
+    "TASK_NOT_CANCELABLE",
+    "PUSH_NOTIFICATION_NOT_SUPPORTED",
+    "UNSUPPORTED_OPERATION",
+    "CONTENT_TYPE_NOT_SUPPORTED",
+    "INVALID_AGENT_RESPONSE",
+    "EXTENDED_AGENT_CARD_NOT_CONFIGURED",
+    "EXTENSION_SUPPORT_REQUIRED",
+    "VERSION_NOT_SUPPORTED",
+}
+"""The names of the errors that A2A defines (section 3.3.2); every other reason is the bridge's own."""
+
+
 @dataclass(frozen=True)
 class Fault:
     """An error as either binding says it."""
@@ -45,7 +59,7 @@ class Fault:
         """The ErrorInfo's reason; checks that it is there, and whole."""
         infos = [d for d in self.details if d["@type"] == "type.googleapis.com/google.rpc.ErrorInfo"]
         assert len(infos) == 1, self.details
-        assert infos[0]["domain"] == "a2a-protocol.org"
+        assert infos[0]["domain"] == ("a2a-protocol.org" if infos[0]["reason"] in A2A_REASONS else "mcp-a2a")
         assert all(isinstance(value, str) for value in infos[0].get("metadata", {}).values())
         return str(infos[0]["reason"])
 
