@@ -21,6 +21,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "a2a-3.2.2-blocking": "3.2.2: SendMessage waits for a terminal or interrupted state",
     "a2a-3.2.2-return-immediately": "3.2.2: with returnImmediately it answers once the task is made",
     "a2a-3.2.4-history": "3.2.4: historyLength unset, 0 and n",
+    "a2a-3.7-final": "3.7: what a task ended with stands in its history as it is shown, once",
     "a2a-3.3.1-idempotent": "3.3.1: the same message again finds the same task; another with its id is refused",
     "a2a-11.7-input-closes": "11.7: a stream closes when the task becomes INPUT_REQUIRED",
     "a2a-7.6.1-auth-open": "7.6.1: a stream stays open at AUTH_REQUIRED",

@@ -208,7 +208,7 @@ class Engine:
         task = await self._tasks.reached(live, live.next_seq - 1, settled=True)
         if task.status.state is not TaskState.CANCELED:
             raise not_cancelable(task)
-        return task
+        return with_history(task, None)
 
     async def subscribe(self, task_id: str, caller: Caller) -> Watcher:
         """Watch a task from where it is. The caller closes the watcher.

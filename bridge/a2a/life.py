@@ -7,7 +7,8 @@
 
 A task is the fold of its events: its first event is a Task, each later one a status update, an artifact
 update, or a message of the user (which is no stream event, and becomes history). What a task has said while
-it asked is history as soon as it goes on; what it said while it worked is passing and not kept.
+it asked is history as soon as it goes on; what it said while it worked is passing and not kept. What it said
+last stands in its status alone, and is shown in its history too: there are clients that read nothing else.
 
 Spec: A2A 1.0 sections 3.1.2, 3.4.3, 3.7, 4.1.3, 7.6.1 and 11.7.
 """
@@ -80,16 +81,22 @@ def after(task: Task, event: StreamResponse) -> Task:
         case TaskArtifactUpdateEvent():
             return _changed(task, artifacts=_with_artifact(task.artifacts or (), payload))
         case Message():
-            return _changed(task, history=(*_history_with_question(task), payload))
+            return _changed(task, history=(*_history_with_status(task, INTERRUPTED), payload))
         case Task():
             return payload
 
 
 def with_history(task: Task, length: int | None) -> Task:
-    """The task with at most so many of its newest messages; None is all of them (section 3.2.4)."""
-    if length is None or task.history is None:
+    """The task as it is shown: once it has ended its last words are the newest message. It has at most so many;
+    None is all of them (sections 3.2.4, 3.7).
+
+    A question joins them only when its task goes on: clients that follow a task add it themselves then.
+    """
+    history = _history_with_status(task, ENDED)
+    if not history or (length is None and history is task.history):
         return task
-    return _changed(task, history=task.history[-length:] if length else None)
+    shown = history if length is None else history[-length:] if length else None
+    return _changed(task, history=shown)
 
 
 def with_note(task: Task, note: JsonObject | None) -> Task:
@@ -107,17 +114,17 @@ def _with_status(task: Task, update: TaskStatusUpdateEvent) -> Task:
         raise IllegalTransitionError(
             f"task {task.id} cannot go from {task.status.state} to {update.status.state}"
         )
-    return _changed(task, status=update.status, history=_history_with_question(task) or None)
+    return _changed(task, status=update.status, history=_history_with_status(task, INTERRUPTED) or None)
 
 
-def _history_with_question(task: Task) -> tuple[Message, ...]:
-    """The history with the open question in it, once, so that it stands before its answer."""
-    history, question = task.history or (), task.status.message
-    if task.status.state not in INTERRUPTED or question is None:
+def _history_with_status(task: Task, states: frozenset[TaskState]) -> tuple[Message, ...]:
+    """The history, and in one of these states what its status says as the newest of it, once."""
+    history, said = task.history or (), task.status.message
+    if task.status.state not in states or said is None:
         return history
-    if any(message.message_id == question.message_id for message in history):
+    if any(message.message_id == said.message_id for message in history):
         return history
-    return (*history, question)
+    return (*history, said)
 
 
 def _with_artifact(known: tuple[Artifact, ...], update: TaskArtifactUpdateEvent) -> tuple[Artifact, ...]:

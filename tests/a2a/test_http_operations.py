@@ -285,6 +285,24 @@ async def test_send_and_stream_give_as_much_history_as_asked_for(
     assert roles(first["task"]) == expected
 
 
+@pytest.mark.proves("a2a-3.7-final", "a2a-3.2.4-history")
+async def test_what_a_task_ended_with_stands_in_its_history_however_it_is_asked_for(
+    driver: Driver, context: str
+) -> None:
+    failed = await driver.send(call_part("fail"), contextId=context)
+    waiting = await asking(driver, contextId=context)
+    canceled = await driver.cancel(waiting["id"])
+    assert roles(failed) == ["ROLE_USER", "ROLE_AGENT"]
+    assert roles(canceled) == ["ROLE_USER", "ROLE_AGENT", "ROLE_AGENT"]
+    listed = await driver.call("ListTasks", contextId=context, historyLength=1)
+    assert {found["id"] for found in listed["tasks"]} == {failed["id"], canceled["id"]}
+    for shown in (failed, canceled, *listed["tasks"], await driver.get(failed["id"])):
+        assert shown["history"][-1] == shown["status"]["message"]
+    async with driver.stream("SendStreamingMessage", **message(call_part("fail"))) as events:
+        seen = await events.rest()
+    assert [roles(event["task"]) for event in seen if "task" in event] == [["ROLE_USER"]]
+
+
 @pytest.mark.proves("a2a-3.2.4-history")
 async def test_a_negative_history_length_is_refused(driver: Driver) -> None:
     task = await driver.send(ECHO)

@@ -139,6 +139,35 @@ def test_history_is_cut_to_its_newest_messages(length: int | None, ids: list[str
     assert with_history(task(), length) == task()
 
 
+FIRST, LAST = message("first", "ROLE_USER"), message("last")
+SHOWN: list[tuple[TaskState, list[Any] | None, int | None, list[Any] | None]] = [
+    *((state, [FIRST], None, [FIRST, LAST]) for state in sorted(ENDED)),
+    *((state, [FIRST], None, [FIRST]) for state in sorted(set(S) - ENDED)),
+    (S.FAILED, None, None, [LAST]),
+    (S.FAILED, [FIRST, LAST], None, [FIRST, LAST]),
+    (S.FAILED, [LAST, FIRST], None, [LAST, FIRST]),
+    (S.FAILED, [FIRST], 2, [FIRST, LAST]),
+    (S.FAILED, [FIRST], 1, [LAST]),
+    (S.FAILED, None, 1, [LAST]),
+    (S.FAILED, [FIRST], 0, None),
+    (S.FAILED, None, 0, None),
+]
+
+
+@pytest.mark.proves("a2a-3.7-final", "a2a-3.2.4-history")
+@pytest.mark.parametrize(("state", "history", "length", "shown"), SHOWN)
+def test_the_last_words_of_a_task_that_has_ended_are_shown_in_its_history_once(
+    state: TaskState, history: Any, length: int | None, shown: Any
+) -> None:
+    held = task(state, LAST, history=history)
+    assert with_history(held, length) == task(state, LAST, history=shown)
+
+
+def test_a_task_that_ended_without_words_is_shown_as_it_is() -> None:
+    held = task(S.COMPLETED, history=[FIRST])
+    assert with_history(held, None) is held
+
+
 @pytest.mark.proves("a2a-3.1.4-artifacts")
 def test_a_task_without_its_artifacts_is_otherwise_the_same() -> None:
     held = after(task(history=[message("m")]), artifact("a", "x"))

@@ -36,6 +36,10 @@ WHOLLY: Final[Mapping[str, tuple[Spoil, set[str]]]] = {
         Spoil(request=faults.whole_history),
         {"history-limit", "history-zero", "list-history"},
     ),
+    "last words are not in the history": (
+        Spoil(answer=faults.last_words_kept_back, bindings=BOTH),
+        {"history-final"},
+    ),
     "problem+json": (
         Spoil(headers={"content-type": "application/problem+json"}, bindings=BOTH),
         {"http-accept", "http-no-problem-json", "http-content-type", "rpc-content-type"},
@@ -146,6 +150,10 @@ AMONG_OTHERS: Final[Mapping[str, tuple[Spoil, set[str]]]] = {
             "list-pages",
             "list-status",
         },
+    ),
+    "last words are in the history twice": (
+        Spoil(answer=faults.last_words_told_twice, bindings=BOTH),
+        {"history-final", "history-limit"},
     ),
     "lists are backwards": (Spoil(answer=faults.lists_backwards), {"list-order"}),
     "lists are of everything": (

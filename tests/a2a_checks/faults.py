@@ -114,6 +114,20 @@ def whole_history(asked: Asked) -> Any:
     return asked.body
 
 
+def last_words_kept_back(asked: Asked, body: Any) -> Any:
+    for task in tasks_in(result_of(asked, body)):
+        if task["status"]["state"].endswith(ENDS) and "message" in task["status"]:
+            task["history"] = task.get("history", [])[:-1]
+    return body
+
+
+def last_words_told_twice(asked: Asked, body: Any) -> Any:
+    for task in tasks_in(result_of(asked, body)):
+        if task["status"]["state"].endswith(ENDS) and task.get("history"):
+            task["history"] = [*task["history"][-1:], *task["history"]]
+    return body
+
+
 def own_codes(_: Asked, body: Any) -> Any:
     if isinstance(body, dict) and body.get("error", {}).get("code") == -32001:
         body["error"]["code"] = "-32602"

@@ -14,6 +14,7 @@ KNOWN_FAILURES: Final[Mapping[str, str]] = {
     "http-accept": "it answers application/a2a+json, and errors application/json, whatever is accepted",
     "error-domain": "INVALID_PARAMS and other reasons of its own are said to be A2A's",
     "http-invalid-queries": "includeArtifacts=perhaps is taken for false",
+    "history-final": "what a task ended with stands in its status alone, as section 3.7 allows",
     "send-validates": "a configuration that is a string is taken for none",
     "send-one-content": "a part without any content is taken",
     "send-content-type": "media types are left to the agent's author",

@@ -1,4 +1,4 @@
-"""Checks of GetTask and CancelTask. Spec: A2A 1.0 sections 3.1.3, 3.1.5, 3.2.4, 5.1."""
+"""Checks of GetTask and CancelTask. Spec: A2A 1.0 sections 3.1.3, 3.1.5, 3.2.4, 3.7, 5.1."""
 
 from __future__ import annotations
 
@@ -28,6 +28,23 @@ async def limits_history(talk: Talk, agent: Occasions) -> None:
         found = await talk.result(GET, {"id": task["id"], "historyLength": limit})
         require(len(found.get("history") or ()) <= limit, f"at most {limit} messages", found.get("history"))
     require(len(task.get("history") or ()) <= 1, "at most 1 message", task.get("history"))
+
+
+async def keeps_its_last_words(talk: Talk, agent: Occasions) -> None:
+    canceled = await agent.canceled(await agent.open())
+    words = canceled["status"].get("message")
+    need(isinstance(words, dict), "a task is canceled without a word")
+    params = {"id": canceled["id"]}
+    for found in (
+        canceled,
+        await talk.result(GET, params),
+        await talk.result(GET, {**params, "historyLength": 1}),
+    ):
+        last_ids = [said.get("messageId") for said in found.get("history") or ()]
+        fine = last_ids[-1:] == [words["messageId"]] and last_ids.count(words["messageId"]) == 1
+        require(
+            fine, f"a history that ends with the message {words['messageId']}, once", found.get("history")
+        )
 
 
 async def refuses_negative_history(talk: Talk, agent: Occasions) -> None:
@@ -105,6 +122,14 @@ CHECKS: Final = (
         "There are never more messages in history than historyLength",
         limits_history,
         Need.TASK,
+    ),
+    _check(
+        "history-final",
+        "3.7",
+        "What a task ended with is the newest message of its history, once",
+        keeps_its_last_words,
+        Need.OPEN,
+        level=Level.SHOULD,
     ),
     _check(
         "history-negative",
