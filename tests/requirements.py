@@ -58,6 +58,8 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "a2a-8.6-cache": "8.6: the card has Cache-Control and ETag, and answers 304",
     "card-base": "The card advertises public_url, or a forwarded prefix, never an alias",
     "card-changes": "The card follows the server's list of tools",
+    # Traces
+    "trace-context": "W3C Trace Context and Baggage, MCP basic: a trace goes through both ways, malformed parts do not",
     # The wire's hygiene
     "sse-heartbeat": "A silent stream says at most every 3 s that it lives",
     "sse-escapes": "U+0085, U+2028 and U+2029 are escaped in streams",

@@ -22,7 +22,7 @@ from bridge.a2a import liberal, models
 from bridge.a2a.bindings import EVENT_STREAM, AgentRefusedError, Binding, binding_of
 from bridge.a2a.card import FoundCard
 from bridge.a2a.credentials import Credentials, applied
-from bridge.a2a.fetch import NotReachedError, UnansweredError, body_of, exchange, faults_of
+from bridge.a2a.fetch import NotReachedError, UnansweredError, body_of, exchange, faults_of, url_from
 from bridge.a2a.gating import EXTENSIONS_HEADER
 from bridge.a2a.interfaces import Trust, address_guard, permitted_interfaces
 from bridge.a2a.models import AgentInterface, Message, StreamResponse, Task
@@ -30,7 +30,8 @@ from bridge.a2a.operations import Operation
 from bridge.a2a.versions import CURRENT, HEADER
 from bridge.errors import PeerError
 from bridge.sse import EventReader
-from bridge.trace import OnHop
+from bridge.trace import OnHop, told_to_peer
+from bridge.web import is_loopback
 
 __all__ = ["AgentClient", "AgentRefusedError", "ClientOptions", "Deadlines"]
 
@@ -62,6 +63,8 @@ class ClientOptions:
     trust: Trust = field(default_factory=Trust)
     deadlines: Deadlines = field(default_factory=Deadlines)
     limit_bytes: int = ANSWER_LIMIT_BYTES
+    baggage_keys: frozenset[str] = frozenset()
+    """Those of a trace's baggage that an agent beyond this machine is told."""
     on_hop: OnHop | None = None
     """Told of each request, and of each answer or event, as it stands on the wire."""
 
@@ -225,7 +228,9 @@ class AgentClient:
         ).as_dict()
         extensions: dict[str, Any] = {"timeout": timeout, **({"trace": guard} if guard else {})}
         accept = f"{EVENT_STREAM}, {binding.accept}" if streamed else binding.accept
-        headers = {**self._headers, **outgoing.headers, "Accept": accept}
+        place = url_from(binding.interface.url)
+        traced = told_to_peer(is_local=is_loopback(place.host), baggage_keys=self._options.baggage_keys)
+        headers = {**traced, **self._headers, **outgoing.headers, "Accept": accept}
         asked = replace(
             outgoing, headers=headers, query={**outgoing.query, **self._query}, extensions=extensions
         )

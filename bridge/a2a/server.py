@@ -119,7 +119,7 @@ class AgentServer:
         return app
 
     async def _serve(self, request: _Request, base_path: str, send: Send) -> None:
-        trace.begin(request.headers.get("traceparent"))
+        trace.begin(trace.in_headers(request.headers.getlist))
         if request.path == CARD_PATH:
             answer: Response | EventStream = self._card(request, base_path)
         elif request.path in ("", "/"):

@@ -105,7 +105,9 @@ class Bridge:
             timeout = httpx2.Timeout(None, connect=self._process.agents.agent_connect_seconds)
             http = httpx2.AsyncClient(timeout=timeout, limits=httpx2.Limits(keepalive_expiry=2.0))
             await stack.enter_async_context(http)
-            self._shared = Shared(http, self._seal(), self._process, self._place.cache)
+            self._shared = Shared(
+                http, self._seal(), self._process, self._place.cache, self._place.baggage_keys
+            )
             self._group = await stack.enter_async_context(anyio.create_task_group())
             try:
                 yield self
@@ -213,6 +215,7 @@ class Bridge:
             memory=self._memory,
             pace=plan.pace,
             rules=plan.rules,
+            baggage_keys=self._place.baggage_keys,
             on_change=self._server_changed,
         )
 
@@ -348,7 +351,9 @@ class Bridge:
         """A plan for the place that the bridge has; what only a restart could change is said, and left."""
         place = replace(plan.place, port=plan.place.port or self._place.port)
         if place != self._place:
-            logger.warning("host, port, public_url, hosts, keys and state change with a restart only")
+            logger.warning(
+                "host, port, public_url, hosts, baggage, keys and state change with a restart only"
+            )
         changed = [
             table
             for table in _OF_THE_PROCESS

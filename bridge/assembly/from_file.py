@@ -49,6 +49,7 @@ def plan_from(loaded: Loaded) -> Plan:
             port=table.port,
             public_url=table.public_url,
             hosts=frozenset(table.hosts),
+            baggage_keys=frozenset(table.baggage),
             keys=tuple(key.file or (key.secret.value if key.secret else "") for key in table.keys),
         ),
         credentials=[

@@ -39,6 +39,7 @@ class Shared:
     seal: Seal
     process: Profile
     cache: Path | None = None
+    baggage_keys: frozenset[str] = frozenset()
 
     @property
     def cache_folder(self) -> Path:
@@ -144,6 +145,7 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: Shared) -> Remo
         credentials=credentials,
         trust=Trust(one.trusted, allow_private=allow_private),
         deadlines=Deadlines(chosen.agent_connect_seconds, chosen.answer_seconds, chosen.silence_seconds),
+        baggage_keys=shared.baggage_keys,
     )
     folder = shared.cache_folder / agent_mark(one.account) if one.account else shared.cache_folder
     source = one.own_card or CardSource(

@@ -129,6 +129,8 @@ class Place:
     """What seals handles: files, and secrets as they are. None is a file in the user's state folder."""
     state: Path | None = None
     """Where keys and stores are that have no place of their own; None is the user's state folder."""
+    baggage_keys: frozenset[str] = frozenset()
+    """Those of a trace's baggage that peers beyond this machine are told."""
     cache: Path | None = None
     """Where cards are remembered; None is the user's cache folder."""
 

@@ -23,6 +23,7 @@ from bridge.config.peers import (
 )
 from bridge.config.secret_values import Secret
 from bridge.config.values import (
+    BaggageKeys,
     BaseUrl,
     Fail,
     FilePaths,
@@ -83,6 +84,10 @@ class BridgeTable(Table):
         "the first seals, all open; else one in the user's state folder",
     )
     hosts: HostNames = Field(default=(), description="host names under which it answers too")
+    baggage: BaggageKeys = Field(
+        default=(),
+        description="keys of a trace's `baggage` that servers and agents beyond this machine are told",
+    )
     allow_unauthenticated: bool = Field(
         default=False, description="listen beyond this machine although there are no principals"
     )

@@ -43,6 +43,8 @@ NAME: Final = rf"^[a-z0-9][a-z0-9_-]{{0,{NAME_LIMIT - 1}}}$"
 HEADER_NAME: Final = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
 
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:]+")
+_BAGGAGE_KEY: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""A token (W3C Baggage 3.3.1)."""
 
 MEMORY_STORE: Final = "memory:"
 SQLITE_SCHEME: Final = "sqlite:///"
@@ -142,6 +144,12 @@ def _host_name(given: str) -> str:
     return given.lower()
 
 
+def _baggage_key(given: str) -> str:
+    if not _BAGGAGE_KEY.fullmatch(given):
+        raise refused("`{key}` takes keys of a baggage: letters, digits and marks such as - . _")
+    return given
+
+
 def _from_variable(given: object, info: ValidationInfo) -> Secret:
     if isinstance(given, str):
         return from_environment(given, reading_of(info))
@@ -209,6 +217,7 @@ Command = Annotated[tuple[str, ...], Field(strict=False, min_length=1), BeforeVa
 Names = Annotated[tuple[Text, ...], Field(strict=False, min_length=1)]
 Origins = Annotated[tuple[Origin, ...], Field(strict=False)]
 HostNames = Annotated[tuple[Annotated[str, AfterValidator(_host_name)], ...], Field(strict=False)]
+BaggageKeys = Annotated[tuple[Annotated[str, AfterValidator(_baggage_key)], ...], Field(strict=False)]
 FilePaths = Annotated[
     tuple[FilePath, ...], Field(strict=False), BeforeValidator(_one_or_more), WithJsonSchema(_PATHS_SCHEMA)
 ]

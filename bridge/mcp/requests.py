@@ -6,7 +6,7 @@ The SDK has checked the shape of it; its models are passed by, as they drop what
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Any
 
 from mcp.server.context import ServerRequestContext
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -20,8 +20,6 @@ from bridge.mcp.serving import INVALID_PARAMS, Incoming, McpRefusal
 from bridge.web import LOCAL, Principal
 
 Context = ServerRequestContext[Any, Any]
-
-_TRACEPARENT: Final = "traceparent"
 
 
 def is_modern(context: Context) -> bool:
@@ -43,10 +41,9 @@ def principal_of(context: Context) -> Principal:
 
 
 def begin_trace(context: Context) -> None:
-    """What runs from now on works for this request. `_meta` names the trace (2026-07-28), else the header."""
-    header = None if context.request is None else context.request.headers.get(_TRACEPARENT)
-    said = (param(context, "_meta") or {}).get(_TRACEPARENT)
-    trace.begin(said if isinstance(said, str) else header)
+    """What runs from now on works for this request. `_meta` names the trace (2026-07-28), else headers do."""
+    headers = {} if context.request is None else trace.in_headers(context.request.headers.getlist)
+    trace.begin(param(context, "_meta") or {}, headers)
 
 
 def require_readable(context: Context, depth: int) -> None:
@@ -82,7 +79,6 @@ def incoming_of(context: Context, reports: Reports) -> Incoming:
         takes_tasks=declared.tasks,
         input_responses=param(context, "inputResponses"),
         request_state=param(context, "requestState"),
-        traceparent=trace.traceparent.get(),
         **more,
     )
 

@@ -92,7 +92,6 @@ class Incoming:
     """A modern client's answers to the questions of the round before, by key, unread."""
     request_state: str | None = None
     """What the round before was answered with; it comes from the client."""
-    traceparent: str | None = None
     report: Report = _report_to_nobody
     ask: Ask = _ask_nobody
 

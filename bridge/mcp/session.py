@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +19,6 @@ from typing import Final
 
 import anyio
 import anyio.abc
-from pydantic import JsonValue
 
 from bridge import trace
 from bridge.errors import BridgeError, PeerError, UsageError, leaf_of
@@ -29,7 +28,7 @@ from bridge.mcp.faults import NotTakenError, ServerDownError
 from bridge.mcp.link import Link, NoStreamableHttpError, open_link
 from bridge.mcp.memory import Fact, ServerMemory
 from bridge.mcp.tools import Tool
-from bridge.mcp.transport import Target
+from bridge.mcp.transport import Target, is_local
 from bridge.mcp.values import Asker, Greeting, Listing, OnProgress, ToolCall
 from bridge.mcp.wire import OnTaskNews
 
@@ -81,11 +80,15 @@ class Session:
         era: Era = Era.AUTO,
         memory: ServerMemory | None = None,
         pace: SessionPace | None = None,
+        baggage_keys: frozenset[str] = frozenset(),
         on_change: Callable[[], None] = lambda: None,
         on_question: Callable[[], None] = lambda: None,
     ) -> None:
         """`on_change` is called when the tools, or whether the server is up, have changed; `on_question` when the
-        server asks something in the middle of a call and does not say of which."""
+        server asks something in the middle of a call and does not say of which.
+
+        `baggage_keys` are those of a trace's baggage that a server beyond this machine is told.
+        """
         self._name = name
         self.target = target
         self.listing = Listing()
@@ -98,6 +101,9 @@ class Session:
         self._era = era
         self._memory = memory or ServerMemory(None)
         self._pace = pace or SessionPace()
+        self._tell_of_trace = partial(
+            trace.told_to_peer, is_local=is_local(target), baggage_keys=baggage_keys
+        )
         self._on_change = on_change
         self._on_question = on_question
         self._link: Link | None = None
@@ -160,9 +166,7 @@ class Session:
             tool = self._tools.get(call.tool)
             if tool is None:
                 raise ServerDownError(f"{self.name} no longer lists the tool {call.tool}")
-            parent = trace.traceparent.get()
-            meta: Mapping[str, JsonValue] = {"traceparent": parent} if parent else {}
-            return await link.call(tool, call, asker, on_progress, meta)
+            return await link.call(tool, call, asker, on_progress, self._tell_of_trace())
 
         return await self._on_link(call_on)
 
@@ -172,7 +176,9 @@ class Session:
         Raises:
             ServerRefusedError, ServerDownError, ServerLostError: as `call` does.
         """
-        return await self._on_link(lambda link: link.request(method, params, name=name))
+        return await self._on_link(
+            lambda link: link.request(method, params, name=name, meta=self._tell_of_trace())
+        )
 
     @contextmanager
     def about_task(self, task_id: str, asker: Asker, on_news: OnTaskNews) -> Iterator[Callable[[], None]]:

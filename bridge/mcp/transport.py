@@ -30,6 +30,7 @@ from bridge.mcp.faults import (
     UNREACHABLE,
     error_of,
 )
+from bridge.web import is_loopback
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +69,11 @@ class Url:
 
 
 Target = Command | Url
+
+
+def is_local(target: Target) -> bool:
+    """Whether a server is on this machine: a command, or at a loopback address."""
+    return isinstance(target, Command) or is_loopback(urlsplit(target.url).hostname or "")
 
 
 @asynccontextmanager

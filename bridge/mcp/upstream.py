@@ -81,9 +81,10 @@ class Upstream:
         memory: ServerMemory | None = None,
         pace: SessionPace | None = None,
         rules: SessionRules | None = None,
+        baggage_keys: frozenset[str] = frozenset(),
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_change` is called when the tools, or whether the server is up, have changed."""
+        """`on_change` is called when the tools, or whether the server is up, have changed; see `Session`."""
         self.target = target
         self._rules = rules or SessionRules()
         self._pace = pace or SessionPace()
@@ -94,6 +95,7 @@ class Upstream:
             era=era,
             memory=self._memory,
             pace=self._pace,
+            baggage_keys=baggage_keys,
             on_question=self._go_serial,
         )
         is_serial = self._memory.recall(Fact.SERIAL, str(target)) is not None

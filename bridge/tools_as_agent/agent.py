@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
+from bridge import trace
 from bridge.a2a.draft import Brief
 from bridge.a2a.errors import OVERLOADED, A2AError
 from bridge.a2a.job import Turn, Work
@@ -129,6 +130,8 @@ class ToolsAgent:
         Raises:
             A2AError: see `decide`; or OVERLOADED when too many calls wait for this server.
         """
+        if kept := kept_from(turn.kept):
+            trace.go_on(kept.trace)
         decision = decide(turn, self._skills.usable_by(turn.principal), self._options)
         match decision:
             case RunTool() | Follow():
@@ -148,7 +151,10 @@ class ToolsAgent:
         A call that was open while it asked is gone with that process. It is made anew once the answer comes,
         when the server says that it can be repeated; else its task ends here.
         """
-        match kept_from(kept):
+        known = kept_from(kept)
+        trace.begin()
+        trace.go_on(known.trace if known else trace.NO_TRACE)
+        match known:
             case FollowedTask() as task:
                 return self._run(Follow(task), owner, even_if_full=True)
             case ServerQuestion(way=Way.OPEN, is_repeatable=False) if state in INTERRUPTED:

@@ -12,6 +12,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Discriminator, JsonValue, TypeAdapter
 
 from bridge.jsonvalues import JsonObject
+from bridge.trace import TraceContext, context
 
 Questions = dict[str, dict[str, JsonValue]]
 """Questions of a server by their keys: each the params of an elicitation/create."""
@@ -28,8 +29,16 @@ class Way(StrEnum):
     """The call is still open, and takes the answer. With the process that held it, it is gone."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OfTrace:
+    """What is kept belongs to a trace, with which the task goes on when its next turn names none."""
+
+    trace: TraceContext = field(default_factory=context.get)
+    """That of the turn that kept it."""
+
+
 @dataclass(frozen=True, slots=True)
-class OwnQuestion:
+class OwnQuestion(_OfTrace):
     """The bridge itself asked: for arguments, or which skill is meant."""
 
     skill_id: str
@@ -45,7 +54,7 @@ class OwnQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class Confirmation:
+class Confirmation(_OfTrace):
     """The bridge itself asked whether a call may be made."""
 
     skill_id: str
@@ -61,7 +70,7 @@ class Confirmation:
 
 
 @dataclass(frozen=True, slots=True)
-class ServerQuestion:
+class ServerQuestion(_OfTrace):
     """The server asked in the middle of a call."""
 
     skill_id: str
@@ -86,7 +95,7 @@ class ServerQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class FollowedTask:
+class FollowedTask(_OfTrace):
     """The server made a task of the call."""
 
     skill_id: str

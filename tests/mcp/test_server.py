@@ -26,6 +26,12 @@ from tests.support.mcp_wire import LEGACY, MODERN, lines_to
 ROOT: Final = Path(__file__).parents[2]
 PLACES: Final = [(mode, kind) for mode in ("legacy", MODERN) for kind in ("stdio", "http")]
 ERAS: Final = [LEGACY, MODERN]
+TRACE: Final = {
+    "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    "tracestate": "vendor=opaque",
+    "baggage": "tenant=a",
+}
+NOTHING: Final = dict.fromkeys(TRACE)
 ALL: Final = {"elicitation": {"form": {}, "url": {}}, "extensions": {"io.modelcontextprotocol/tasks": {}}}
 SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 
@@ -252,7 +258,6 @@ async def test_a_list_has_one_page() -> None:
 
 @pytest.mark.parametrize("version", ERAS)
 async def test_a_call_says_what_its_client_declared(version: str) -> None:
-    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     is_modern = version == MODERN
     for capabilities, forms, urls, tasks in (
         (ALL, True, True, is_modern),
@@ -261,11 +266,32 @@ async def test_a_call_says_what_its_client_declared(version: str) -> None:
         ({}, False, False, False),
     ):
         async with wire_to(version, capabilities) as (http, _):
-            answer = await http.tool(1, "echo", {"traceparent": trace, "x/y": None}, a=1)
+            answer = await http.tool(1, "echo", {**TRACE, "x/y": None}, a=1)
             seen = answer["result"]["structuredContent"]
         assert (seen["takes_forms"], seen["takes_urls"], seen["takes_tasks"]) == (forms, urls, tasks)
-        assert (seen["is_modern"], seen["traceparent"]) == (is_modern, trace)
+        assert (seen["is_modern"], seen["trace"]) == (is_modern, TRACE)
         assert seen["meta"]["x/y"] is None
+
+
+@pytest.mark.proves("trace-context")
+@pytest.mark.parametrize(
+    ("meta", "headers", "told"),
+    [
+        ({}, TRACE, TRACE),
+        (TRACE, {"traceparent": "00-" + "1" * 32 + "-" + "2" * 16 + "-00", "baggage": "b=2"}, TRACE),
+        ({"baggage": "tenant=a"}, {**TRACE, "baggage": "b=2"}, TRACE),
+        ({"traceparent": 7, "tracestate": "x=y"}, TRACE, TRACE),
+        ({"traceparent": "broken"}, TRACE, {**NOTHING, "baggage": "tenant=a"}),
+        ({"traceparent": TRACE["traceparent"]}, TRACE, {**TRACE, "tracestate": None}),
+    ],
+)
+async def test_the_trace_of_a_call_is_named_in_its_meta_or_else_in_headers(
+    meta: Any, headers: dict[str, str], told: Any
+) -> None:
+    async with wire_to(MODERN) as (http, _):
+        http.client.headers.update(headers)
+        answer = await http.tool(1, "echo", meta)
+    assert answer["result"]["structuredContent"]["trace"] == told
 
 
 async def test_a_question_of_a_mode_that_is_not_declared_is_not_asked() -> None:

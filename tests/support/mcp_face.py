@@ -15,11 +15,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 import anyio
 
+from bridge import trace
 from bridge.errors import PeerError
 from bridge.mcp.server import McpServer
 from bridge.mcp.serving import INVALID_PARAMS, Incoming, McpRefusal
@@ -101,6 +102,7 @@ class Face:
     async def _echo(self, incoming: Incoming) -> Json:
         unseen = ("ask", "report", "may_use")
         seen = {name: getattr(incoming, name) for name in incoming.__slots__ if name not in unseen}
+        seen["trace"] = asdict(trace.context.get())
         return {"content": [], "structuredContent": seen}
 
     async def _result(self, incoming: Incoming) -> Json:
