@@ -117,7 +117,8 @@ def _states() -> Iterator[str]:
             if state in life.NEXT
         ),
     )
-    yield "\n"
+    yield "\nWhat a task of a published agent ended with stands in its status, and as the newest message in its"
+    yield "\nhistory, once: some clients read nothing else. What it asks joins the history when the task goes on.\n\n"
 
 
 def _failures() -> Iterator[str]:

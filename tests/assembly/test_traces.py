@@ -165,6 +165,17 @@ async def test_a_task_that_waited_goes_on_with_its_trace_unless_the_answer_names
     assert server.told == [TRACE, {"traceparent": OTHER}]
 
 
+async def test_a_task_that_waited_keeps_its_trace_over_a_restart(tmp_path: Path) -> None:
+    server = RecordingServer()
+    async with listening(server) as url:
+        config = config_for(Url(f"{url}/mcp"), store=f"sqlite:///{tmp_path / 'tasks.db'}")
+        async with running(config) as bridge:
+            waiting = await send(bridge.base_url, call_part("echo"), headers=TRACE)
+        async with running(config) as bridge:
+            await send(bridge.base_url, {"data": {"text": "x"}}, taskId=waiting["id"])
+    assert server.told == [TRACE]
+
+
 @pytest.mark.parametrize(
     ("keys", "baggage"), [((), {}), (("tenant", "other"), {"baggage": "tenant=a"})], ids=["none", "named"]
 )

@@ -67,7 +67,7 @@ def require_rest(answer: Answered) -> Any:
     if answer.media_type == "text/event-stream":
         assert answer.status == 200
         return [strict_json(data) for data in events_in(answer.body)]
-    assert answer.media_type == "application/a2a+json", answer
+    assert answer.media_type in ("application/a2a+json", "application/json"), answer
     body = strict_json(answer.body)
     if answer.status == 200:
         return [body]

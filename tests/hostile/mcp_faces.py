@@ -27,6 +27,8 @@ _META: Final = {
     "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
     "progressToken": 1,
     "traceparent": "x",
+    "tracestate": "a=1",
+    "baggage": "a=1;b",
 }
 _TOOLS: Final = ["echo", "refuse", "rounds"]
 _ANSWERS: Final = {"who": {"action": "accept"}}
