@@ -36,6 +36,17 @@ def exceeds_floats(value: JsonValue) -> bool:
     return isinstance(value, int | float) and not -_LARGEST <= value <= _LARGEST
 
 
+def is_same(one: JsonValue, other: JsonValue) -> bool:
+    """Whether two values are the same JSON: 1 and 1.0 are, and true, which Python takes for 1, is neither."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(is_same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(is_same, one, other))
+    return one == other
+
+
 def values_in(value: JsonValue) -> int:
     """How many values a value is made of, with itself."""
     if isinstance(value, dict | list):

@@ -165,8 +165,9 @@ def _failures() -> Iterator[str]:
 
 def _messages() -> Iterator[str]:
     yield "## Which tool a message means\n\nThe first rule that matches decides; nothing is guessed.\n\n"
-    lines = [line for line in inspect.getdoc(message_to_call).splitlines()[2:] if line]  # type: ignore[union-attr]
-    yield "\n".join(f"- {line}" for line in lines)
+    _, rules, *beside = (inspect.getdoc(message_to_call) or "").split("\n\n")
+    yield "\n".join(f"- {line}" for line in rules.splitlines())
+    yield "".join(f"\n\n{paragraph}" for paragraph in beside)
     yield "\n\n## Skills\n\nAn annotation becomes a tag when the server says it itself:\n\n"
     yield from _table(
         ("annotation", "true", "false"),

@@ -7,6 +7,9 @@
 4. the default skill, or the only one
 5. plain text onto the property that takes it
 otherwise the client is asked.
+
+Each text part is read alone, as some clients send a person's words and others' beside them; where no more than one
+is a call, text that is a call as a whole counts before it. Parts that name different calls are asked about.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from bridge.a2a.models import Message, Part, text_of
-from bridge.jsonvalues import JsonObject
+from bridge.jsonvalues import JsonObject, is_same
 from bridge.mcp.tools import Tool
 from bridge.translate.arguments import coerced, json_in, properties_of, required_of
 from bridge.translate.extension import ARGUMENTS, SKILL
@@ -55,9 +58,15 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Unclear:
-    """No rule matched, or the skill that was named does not exist."""
+    """No rule matched, the skill that was named does not exist, or several calls were named."""
 
     named: str | None = None
+    several: tuple[str, ...] = ()
+    """The skills of these calls, each once."""
+
+
+_Named = tuple[str, JsonObject]
+"""A skill's id, and arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +74,10 @@ class _Content:
     """A message's parts by what they are good for."""
 
     data: tuple[JsonValue, ...]
+    texts: tuple[str, ...]
+    """Each without the white space around it; what becomes an argument keeps that."""
     text: str
-    """Without the white space around it; what becomes an argument keeps that."""
+    """All of them, joined."""
     files: tuple[Part, ...]
     parts: tuple[Part, ...]
     """All of them, as they came."""
@@ -83,6 +94,8 @@ def call_from_message(
         if skill_id is None:
             return Unclear()
         named = skill_id, _arguments_for(skill_id, content, skills, rules)
+    if isinstance(named, Unclear):
+        return named
     skill_id, arguments = named
     tool = skills.get(skill_id)
     if tool is None:
@@ -99,7 +112,7 @@ def arguments_in(parts: Sequence[Part], tool: Tool, text_into: str | None) -> Js
     for found in objects:
         arguments |= _given(found, tool)
     if not objects:
-        arguments = _arguments_in_text(content.text, tool) or {}
+        arguments = _arguments_in_texts(content, tool)
     takes_text = text_into or _text_property(tool.input_schema)
     if content.text and not arguments and takes_text is not None:
         arguments = {takes_text: text_of(parts)}
@@ -123,19 +136,21 @@ def with_metadata(message: Message, metadata: JsonObject) -> Message:
     return message.model_copy(update={"metadata": {**metadata, **(message.metadata or {})}})
 
 
-def skill_named_in(message: Message) -> str | None:
+def skill_named_in(message: Message) -> str | Unclear | None:
     """The skill that a message names by our extension's key, or a data part of it (rules 0 and 1)."""
     said = (message.metadata or {}).get(SKILL)
     if isinstance(said, str) and said:
         return said
-    form = _named_in_data(_content_of(message.parts).data)
-    return form[0] if form else None
+    named = tuple(dict.fromkeys(skill_id for skill_id, _ in _named_in_data(_content_of(message.parts).data)))
+    return Unclear(several=named) if len(named) > 1 else next(iter(named), None)
 
 
-def skill_asked_for_in(message: Message, skills: Mapping[str, Tool], rules: RouteRules) -> str | None:
+def skill_asked_for_in(
+    message: Message, skills: Mapping[str, Tool], rules: RouteRules
+) -> str | Unclear | None:
     """The skill that a message names in any way (rules 0 to 3)."""
     named = _named_in(_content_of(message.parts), message.metadata or {}, skills, rules)
-    return named[0] if named else None
+    return named[0] if isinstance(named, tuple) else named
 
 
 def arguments_named_in(message: Message) -> JsonObject | None:
@@ -173,6 +188,7 @@ def _given(found: JsonObject, tool: Tool) -> JsonObject:
 def _content_of(parts: Sequence[Part]) -> _Content:
     return _Content(
         data=tuple(part.data for part in parts if part.kind == "data"),
+        texts=tuple(part.text.strip() for part in parts if part.text is not None),
         text=text_of(parts).strip(),
         files=tuple(part for part in parts if part.kind in ("raw", "url")),
         parts=tuple(parts),
@@ -181,25 +197,32 @@ def _content_of(parts: Sequence[Part]) -> _Content:
 
 def _named_in(
     content: _Content, said: JsonObject, skills: Mapping[str, Tool], rules: RouteRules
-) -> tuple[str, JsonObject] | None:
+) -> _Named | Unclear | None:
     """Rules 0 to 3; `said` is all metadata."""
     return (
         _named_in_metadata((SKILL,), said, content, skills, rules)
-        or _named_in_data(content.data)
+        or _the_one(_named_in_data(content.data))
         or _named_in_metadata(rules.metadata_keys, said, content, skills, rules)
-        or _named_in_text(content.text, skills)
+        or _the_one(_named_in_texts(content, skills))
     )
 
 
-def _named_in_data(data: Sequence[JsonValue]) -> tuple[str, JsonObject] | None:
+def _the_one(named: Sequence[_Named]) -> _Named | Unclear | None:
+    """What all of them name."""
+    if not named:
+        return None
+    (first_id, first), *others = named
+    if all(skill_id == first_id and is_same(arguments, first) for skill_id, arguments in others):
+        return first_id, first
+    return Unclear(several=tuple(dict.fromkeys(skill_id for skill_id, _ in named)))
+
+
+def _named_in_data(data: Sequence[JsonValue]) -> list[_Named]:
     """Rule 1."""
-    for value in data:
-        if (form := _form(value)) is not None:
-            return form
-    return None
+    return [form for value in data if (form := _form(value)) is not None]
 
 
-def _form(value: JsonValue) -> tuple[str, JsonObject] | None:
+def _form(value: JsonValue) -> _Named | None:
     """`{"skill" | "tool": id, "arguments"?: {...}}` and nothing else."""
     if not isinstance(value, dict) or not set(value) <= _FORM_KEYS or {"skill", "tool"} <= set(value):
         return None
@@ -215,7 +238,7 @@ def _named_in_metadata(
     content: _Content,
     skills: Mapping[str, Tool],
     rules: RouteRules,
-) -> tuple[str, JsonObject] | None:
+) -> _Named | None:
     """Rules 0 and 2."""
     for key in keys:
         skill_id = metadata.get(key)
@@ -236,8 +259,14 @@ def _arguments_for(
     return arguments_in(content.parts, tool, rules.text_into.get(skill_id))
 
 
-def _named_in_text(text: str, skills: Mapping[str, Tool]) -> tuple[str, JsonObject] | None:
-    """Rule 3."""
+def _named_in_texts(content: _Content, skills: Mapping[str, Tool]) -> list[_Named]:
+    """Rule 3. What is one call as a whole may have its name in one part and its arguments in others."""
+    alone = [named for text in content.texts if (named := _named_in_text(text, skills))]
+    whole = _named_in_text(content.text, skills) if len(alone) < 2 else None
+    return alone if whole is None else [whole]
+
+
+def _named_in_text(text: str, skills: Mapping[str, Tool]) -> _Named | None:
     if (form := _form(_json(text))) is not None:
         return form
     name, rest = [*text.split(maxsplit=1), "", ""][:2]
@@ -246,6 +275,16 @@ def _named_in_text(text: str, skills: Mapping[str, Tool]) -> tuple[str, JsonObje
         return None
     arguments = _arguments_in_text(rest.strip(), tool)
     return None if arguments is None else (name, arguments)
+
+
+def _arguments_in_texts(content: _Content, tool: Tool) -> JsonObject:
+    """What the text is as a whole, else what the parts of it are that hold nothing but arguments of the tool."""
+    whole = _arguments_in_text(content.text, tool)
+    if whole is not None:
+        return whole
+    alone = (_arguments_in_text(text, tool) or {} for text in content.texts)
+    known = properties_of(tool.input_schema).keys()
+    return {name: value for found in alone if found.keys() <= known for name, value in found.items()}
 
 
 def _arguments_in_text(text: str, tool: Tool) -> JsonObject | None:

@@ -44,11 +44,6 @@ class Answer(StrEnum):
 
 def which_skill(unclear: Unclear, skills: Mapping[str, Tool]) -> tuple[Part, ...]:
     """Ask which skill is meant: in words, and as data with every skill and its schema."""
-    lead = (
-        "Which skill do you mean?"
-        if unclear.named is None
-        else f"There is no skill {unclear.named[:_MAX_NAME]!r}."
-    )
     lines = [f"- {skill_id}: {_first_line(tool)}" for skill_id, tool in list(skills.items())[:_MAX_SKILLS]]
     if len(skills) > _MAX_SKILLS:
         lines.append(f"- and {len(skills) - _MAX_SKILLS} more, in the agent card")
@@ -67,7 +62,7 @@ def which_skill(unclear: Unclear, skills: Mapping[str, Tool]) -> tuple[Part, ...
         "skills": described,
         "example": {"skill": next(iter(skills), ""), "arguments": {}},
     }
-    text = "\n".join(filter(None, [lead, *lines, how]))
+    text = "\n".join(filter(None, [_lead(unclear), *lines, how]))
     return Part(text=text), Part(data=data, media_type="application/json")
 
 
@@ -98,6 +93,15 @@ def answer_of(message: Message, fields: frozenset[str]) -> Answer:
             if part.kind == "data" and isinstance(part.data, dict) and set(part.data) == {"action"}:
                 said = part.data["action"]
     return Answer(said) if isinstance(said, str) and said in set(Answer) else Answer.ACCEPT
+
+
+def _lead(unclear: Unclear) -> str:
+    if unclear.several:
+        named = ", ".join(skill_id[:_MAX_NAME] for skill_id in unclear.several[:_MAX_SKILLS])
+        return f"The message asks for more than one call ({named}). Which one do you mean?"
+    if unclear.named is not None:
+        return f"There is no skill {unclear.named[:_MAX_NAME]!r}."
+    return "Which skill do you mean?"
 
 
 def _schema_if(few: bool, tool: Tool) -> JsonObject:

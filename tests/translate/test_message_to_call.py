@@ -9,7 +9,15 @@ import pytest
 
 from bridge.a2a.models import Message, Part
 from bridge.translate.extension import ARGUMENTS, SKILL
-from bridge.translate.message_to_call import Call, RouteRules, Unclear, answer_in, call_from_message
+from bridge.translate.message_to_call import (
+    Call,
+    RouteRules,
+    Unclear,
+    answer_in,
+    call_from_message,
+    skill_asked_for_in,
+    skill_named_in,
+)
 from bridge.translate.skills import skill_from
 from tests.support.tools import skills, tool
 
@@ -114,6 +122,50 @@ RULE_3: list[tuple[str, Any]] = [
 @pytest.mark.parametrize(("text", "found"), RULE_3)
 def test_rule_3_text_calls_by_name(text: str, found: Any) -> None:
     assert call_from_message(message(text), {}, ALL, RULES) == found
+
+
+OTHERS = (  # google-adk 2.13.0, RemoteA2aAgent as a sub-agent: what it sends beside the user's words
+    "For context: below is a transcript of what another agent did, quoted between <<<BEGIN_QUOTED_AGENT_CONTENT>>> and"
+    " <<<END_QUOTED_AGENT_CONTENT>>>.",
+    "[root] called tool `transfer_to_agent` with parameters:\n<<<BEGIN_QUOTED_AGENT_CONTENT>>>\n"
+    "{'agent_name': 'tools'}\n<<<END_QUOTED_AGENT_CONTENT>>>",
+)
+FORM = '{"skill": "add", "arguments": {"a": 1, "b": 2}}'
+
+PARTS: list[tuple[Any, list[Any], Any]] = [
+    (None, ["add a=1 b=2", *OTHERS], Call("add", {"a": 1, "b": 2})),
+    (None, [*OTHERS, FORM, *OTHERS], Call("add", {"a": 1, "b": 2})),
+    (None, ["now", *OTHERS], Call("now", {})),
+    (None, ["hello", *OTHERS], Unclear()),
+    (None, ["add", '{"a": 1, "b": 2}'], Call("add", {"a": 1, "b": 2})),
+    (None, ["add a=1", "b=2"], Call("add", {"a": 1, "b": 2})),
+    (None, [FORM, "add a=1 b=2"], Call("add", {"a": 1, "b": 2})),
+    (None, [FORM, "echo text=hi"], Unclear(several=("add", "echo"))),
+    (None, ["add", '{"skill": "echo"}'], Unclear(several=("add", "echo"))),
+    (None, ["add a=1 b=2", "add a=2 b=2"], Unclear(several=("add",))),
+    (None, ["add a=1 b=2", "add a=true b=2"], Unclear(several=("add",))),
+    (None, [FORM, '{"skill": "gone"}'], Unclear(several=("add", "gone"))),
+    (None, [data({"skill": "add"}), data({"tool": "now"})], Unclear(several=("add", "now"))),
+    (None, [data({"skill": "now"}), data({"tool": "now"})], Call("now", {})),
+    ({SKILL: "add"}, [*OTHERS, "a=1 b=2"], Call("add", {"a": 1, "b": 2})),
+    ({"skillId": "add"}, [*OTHERS, '{"a": 1}', "b=2"], Call("add", {"a": 1, "b": 2})),
+    ({"skillId": "add"}, ['{"a": 1}', '{"colour": "red"}'], Call("add", {"a": 1})),
+    ({"skillId": "echo"}, ["say", "this"], Call("echo", {"text": "say\nthis"})),
+]
+
+
+@pytest.mark.proves("map-route")
+@pytest.mark.parametrize(("metadata", "parts", "found"), PARTS)
+def test_each_text_part_is_read_alone_and_two_calls_in_one_message_are_asked_about(
+    metadata: Any, parts: list[Any], found: Any
+) -> None:
+    assert call_from_message(message(*parts, metadata=metadata), {}, ALL, RULES) == found
+
+
+def test_a_message_that_names_two_skills_names_neither_as_an_answer() -> None:
+    both = message(data({"skill": "add"}), data({"skill": "now"}))
+    assert skill_named_in(both) == Unclear(several=("add", "now"))
+    assert skill_asked_for_in(message("add", "now"), ALL, RULES) == Unclear(several=("add", "now"))
 
 
 RULE_4_5: list[tuple[Any, RouteRules, list[Any], Any]] = [

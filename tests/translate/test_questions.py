@@ -47,6 +47,12 @@ def test_a_skill_that_does_not_exist_is_named() -> None:
     assert (words.text or "").startswith("There is no skill 'sing'.\n- echo")
 
 
+def test_skills_that_one_message_asks_for_together_are_named() -> None:
+    words, _ = which_skill(Unclear(several=("echo", "now")), skills(ECHO))
+    lead = "The message asks for more than one call (echo, now). Which one do you mean?"
+    assert (words.text or "").startswith(f"{lead}\n- echo")
+
+
 def test_without_skills_the_question_says_so() -> None:
     words, data = which_skill(Unclear(), {})
     assert words.text == "Which skill do you mean?\nThis agent has no skills at the moment."
