@@ -28,6 +28,7 @@ from bridge.translate import (
     faults,
     message_to_call,
     names,
+    notes,
     result,
     skills,
 )
@@ -93,9 +94,8 @@ def _content() -> Iterator[str]:
     yield "extension, within a limit. One to a file is not passed on\n"
     yield "unless the profile allows it:\n\n"
     yield from _table(("block", "in MCP", "in A2A"), [_block_row("link to a file", LOCAL_LINK)])
-    yield "\nStructured content is a data part, the last one; a text that repeats it is "
-    yield f"marked. Data deeper than {content.MAX_DATA_DEPTH} levels is "
-    yield "passed on as JSON text.\n\n### A part of an agent's artifact, as a block of a result\n\n"
+    yield from _structured()
+    yield "### A part of an agent's artifact, as a block of a result\n\n"
     known, shown = set(blocks._PLAIN), set(PART_SAMPLES)
     assert known == shown, f"the samples and the table differ: {known ^ shown}"
     yield from _table(
@@ -104,6 +104,24 @@ def _content() -> Iterator[str]:
     yield "\nA part that was a block (it says so under the extension's key) is that block "
     yield "again. One larger than the profile's\n"
     yield "`part_inline_limit_bytes` is a link that the bridge serves.\n\n"
+
+
+def _structured() -> Iterator[str]:
+    yield "\nStructured content is a data part, the last one; a text that repeats it is "
+    yield f"marked. Data deeper than {content.MAX_DATA_DEPTH} levels is "
+    yield "passed on as JSON text.\n\nA client without the extension gets what a text and the data say alike in the "
+    yield "form that its `acceptedOutputModes` name. A text\nsays the same when it is the JSON of the data, or "
+    yield f'the one thing in `{{"{content.WRAPPED}": ...}}`. `text/*` and `application/*` name a form; `*/*` names '
+    yield "neither.\n\n"
+    yield from _table(
+        ("text named", "JSON named", "it gets"),
+        (
+            ("yes" if text else "no", "yes" if data else "no", form)
+            for (text, data), form in notes.REPEATED.items()
+        ),
+    )
+    yield "\nA text that says anything else always stays, beside the data, and so does the text of a failure. A task "
+    yield "is stored in the form in which\nits caller got it: GetTask and ListTasks show every client that one.\n\n"
 
 
 def _states() -> Iterator[str]:

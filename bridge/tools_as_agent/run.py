@@ -33,10 +33,10 @@ from bridge.tools_as_agent.decisions import Ask, End, Follow, RunTool
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.progress import ProgressRelay
 from bridge.tools_as_agent.rounds import CallInRounds
-from bridge.translate.content import LinkRules, links_to_read, parts_from_result, peer_metadata
+from bridge.translate.content import LinkRules, Repeated, links_to_read, parts_from_result, peer_metadata
 from bridge.translate.extension import PEER, SKILL, URI
 from bridge.translate.faults import error_metadata, parts_of_failure, state_of_error
-from bridge.translate.notes import unaccepted_types
+from bridge.translate.notes import repeated_for, unaccepted_types
 
 logger = logging.getLogger(__name__)
 
@@ -114,11 +114,12 @@ class ToolRun:
             words = f"The server gave a result of a kind that is not known here: {str(kind)[:50]!r}"
             return await self._end(job, TaskState.FAILED, (Part(text=words),))
         links = LinkRules(URI in job.turn.extensions, self._options.allow_file_links, read)
-        parts = parts_from_result(result, links)
+        is_error = result.get("isError") is True
+        parts = parts_from_result(result, links, _repeated(job, is_error=is_error))
         metadata: JsonObject = {SKILL: self._decision.skill_id}
         if peer := peer_metadata(result):
             metadata[PEER] = peer
-        if result.get("isError") is True:
+        if is_error:
             return await self._end(job, TaskState.FAILED, parts_of_failure(parts), metadata)
         if parts:
             job.artifact(
@@ -186,6 +187,14 @@ class Conclusion:
         job.allow_repeats()
         message = message_with_asides(job, (Part(text=self._end.words),))
         await job.status(self._end.state, message, keep=b"")
+
+
+def _repeated(job: Job, *, is_error: bool) -> Repeated:
+    """The form of what a result says twice. With the extension all stays; a failure is always said in words."""
+    if URI in job.turn.extensions:
+        return Repeated.BOTH
+    repeated = repeated_for(job.turn.configuration.accepted_output_modes or ())
+    return Repeated.BOTH if is_error and repeated is Repeated.DATA else repeated
 
 
 def _note_on(parts: Sequence[Part], job: Job) -> tuple[Part, ...]:

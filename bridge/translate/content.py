@@ -13,6 +13,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -20,7 +21,7 @@ from pydantic import JsonValue, ValidationError
 from pydantic_core import from_json
 
 from bridge.a2a.models import Part
-from bridge.jsonvalues import JsonObject, exceeds_floats, is_deeper
+from bridge.jsonvalues import JsonObject, exceeds_floats, is_deeper, is_same
 from bridge.translate.extension import BLOCK
 
 STRUCTURED: Final = "structuredContent"
@@ -39,6 +40,9 @@ MAX_DATA_DEPTH: Final = 40
 """Levels of arrays and objects in a data part. Deeper ones are passed on as JSON text: a2a-sdk, whose JSON goes
 through protocol buffers, reads 46 levels in a task that is listed, and metadata adds some."""
 
+WRAPPED: Final = "result"
+"""The one field of structured content in which servers wrap what is no object (the Python SDK does)."""
+
 _MARKS: Final = frozenset({TWIN, WITHHELD, SPELLED})
 _JSON: Final = "application/json"
 
@@ -54,6 +58,14 @@ class LinkRules:
     """What was read for a link, as the `contents` of resources/read, by URI."""
 
 
+class Repeated(StrEnum):
+    """What is shown of structured content that a text says as well."""
+
+    BOTH = "both"
+    TEXT = "the text alone"
+    DATA = "the data alone"
+
+
 def links_to_read(content: Sequence[JsonValue]) -> tuple[str, ...]:
     """The links of a result that a client without the extension could not open: all but http(s)."""
     blocks = (block for block in content if isinstance(block, dict) and block.get("type") == "resource_link")
@@ -61,17 +73,29 @@ def links_to_read(content: Sequence[JsonValue]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(uri for uri in uris if isinstance(uri, str) and not _is_web(uri)))
 
 
-def parts_from_result(result: JsonObject, links: LinkRules) -> tuple[Part, ...]:
-    """The parts of a result: its content in order, then its structured content as data."""
+def parts_from_result(
+    result: JsonObject, links: LinkRules, repeated: Repeated = Repeated.BOTH
+) -> tuple[Part, ...]:
+    """The parts of a result: its content in order, then its structured content as data.
+
+    `repeated` decides only where a text block says all of the structured content; any other text stays beside it.
+    """
     content = result.get("content")
     structured = result.get(STRUCTURED)
     has_structured = STRUCTURED in result
     blocks = content if isinstance(content, list) else [] if content is None else [content]
     parts: list[Part] = []
+    is_said = False
     for block in blocks:
         twin = has_structured and repeats(block, structured)
-        parts += _parts_from_block(block, links, twin=twin)
-    if has_structured:
+        made = _parts_from_block(block, links, twin=twin)
+        if has_structured and repeated is not Repeated.BOTH and made[0].kind == "text":
+            says = twin or _says_wrapped(block, structured)
+            is_said = is_said or says
+            if says and repeated is Repeated.DATA:
+                continue
+        parts += made
+    if has_structured and not (is_said and repeated is Repeated.TEXT):
         parts.append(_data(structured, STRUCTURED))
     return tuple(parts)
 
@@ -230,10 +254,26 @@ def _marked(part: Part, mark: str) -> Part:
 
 def repeats(block: JsonValue, structured: JsonValue) -> bool:
     """Whether a text block is the JSON of the structured content."""
-    if not isinstance(block, dict) or block.get("type") != "text" or not isinstance(block.get("text"), str):
+    text = _text_in(block)
+    return text is not None and _is_json_of(text, structured)
+
+
+def _says_wrapped(block: JsonValue, structured: JsonValue) -> bool:
+    """Whether a text block says the one thing that the structured content wraps: the text itself, or its JSON."""
+    if not isinstance(structured, dict) or structured.keys() != {WRAPPED}:
         return False
+    text, wrapped = _text_in(block), structured[WRAPPED]
+    return text is not None and (text == wrapped or _is_json_of(text, wrapped))
+
+
+def _text_in(block: JsonValue) -> str | None:
+    text = block.get("text") if isinstance(block, dict) and block.get("type") == "text" else None
+    return text if isinstance(text, str) else None
+
+
+def _is_json_of(text: str, value: JsonValue) -> bool:
     try:
-        return bool(from_json(str(block["text"])) == structured)
+        return is_same(from_json(text), value)
     except ValueError:
         return False
 

@@ -20,8 +20,9 @@ from bridge.a2a.life import ENDED
 from bridge.a2a.models import Artifact, Message, Part, Role, Task, TaskState, text_of
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.schemas import UncheckableError, errors_of
+from bridge.translate.arguments import json_in, properties_of
 from bridge.translate.blocks import PART_META, Reading, as_json, blocks_from_parts, structured_in, text_block
-from bridge.translate.content import STRUCTURED, repeats
+from bridge.translate.content import STRUCTURED, WRAPPED, repeats
 from bridge.translate.extension import PEER, REMARKS, SKILL
 
 STATE_META: Final = "mcp-a2a/state"
@@ -148,7 +149,7 @@ def _checked(
         return {"content": content} | ({STRUCTURED: marked[0]} if marked else {}) | own
     # Where nothing is marked the last comes first: agents put their data at the end.
     data = marked or tuple(part.data for part in reversed(parts) if part.kind == "data")
-    for value in data:
+    for value in data or _said_in_words(parts, reading.output):
         if not _faults_of(value, reading.output):
             said = content if marked else _said_once(content, value)
             return {"content": said, STRUCTURED: value} | own
@@ -160,6 +161,15 @@ def _checked(
     ]
     result: JsonObject = {"content": failed, "isError": True}
     return result | own
+
+
+def _said_in_words(parts: Sequence[Part], output: Validator) -> tuple[JsonValue, ...]:
+    """What texts say where there is no data: an agent of ours sends them alone when it was not told of the extension,
+    as a proxy may take that header away."""
+    texts = [part.text for part in parts if part.text is not None]
+    plain = [value for text in texts for value in json_in(text)]
+    wraps = isinstance(output.schema, dict) and tuple(properties_of(output.schema)) == (WRAPPED,)
+    return (*plain, *({WRAPPED: value} for value in (*texts, *plain) if wraps))
 
 
 def _said_once(content: list[JsonValue], value: JsonValue) -> list[JsonValue]:

@@ -198,7 +198,7 @@ async def test_results_go_to_stdout_and_what_becomes_of_the_task_to_stderr(
 async def test_arguments_are_read_as_the_schema_says_and_data_is_shown_once(
     run: Run, bridge: Running
 ) -> None:
-    assert (await run(bridge.base_url, "add", "a=1", "b=2.5")).out == '{\n  "sum": 3.5\n}\n'
+    assert (await run(bridge.base_url, "add", "a=1", "b=2.5")).out == '{"sum": 3.5}\n'
     assert (await run(bridge.base_url, "echo", "text=5")).out == "5\n"
 
 
@@ -693,7 +693,7 @@ async def test_a_call_is_confirmed_by_the_words_that_are_said(run: Run) -> None:
         url, _, task_id, *shown = command_in(asked)
         assert shown == ["--text", "yes"]
         done = await run(url, "--task", task_id, *shown)
-        assert (done.code, done.out) == (0, '{\n  "sum": 3\n}\n')
+        assert (done.code, done.out) == (0, '{"sum": 3}\n')
 
 
 @pytest.mark.proves("cli-call", "map-elicitation-both")
@@ -839,7 +839,7 @@ async def test_what_is_missing_is_asked_for_until_it_fits(bridge: Running, tmp_p
         await terminal.until('"much" is not of type "number"')
         terminal.type("2\n")
         done = await terminal.end()
-    assert (done.code, done.out) == (0, '{\n  "sum": 3\n}\n')
+    assert (done.code, done.out) == (0, '{"sum": 3}\n')
     assert len(set(re.findall(r"task [0-9a-f-]{36}", done.err))) == 1
 
 

@@ -406,9 +406,22 @@ async def _called_directly(client: Client, tool: str, arguments: Any) -> list[Js
             await client.elicitation_callback(None, types.ElicitRequestURLParams.model_validate(elicitation))
         result = await client.call_tool(tool, arguments)
     parts = [part for block in result.content for part in await _parts_of(block, client)]
-    if result.structured_content is not None:
+    if result.structured_content is not None and not _is_said(result.structured_content, parts):
         parts.append({"data": result.structured_content, "mediaType": "application/json"})
     return parts
+
+
+def _is_said(structured: Any, parts: list[Json]) -> bool:
+    """Whether one text says all of it: as JSON, or as the one text that is wrapped in it."""
+    texts = [part["text"] for part in parts if "text" in part]
+    return any(structured in ({"result": text}, *_json_in(text)) for text in texts)
+
+
+def _json_in(text: str) -> list[Any]:
+    try:
+        return [json.loads(text)]
+    except ValueError:
+        return []
 
 
 async def _parts_of(block: types.ContentBlock, client: Client) -> list[Json]:

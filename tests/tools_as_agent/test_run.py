@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import httpx2
 import pytest
 
+from bridge.translate.extension import URI
 from tests.support.running import Rpc, call_part, config_for, profile_with, raw_command, running, texts
 
 
@@ -50,3 +53,34 @@ async def test_a_call_that_was_cancelled_while_it_waited_for_its_turn_gives_its_
                 ended = await rpc.call("CancelTask", {"id": task["id"]})
                 assert ended["status"]["state"] == "TASK_STATE_CANCELED"
         assert (await rpc.send(call_part("echo", text="free")))["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+SUM_TEXT, SUM_DATA = {"text": '{"sum": 3}'}, {"data": {"sum": 3}, "mediaType": "application/json"}
+
+
+@pytest.mark.proves("map-content")
+@pytest.mark.parametrize(
+    ("modes", "parts"),
+    [
+        ([], [SUM_TEXT]),
+        (["text/plain"], [SUM_TEXT]),
+        (["application/json"], [SUM_DATA]),
+        (["text", "application/json"], [SUM_TEXT, SUM_DATA]),
+    ],
+)
+async def test_a_result_that_is_said_twice_is_stored_in_the_form_that_its_caller_asked_for(
+    modes: list[str], parts: list[dict[str, Any]]
+) -> None:
+    async with running(config_for(raw_command())) as bridge, httpx2.AsyncClient() as http:
+        rpc = Rpc(http, bridge.base_url)
+        task = await rpc.send(call_part("add", a=1, b=2), configuration={"acceptedOutputModes": modes})
+        assert task["status"].keys() == {"state", "timestamp"}
+        assert task["artifacts"][0]["parts"] == parts
+        read = await rpc.call("GetTask", {"id": task["id"]})
+        assert read["artifacts"][0]["parts"] == parts
+        active = Rpc(http, bridge.base_url, {"A2A-Extensions": URI})
+        whole = await active.send(call_part("add", a=1, b=2), configuration={"acceptedOutputModes": modes})
+        assert [one.keys() - {"metadata"} for one in whole["artifacts"][0]["parts"]] == [
+            SUM_TEXT.keys(),
+            SUM_DATA.keys(),
+        ]

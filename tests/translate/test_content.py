@@ -14,6 +14,7 @@ from bridge.jsonvalues import is_deeper
 from bridge.translate.content import (
     MAX_DATA_DEPTH,
     LinkRules,
+    Repeated,
     links_to_read,
     parts_from_result,
     peer_metadata,
@@ -30,9 +31,10 @@ def read(case: str, kind: str) -> Any:
     return json.loads((GOLDEN / f"{case}.{kind}.json").read_text(encoding="utf-8"))
 
 
-def seen(result: Any, links: LinkRules) -> list[Any]:
+def seen(result: Any, links: LinkRules, repeated: Repeated = Repeated.BOTH) -> list[Any]:
     """The parts as a client reads them, past the gate of extensions."""
-    written = to_json({"parts": [part.to_object() for part in parts_from_result(result, links)]})
+    parts_made = parts_from_result(result, links, repeated)
+    written = to_json({"parts": [part.to_object() for part in parts_made]})
     active = frozenset({URI}) if links.extension_active else frozenset()
     parts: list[Any] = from_json(Gate(GATED).shown(written, active))["parts"]
     return parts
@@ -100,6 +102,48 @@ def test_with_the_extension_every_block_can_be_made_again_exactly(case: str) -> 
 @pytest.mark.parametrize("case", CASES)
 def test_without_the_extension_no_part_holds_its_block(case: str) -> None:
     assert BLOCK not in json.dumps(seen(read(case, "mcp"), INACTIVE))
+
+
+SAID_TWICE: list[tuple[str, list[str], Any, str]] = [
+    ("equal", ['{ "n":1.0 }'], {"n": 1}, "once"),
+    ("equal-null", ["null"], None, "once"),
+    ("wrapped", ["Hello, Ada!"], {"result": "Hello, Ada!"}, "once"),
+    ("wrapped-number", ["5"], {"result": 5}, "once"),
+    ("wrapped-list", ["[1, 2]"], {"result": [1, 2]}, "once"),
+    ("among-others", ["In words:", '{"n": 1}'], {"n": 1}, "once"),
+    ("human-words", ["n is one"], {"n": 1}, "both"),
+    ("other-value", ['{"n": 2}'], {"n": 1}, "both"),
+    ("true-is-no-number", ["1"], {"result": True}, "both"),
+    ("more-than-wrapped", ["Hello"], {"result": "Hello", "n": 1}, "both"),
+    ("one-field-of-another-name", ["Hello"], {"greeting": "Hello"}, "both"),
+    ("each-a-part-of-it", ["1", "2"], {"result": [1, 2]}, "both"),
+    ("no-text", [], {"n": 1}, "both"),
+]
+
+
+@pytest.mark.proves("map-content")
+@pytest.mark.parametrize("repeated", Repeated)
+@pytest.mark.parametrize(("texts", "structured", "shown"), [row[1:] for row in SAID_TWICE])
+def test_what_a_text_and_the_data_say_alike_is_shown_once_and_nothing_else_is_left_out(
+    texts: list[str], structured: Any, shown: str, repeated: Repeated
+) -> None:
+    content = [{"type": "text", "text": text} for text in texts]
+    parts = [{"text": text} for text in texts]
+    data = {"data": structured, "mediaType": "application/json"}
+    expected = {
+        Repeated.BOTH: [*parts, data],
+        Repeated.TEXT: parts if shown == "once" else [*parts, data],
+        Repeated.DATA: [*parts[:-1], data] if shown == "once" else [*parts, data],
+    }
+    result = {"content": content, "structuredContent": structured}
+    assert seen(result, INACTIVE, repeated) == expected[repeated]
+
+
+def test_a_resource_or_an_image_never_stands_for_the_structured_content() -> None:
+    inner = {"uri": "demo://n", "text": "5"}
+    result = {"content": [{"type": "resource", "resource": inner}], "structuredContent": {"result": 5}}
+    for repeated in Repeated:
+        assert len(seen(result, INACTIVE, repeated)) == 2
 
 
 @pytest.mark.parametrize("levels", [MAX_DATA_DEPTH, MAX_DATA_DEPTH + 1, 250])

@@ -8,8 +8,9 @@ import pytest
 
 from bridge.a2a.models import Part
 from bridge.mcp.values import Progress
+from bridge.translate.content import Repeated
 from bridge.translate.extension import PROGRESS
-from bridge.translate.notes import progress_metadata, unaccepted_types
+from bridge.translate.notes import progress_metadata, repeated_for, unaccepted_types
 
 RESULT = (
     Part(text="t"),
@@ -32,6 +33,32 @@ RESULT = (
 )
 def test_the_numbers_of_progress_are_metadata_as_they_were_sent(progress: Progress, numbers: Any) -> None:
     assert progress_metadata(progress) == {PROGRESS: numbers}
+
+
+MODES: list[tuple[tuple[str, ...], Repeated]] = [
+    ((), Repeated.TEXT),
+    (("*/*",), Repeated.TEXT),
+    (("*",), Repeated.TEXT),
+    (("text",), Repeated.TEXT),
+    (("text/plain", "image/png"), Repeated.TEXT),
+    (("text/*", "*/*"), Repeated.TEXT),
+    (("image/png",), Repeated.TEXT),
+    (("application/json",), Repeated.DATA),
+    (("Application/JSON; charset=utf-8",), Repeated.DATA),
+    (("application/*",), Repeated.DATA),
+    (("application/json", "*/*"), Repeated.DATA),
+    (("application/json", "text/html"), Repeated.DATA),
+    (("text/plain", "application/json"), Repeated.BOTH),
+    (("text/*", "application/*"), Repeated.BOTH),
+]
+
+
+@pytest.mark.proves("map-content")
+@pytest.mark.parametrize(("accepted", "repeated"), MODES)
+def test_the_media_types_that_a_client_names_decide_in_which_form_it_gets_what_is_said_twice(
+    accepted: tuple[str, ...], repeated: Repeated
+) -> None:
+    assert repeated_for(accepted) is repeated
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from bridge.a2a.gating import Gate
 from bridge.a2a.models import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from bridge.mcp.schemas import validator_of
 from bridge.translate.blocks import PART_META, Reading, blocks_from_parts
-from bridge.translate.content import LinkRules, parts_from_result, peer_metadata
+from bridge.translate.content import LinkRules, Repeated, parts_from_result, peer_metadata
 from bridge.translate.extension import BLOCK, GATED, PEER, SKILL
 from bridge.translate.faults import error_metadata, parts_of_failure
 from bridge.translate.result import (
@@ -57,9 +57,9 @@ def task(
     )
 
 
-def task_of(result: Any, *, active: bool = True) -> Task:
+def task_of(result: Any, *, active: bool = True, repeated: Repeated = Repeated.BOTH) -> Task:
     """The task that our agent makes of a result, as a client sees it."""
-    parts = parts_from_result(result, LinkRules(extension_active=active, allow_file=True))
+    parts = parts_from_result(result, LinkRules(extension_active=active, allow_file=True), repeated)
     metadata = {SKILL: "s"} | ({PEER: peer} if (peer := peer_metadata(result)) else {})
     if result.get("isError") is True:
         made = task(TaskState.FAILED, message=said(*parts_of_failure(parts), metadata=metadata))
@@ -314,6 +314,28 @@ def test_without_the_extension_structured_content_and_its_twins_come_back_too(ca
     assert back["structuredContent"] == result["structuredContent"]
     texts = [block["text"] for block in back["content"]]
     assert texts == [block["text"] for block in result["content"]]
+
+
+WRAPPED_SCHEMA = validator_of({"type": "object", "properties": {"result": {}}, "required": ["result"]})
+
+
+@pytest.mark.parametrize(
+    ("output", "words", "structured"),
+    [
+        (N_SCHEMA, '{"n": 1}', {"n": 1}),
+        (WRAPPED_SCHEMA, "Hello, Ada!", {"result": "Hello, Ada!"}),
+        (validator_of({"type": "object", "properties": {"result": {"type": "integer"}}}), "5", {"result": 5}),
+    ],
+)
+def test_what_a_client_without_the_extension_gets_as_text_alone_is_structured_content_again(
+    output: Any, words: str, structured: Any
+) -> None:
+    result = {"content": [text(words)], "structuredContent": structured}
+    made = task_of(result, active=False, repeated=Repeated.TEXT)
+    assert made.artifacts is not None
+    assert [part.to_object() for part in made.artifacts[0].parts] == [{"text": words}]
+    back = result_from_task(made, Reading(extension_active=True, output=output))
+    assert {key: back[key] for key in result} == result
 
 
 def test_a_part_over_the_limit_becomes_a_link_and_one_of_a_message_does_not() -> None:
