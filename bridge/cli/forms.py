@@ -265,13 +265,13 @@ def _choices(field: JsonObject) -> list[tuple[JsonValue, str]]:
 
 def arguments_of(tool: Tool | None) -> list[str]:
     """The arguments of a tool, a line each: `steps (integer, 1 to 60, default 5): How many steps`"""
-    from bridge.translate.arguments import properties_of, required_of, type_words
+    from bridge.translate.arguments import required_of, resolved_properties, type_words
 
     if tool is None:
         return []
     lines, required = [], required_of(tool.input_schema)
-    for name, field in properties_of(tool.input_schema).items():
-        words = [type_words(field), *_bounds(field)]
+    for name, field in resolved_properties(tool.input_schema).items():
+        words = [type_words(field, tool.input_schema), *_bounds(field)]
         if name in required:
             words.append("required")
         if "default" in field:

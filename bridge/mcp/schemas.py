@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
+from urllib.parse import unquote
 
 from jsonschema import Draft202012Validator, FormatChecker
 from jsonschema.exceptions import SchemaError, ValidationError
@@ -42,6 +43,9 @@ MAX_STEPS_A_VALUE: Final = 200
 MAX_REFERENCES: Final = 64
 """How many references one check is within at once, which is as deep as values may be. Python's own limit must not be
 met: the library that keeps the schemas panics there."""
+
+_MAX_REFERENCES_SHOWN: Final = 8
+"""How many references are followed, one to the next, to say what a schema asks for."""
 
 _REFERENCES: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 
@@ -85,19 +89,50 @@ def _without_dialect(schema: JsonValue) -> Any:
     return [_without_dialect(inner) for inner in schema] if isinstance(schema, list) else schema
 
 
+def resolved(schema: JsonObject, root: JsonObject) -> JsonObject:
+    """A schema with what its reference into the root says; its own words count before.
+
+    As far as that can be told: a reference of another kind (an anchor), or in a circle, stays.
+    """
+    for _ in range(_MAX_REFERENCES_SHOWN):
+        reference = schema.get("$ref")
+        target = _at(reference, root) if isinstance(reference, str) else None
+        if not isinstance(target, dict):
+            break
+        schema = {**target, **{key: value for key, value in schema.items() if key != "$ref"}}
+    return schema
+
+
+def _at(reference: str, root: JsonObject) -> JsonValue:
+    """What a JSON pointer in a reference points to; None where it is none, or leads nowhere."""
+    document, _, pointer = reference.partition("#")
+    if document or (pointer and not pointer.startswith("/")):
+        return None
+    found: JsonValue = root
+    for step in pointer.split("/")[1:]:
+        key = unquote(step).replace("~1", "/").replace("~0", "~")
+        if isinstance(found, list) and key.isdecimal() and len(key) < 9 and int(key) < len(found):
+            found = found[int(key)]
+        else:
+            found = found.get(key) if isinstance(found, dict) else None
+    return found
+
+
 class UncheckableError(Exception):
     """A value cannot be checked against a schema here: that takes too long, or more than Python can do."""
 
 
-def errors_of(validator: Validator, value: JsonValue, most: int) -> list[ValidationError]:
-    """What a schema finds wrong with a value, at most so much.
+def errors_of(
+    validator: Validator, value: JsonValue, most: int, steps: int = MAX_STEPS
+) -> list[ValidationError]:
+    """What a schema finds wrong with a value, at most so much, in so many steps and MAX_STEPS_A_VALUE for each value.
 
     Raises:
         UncheckableError: recursion or references without end, a reference that leads nowhere, a pattern that only
             JavaScript knows, a number beyond floats.
     """
     formats = validator.format_checker  # type: ignore[attr-defined]  # the protocol lags behind
-    counted = validator.evolve(format_checker=_Steps(formats, values_in(value)))
+    counted = validator.evolve(format_checker=_Steps(formats, steps + MAX_STEPS_A_VALUE * values_in(value)))
     try:
         return list(islice(counted.iter_errors(value), most))
     except (RecursionError, OverflowError, re.error, Unresolvable, _TooManyStepsError) as exc:
@@ -111,10 +146,10 @@ class _TooManyStepsError(Exception):
 class _Steps(FormatChecker):
     """Counts the steps of one check, into which the library takes a format checker along and nothing else."""
 
-    def __init__(self, formats: FormatChecker | None, values: int) -> None:
+    def __init__(self, formats: FormatChecker | None, steps: int) -> None:
         super().__init__(formats=())
         self._formats = formats
-        self._left = MAX_STEPS + MAX_STEPS_A_VALUE * values
+        self._left = steps
         self._references = 0
 
     def check(self, instance: object, format: str) -> None:  # noqa: A002 - the library's name
@@ -175,7 +210,11 @@ def _bounded(check: Any) -> Any:
     def bounding(
         validator: Any, wanted: JsonValue, instance: JsonValue, schema: JsonObject
     ) -> Iterator[ValidationError]:
-        steps = validator.format_checker if isinstance(validator.format_checker, _Steps) else _Steps(None, 0)
+        steps = (
+            validator.format_checker
+            if isinstance(validator.format_checker, _Steps)
+            else _Steps(None, MAX_STEPS)
+        )
         with steps.reference():
             yield from check(validator, wanted, instance, schema) or ()
 

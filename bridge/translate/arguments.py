@@ -16,7 +16,7 @@ from pydantic import JsonValue
 from bridge.a2a.errors import A2AError
 from bridge.a2a.jsontext import parse
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.schemas import UncheckableError, errors_of, unexpected_properties
+from bridge.mcp.schemas import UncheckableError, errors_of, resolved, unexpected_properties
 from bridge.mcp.tools import Tool
 
 MAX_PROBLEMS: Final = 20
@@ -28,6 +28,9 @@ UNKNOWN_ARGUMENT: Final = "it is no argument of this skill, and is left out when
 
 _EXACT: Final = 2**53
 """Up to here a float holds every whole number exactly."""
+
+_MAX_WORDS_DEPTH: Final = 4
+"""How many arrays and choices within one another a type is said of."""
 
 _FLAT: Final = ("string", "number", "integer", "boolean")
 _WORDS_FOR_BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "yes": True, "false": False, "no": False}
@@ -69,6 +72,11 @@ def properties_of(schema: JsonObject) -> dict[str, JsonObject]:
     return {name: prop if isinstance(prop, dict) else {} for name, prop in properties.items()}
 
 
+def resolved_properties(schema: JsonObject) -> dict[str, JsonObject]:
+    """The properties at the top of a schema, each with what it refers to."""
+    return {name: resolved(prop, schema) for name, prop in properties_of(schema).items()}
+
+
 def required_of(schema: JsonObject) -> tuple[str, ...]:
     """The names of the properties that a schema requires."""
     required = schema.get("required")
@@ -80,9 +88,9 @@ def form_for(tool: Tool, problems: Iterable[Problem]) -> JsonObject:
 
     Flat properties are asked for as they are; a nested one becomes a text field that takes JSON.
     """
-    properties = properties_of(tool.input_schema)
+    properties = resolved_properties(tool.input_schema)
     asked = [problem.name for problem in problems if problem.name in properties]
-    fields: JsonObject = {name: _field_for(properties[name]) for name in asked}
+    fields: JsonObject = {name: _field_for(properties[name], tool.input_schema) for name in asked}
     required: list[JsonValue] = [name for name in required_of(tool.input_schema) if name in fields]
     return {"type": "object", "properties": fields, "required": required}
 
@@ -91,11 +99,11 @@ def describe(tool: Tool, problem: Problem) -> str:
     """One line for a person: the property, its type, what it is for, and what is wrong."""
     if not problem.name:
         return problem.message
-    prop = properties_of(tool.input_schema).get(problem.name)
+    prop = resolved_properties(tool.input_schema).get(problem.name)
     if prop is None:
         return f"{problem.name}: {problem.message}"
     title, description = prop.get("title"), prop.get("description")
-    words = [type_words(prop)]
+    words = [type_words(prop, tool.input_schema)]
     if problem.name in required_of(tool.input_schema):
         words.append("required")
     line = f"{problem.name} ({', '.join(words)})"
@@ -106,8 +114,10 @@ def describe(tool: Tool, problem: Problem) -> str:
     return f"{line} [{problem.message}]" if problem.message else line
 
 
-def type_words(schema: JsonObject) -> str:
-    """A schema's type in words: `string`, `one of "a", "b"`, `array of number`."""
+def type_words(schema: JsonObject, root: JsonObject | None = None, depth: int = 0) -> str:
+    """A schema's type in words: `string`, `one of "a", "b"`, `array of number`. `root` is what references lead into."""
+    root = schema if root is None else root
+    schema = resolved(schema, root)
     if isinstance(choices := schema.get("enum"), list):
         return "one of " + ", ".join(json.dumps(choice, ensure_ascii=False) for choice in choices[:20])
     if "const" in schema:
@@ -117,10 +127,15 @@ def type_words(schema: JsonObject) -> str:
         return " or ".join(str(one) for one in kind)
     for key in ("anyOf", "oneOf"):
         if isinstance(choices := schema.get(key), list):
-            return " or ".join(type_words(one) for one in choices if isinstance(one, dict)) or "any value"
+            inner = (one for one in choices if isinstance(one, dict) and depth < _MAX_WORDS_DEPTH)
+            return (
+                " or ".join(dict.fromkeys(type_words(one, root, depth + 1) for one in inner)) or "any value"
+            )
     if kind == "array":
         items = schema.get("items")
-        return f"array of {type_words(items)}" if isinstance(items, dict) and items else "array"
+        if not isinstance(items, dict) or not items or depth == _MAX_WORDS_DEPTH:
+            return "array"
+        return f"array of {type_words(items, root, depth + 1)}"
     return kind if isinstance(kind, str) else "any value"
 
 
@@ -130,7 +145,7 @@ def coerced(text: str, name: str, tool: Tool, *, json_first: bool = False) -> Js
     It is read as itself, as JSON, and as a word for a boolean. When the schema takes none of them, it is what
     comes closest to the type, so that the fault is told in the schema's words.
     """
-    schema = properties_of(tool.input_schema).get(name, {})
+    schema = resolved_properties(tool.input_schema).get(name, {})
     as_json = json_in(text)
     word = _WORDS_FOR_BOOLEANS.get(text.strip().lower())
     readings: list[JsonValue] = [*as_json, text] if json_first else [text, *as_json]
@@ -143,9 +158,9 @@ def coerced(text: str, name: str, tool: Tool, *, json_first: bool = False) -> Js
 
 def coerced_fields(answer: JsonObject, tool: Tool) -> JsonObject:
     """The answer to a form: nested properties, for which it asked as JSON text, are parsed."""
-    properties = properties_of(tool.input_schema)
+    properties = resolved_properties(tool.input_schema)
     return {
-        name: coerced(value, name, tool, json_first=not _is_flat(properties.get(name, {})))
+        name: coerced(value, name, tool, json_first=not _is_flat(properties.get(name, {}), tool.input_schema))
         if isinstance(value, str)
         else value
         for name, value in answer.items()
@@ -189,59 +204,24 @@ def _types_of(schema: JsonObject) -> tuple[JsonValue, ...]:
     return tuple(kinds) if isinstance(kinds, list) else (kinds,)
 
 
-def example_of(schema: JsonValue, depth: int = 0) -> JsonValue:
-    """A value that a schema would take: its default or example, else the plainest of its type."""
-    if not isinstance(schema, dict) or depth > 4:
-        return "value"
-    for key in ("default", "const"):
-        if key in schema:
-            return schema[key]
-    for key in ("examples", "enum"):
-        if isinstance(values := schema.get(key), list) and values:
-            return values[0]
-    for key in ("anyOf", "oneOf"):
-        if isinstance(choices := schema.get(key), list) and choices:
-            return example_of(choices[0], depth + 1)
-    kind = schema.get("type")
-    kind = kind[0] if isinstance(kind, list) and kind else kind
-    if kind == "object":
-        properties = properties_of(schema)
-        return {name: example_of(properties.get(name, {}), depth + 1) for name in required_of(schema)}
-    if kind == "array":
-        return [example_of(schema.get("items", {}), depth + 1)]
-    return _plainest(str(kind), schema)
-
-
-def _plainest(kind: str, schema: JsonObject) -> JsonValue:
-    match kind:
-        case "integer" | "number":
-            return schema.get("minimum", 1)
-        case "boolean":
-            return True
-        case "null":
-            return None
-        case _:
-            return {"uri": "https://example.com", "email": "name@example.com", "date": "2026-01-31"}.get(
-                str(schema.get("format")), "text"
-            )
-
-
-def _is_flat(prop: JsonObject) -> bool:
+def _is_flat(prop: JsonObject, root: JsonObject) -> bool:
     """Whether a form can ask for a property as it is."""
     items = prop.get("items")
-    is_choice = (
-        prop.get("type") == "array" and isinstance(items, dict) and ("enum" in items or "anyOf" in items)
-    )
+    items = resolved(items, root) if isinstance(items, dict) else {}
+    is_choice = prop.get("type") == "array" and ("enum" in items or "anyOf" in items)
     return prop.get("type") in _FLAT or is_choice or ("enum" in prop and "type" not in prop)
 
 
-def _field_for(prop: JsonObject) -> JsonObject:
-    if _is_flat(prop):
-        return prop
+def _field_for(prop: JsonObject, root: JsonObject) -> JsonObject:
+    if _is_flat(prop, root):
+        items = prop.get("items")
+        return {**prop, "items": resolved(items, root)} if isinstance(items, dict) else prop
     field: JsonObject = {key: prop[key] for key in ("title",) if key in prop}
     said = prop.get("description")
     field["type"] = "string"
-    field["description"] = f"{said} (as JSON)" if isinstance(said, str) else f"{type_words(prop)}, as JSON"
+    field["description"] = (
+        f"{said} (as JSON)" if isinstance(said, str) else f"{type_words(prop, root)}, as JSON"
+    )
     if "default" in prop:
         field["default"] = json.dumps(prop["default"], ensure_ascii=False)
     return field

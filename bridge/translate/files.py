@@ -15,7 +15,7 @@ from pydantic import JsonValue
 from bridge.a2a.models import Part
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool
-from bridge.translate.arguments import properties_of
+from bridge.translate.arguments import resolved_properties
 
 _TO_STANDARD: Final = str.maketrans("-_", "+/")
 
@@ -41,7 +41,7 @@ def place_files(
 
 
 def _place(tool: Tool, arguments: JsonObject, part: Part) -> bool:
-    for name, prop in properties_of(tool.input_schema).items():
+    for name, prop in resolved_properties(tool.input_schema).items():
         is_list = prop.get("type") == "array"
         schema = prop.get("items") if is_list else prop
         held = arguments.get(name)

@@ -25,7 +25,7 @@ from pydantic import JsonValue
 from bridge.a2a.models import Message, Part, text_of
 from bridge.jsonvalues import JsonObject, is_same
 from bridge.mcp.tools import Tool
-from bridge.translate.arguments import coerced, json_in, properties_of, required_of
+from bridge.translate.arguments import coerced, json_in, properties_of, required_of, resolved_properties
 from bridge.translate.extension import ARGUMENTS, SKILL
 from bridge.translate.files import place_files
 
@@ -316,7 +316,7 @@ def _pairs(text: str, tool: Tool) -> JsonObject | None:
 
 def _text_property(schema: JsonObject) -> str | None:
     """Rule 5: the one required property, when it is the only one of type string."""
-    properties = properties_of(schema)
+    properties = resolved_properties(schema)
     strings = [name for name in required_of(schema) if properties.get(name, {}).get("type") == "string"]
     return strings[0] if len(strings) == 1 else None
 

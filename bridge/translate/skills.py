@@ -17,7 +17,8 @@ from pydantic import JsonValue
 from bridge.a2a.models import AgentSkill
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool
-from bridge.translate.arguments import example_of, properties_of, required_of
+from bridge.translate.arguments import required_of, resolved_properties
+from bridge.translate.examples import example_of
 from bridge.translate.files import takes_file
 from bridge.translate.overrides import SkillOverride
 
@@ -124,7 +125,7 @@ def _tags_from(annotations: JsonObject) -> tuple[str, ...]:
 
 def _input_modes(schema: JsonObject) -> tuple[str, ...]:
     modes = [JSON, TEXT]
-    for prop in properties_of(schema).values():
+    for prop in resolved_properties(schema).values():
         media_type = prop.get("contentMediaType")
         if isinstance(media_type, str):
             modes.append(media_type)
@@ -133,9 +134,10 @@ def _input_modes(schema: JsonObject) -> tuple[str, ...]:
     return tuple(dict.fromkeys(modes))
 
 
-def _examples(tool: Tool, skill_id: str) -> tuple[str, ...]:
-    example = example_of({**tool.input_schema, "type": "object"})
-    arguments = example if isinstance(example, dict) else {}
+def _examples(tool: Tool, skill_id: str) -> tuple[str, ...] | None:
+    arguments = example_of(tool)
+    if arguments is None:
+        return None
     call = json.dumps({"skill": skill_id, "arguments": arguments}, ensure_ascii=False)
     flat = all(_is_flat(arguments.get(name)) for name in required_of(tool.input_schema))
     return (call, _as_text(skill_id, arguments)) if flat else (call,)

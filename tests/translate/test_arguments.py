@@ -13,7 +13,6 @@ from bridge.translate.arguments import (
     coerced,
     coerced_fields,
     describe,
-    example_of,
     form_for,
     problems_of,
     type_words,
@@ -23,6 +22,28 @@ from tests.support.tools import tool, tool_of
 TEXT = {"type": "string"}
 OPTIONAL_INTEGER = {"anyOf": [{"type": "integer"}, {"type": "null"}]}
 POINT = {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}
+
+
+COLOUR = {"type": "string", "enum": ["red", "blue"], "description": "Which colour"}
+ROOT: Any = {
+    "type": "object",
+    "$defs": {
+        "colour": COLOUR,
+        "alias": {"$ref": "#/$defs/colour"},
+        "point": POINT,
+        "many": [TEXT, {"type": "integer"}],
+        "a/b c": {"type": "boolean"},
+        "circle": {"$ref": "#/$defs/circle"},
+        "tree": {"type": "array", "items": {"$ref": "#/$defs/tree"}},
+    },
+}
+
+
+def referring(**properties: Any) -> Any:
+    """A tool that requires these properties, which may refer to the definitions above."""
+    definitions = {"colour": COLOUR, "point": POINT}
+    schema = {"type": "object", "$defs": definitions, "properties": properties, "required": [*properties]}
+    return tool_of({"name": "referring", "inputSchema": schema})
 
 
 def closed(**properties: Any) -> Any:
@@ -115,6 +136,28 @@ def test_a_problem_is_one_line_for_a_person(prop: Any, required: str, line: str)
     assert describe(tool(required=required, p=prop), Problem("p", "missing")) == line
 
 
+@pytest.mark.proves("map-arguments")
+def test_words_and_forms_that_ask_say_what_a_reference_leads_to() -> None:
+    asked = referring(
+        c={"$ref": "#/$defs/colour"},
+        cs={"type": "array", "items": {"$ref": "#/$defs/colour"}},
+        p={"$ref": "#/$defs/point", "description": "Where"},
+    )
+    problems = problems_of(asked, {})
+    assert [describe(asked, problem) for problem in problems] == [
+        'c (one of "red", "blue", required): Which colour [missing]',
+        'cs (array of one of "red", "blue", required) [missing]',
+        "p (object, required): Where [missing]",
+    ]
+    assert form_for(asked, problems)["properties"] == {
+        "c": COLOUR,
+        "cs": {"type": "array", "items": COLOUR},
+        "p": {"type": "string", "description": "Where (as JSON)"},
+    }
+    answer: Any = {"c": "red", "cs": '["blue"]', "p": '{"x": 1}'}
+    assert problems_of(asked, coerced_fields(answer, asked)) == ()
+
+
 def test_an_argument_that_nobody_knows_is_described_without_a_type() -> None:
     assert describe(tool(), Problem("x", "is no argument")) == "x: is no argument"
 
@@ -127,11 +170,22 @@ def test_an_argument_that_nobody_knows_is_described_without_a_type() -> None:
         ({"type": "array", "items": {}}, "array"),
         ({"oneOf": [TEXT, {"type": "array"}]}, "string or array"),
         ({"anyOf": []}, "any value"),
-        ({"$ref": "#/$defs/x"}, "any value"),
+        ({"$ref": "#/$defs/gone"}, "any value"),
+        ({"$ref": "#/$defs/colour"}, 'one of "red", "blue"'),
+        ({"$ref": "#/$defs/alias"}, 'one of "red", "blue"'),
+        ({"$ref": "#/$defs/many/1"}, "integer"),
+        ({"$ref": "#/$defs/a~1b%20c"}, "boolean"),
+        ({"$ref": "https://x.test/s"}, "any value"),
+        ({"$ref": "#anchor"}, "any value"),
+        ({"$ref": "#/$defs/circle"}, "any value"),
+        ({"type": "array", "items": {"$ref": "#/$defs/colour"}}, 'array of one of "red", "blue"'),
+        ({"anyOf": [{"$ref": "#/$defs/colour"}, {"type": "null"}]}, 'one of "red", "blue" or null'),
+        ({"$ref": "#/$defs/tree"}, "array of array of array of array of array"),
+        ({"$ref": "#"}, "object"),
     ],
 )
 def test_a_type_in_words(schema: Any, words: str) -> None:
-    assert type_words(schema) == words
+    assert type_words(schema, ROOT) == words
 
 
 TYPED: list[tuple[Any, str, Any]] = [
@@ -179,32 +233,6 @@ def test_typed_text_is_read_as_the_property_wants_it(prop: Any, text: str, value
 )
 def test_a_field_that_was_asked_for_as_json_is_read_as_json(prop: Any, text: str, value: Any) -> None:
     assert coerced_fields({"p": text, "n": 1}, tool(p=prop, point=POINT)) == {"p": value, "n": 1}
-
-
-@pytest.mark.parametrize(
-    ("schema", "example"),
-    [
-        ({"type": "integer", "minimum": 3}, 3),
-        ({"type": ["boolean", "null"]}, True),
-        ({"type": "null"}, None),
-        ({"default": 0}, 0),
-        ({"const": "x"}, "x"),
-        ({"enum": ["b", "a"]}, "b"),
-        ({"examples": ["e"], "type": "string"}, "e"),
-        ({"type": "string", "format": "uri"}, "https://example.com"),
-        ({"type": "array", "items": {"type": "number"}}, [1]),
-        (OPTIONAL_INTEGER, 1),
-        ({**POINT, "properties": {"x": {"type": "number"}, "y": TEXT}}, {"x": 1}),
-    ],
-)
-def test_an_example_is_the_plainest_value_that_fits(schema: Any, example: Any) -> None:
-    assert example_of(schema) == example
-
-
-def test_an_example_of_a_schema_that_nests_without_end_ends() -> None:
-    schema: Any = {"type": "array"}
-    schema["items"] = schema
-    assert example_of(schema) == [[[[["value"]]]]]
 
 
 def test_only_names_that_the_schema_closes_out_are_called_unknown() -> None:

@@ -1,0 +1,240 @@
+"""Arguments that a tool would take, to show how it is called. Pure.
+
+A value is what the schema itself gives (a default, an example, a choice), else the plainest of its kind. What was made
+is checked against the schema: an example that the tool would refuse is worse than none.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final
+
+from pydantic import JsonValue
+
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.schemas import UncheckableError, errors_of, matches, resolved
+from bridge.mcp.tools import Tool
+from bridge.translate.arguments import properties_of, required_of
+from bridge.translate.patterns import text_for
+
+MAX_DEPTH: Final = 8
+"""Levels of an example. Deeper ones are for programs, which read the schema."""
+_MAX_VALUES: Final = 300
+"""How many values are made for one example: schemas that refer to themselves make more of them than anyone reads."""
+_MAX_CHOICES: Final = 8
+"""How many values are tried where the first does not fit."""
+_CHECK: Final = 2
+"""How many of these values a check counts for."""
+_MAX_STEPS: Final = 1000
+"""How many keywords one check of an example looks at. There are several checks a tool, and many tools."""
+_MAX_CHARACTERS: Final = 1000
+
+_PLAIN: Final = "text"
+_FORMATS: Final[Mapping[str, str]] = {
+    "uri": "https://example.com",
+    "uri-reference": "https://example.com",
+    "iri": "https://example.com",
+    "email": "name@example.com",
+    "date": "2026-01-31",
+    "date-time": "2026-01-31T12:00:00Z",
+    "time": "12:00:00Z",
+    "duration": "PT1H",
+    "uuid": "123e4567-e89b-42d3-a456-426614174000",
+    "ipv4": "192.0.2.1",
+    "ipv6": "2001:db8::1",
+    "hostname": "example.com",
+    "json-pointer": "/name",
+    "regex": "^a+$",
+}
+_QUOTED: Final = re.compile(r"""(['"`])([^'"`\n]{1,100})\1""")
+"""What a description gives as an example, as in (e.g., 'PROJ-123')."""
+_IMPLIED: Final[Mapping[str, str]] = {
+    "properties": "object",
+    "required": "object",
+    "items": "array",
+    "prefixItems": "array",
+    "minItems": "array",
+    "minimum": "number",
+    "maximum": "number",
+}
+"""Keyword to the type that is meant where none is said; any other is taken for text."""
+
+
+def example_of(tool: Tool) -> JsonObject | None:
+    """Arguments that fit a tool's schema; None when none could be made.
+
+    At first each value is the first that comes to mind. Only where that does not fit, it is looked at which part of
+    it is to blame.
+    """
+    # The validator has the server's own schema, which may hold arguments that callers do not see.
+    shown = {key: said for key, said in tool.input_schema.items() if key != "$schema"} | {"type": "object"}
+    for careful in (False, True):
+        for made in _Maker(tool, careful=careful).value(shown):
+            if isinstance(made, dict) and _fits(tool, shown, made):
+                return made
+    return None
+
+
+def _fits(tool: Tool, schema: JsonObject, value: JsonValue) -> bool:
+    try:
+        return not errors_of(tool.validator.evolve(schema=schema), value, 1, _MAX_STEPS)
+    except UncheckableError:
+        return False
+
+
+class _Maker:
+    """Makes one example."""
+
+    def __init__(self, tool: Tool, *, careful: bool) -> None:
+        """`careful` checks each value against its own schema, and tries others."""
+        self._tool = tool
+        self._careful = careful
+        self._left = _MAX_VALUES
+
+    def value(self, schema: JsonValue, depth: int = 0) -> tuple[JsonValue, ...]:
+        """The value for a schema; nothing where none comes to mind, or none fits."""
+        self._left -= 1
+        if depth > MAX_DEPTH or self._left < 0:
+            return ()
+        schema = self._whole(schema) if isinstance(schema, dict) else {}
+        for candidate in islice(self._candidates(schema, depth), _MAX_CHOICES):
+            if not self._careful or self._fits(schema, candidate):
+                return (candidate,)
+        return ()
+
+    def _fits(self, schema: JsonObject, candidate: JsonValue) -> bool:
+        self._left -= _CHECK
+        return self._left >= 0 and _fits(self._tool, schema, candidate)
+
+    def _whole(self, schema: JsonObject, depth: int = 0) -> JsonObject:
+        """A schema with what it refers to, and with what it says in `allOf`."""
+        schema = resolved(schema, self._tool.input_schema)
+        parts = schema.get("allOf")
+        for part in parts if isinstance(parts, list) and depth < MAX_DEPTH else ():
+            self._left -= 1
+            if isinstance(part, dict) and self._left >= 0:
+                schema = _both(schema, self._whole(part, depth + 1))
+        return schema
+
+    def _candidates(self, schema: JsonObject, depth: int) -> Iterator[JsonValue]:
+        yield from (schema[key] for key in ("default", "const") if key in schema)
+        for key in ("examples", "enum"):
+            values = schema.get(key)
+            yield from values if isinstance(values, list) else ()
+        for key in ("anyOf", "oneOf"):
+            choices = schema.get(key)
+            for choice in choices if isinstance(choices, list) else ():
+                if isinstance(choice, dict):
+                    rest = {name: value for name, value in schema.items() if name != key}
+                    yield from self.value(_both(self._whole(choice), rest), depth + 1)
+        for kind in _kinds_of(schema):
+            yield from self._of_kind(kind, schema, depth)
+
+    def _of_kind(self, kind: str, schema: JsonObject, depth: int) -> Iterator[JsonValue]:
+        if kind == "object":
+            yield from self._objects(schema, depth)
+        elif kind == "array":
+            yield from self._arrays(schema, depth)
+        else:
+            yield from _SCALARS.get(kind, _texts)(schema)
+
+    def _objects(self, schema: JsonObject, depth: int) -> Iterator[JsonValue]:
+        properties, required = properties_of(schema), required_of(schema)
+        needed: JsonObject = {}
+        for name in required:
+            for value in self.value(properties.get(name, {}), depth + 1):
+                needed[name] = value
+        if len(needed) < len(frozenset(required)):
+            return
+        yield needed
+        for name in [name for name in properties if name not in needed]:
+            for value in self.value(properties[name], depth + 1):
+                yield {**needed, name: value}
+
+    def _arrays(self, schema: JsonObject, depth: int) -> Iterator[JsonValue]:
+        first = schema.get("prefixItems")
+        begun = first if isinstance(first, list) else []
+        items = [value for one in begun for value in self.value(one, depth + 1)]
+        least = max(_whole_number(schema.get("minItems"), 0), 0 if items else 1)
+        if least > len(items) and least <= _MAX_CHOICES:
+            items += self.value(schema.get("items", {}), depth + 1) * (least - len(items))
+        yield from (items, []) if items else ([],)
+
+
+def _both(weaker: JsonObject, stronger: JsonObject) -> JsonObject:
+    """What two schemas say of the same value."""
+    both = {**weaker, **stronger}
+    if properties := {**properties_of(weaker), **properties_of(stronger)}:
+        both["properties"] = {**properties}
+    if required := dict.fromkeys((*required_of(weaker), *required_of(stronger))):
+        both["required"] = [*required]
+    return both
+
+
+def _kinds_of(schema: JsonObject) -> Sequence[str]:
+    said = schema.get("type")
+    kinds = said if isinstance(said, list) else [said]
+    known = [kind for kind in kinds if isinstance(kind, str)]
+    return known or [next((kind for keyword, kind in _IMPLIED.items() if keyword in schema), "string")]
+
+
+def _numbers(schema: JsonObject) -> Iterator[JsonValue]:
+    """The least that is allowed, or the most, or one; the next multiple where one is asked for."""
+    step = schema.get("multipleOf")
+    bounds = (
+        (schema.get("minimum"), 0),
+        (schema.get("exclusiveMinimum"), 1),
+        (schema.get("maximum"), 0),
+        (schema.get("exclusiveMaximum"), -1),
+    )
+    for bound, beside in (*bounds[:2], (1, 0), *bounds[2:], (_between(schema), 0), (0, 0)):
+        if isinstance(bound, int | float) and not isinstance(bound, bool):
+            number = bound + beside
+            if isinstance(step, int | float) and step > 0 and math.isfinite(number / step):
+                number = math.ceil(number / step) * step
+            yield number
+
+
+def _between(schema: JsonObject) -> float | None:
+    low, high = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
+    low, high = schema.get("minimum", low), schema.get("maximum", high)
+    return low / 2 + high / 2 if isinstance(low, int | float) and isinstance(high, int | float) else None
+
+
+def _integers(schema: JsonObject) -> Iterator[JsonValue]:
+    for number in _numbers(schema):
+        yield math.ceil(number) if isinstance(number, float) and math.isfinite(number) else number
+
+
+def _texts(schema: JsonObject) -> Iterator[JsonValue]:
+    """What the format asks for, what the description quotes for the pattern, or what the pattern itself says."""
+    least = min(_whole_number(schema.get("minLength"), 0), _MAX_CHARACTERS)
+    most = _whole_number(schema.get("maxLength"), _MAX_CHARACTERS)
+    pattern, said = schema.get("pattern"), schema.get("description")
+    if isinstance(pattern, str):
+        quoted = [text for _, text in _QUOTED.findall(said)] if isinstance(said, str) else []
+        made = [text for more in (0, least) if (text := text_for(pattern, more)) is not None]
+        # What cannot be matched in linear time passes every check: it is not known to fit.
+        yield from (text for text in (*quoted, *made) if matches(pattern, text, unknown=False))
+        return
+    plain = _FORMATS.get(str(schema.get("format")), "dGV4dA==" if "contentEncoding" in schema else _PLAIN)
+    yield (plain * (-(-least // len(plain)) if least > len(plain) else 1))[
+        : max(least, min(most, len(plain)))
+    ]
+
+
+def _whole_number(value: JsonValue, otherwise: int) -> int:
+    return int(value) if isinstance(value, int | float) and abs(value) < 2**31 else otherwise
+
+
+_SCALARS: Final[Mapping[str, Callable[[JsonObject], Iterator[JsonValue]]]] = {
+    "integer": _integers,
+    "number": _numbers,
+    "boolean": lambda _: iter((True, False)),
+    "null": lambda _: iter((None,)),
+    "string": _texts,
+}
+"""Type to values of it, the plainest first."""

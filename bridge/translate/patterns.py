@@ -1,0 +1,188 @@
+"""A text in which a regular expression is found, for examples. Pure.
+
+Only what schemas usually say is understood: characters and classes of them, groups, alternatives, repetitions,
+anchors. The text is the first that comes to mind, not one that was searched for: who takes it checks it.
+
+Spec: JSON Schema 2020-12 validation, section 6.3.3 (patterns are ECMA-262's).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+_MAX_PATTERN_CHARACTERS: Final = 500
+_MAX_CHARACTERS: Final = 1000
+"""How long a text may become: `{1000000}` is one repetition."""
+_MAX_GROUPS: Final = 20
+"""How many groups may be open at once."""
+
+_REPEATED: Final = re.compile(r"(?:(\*)|(\+)|(\?)|\{(\d{1,6})(?:(,)(\d{0,6}))?\})\??")
+_GROUP: Final = re.compile(r"\?:|\?P?<\w+>|(?!\?)")
+"""What a group may begin with; those that look around, or set flags, are not understood."""
+_HEX: Final = re.compile(r"u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2})")
+
+Range = tuple[str, str]
+
+_CLASSES: Final[Mapping[str, tuple[Range, ...]]] = {
+    "d": (("1", "9"), ("0", "0")),
+    "w": (("a", "z"), ("A", "Z"), ("0", "9"), ("_", "_")),
+    "s": ((" ", " "), ("\t", "\r")),
+}
+_NEGATED: Final[Mapping[str, str]] = {"D": "d", "W": "w", "S": "s"}
+_CHARACTERS: Final[Mapping[str, str]] = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}
+_ANYTHING: Final = "a1A -_./:é"
+"""What stands for any character, and for one that a class does not hold: the first that fits."""
+
+
+class _NotUnderstoodError(Exception):
+    pass
+
+
+def text_for(pattern: str, at_least: int = 0) -> str | None:
+    """A text for a pattern, whose repetitions are as short as they may be, or `at_least` so much longer; None when
+    the pattern is not understood."""
+    if len(pattern) > _MAX_PATTERN_CHARACTERS:
+        return None
+    reader = _Reader(pattern, at_least)
+    try:
+        text = reader.alternatives()
+    except (_NotUnderstoodError, IndexError):
+        return None
+    return text if reader.is_at_end else None
+
+
+class _Reader:
+    """Reads a pattern from left to right, and writes the text meanwhile. An IndexError is a pattern that ends early."""
+
+    def __init__(self, pattern: str, more: int) -> None:
+        self._pattern = pattern
+        self._at = 0
+        self._more = more
+        self._open = 0
+
+    @property
+    def is_at_end(self) -> bool:
+        return self._at == len(self._pattern)
+
+    def alternatives(self) -> str:
+        """The first of some alternatives; the others are read over."""
+        first = self._sequence()
+        while not self.is_at_end and self._pattern[self._at] == "|":
+            self._at += 1
+            self._sequence()
+        return first
+
+    def _sequence(self) -> str:
+        text = ""
+        while not self.is_at_end and self._pattern[self._at] not in "|)":
+            text += self._repeated(self._one())
+            if len(text) > _MAX_CHARACTERS:
+                raise _NotUnderstoodError
+        return text
+
+    def _repeated(self, one: str) -> str:
+        found = _REPEATED.match(self._pattern, self._at)
+        if found is None:
+            return one
+        self._at = found.end()
+        star, plus, maybe, low, comma, high = found.groups()
+        least = 0 if star or maybe else 1 if plus else int(low)
+        most = 1 if maybe else int(high) if high else None if star or plus or comma else least
+        times = least + self._more if most is None else min(least + self._more, most)
+        if times * len(one) > _MAX_CHARACTERS:
+            raise _NotUnderstoodError
+        return one * times
+
+    def _one(self) -> str:
+        match self._take():
+            case "(":
+                return self._group()
+            case "[":
+                return self._class()
+            case ".":
+                return _ANYTHING[0]
+            case "^" | "$":
+                return ""
+            case "\\":
+                return self._escaped()
+            case char:
+                return char
+
+    def _take(self) -> str:
+        char = self._pattern[self._at]
+        self._at += 1
+        return char
+
+    def _group(self) -> str:
+        begins = _GROUP.match(self._pattern, self._at)
+        self._open += 1
+        if begins is None or self._open > _MAX_GROUPS:
+            raise _NotUnderstoodError
+        self._at = begins.end()
+        text = self.alternatives()
+        if self._take() != ")":
+            raise _NotUnderstoodError
+        self._open -= 1
+        return text
+
+    def _escaped(self) -> str:
+        if self._pattern[self._at] in "bB":
+            self._at += 1
+            return ""
+        ranges, is_negated = self._escaped_ranges()
+        return _one_of(ranges, is_negated=is_negated)
+
+    def _escaped_ranges(self) -> tuple[tuple[Range, ...], bool]:
+        """What stands after a backslash, and whether it is all but that."""
+        if found := _HEX.match(self._pattern, self._at):
+            self._at = found.end()
+            char = chr(int(found[1] or found[2], 16))
+            return ((char, char),), False
+        char = self._take()
+        if char in _CLASSES:
+            return _CLASSES[char], False
+        if char in _NEGATED:
+            return _CLASSES[_NEGATED[char]], True
+        if char.isalnum() and char not in _CHARACTERS:
+            raise _NotUnderstoodError
+        char = _CHARACTERS.get(char, char)
+        return ((char, char),), False
+
+    def _class(self) -> str:
+        is_negated = self._pattern[self._at] == "^"
+        self._at += is_negated
+        ranges: list[Range] = []
+        while self._pattern[self._at] != "]":
+            ranges += self._member()
+        self._at += 1
+        return _one_of(tuple(ranges), is_negated=is_negated)
+
+    def _member(self) -> tuple[Range, ...]:
+        first = self._in_class()
+        is_range = self._pattern[self._at] == "-" and self._pattern[self._at + 1] != "]"
+        if not is_range or len(first) > 1:
+            return first
+        self._at += 1
+        return ((first[0][0], self._in_class()[0][1]),)
+
+    def _in_class(self) -> tuple[Range, ...]:
+        char = self._take()
+        if char != "\\":
+            return ((char, char),)
+        ranges, is_negated = self._escaped_ranges()
+        if is_negated:
+            raise _NotUnderstoodError
+        return ranges
+
+
+def _one_of(ranges: tuple[Range, ...], *, is_negated: bool) -> str:
+    if not is_negated:
+        if not ranges:
+            raise _NotUnderstoodError
+        return ranges[0][0]
+    for char in _ANYTHING:
+        if not any(low <= char <= high for low, high in ranges):
+            return char
+    raise _NotUnderstoodError
