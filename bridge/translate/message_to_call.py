@@ -14,10 +14,12 @@ is a call, text that is a call as a whole counts before it. Parts that name diff
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from io import StringIO
 from typing import Final
 
 from pydantic import JsonValue
@@ -32,6 +34,9 @@ from bridge.translate.files import place_files
 _FORM_KEYS: Final = frozenset({"skill", "tool", "arguments"})
 _PAIR: Final = re.compile(r"([^\s=]+)=(.*)", re.DOTALL)
 _FIRST_KEY: Final = re.compile(r"\s*([^\s=]+)=")
+_JSON_PAIR: Final = re.compile(r"\s*[^\s=]+=(?=[\[{])")
+_END_OF_PAIR: Final = re.compile(r"\s|\Z")
+_JSON: Final = json.JSONDecoder()
 _MAX_PAIRS_CHARACTERS: Final = 65_536
 """How long `key=value` pairs may be. Splitting them takes time, and a longer text is none that a person typed."""
 
@@ -302,7 +307,7 @@ def _pairs(text: str, tool: Tool) -> JsonObject | None:
     if first is None or first[1] not in properties or len(text) > _MAX_PAIRS_CHARACTERS:
         return None
     try:
-        words = shlex.split(text)
+        words = _words(text)
     except ValueError:
         return None
     arguments: JsonObject = {}
@@ -312,6 +317,38 @@ def _pairs(text: str, tool: Tool) -> JsonObject | None:
             return None
         arguments[pair[1]] = coerced(pair[2], pair[1], tool)
     return arguments
+
+
+def _words(text: str) -> list[str]:
+    """The words of a text as a shell takes them, but for `key={...}` and `key=[...]`, which are JSON to its end.
+
+    Raises:
+        ValueError: a quotation mark is not closed.
+    """
+    stream = StringIO(text)
+    shell = shlex.shlex(stream, posix=True)
+    shell.whitespace_split, shell.commenters = True, ""
+    words: list[str] = []
+    while True:
+        start = stream.tell()
+        pair = _JSON_PAIR.match(text, start)
+        end = _end_of_json(text, pair.end()) if pair else None
+        if end is not None:
+            words.append(text[start:end].lstrip())
+            stream.seek(end)
+        elif (word := shell.get_token()) is not None:
+            words.append(word)
+        else:
+            return words
+
+
+def _end_of_json(text: str, start: int) -> int | None:
+    """Where the JSON that begins there ends; None when there is none, or more beside it."""
+    try:
+        _, end = _JSON.raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return None
+    return end if _END_OF_PAIR.match(text, end) else None
 
 
 def _text_property(schema: JsonObject) -> str | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -38,6 +39,10 @@ _HINTS: Final[Mapping[str, tuple[str, str | None]]] = {
 
 _DIGEST_CHARACTERS: Final = (0, 0, 8, 64)
 """How much of a hash an id ends with at each step: plain, with its source, and then as much as it takes."""
+
+_ID: Final = re.compile(r"\S+")
+_KEY: Final = re.compile(r"[^\s='\"\\]+")
+"""Names that text can begin with, and pair with a value."""
 
 Place = tuple[str, str]
 """The key of a source, and a tool's name there."""
@@ -140,7 +145,8 @@ def _examples(tool: Tool, skill_id: str) -> tuple[str, ...] | None:
         return None
     call = json.dumps({"skill": skill_id, "arguments": arguments}, ensure_ascii=False)
     flat = all(_is_flat(arguments.get(name)) for name in required_of(tool.input_schema))
-    return (call, _as_text(skill_id, arguments)) if flat else (call,)
+    is_sayable = _ID.fullmatch(skill_id) and all(_KEY.fullmatch(name) for name in arguments)
+    return (call, _as_text(skill_id, arguments)) if flat and is_sayable else (call,)
 
 
 def _as_text(skill_id: str, arguments: JsonObject) -> str:

@@ -26,8 +26,9 @@ RULES = RouteRules(KEYS)
 ECHO = tool("echo", "text", text={"type": "string"}, times={"type": "integer"})
 ADD = tool("add", "a b", a={"type": "number"}, b={"type": "number"})
 NONE = tool("now")
+SET = tool("set", config={"type": "object"}, list={"type": "array"}, on={"type": "boolean"})
 UPLOAD = tool("upload", "file", file={"type": "string", "contentEncoding": "base64"})
-ALL = skills(ECHO, ADD, NONE, UPLOAD)
+ALL = skills(ECHO, ADD, NONE, UPLOAD, SET)
 
 
 def part(value: Any) -> Part:
@@ -104,6 +105,21 @@ RULE_3: list[tuple[str, Any]] = [
     ("echo text='two words' times=3", Call("echo", {"text": "two words", "times": 3})),
     ("echo text=a=b", Call("echo", {"text": "a=b"})),
     ("echo text=", Call("echo", {"text": ""})),
+    ('set config={"a":1} list=["q"]', Call("set", {"config": {"a": 1}, "list": ["q"]})),
+    (
+        'set config={"a": "b c", "d": [1, 2]} on=true',
+        Call("set", {"config": {"a": "b c", "d": [1, 2]}, "on": True}),
+    ),
+    ('set\n config={"it\'s": "\\"x\\""}\n list=[]', Call("set", {"config": {"it's": '"x"'}, "list": []})),
+    ("set config='{\"a\": 1}' list='[\"q\"]'", Call("set", {"config": {"a": 1}, "list": ["q"]})),
+    ('echo text={"a":1}', Call("echo", {"text": '{"a":1}'})),
+    ('echo text=["q"] times=2', Call("echo", {"text": '["q"]', "times": 2})),
+    ("echo text=[x]", Call("echo", {"text": "[x]"})),
+    ('echo text={"a":1}b', Call("echo", {"text": "{a:1}b"})),
+    ("echo text={open", Call("echo", {"text": "{open"})),
+    ('echo text="#1 {a}"', Call("echo", {"text": "#1 {a}"})),
+    ('set config={"a":1} more', Unclear()),
+    ("set list=" + "[" * 5000, Call("set", {"list": "[" * 5000})),
     ("  now  ", Call("now", {})),
     ("echo hello", Unclear()),
     ("echo colour=red", Unclear()),

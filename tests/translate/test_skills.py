@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bridge.a2a.models import AgentSkill
 from bridge.translate.overrides import SkillOverride
 from bridge.translate.skills import accepts_any, skill_from, skill_ids
-from tests.support.tools import tool
+from tests.support.tools import tool, tool_of
 
 SAY = {"type": "string", "default": "hello there"}
 
@@ -92,6 +92,14 @@ def test_a_skill_that_needs_nested_arguments_has_no_example_in_text() -> None:
     assert skill_from(tool("t", "p", p=nested), "t", "key").examples == (
         '{"skill": "t", "arguments": {"p": {"x": 1}}}',
     )
+
+
+@pytest.mark.parametrize(("skill_id", "name"), [("two words", "p"), ("t", "two words"), ("t", "it's")])
+def test_what_cannot_be_said_in_text_has_no_example_in_text(skill_id: str, name: str) -> None:
+    named = tool_of(
+        {"name": "t", "inputSchema": {"type": "object", "properties": {name: {}}, "required": [name]}}
+    )
+    assert len(skill_from(named, skill_id, "key").examples or ()) == 1
 
 
 def test_without_an_output_schema_anything_may_come() -> None:
