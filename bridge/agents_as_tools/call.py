@@ -163,7 +163,7 @@ class AgentCall:
             self._asking = task
             responses = await incoming.ask({question.key: question.params for question in questions})
             self._asking = None
-            return answer_message(questions, {**responses}, self._waiting("", task))
+            return answer_message(questions, {**responses}, self._waiting(task.id, task))
         self._let_go = True
         far = self._shown.far(task.id)
         state = self._around.handles.of_question(far, incoming.principal, self._given.digest)

@@ -41,7 +41,7 @@ from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.serving import INTERNAL_ERROR, INVALID_PARAMS, Caller, McpRefusal
 from bridge.seal import HandleError
-from bridge.translate.ask_back import AskedBack, Waiting, answer_message, modes_of, with_lasting_keys
+from bridge.translate.ask_back import AskedBack, Waiting, answer_message, modes_of
 from bridge.translate.skill_tools import AgentTool
 
 logger = logging.getLogger(__name__)
@@ -287,7 +287,7 @@ def _questions(opened: _Open, task: Task) -> tuple[AskedBack, ...]:
     if task.status.state in ENDED or _STATUS.get(task.status.state) != "input_required":
         return ()
     caller = opened.caller
-    questions = with_lasting_keys(opened.shown.questions(task.status), task.status)
+    questions = opened.shown.questions(task.status)
     taken = ({"form"} if caller.takes_forms else set()) | ({"url"} if caller.takes_urls else set())
     return questions if modes_of(questions) <= taken else ()
 

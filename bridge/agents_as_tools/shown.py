@@ -16,7 +16,7 @@ from bridge.agents_as_tools.resources import links_of
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.serving import INTERNAL_ERROR, INVALID_PARAMS, McpRefusal
 from bridge.seal import HandleTooLongError
-from bridge.translate.ask_back import AskedBack, question_words, questions_in
+from bridge.translate.ask_back import AskedBack, question_words, questions_in, with_lasting_keys
 from bridge.translate.blocks import Reading
 from bridge.translate.result import (
     result_from_message,
@@ -70,8 +70,9 @@ class Shown:
         return self._with_context(result, outcome.context_id, outcome.id)
 
     def questions(self, status: TaskStatus) -> tuple[AskedBack, ...]:
-        """What a task asks; nothing when it can be asked in words only."""
-        return questions_in(status.message, status.state, extension_active=self.agent.extension_active)
+        """What a task asks, under keys that last; nothing when it can be asked in words only."""
+        asked = questions_in(status.message, status.state, extension_active=self.agent.extension_active)
+        return with_lasting_keys(asked, status)
 
     def question_in_words(self, task: Task) -> JsonObject:
         """What a task asks, as a result for a host that takes no questions, or none like it."""

@@ -60,7 +60,7 @@ class AskedBack:
     """One question of an agent."""
 
     key: str
-    """What it is called among `inputRequests`."""
+    """What it is called among `inputRequests`: see `with_lasting_keys`."""
     own_key: str | None
     """What the agent calls it, if it does."""
     params: JsonObject
@@ -81,8 +81,9 @@ class AskedBack:
 class Waiting:
     """The task that asks."""
 
-    request_state: str
-    """What the question was given out with: the same answer to the same state is one message."""
+    state: str
+    """What the host knows the task by: the same answer to a question under the same state is one message. A host
+    that is asked while its call waits knows it by nothing, and then it is the task's own id."""
     task_id: str
     context_id: str | None
     skill_id: str | None = None
@@ -168,7 +169,7 @@ def answer_message(
         return None
     parts, metadata = _one_answer(*answered[0]) if len(questions) == 1 else _keyed_answers(answered)
     return Message(
-        message_id=message_id_of(waiting.request_state, {one.key: result for one, result in answered}),
+        message_id=message_id_of(waiting.state, {one.key: result for one, result in answered}),
         role=Role.USER,
         task_id=waiting.task_id,
         context_id=waiting.context_id,
@@ -177,16 +178,16 @@ def answer_message(
     )
 
 
-def message_id_of(request_state: str, answer: JsonValue) -> str:
+def message_id_of(state: str, answer: JsonValue) -> str:
     """The id of the message that gives an answer: the same when a request is sent again."""
-    digest = hashlib.sha256(json.dumps([request_state, answer], sort_keys=True).encode()).digest()
+    digest = hashlib.sha256(json.dumps([state, answer], sort_keys=True).encode()).digest()
     return str(UUID(bytes=digest[:16], version=5))
 
 
 def _originals(message: Message) -> tuple[AskedBack, ...]:
     """The questions as the server behind the agent asked them."""
     return tuple(
-        AskedBack(_request_key(key, part.data, message), key, _with_faults(params, part.data, message))
+        AskedBack(key, key, _with_faults(params, part.data, message))
         for part in message.parts
         if part.kind == "data" and isinstance(blocks := (part.metadata or {}).get(BLOCK), dict)
         for key, params in blocks.items()
@@ -221,7 +222,7 @@ def _question_from(data: JsonObject, message: Message, state: TaskState) -> Aske
     url = data.get("url")
     if data.get("mode") == "url" and isinstance(url, str) and _is_web(url):
         asked = _for_url(text, url, message.message_id)
-        request_key = _request_key(own_key, data, message)
+        request_key = own_key or _hashed(message.message_id)
         elicitation_id = data.get("elicitationId", asked.params["elicitationId"])
         return AskedBack(request_key, own_key, {**asked.params, "elicitationId": elicitation_id})
     if data.get("mode") == "confirm" and own_key is not None:
@@ -234,7 +235,7 @@ def _question_from(data: JsonObject, message: Message, state: TaskState) -> Aske
         return None
     params: JsonObject = {"mode": "form", "message": text, "requestedSchema": form}
     fields = frozenset(properties_of(form))
-    return AskedBack(_request_key(own_key, data, message), own_key, params, fields=fields)
+    return AskedBack(own_key or _hashed(message.message_id), own_key, params, fields=fields)
 
 
 def form_from(schema: JsonValue) -> JsonObject | None:
@@ -294,21 +295,6 @@ def _for_url(words: str, url: str, message_id: str) -> AskedBack:
 def _key_of(message: Message | None) -> str | None:
     key = ((message.metadata if message else None) or {}).get(QUESTION)
     return key if isinstance(key, str) and key else None
-
-
-def _request_key(own_key: str | None, data: JsonValue, message: Message) -> str:
-    """A key that no other question of this task has: one that is asked again has its own."""
-    is_again = isinstance(data, dict) and (
-        "errors" in data
-        or any(isinstance(one, dict) and "errors" in one for one in _listed(data.get("questions")))
-    )
-    if own_key is None:
-        return _hashed(message.message_id)
-    return f"{own_key}-{_hashed(message.message_id)}" if is_again else own_key
-
-
-def _listed(value: JsonValue) -> list[JsonValue]:
-    return value if isinstance(value, list) else []
 
 
 def _with_faults(params: JsonObject, data: JsonValue, message: Message) -> JsonObject:

@@ -128,6 +128,22 @@ async def test_questions_come_through_and_so_do_their_answers(
         assert asked[0] == asked[1]
 
 
+@each_mode
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_the_same_answer_to_the_same_question_of_two_calls_is_two_answers(
+    era: str, mode: str, tmp_path: Path
+) -> None:
+    answers = answering(*(types.ElicitResult(action="accept", content={"name": "Ada"}) for _ in range(4)))
+    async with both_ways(asking_command(era), mode, tmp_path, elicitation_callback=answers) as (
+        directly,
+        through,
+    ):
+        for _ in range(2):
+            given = [(await client.call_tool("ask", {})).content for client in (directly, through)]
+            assert given[0] == given[1]
+    assert len(answers.seen) == 4
+
+
 async def test_every_tool_of_server_everything_is_listed_as_it_is(tmp_path: Path) -> None:
     require_peers()
     answers = answering()

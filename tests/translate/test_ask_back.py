@@ -121,11 +121,10 @@ def test_without_the_extension_someone_to_authenticate_is_never_shown_a_form() -
 
 
 @pytest.mark.parametrize("active", [True, False])
-def test_a_question_that_is_asked_again_says_why_and_has_a_key_of_its_own(active: bool) -> None:
+def test_a_question_that_is_asked_again_says_why(active: bool) -> None:
     message, state = asked_by_us({"k": FORM}, {"k": (Problem("age", "too young"),)}, active=active)
     (asked,) = questions_in(message, state, extension_active=active)
     assert asked.own_key == "k"
-    assert asked.key != "k"
     assert "too young" in str(asked.params["message"])
 
 
@@ -351,6 +350,20 @@ def test_the_same_answer_to_the_same_question_is_one_message() -> None:
     answer: Any = {"a": 1, "b": 2}
     assert message_id_of("s", answer) == message_id_of("s", {"b": 2, "a": 1})
     assert len({message_id_of("s", answer), message_id_of("s2", answer), message_id_of("s", {"a": 1})}) == 3
+
+
+def test_the_same_answer_to_another_question_or_of_another_task_is_another_message() -> None:
+    def message_id(task_id: str, asked_by: str) -> str:
+        message = said(*parts_of_questions([elicitation_from("k", FORM)], None))
+        status = TaskStatus(state=INPUT, message=message.model_copy(update={"message_id": asked_by}))
+        asked = with_lasting_keys(questions_in(status.message, INPUT, extension_active=True), status)
+        answer = answer_message(asked, {asked[0].key: RESULTS[0]}, Waiting(task_id, task_id, "c"))
+        assert answer is not None
+        assert (answer.metadata or {})[QUESTION] == "k"
+        return answer.message_id
+
+    assert message_id("t1", "q1") == message_id("t1", "q1")
+    assert len({message_id("t1", "q1"), message_id("t1", "q2"), message_id("t2", "q1")}) == 3
 
 
 def lasting(message_id: str, occasions: dict[str, str] | None, *keys: str) -> dict[str | None, str]:

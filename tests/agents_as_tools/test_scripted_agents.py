@@ -1,0 +1,96 @@
+"""Agents that say on the wire what no library in reach says: exposed to the official MCP client, in both eras."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp import Client
+
+from tests.support.exposing import answering, exposing
+from tests.support.scripted_agent import Json, Script, scripted_agent
+
+each_mode = pytest.mark.parametrize("mode", ["auto", "legacy"])
+WAIT_SECONDS = 20
+
+
+@asynccontextmanager
+async def hosted(
+    folder: Path, script: Script, card: Json | None = None, *, mode: str = "auto", callback: Any = None
+) -> AsyncIterator[Client]:
+    """A client of the face of an agent that follows a script."""
+    with anyio.fail_after(WAIT_SECONDS):
+        async with (
+            scripted_agent(script, card) as url,
+            exposing(folder, url) as there,
+            there.client(mode, elicitation_callback=callback) as client,
+        ):
+            yield client
+
+
+def words(result: Any) -> list[str]:
+    """The texts of a result."""
+    return [block.text for block in result.content]
+
+
+def task(state: str, message: Json | None = None, **more: Any) -> Json:
+    """A task as the wire has it."""
+    said = {"message": message} if message else {}
+    return {"id": "t-1", "contextId": "c-1", "status": {"state": f"TASK_STATE_{state}", **said}, **more}
+
+
+def says(message_id: str, *parts: Json) -> Json:
+    """A message of the agent."""
+    return {"messageId": message_id, "role": "ROLE_AGENT", "parts": [*parts]}
+
+
+class TwiceTheSame:
+    """Asks the same under the same key twice, and then says how many messages it was sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[Json] = []
+
+    def __call__(self, method: str, params: Json) -> list[Json]:
+        if method != "GetTask":
+            self.sent.append(params["message"])
+        state = task("COMPLETED", says("done", {"text": f"{len(self.sent)} messages"}))
+        if len(self.sent) < 3:
+            form = {"type": "object", "properties": {"sure": {"type": "boolean"}}, "required": ["sure"]}
+            asked = says(f"q-{len(self.sent)}", {"text": "Sure?"}, {"data": {"key": "sure", "schema": form}})
+            state = task("INPUT_REQUIRED", asked)
+        return [state if method == "GetTask" else {"task": state}]
+
+
+@each_mode
+async def test_the_same_question_asked_twice_is_answered_twice(mode: str, tmp_path: Path) -> None:
+    yes = types.ElicitResult(action="accept", content={"sure": True})
+    agent = TwiceTheSame()
+    async with hosted(tmp_path, agent, mode=mode, callback=answering(yes, yes)) as client:
+        assert words(await client.call_tool("act", {"message": "go"}))[0] == "3 messages"
+    assert len({message["messageId"] for message in agent.sent}) == 3
+
+
+async def test_an_answer_that_is_said_again_answers_no_later_question(tmp_path: Path) -> None:
+    agent = TwiceTheSame()
+    async with hosted(tmp_path, agent, callback=answering()) as client:
+
+        async def call(after: Any = None) -> Any:
+            again: dict[str, Any] = {}
+            if after is not None:
+                (key,) = after.input_requests
+                yes = types.ElicitResult(action="accept", content={"sure": True})
+                again = {"request_state": after.request_state, "input_responses": {key: yes}}
+            return await client.session.call_tool(
+                "act", {"message": "go"}, allow_input_required=True, **again
+            )
+
+        first = await call()
+        second, replayed = await call(first), await call(first)
+        assert second.input_requests == replayed.input_requests
+        assert second.input_requests.keys() != first.input_requests.keys()
+        assert words(await call(replayed))[0] == "3 messages"
