@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Annotated, Final
 
 import httpx2
-from pydantic import ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from bridge.a2a import models
 from bridge.a2a.fetch import (
@@ -121,9 +121,16 @@ class _SkillAsRead(models.AgentSkill):
     tags: models.Several[str] = ()
 
 
+class _InterfaceAsRead(models.AgentInterface):
+    """An interface that may say no version: it is of the one that brought `supportedInterfaces`."""
+
+    protocol_version: Annotated[str, BeforeValidator(lambda version: version or CURRENT)] = CURRENT
+
+
 class _CardAsRead(AgentCard):
     """A card of which no more is asked than that its agent can be called."""
 
+    supported_interfaces: Annotated[models.Several[_InterfaceAsRead], Field(min_length=1)]
     description: str = ""
     version: str = ""
     capabilities: models.AgentCapabilities = models.AgentCapabilities()

@@ -1,13 +1,14 @@
 """Answers of agents that say A2A 1.0 in their own way, put as the specification puts it. Pure.
 
-Frameworks wrap a result or do not, and write enums as 0.3 did. What is ours to name is set right here; what
-is the user's (metadata, data parts) is left as it stands. Nothing else of 0.3 is read.
+Frameworks wrap a result or do not, write enums as 0.3 did, and times without their zone. What is ours to name is
+set right here; what is the user's (metadata, data parts) is left as it stands. Nothing else of 0.3 is read.
 
 Spec: A2A 1.0 sections 3.2.3 (which of the four), 4.1.3, 4.1.5, 5.5.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from pydantic import JsonValue
@@ -21,6 +22,8 @@ _STATES: Final = {
     "CANCELLED": TaskState.CANCELED.value,
     "TASK_STATE_CANCELLED": TaskState.CANCELED.value,
 }
+_WITHOUT_ZONE: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?")
+"""A time as frameworks write it that mean UTC and do not say so, or forget that they do not."""
 _ROLES: Final = {role.name: role.value for role in Role}
 
 
@@ -72,6 +75,8 @@ def _with_status(value: JsonValue) -> JsonObject:
     if not isinstance(status, dict):
         return dict(value)
     changed = dict(status)
+    if isinstance(time := status.get("timestamp"), str):
+        changed["timestamp"] = f"{time}Z" if _WITHOUT_ZONE.fullmatch(time) else time or None
     if isinstance(state := status.get("state"), str):
         name = state.upper().replace("-", "_")
         changed["state"] = _STATES.get(name, state)

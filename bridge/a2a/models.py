@@ -356,7 +356,7 @@ class AgentInterface(Model):
     url: str
     protocol_binding: str
     tenant: str | None = None
-    protocol_version: str
+    protocol_version: Annotated[str, Field(min_length=1)]
 
 
 class AgentProvider(Model):

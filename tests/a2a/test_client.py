@@ -34,6 +34,7 @@ from bridge.a2a.models import (
     StreamResponse,
     Task,
     TaskState,
+    TaskStatus,
     text_of,
 )
 from bridge.errors import PeerError
@@ -204,6 +205,14 @@ def test_a_card_that_lacks_what_can_be_done_without_is_read_and_says_so() -> Non
     assert (card.skills[0].id, card.skills[0].description, card.default_output_modes) == ("act", "", ())
     assert "defaultOutputModes is missing" in deviations
     assert "skills.0.description is missing" in deviations
+
+
+@pytest.mark.parametrize("said", [{}, {"protocolVersion": ""}])
+def test_a_card_without_protocol_version_is_read_as_1_0(said: dict[str, str]) -> None:
+    listed = [{"url": "http://127.0.0.1/", "protocolBinding": "JSONRPC", **said}]
+    card, deviations = card_from(json.dumps({**CARD, "supportedInterfaces": listed}).encode(), "here")
+    assert interface_of(card).protocol_version == "1.0"
+    assert deviations[0].startswith("supportedInterfaces.0.protocolVersion")
 
 
 async def test_a_redirect_within_the_origin_is_followed(http: httpx2.AsyncClient) -> None:
@@ -480,6 +489,24 @@ async def test_what_agents_write_in_their_own_way_is_understood(
     desk.response = answer({"artifactUpdate": artifact} if wrapped else artifact)
     [event] = await all_of(agent, saying("x"))
     assert event.artifact_update is not None
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("2026-01-31T12:00:00.123456", "2026-01-31T12:00:00.123456Z"),
+        ("2026-01-31T12:00:00", "2026-01-31T12:00:00Z"),
+        ("2026-01-31T12:00:00+02:00", "2026-01-31T12:00:00+02:00"),
+        ("", None),
+    ],
+)
+async def test_a_time_without_a_zone_is_utc(
+    said: str, meant: str | None, http: httpx2.AsyncClient, desk: Desk
+) -> None:
+    status = {"state": "TASK_STATE_WORKING", "timestamp": said}
+    desk.response = Response(json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"id": "t", "status": status}}))
+    found = await AgentClient(http, card_at(desk.url)).get("t")
+    assert found.status == TaskStatus(state=TaskState.WORKING, timestamp=meant)
 
 
 # Which interface, and what goes there
