@@ -1,7 +1,8 @@
 """What a client knows of a task from the events that it hears. Pure.
 
 `life.py` says what may follow what, for those who make events. A listener cannot choose: agents say SUBMITTED
-twice, or WORKING first, and the task is what they say all the same.
+twice, or WORKING first, and the task is what they say all the same. What an agent says on its way goes into the
+history that is known, as it does where the agent keeps one: it may be all that the agent ever says.
 
 Spec: A2A 1.0 sections 3.1.2, 3.2.3.
 """
@@ -9,10 +10,14 @@ Spec: A2A 1.0 sections 3.1.2, 3.2.3.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from typing import Final
 
-from bridge.a2a.life import IllegalTransitionError, after
+from bridge.a2a.life import ENDED, IllegalTransitionError, after
 from bridge.a2a.models import (
     Message,
+    Part,
+    Role,
     StreamResponse,
     Task,
     TaskArtifactUpdateEvent,
@@ -22,6 +27,11 @@ from bridge.a2a.models import (
 )
 
 logger = logging.getLogger(__name__)
+
+_MOST_MESSAGES: Final = 100
+"""How many messages of a history are kept, the newest ones; what an agent reports for hours has no end."""
+_MOST_BYTES: Final = 16_777_216
+"""How much they may hold together; the last one is always kept."""
 
 
 def begun_by(payload: Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent) -> Task:
@@ -41,6 +51,8 @@ def begun_by(payload: Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdat
 
 def folded(task: Task, event: StreamResponse) -> Task:
     """The task after an event, also where the event cannot follow. Another task's event changes nothing."""
+    if event.status_update is not None and event.status_update.task_id == task.id:
+        task = _with_words_in_history(task)
     try:
         return after(task, event)
     except IllegalTransitionError as exc:
@@ -52,3 +64,27 @@ def folded(task: Task, event: StreamResponse) -> Task:
             return snapshot
         case _:
             return task
+
+
+def size_of(part: Part) -> int:
+    """About how much a part holds; a part of nothing is something too."""
+    return len(part.text or part.raw or "") + (len(repr(part.data)) if part.data is not None else 0) + 100
+
+
+def _with_words_in_history(task: Task) -> Task:
+    """The task with what its agent says now among its messages, once."""
+    said, history = task.status.message, task.history or ()
+    if said is None or said.role is not Role.AGENT or task.status.state in ENDED or history[-1:] == (said,):
+        return task
+    return task.model_copy(update={"history": (*_newest(history, sum(map(size_of, said.parts))), said)})
+
+
+def _newest(history: Sequence[Message], more_bytes: int) -> Sequence[Message]:
+    """The newest messages that may be kept beside one more."""
+    first, held = len(history), more_bytes
+    while first > 0 and len(history) - first < _MOST_MESSAGES - 1:
+        held += sum(map(size_of, history[first - 1].parts))
+        if held > _MOST_BYTES:
+            break
+        first -= 1
+    return history[first:]

@@ -27,11 +27,10 @@ import anyio
 from bridge.a2a.bindings import AgentRefusedError
 from bridge.a2a.client import AgentClient
 from bridge.a2a.fetch import NotReachedError, UnansweredError
-from bridge.a2a.heard import begun_by, folded
+from bridge.a2a.heard import begun_by, folded, size_of
 from bridge.a2a.life import ENDED, SETTLED
 from bridge.a2a.models import (
     Message,
-    Part,
     SendMessageConfiguration,
     SendMessageRequest,
     StreamResponse,
@@ -250,7 +249,7 @@ class _Following:
             TaskLostError: its artifacts are larger than any result may be.
         """
         update = event.artifact_update
-        self._artifact_bytes += sum(map(_size_of, update.artifact.parts)) if update else 0
+        self._artifact_bytes += sum(map(size_of, update.artifact.parts)) if update else 0
         if self._artifact_bytes > self._pace.artifact_limit_bytes:
             assert self.task is not None
             words = (
@@ -309,11 +308,6 @@ class _Following:
         if task.status.state not in SETTLED:
             return False
         return task.status != self._answered or anyio.current_time() >= self._answered_until
-
-
-def _size_of(part: Part) -> int:
-    """About how much a part holds; a part of nothing is something too."""
-    return len(part.text or part.raw or "") + (len(repr(part.data)) if part.data is not None else 0) + 100
 
 
 def _at_once(request: SendMessageRequest) -> SendMessageRequest:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Final
 
 from jsonschema.protocols import Validator
@@ -109,8 +110,7 @@ def server_error_in(task: Task) -> JsonObject | None:
 def _completed(task: Task, reading: Reading) -> JsonObject:
     artifacts, said = task.artifacts or (), task.status.message
     if not artifacts:
-        said = said or (None if reading.extension_active else _last_words(task))
-        parts = said.parts if said else ()
+        parts = said.parts if said else () if reading.extension_active else _last_words(task)
         own = _peer_fields(said.metadata if said else None) if reading.extension_active else {}
         return _checked(blocks_from_parts(parts, _inline(reading)), parts, own, reading)
     parts = tuple(part for artifact in artifacts for part in artifact.parts)
@@ -212,9 +212,12 @@ def _inline(reading: Reading) -> Reading:
     return replace(reading, inline_limit_bytes=None)
 
 
-def _last_words(task: Task) -> Message | None:
-    said = (message for message in reversed(task.history or ()) if message.role is Role.AGENT)
-    return next(said, None)
+def _last_words(task: Task) -> tuple[Part, ...]:
+    """What the agent said since it was spoken to, on its way and at its end; else what it said last of all."""
+    history = task.history or ()
+    since = [*takewhile(lambda message: message.role is Role.AGENT, reversed(history))]
+    last = since or [message for message in reversed(history) if message.role is Role.AGENT][:1]
+    return tuple(part for message in reversed(last) for part in message.parts)
 
 
 def _peer_fields(metadata: JsonObject | None) -> JsonObject:

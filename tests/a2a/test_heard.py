@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bridge.a2a.heard import begun_by, folded
-from bridge.a2a.models import StreamResponse, Task, TaskState
+from bridge.a2a.models import StreamResponse, Task, TaskState, text_of
 
 WORKING = {"state": "TASK_STATE_WORKING"}
 
@@ -18,8 +18,8 @@ def task(state: str = "WORKING", **more: Any) -> Task:
     )
 
 
-def status(state: str, task_id: str = "t") -> StreamResponse:
-    update = {"taskId": task_id, "contextId": "c", "status": {"state": f"TASK_STATE_{state}"}}
+def status(state: str, task_id: str = "t", **more: Any) -> StreamResponse:
+    update = {"taskId": task_id, "contextId": "c", "status": {"state": f"TASK_STATE_{state}", **more}}
     return StreamResponse.model_validate({"statusUpdate": update})
 
 
@@ -48,6 +48,32 @@ def test_a_state_is_what_the_agent_says_last(before: str, then: str) -> None:
 def test_another_tasks_events_change_nothing() -> None:
     assert folded(task(), status("COMPLETED", "other")) == task()
     assert folded(task(), StreamResponse(task=task().model_copy(update={"id": "other"}))) == task()
+
+
+def saying(words: str) -> StreamResponse:
+    message = {"messageId": words[:9], "role": "ROLE_AGENT", "parts": [{"text": words}]}
+    return status("WORKING", message=message)
+
+
+def said_in(found: Task) -> list[str]:
+    return [text_of(message.parts) for message in found.history or ()]
+
+
+def test_what_an_agent_says_on_its_way_is_in_the_history() -> None:
+    known = task("SUBMITTED")
+    for event in (saying("one"), saying("two"), saying("two"), status("COMPLETED")):
+        known = folded(known, event)
+    assert (known.status.message, said_in(known)) == (None, ["one", "two"])
+
+
+def test_of_what_an_agent_says_on_its_way_the_newest_is_kept() -> None:
+    known = task()
+    for number in range(1000):
+        known = folded(known, saying(str(number)))
+    assert said_in(known) == [str(number) for number in range(899, 999)]
+    for words in ("a" * 9_000_000, "b" * 9_000_000, "c" * 99_000_000):
+        known = folded(folded(known, saying(words)), saying("next"))
+    assert said_in(known) == ["c" * 99_000_000]
 
 
 def test_chunks_are_joined_and_a_task_replaces_all_that_was_known() -> None:

@@ -45,6 +45,7 @@ RESULTS: list[tuple[str, list[dict[str, Any]], str | None]] = [
     ("chunks", [text(chunk) for chunk in told.CHUNKS], None),
     ("data", [text("DATA")], None),
     ("quiet", [text("Nothing to show, all done")], None),
+    ("on_the_way", [text("First half"), text("Second half")], None),
     ("progress", [text("Done in three")], None),
     ("fail", [text("Out of paper"), text("[The agent's task failed]"), text("Half of it")], FAILED),
     ("reject", [text("Not my job"), text("[The agent rejected the task]")], REJECTED),

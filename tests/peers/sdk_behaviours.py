@@ -217,6 +217,15 @@ async def _big(turn: Turn) -> None:
     await turn.update.complete()
 
 
+async def _on_the_way(turn: Turn) -> None:
+    """Says all that it has to say while it works, as the default executor of agent-framework-a2a 1.0 does."""
+    await turn.update.submit()
+    await turn.update.start_work()
+    for said in ("First half", "Second half"):
+        await turn.update.start_work(turn.words(said))
+    await turn.update.complete()
+
+
 async def _quiet(turn: Turn) -> None:
     await turn.update.complete(turn.words("Nothing to show, all done"))
 
@@ -241,6 +250,7 @@ SKILLS: Final[dict[str, Callable[[Turn], Awaitable[None]] | None]] = {
     "progress": _progress,
     "big": _big,
     "quiet": _quiet,
+    "on-the-way": _on_the_way,
 }
 """What the agent does; None answers with a Message, without a task."""
 

@@ -209,7 +209,7 @@ def test_artifacts_come_in_order_each_introduced_by_its_first_block() -> None:
     }
 
 
-def test_without_artifacts_the_status_message_is_the_result_and_else_the_last_words_of_the_agent() -> None:
+def test_without_artifacts_the_status_message_is_the_result_and_else_what_the_agent_said_last() -> None:
     history = (
         said(Part(text="first")),
         said(Part(text="last")),
@@ -218,6 +218,9 @@ def test_without_artifacts_the_status_message_is_the_result_and_else_the_last_wo
     done = task(message=said(Part(text="done")), history=history)
     assert result_from_task(done, PLAIN) == {"content": [text("done")]}
     assert result_from_task(task(history=history), PLAIN) == {"content": [text("last")]}
+    assert result_from_task(task(history=history[1::-1]), PLAIN) == {"content": [text("last"), text("first")]}
+    spoken_to = (said(Part(text="asked")), history[2], said(Part(text="half")), said(Part(text="all")))
+    assert result_from_task(task(history=spoken_to), PLAIN) == {"content": [text("half"), text("all")]}
     assert result_from_task(task(), PLAIN) == {"content": []}
     assert result_from_task(task(history=history), ACTIVE) == {"content": []}
 
