@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Final
 
 from bridge.a2a.life import ENDED, IllegalTransitionError, after
 from bridge.a2a.models import (
+    Artifact,
+    GoingOn,
     Message,
     Part,
     Role,
@@ -53,6 +56,7 @@ def folded(task: Task, event: StreamResponse) -> Task:
     """The task after an event, also where the event cannot follow. Another task's event changes nothing."""
     if event.status_update is not None and event.status_update.task_id == task.id:
         task = _with_words_in_history(task)
+    event = _with_what_goes_on(task, event)
     try:
         return after(task, event)
     except IllegalTransitionError as exc:
@@ -69,6 +73,47 @@ def folded(task: Task, event: StreamResponse) -> Task:
 def size_of(part: Part) -> int:
     """About how much a part holds; a part of nothing is something too."""
     return len(part.text or part.raw or "") + (len(repr(part.data)) if part.data is not None else 0) + 100
+
+
+def _with_what_goes_on(task: Task, event: StreamResponse) -> StreamResponse:
+    """The event with the texts in it marked that go on with one that is known: what comes anew in a Task, too."""
+    known = {artifact.artifact_id: artifact.parts for artifact in task.artifacts or ()}
+    match event.payload:
+        case TaskArtifactUpdateEvent(append=True, artifact=new) as update if before := known.get(
+            new.artifact_id
+        ):
+            first, *others = new.parts
+            if _is_piece(before[-1], first):
+                marked = new.model_copy(update={"parts": (_going_on(first), *others)})
+                return StreamResponse(artifact_update=update.model_copy(update={"artifact": marked}))
+        case Task(artifacts=artifacts) as snapshot if known and artifacts:
+            kept = tuple(_marked_as(one, known.get(one.artifact_id, ())) for one in artifacts)
+            return StreamResponse(task=snapshot.model_copy(update={"artifacts": kept}))
+    return event
+
+
+def _marked_as(artifact: Artifact, known: Sequence[Part]) -> Artifact:
+    """An artifact with the marks that its parts had, as far as they are the same."""
+    if not any(isinstance(part, GoingOn) for part in known):
+        return artifact
+    parts = (
+        _going_on(part) if isinstance(old, GoingOn) and old == part else part
+        for part, old in zip_longest(artifact.parts, known[: len(artifact.parts)])
+    )
+    return artifact.model_copy(update={"parts": (*parts,)})
+
+
+def _is_piece(before: Part, part: Part) -> bool:
+    """Whether two texts say the same of themselves, so that the second can go on with the first."""
+    return before.kind == part.kind == "text" and _beyond_text(before) == _beyond_text(part)
+
+
+def _beyond_text(part: Part) -> tuple[object, ...]:
+    return part.metadata or None, part.media_type, part.filename, part.model_extra
+
+
+def _going_on(part: Part) -> GoingOn:
+    return GoingOn.model_construct(part.model_fields_set, **part.__dict__, **(part.model_extra or {}))
 
 
 def _with_words_in_history(task: Task) -> Task:

@@ -171,6 +171,18 @@ class Part(Model):
         return written
 
 
+class GoingOn(Part):
+    """A text that `append` added to the text before it, of which it is a piece. Only who heard it come knows this:
+    on the wire it is a part like others, and equal to one that says the same."""
+
+    __hash__ = Part.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Part):
+            return NotImplemented
+        return self.__dict__ == other.__dict__ and self.model_extra == other.model_extra
+
+
 class Message(Model):
     """One unit of communication between client and agent. Section 4.1.4."""
 

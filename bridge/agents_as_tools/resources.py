@@ -6,6 +6,7 @@ agent when it is read, for the principal that was given the link.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import quote, unquote
@@ -16,8 +17,10 @@ from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.serving import INVALID_PARAMS, McpRefusal
 from bridge.seal import HandleError, HandleTooLongError
+from bridge.translate.blocks import joined, pieces_in
 
 SCHEME: Final = "a2a://"
+_NUMBERS: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 
 TEMPLATE: Final[JsonObject] = {
     "uriTemplate": "a2a://{agent}/tasks/{handle}/{artifact}/{part}",
@@ -52,9 +55,9 @@ def links_of(
     except HandleTooLongError:
         return None
     places = {
-        id(part): f"{quote(artifact.artifact_id, safe='')}/{number}"
+        id(artifact.parts[first]): f"{quote(artifact.artifact_id, safe='')}/{_numbers(first, end)}"
         for artifact in task.artifacts or ()
-        for number, part in enumerate(artifact.parts)
+        for first, end in pieces_in(artifact.parts)
     }
 
     def link_for(part: Part) -> str:
@@ -74,7 +77,8 @@ async def read_part(
     """
     unknown = McpRefusal(INVALID_PARAMS, f"There is no resource {uri[:200]}", {"uri": uri})
     steps = uri.removeprefix(SCHEME).split("/")
-    if len(steps) != 5 or steps[1] != "tasks" or not steps[4].isdecimal():
+    numbers = _NUMBERS.fullmatch(steps[4]) if len(steps) == 5 and steps[1] == "tasks" else None
+    if numbers is None:
         raise unknown
     try:
         far = handles.task(steps[2], principal)
@@ -84,10 +88,18 @@ async def read_part(
     if agent is None:
         raise unknown
     task = await agent.client.get(far.task_id)
+    first, end = int(numbers[1]), int(numbers[2] or numbers[1]) + 1
     for artifact in task.artifacts or ():
-        if artifact.artifact_id == unquote(steps[3]) and int(steps[4]) < len(artifact.parts):
-            return {"contents": [_contents(uri, artifact.parts[int(steps[4])])]}
+        # An agent may keep as one part what it gave in pieces: fewer than there were are all the same the whole.
+        pieces = artifact.parts[first:end] if artifact.artifact_id == unquote(steps[3]) else ()
+        if len(pieces) == 1 or {part.kind for part in pieces} == {"text"}:
+            return {"contents": [_contents(uri, joined(pieces))]}
     raise unknown
+
+
+def _numbers(first: int, end: int) -> str:
+    """The parts that are meant, as a URI has them: one, or the pieces of a text from the first to the last."""
+    return str(first) if end - first == 1 else f"{first}-{end - 1}"
 
 
 def _contents(uri: str, part: Part) -> JsonObject:

@@ -9,15 +9,16 @@ Spec: A2A 1.0 section 4.1.6 (Part), MCP server/tools (content).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 from urllib.parse import quote
 
 from jsonschema.protocols import Validator
 from pydantic import JsonValue
 
-from bridge.a2a.models import Part, PartKind
+from bridge.a2a.models import GoingOn, Part, PartKind
 from bridge.jsonvalues import JsonObject
 from bridge.translate.content import ADDED, SPELLED, STRUCTURED, TWIN, WHOLE, WITHHELD, filename_in
 from bridge.translate.extension import BLOCK
@@ -39,12 +40,20 @@ class Reading:
     inline_limit_bytes: int | None = None
     """A part of an artifact that is larger becomes a link."""
     link_for: Callable[[Part], str] | None = None
-    """The URI under which the bridge serves a part."""
+    """The URI under which the bridge serves a part, or the text of which it is the first piece."""
 
 
 def blocks_from_parts(parts: Sequence[Part], reading: Reading) -> list[JsonValue]:
     """The content blocks of some parts, in order. Structured content is none of them: see `structured_in`."""
-    return [block for part in parts for block in _blocks_from_part(part, reading)]
+    if reading.extension_active:
+        return [block for part in parts for block in _blocks_from_part(part, reading)]
+    return [_block_from_pieces(parts[first:end], reading) for first, end in pieces_in(parts)]
+
+
+def pieces_in(parts: Sequence[Part]) -> Iterator[tuple[int, int]]:
+    """Where each part begins and ends, of which a text that came bit by bit has several pieces."""
+    starts = [number for number, part in enumerate(parts) if not (number and isinstance(part, GoingOn))]
+    return pairwise((*starts, len(parts)))
 
 
 def structured_in(parts: Sequence[Part]) -> tuple[JsonValue, ...]:
@@ -63,16 +72,26 @@ def as_json(value: JsonValue) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def joined(pieces: Sequence[Part]) -> Part:
+    """The part that some pieces are together."""
+    first, *others = pieces
+    return first.model_copy(update={"text": "".join(one.text or "" for one in pieces)}) if others else first
+
+
 def _blocks_from_part(part: Part, reading: Reading) -> tuple[JsonValue, ...]:
-    if reading.extension_active:
-        if _block_of(part).get("type") in (ADDED, STRUCTURED):
-            return ()
-        if restored := _restored(part):
-            return restored
-        return (_PLAIN[part.kind](part, reading),)
-    if _is_over_limit(part, reading):
-        return (_linked(part, reading),)
-    return (_with_meta(_PLAIN[part.kind](part, reading), part),)
+    """With the extension active."""
+    if _block_of(part).get("type") in (ADDED, STRUCTURED):
+        return ()
+    if restored := _restored(part):
+        return restored
+    return (_PLAIN[part.kind](part, reading),)
+
+
+def _block_from_pieces(pieces: Sequence[Part], reading: Reading) -> JsonObject:
+    part = joined(pieces)
+    if reading.link_for is not None and _is_over_limit(part, reading):
+        return _linked(part, reading.link_for(pieces[0]))
+    return _with_meta(_PLAIN[part.kind](part, reading), part)
 
 
 def _block_of(part: Part) -> JsonObject:
@@ -171,7 +190,7 @@ def _with_meta(block: JsonObject, part: Part) -> JsonObject:
 
 def _is_over_limit(part: Part, reading: Reading) -> bool:
     limit = reading.inline_limit_bytes
-    return limit is not None and reading.link_for is not None and size_of(part) > limit
+    return limit is not None and size_of(part) > limit
 
 
 def size_of(part: Part) -> int:
@@ -187,9 +206,7 @@ def size_of(part: Part) -> int:
             return 0
 
 
-def _linked(part: Part, reading: Reading) -> JsonObject:
-    assert reading.link_for is not None
-    uri = reading.link_for(part)
+def _linked(part: Part, uri: str) -> JsonObject:
     link: JsonObject = {
         "type": "resource_link",
         "uri": uri,

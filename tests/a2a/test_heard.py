@@ -8,6 +8,7 @@ import pytest
 
 from bridge.a2a.heard import begun_by, folded
 from bridge.a2a.models import StreamResponse, Task, TaskState, text_of
+from bridge.translate.blocks import joined, pieces_in
 
 WORKING = {"state": "TASK_STATE_WORKING"}
 
@@ -23,8 +24,8 @@ def status(state: str, task_id: str = "t", **more: Any) -> StreamResponse:
     return StreamResponse.model_validate({"statusUpdate": update})
 
 
-def chunk(text: str, *, append: bool = True) -> StreamResponse:
-    artifact = {"artifactId": "a", "parts": [{"text": text}]}
+def chunk(text: str, *, append: bool = True, **more: Any) -> StreamResponse:
+    artifact = {"artifactId": "a", "parts": [{"text": text, **more}]}
     update = {"taskId": "t", "contextId": "c", "artifact": artifact, "append": append}
     return StreamResponse.model_validate({"artifactUpdate": update})
 
@@ -83,3 +84,42 @@ def test_chunks_are_joined_and_a_task_replaces_all_that_was_known() -> None:
     snapshot = task(artifacts=[{"artifactId": "a", "parts": [{"text": "all"}]}])
     assert folded(known, StreamResponse(task=snapshot)) == snapshot
     assert folded(task("COMPLETED"), StreamResponse(task=snapshot)) == snapshot
+
+
+def pieces(found: Task) -> list[str]:
+    """The texts of the artifact, as far as they came in pieces."""
+    (artifact,) = found.artifacts or ()
+    return [joined(artifact.parts[first:end]).text or "" for first, end in pieces_in(artifact.parts)]
+
+
+def test_what_append_adds_to_a_text_is_one_text_with_it() -> None:
+    known = task()
+    for event in (
+        chunk("one "),
+        chunk("two "),
+        chunk("three"),
+        chunk("a table", mediaType="text/csv"),
+        chunk("more", mediaType="text/csv"),
+        chunk("a name", filename="x"),
+        chunk("metadata", metadata={"x": 1}),
+    ):
+        known = folded(known, event)
+    assert pieces(known) == ["one two three", "a tablemore", "a name", "metadata"]
+    assert pieces(folded(known, chunk("other", append=False))) == ["other"]
+
+
+def test_what_came_in_pieces_is_known_to_be_so_when_the_task_is_told_anew() -> None:
+    known = folded(folded(task(), chunk("one ")), chunk("two"))
+    told = {"artifactId": "a", "parts": [{"text": "one "}, {"text": "two"}, {"text": "three"}]}
+    again = folded(known, StreamResponse(task=task(artifacts=[told])))
+    assert pieces(again) == ["one two", "three"]
+    assert again == task(artifacts=[told])
+    changed = {"artifactId": "a", "parts": [{"text": "one "}, {"text": "two?"}]}
+    assert pieces(folded(known, StreamResponse(task=task(artifacts=[changed])))) == ["one ", "two?"]
+
+
+def test_several_parts_of_one_update_stay_several() -> None:
+    update = {"artifactId": "a", "parts": [{"text": "and"}, {"text": "more"}]}
+    appended = {"taskId": "t", "contextId": "c", "artifact": update, "append": True}
+    event = StreamResponse.model_validate({"artifactUpdate": appended})
+    assert pieces(folded(folded(task(), chunk("one ")), event)) == ["one and", "more"]

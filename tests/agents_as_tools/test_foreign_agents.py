@@ -42,7 +42,7 @@ def b64(data: bytes) -> str:
 RESULTS: list[tuple[str, list[dict[str, Any]], str | None]] = [
     ("plain", [text("You said: hi")], None),
     ("message_only", [text("Just so: hi")], None),
-    ("chunks", [text(chunk) for chunk in told.CHUNKS], None),
+    ("chunks", [text("".join(told.CHUNKS))], None),
     ("data", [text("DATA")], None),
     ("quiet", [text("Nothing to show, all done")], None),
     ("on_the_way", [text("First half"), text("Second half")], None),
@@ -122,6 +122,8 @@ async def test_what_each_skill_gives_becomes_the_result(mode: str, streaming: bo
         assert listed == {slug(skill) for skill in told.SKILLS} | {"task_result", "task_reply", "task_cancel"}
         for skill, content, state in RESULTS:
             result = await client.call_tool(skill, {"message": "hi"})
+            if skill == "chunks" and not streaming:  # nobody who reads the task can tell that they are one
+                content = [text(chunk) for chunk in told.CHUNKS]
             assert (blocks(result), bool(result.is_error)) == (content, state is not None), skill
             assert (result.meta or {}).get("mcp-a2a/state") == state, skill
         assert [said["metadata"]["skillId"].replace("-", "_") for said in agent.seen.said] == [
@@ -391,7 +393,7 @@ async def test_a_stream_that_breaks_is_taken_up_again(mode: str, tmp_path: Path)
             agent.proxy.drop_all()
             await agent.proxy.until(lambda: agent.proxy.count(b"SubscribeToTask") > before)
             agent.seen.released.set()
-        assert blocks(results[0]) == [text(chunk) for chunk in told.CHUNKS]
+        assert blocks(results[0]) == [text("".join(told.CHUNKS))]
         assert len(agent.seen.said) == 1
 
 
@@ -492,6 +494,27 @@ async def test_a_large_part_is_a_link_that_can_be_read(mode: str, tmp_path: Path
         (contents,) = (await client.read_resource(link.uri)).contents
         assert contents.text == told.BIG
         for wrong in (link.uri[:-1] + "7", link.uri.replace("/tasks/", "/tasks/x"), "a2a://behaviours/x"):
+            with pytest.raises(MCPError) as refused:
+                await client.read_resource(wrong)
+            assert refused.value.code == types.INVALID_PARAMS
+
+
+@each_mode
+async def test_a_large_text_that_came_in_pieces_is_one_link_that_can_be_read(
+    mode: str, tmp_path: Path
+) -> None:
+    async with (
+        foreign_agent() as agent,
+        exposing(tmp_path, agent.url) as there,
+        reading(there, mode) as client,
+    ):
+        result = await client.call_tool("big_chunks", {"message": "go"})
+        small, link, data, end = result.content[:4]
+        assert (small.text, json.loads(data.text), end.text) == ("small", told.DATA, "the end")
+        assert (link.type, link.size) == ("resource_link", len(told.BIG))
+        (contents,) = (await client.read_resource(link.uri)).contents
+        assert contents.text == told.BIG
+        for wrong in (f"{link.uri}-9", link.uri.replace("/1-2", "/2-3"), link.uri.replace("/1-2", "/2-1")):
             with pytest.raises(MCPError) as refused:
                 await client.read_resource(wrong)
             assert refused.value.code == types.INVALID_PARAMS

@@ -217,6 +217,14 @@ async def _big(turn: Turn) -> None:
     await turn.update.complete()
 
 
+async def _big_chunks(turn: Turn) -> None:
+    half = len(BIG) // 2
+    await turn.give(new_text_part("small"), new_text_part(BIG[:half]), artifact_id="big")
+    await turn.give(new_text_part(BIG[half:]), artifact_id="big", append=True)
+    await turn.give(new_data_part(DATA), new_text_part("the end"), artifact_id="big", append=True)
+    await turn.update.complete()
+
+
 async def _on_the_way(turn: Turn) -> None:
     """Says all that it has to say while it works, as the default executor of agent-framework-a2a 1.0 does."""
     await turn.update.submit()
@@ -251,6 +259,7 @@ SKILLS: Final[dict[str, Callable[[Turn], Awaitable[None]] | None]] = {
     "big": _big,
     "quiet": _quiet,
     "on-the-way": _on_the_way,
+    "big-chunks": _big_chunks,
 }
 """What the agent does; None answers with a Message, without a task."""
 

@@ -11,7 +11,7 @@ import pytest
 from pydantic_core import from_json, to_json
 
 from bridge.a2a.gating import Gate
-from bridge.a2a.models import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
+from bridge.a2a.models import Artifact, GoingOn, Message, Part, Role, Task, TaskState, TaskStatus
 from bridge.mcp.schemas import validator_of
 from bridge.translate.blocks import PART_META, Reading, blocks_from_parts
 from bridge.translate.content import LinkRules, Repeated, parts_from_result, peer_metadata
@@ -207,6 +207,13 @@ def test_artifacts_come_in_order_each_introduced_by_its_first_block() -> None:
         ],
         "_meta": {STATUS_META: "done"},
     }
+
+
+def test_a_text_that_came_in_pieces_is_one_block_and_with_the_extension_the_blocks_that_there_were() -> None:
+    came = task(TaskState.COMPLETED, artifact(Part(text="one "), GoingOn(text="two"), Part(text="three")))
+    about = {"_meta": {ARTIFACT_META: {"artifactId": "a"}}}
+    assert result_from_task(came, PLAIN) == {"content": [{**text("one two"), **about}, text("three")]}
+    assert result_from_task(came, ACTIVE) == {"content": [text("one "), text("two"), text("three")]}
 
 
 def test_without_artifacts_the_status_message_is_the_result_and_else_what_the_agent_said_last() -> None:
