@@ -70,6 +70,15 @@ def folded(task: Task, event: StreamResponse) -> Task:
             return task
 
 
+def fuller(heard: Task, read: Task) -> Task:
+    """What is known of a task that was heard to settle and then read: agents leave out on one way what they give
+    on the other."""
+    if read.artifacts or read.status.message or read.status.state is not heard.status.state:
+        return read
+    told = any(message.role is Role.AGENT for message in read.history or ())
+    return heard.model_copy(update={"history": read.history}) if told else heard
+
+
 def size_of(part: Part) -> int:
     """About how much a part holds; a part of nothing is something too."""
     return len(part.text or part.raw or "") + (len(repr(part.data)) if part.data is not None else 0) + 100

@@ -27,7 +27,7 @@ import anyio
 from bridge.a2a.bindings import AgentRefusedError
 from bridge.a2a.client import AgentClient
 from bridge.a2a.fetch import NotReachedError, UnansweredError
-from bridge.a2a.heard import begun_by, folded, size_of
+from bridge.a2a.heard import begun_by, folded, fuller, size_of
 from bridge.a2a.life import ENDED, SETTLED
 from bridge.a2a.models import (
     Message,
@@ -131,7 +131,7 @@ async def converse(
     except UnansweredError as exc:
         raise OutcomeUnknownError(str(exc), request.message.task_id) from exc
     if reply is not None:
-        return reply
+        return await following.in_full(reply)
     if following.task is None:
         raise OutcomeUnknownError(f"{client} ended its stream without an event", request.message.task_id)
     return await following.settled(following.task.id, is_listening=client.streams)
@@ -203,6 +203,18 @@ class _Following:
                 pause_seconds = self._pace.first_seconds
             await anyio.sleep(pause_seconds)
             pause_seconds = min(pause_seconds * _GROWTH, self._pace.most_seconds)
+
+    async def in_full(self, reply: Task | Message) -> Task | Message:
+        """A reply that a stream gave; a task that ended there without a word or an artifact may hold them all the
+        same, with agents that only keep what they give."""
+        if (
+            isinstance(reply, Message)
+            or reply.status.state not in ENDED
+            or reply.artifacts
+            or reply.status.message
+        ):
+            return reply
+        return await self._looked_over(reply.id)
 
     async def listen(self, events: AsyncGenerator[StreamResponse, None]) -> Task | Message | None:
         """Take what a stream gives until it settles; None when it ends or breaks off before.
@@ -293,10 +305,11 @@ class _Following:
             pause_seconds = min(pause_seconds * _GROWTH, self._pace.most_seconds)
 
     async def _looked_over(self, task_id: str) -> Task:
-        """The task that a new stream settled: what that told again after its snapshot is not to be had twice."""
+        """The task that a stream settled, read once more: what a new stream told again after its snapshot is not to
+        be had twice, and what no stream tells is there."""
         assert self.task is not None
         try:
-            self.take(StreamResponse(task=await self._client.get(task_id)))
+            self.take(StreamResponse(task=fuller(self.task, await self._client.get(task_id))))
         except PeerError as exc:
             logger.info("a task of %s is taken as it was heard: %s", self._client, exc)
         return self.task

@@ -94,3 +94,43 @@ async def test_an_answer_that_is_said_again_answers_no_later_question(tmp_path: 
         assert second.input_requests == replayed.input_requests
         assert second.input_requests.keys() != first.input_requests.keys()
         assert words(await call(replayed))[0] == "3 messages"
+
+
+def streamed(*updates: Json) -> list[Json]:
+    """The events of a task, from its beginning on."""
+    about = {"taskId": "t-1", "contextId": "c-1"}
+    return [
+        {"task": task("SUBMITTED")},
+        *({kind: {**about, **one}} for update in updates for kind, one in update.items()),
+    ]
+
+
+def turns_to(state: str, **more: Any) -> Json:
+    """A status update."""
+    return {"statusUpdate": {"status": task(state, **more)["status"]}}
+
+
+@each_mode
+async def test_what_an_agent_keeps_and_does_not_stream_is_the_result(mode: str, tmp_path: Path) -> None:
+    """The worker of fasta2a 2.1.1 writes what it gives into its storage; the stream only says that it has ended."""
+    artifact = {"artifactId": "a-1", "parts": [{"text": "Hello, Ada"}]}
+
+    def script(method: str, _: Json) -> list[Json]:
+        kept = task("COMPLETED", artifacts=[artifact], history=[says("m-1", {"text": "Hello, Ada"})])
+        kept["status"]["timestamp"] = "2026-11-22T12:43:31.628169"
+        return [kept] if method == "GetTask" else streamed(turns_to("COMPLETED"))
+
+    async with hosted(tmp_path, script, mode=mode) as client:
+        assert words(await client.call_tool("act", {"message": "hi"}))[:-1] == ["Hello, Ada"]
+
+
+@each_mode
+async def test_what_an_agent_said_and_did_not_keep_is_the_result(mode: str, tmp_path: Path) -> None:
+    def script(method: str, _: Json) -> list[Json]:
+        said = [
+            turns_to("WORKING", message=says(f"m-{words}", {"text": words})) for words in ("Hello,", "Ada")
+        ]
+        return [task("COMPLETED")] if method == "GetTask" else streamed(*said, turns_to("COMPLETED"))
+
+    async with hosted(tmp_path, script, mode=mode) as client:
+        assert words(await client.call_tool("act", {"message": "hi"}))[:-1] == ["Hello,", "Ada"]
