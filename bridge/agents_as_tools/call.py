@@ -40,7 +40,7 @@ from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.serving import Incoming
 from bridge.seal import HandleTooLongError
-from bridge.translate.ask_back import Waiting, answer_message, modes_of
+from bridge.translate.ask_back import Waiting, answer_message, as_answered, modes_of
 from bridge.translate.call_to_message import (
     BadArgumentsError,
     Conversation,
@@ -138,8 +138,8 @@ class AgentCall:
         task = await self._agent.client.get(far.task_id)
         if task.status.state in ENDED:
             return task
-        questions = self._shown.questions(task.status)
         responses = self._incoming.input_responses or {}
+        questions = as_answered(self._shown.questions(task), task.status, responses)
         asked = {question.key for question in questions}
         if not asked or not asked & responses.keys():
             return task if asked else await self._wait(task.id, None)
@@ -155,7 +155,7 @@ class AgentCall:
     async def _answer_to(self, task: Task) -> Message | JsonObject | None:
         """What the agent asks, asked of the host: its answer, or what the host is given to come back with."""
         incoming = self._incoming
-        questions = self._shown.questions(task.status)
+        questions = self._shown.questions(task)
         taken = ({"form"} if incoming.takes_forms else set()) | ({"url"} if incoming.takes_urls else set())
         if not questions or not modes_of(questions) <= taken:
             return self._question_in_words(task)

@@ -22,7 +22,6 @@ from bridge.agents_as_tools.tools import PublishedTool
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.serving import Incoming
-from bridge.translate.ask_back import question_words
 from bridge.translate.call_to_message import BadArgumentsError, Conversation, message_from_reply
 from bridge.translate.overrides import not_theirs
 
@@ -137,5 +136,5 @@ class FollowUp:
             return shown.words(
                 f"The agent {self._agent.key} is still at work. Call task_result with the same handle to go on."
             )
-        words = question_words(outcome.status.message, outcome.status.state)
+        words = shown.question_words(outcome)
         return shown.words(f"{words}\n\nTo answer, call task_reply with the same handle.")

@@ -287,7 +287,7 @@ def _questions(opened: _Open, task: Task) -> tuple[AskedBack, ...]:
     if task.status.state in ENDED or _STATUS.get(task.status.state) != "input_required":
         return ()
     caller = opened.caller
-    questions = opened.shown.questions(task.status)
+    questions = opened.shown.questions(task)
     taken = ({"form"} if caller.takes_forms else set()) | ({"url"} if caller.takes_urls else set())
     return questions if modes_of(questions) <= taken else ()
 

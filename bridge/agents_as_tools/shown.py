@@ -16,7 +16,7 @@ from bridge.agents_as_tools.resources import links_of
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.serving import INTERNAL_ERROR, INVALID_PARAMS, McpRefusal
 from bridge.seal import HandleTooLongError
-from bridge.translate.ask_back import AskedBack, question_words, questions_in, with_lasting_keys
+from bridge.translate.ask_back import AskedBack, asking, question_words, questions_in, with_lasting_keys
 from bridge.translate.blocks import Reading
 from bridge.translate.result import (
     result_from_message,
@@ -69,14 +69,20 @@ class Shown:
         result = result_from_task(outcome, self._reading(outcome))
         return self._with_context(result, outcome.context_id, outcome.id)
 
-    def questions(self, status: TaskStatus) -> tuple[AskedBack, ...]:
+    def questions(self, task: Task) -> tuple[AskedBack, ...]:
         """What a task asks, under keys that last; nothing when it can be asked in words only."""
+        status = self._asking(task)
         asked = questions_in(status.message, status.state, extension_active=self.agent.extension_active)
         return with_lasting_keys(asked, status)
 
+    def question_words(self, task: Task) -> str:
+        """What a task asks, for a person to read."""
+        status = self._asking(task)
+        return question_words(status.message, status.state)
+
     def question_in_words(self, task: Task) -> JsonObject:
         """What a task asks, as a result for a host that takes no questions, or none like it."""
-        words = question_words(task.status.message, task.status.state)
+        words = self.question_words(task)
         result = words_result(f"{words}\n\n{self.how_to_answer(task)}", output=self._output)
         return self._with_context(result, task.context_id, task.id)
 
@@ -99,6 +105,9 @@ class Shown:
     def far(self, task_id: str) -> FarTask:
         """A task of the agent, as handles name it."""
         return FarTask(self.agent.mark, task_id, tool_mark(self.tool.skill_id) if self.tool else "")
+
+    def _asking(self, task: Task) -> TaskStatus:
+        return task.status if self.agent.extension_active else asking(task)
 
     @property
     def _output(self) -> Validator | None:

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from pydantic import JsonValue
 
-from bridge.a2a.models import Message, Part, Role, TaskState, TaskStatus, text_of
+from bridge.a2a.models import Message, Part, Role, Task, TaskState, TaskStatus, text_of
 from bridge.jsonvalues import JsonObject
 from bridge.translate.arguments import properties_of, required_of
 from bridge.translate.extension import ANSWER, BLOCK, OCCASIONS, QUESTION, SKILL
@@ -27,6 +27,11 @@ from bridge.translate.questions import Answer
 
 TEXT_FIELD: Final = "answer"
 """The field of a form that asks for text."""
+MAX_QUESTION_CHARACTERS: Final = 4000
+"""How much of a text in an artifact is shown as a question; the result has all of it."""
+
+_INTERRUPT: Final = frozenset({"id", "value"})
+"""What LangGraph wraps into data to ask it (langgraph-api 0.16): the value is what is asked."""
 
 _NO_WORDS: Final[Mapping[TaskState, str]] = {
     TaskState.INPUT_REQUIRED: "The agent asks for more information",
@@ -90,10 +95,34 @@ class Waiting:
     """The skill that it runs: an answer names it, so that nothing in it can be taken for a call of another."""
 
 
+def asking(task: Task) -> TaskStatus:
+    """The status of a foreign agent's task with what it asks: agents put it into an artifact, and say no more with
+    their status than that they wait."""
+    status, artifacts = task.status, task.artifacts
+    if status.message is not None or not artifacts or status.state is not TaskState.INPUT_REQUIRED:
+        return status
+    parts = tuple(map(_question_part, artifacts[-1].parts))
+    asked = Message(message_id=artifacts[-1].artifact_id, role=Role.AGENT, parts=parts)
+    return status.model_copy(update={"message": asked})
+
+
+def _question_part(part: Part) -> Part:
+    """A part of an artifact as one of a question, with no more words than a person would read."""
+    if isinstance(part.data, dict) and part.data.keys() == _INTERRUPT:
+        value = part.data["value"]
+        part = Part(text=value) if isinstance(value, str) else Part(data=value)
+    if part.text is not None and len(part.text) > MAX_QUESTION_CHARACTERS:
+        return part.model_copy(update={"text": f"{part.text[:MAX_QUESTION_CHARACTERS]} ..."})
+    return part
+
+
 def questions_in(
     message: Message | None, state: TaskState, *, extension_active: bool
 ) -> tuple[AskedBack, ...]:
-    """What a task in INPUT_REQUIRED or AUTH_REQUIRED asks; nothing when it can be asked in words only."""
+    """What a task in INPUT_REQUIRED or AUTH_REQUIRED asks; nothing when it can be asked in words only, or is in
+    another state."""
+    if state not in _NO_WORDS:
+        return ()
     if message is None:
         # A form for text is still right, as the state alone says that the agent waits for words.
         return () if state is TaskState.AUTH_REQUIRED else (_for_text(question_words(None, state), "input"),)
@@ -123,6 +152,18 @@ def with_lasting_keys(questions: Iterable[AskedBack], status: TaskStatus) -> tup
         replace(one, key=_hashed(json.dumps([occasions.get(one.own_key or "", asked), one.own_key])))
         for one in questions
     )
+
+
+def as_answered(
+    questions: tuple[AskedBack, ...], status: TaskStatus, responses: Mapping[str, JsonValue]
+) -> tuple[AskedBack, ...]:
+    """The questions of a task that is read again, under the keys of the answers to them.
+
+    An agent that says no more than that it waits does not say for what: it is what was asked before.
+    """
+    if status.message is not None or len(questions) != 1 or len(responses) != 1:
+        return questions
+    return (replace(questions[0], key=next(iter(responses))),)
 
 
 def modes_of(questions: Iterable[AskedBack]) -> frozenset[str]:

@@ -134,3 +134,87 @@ async def test_what_an_agent_said_and_did_not_keep_is_the_result(mode: str, tmp_
 
     async with hosted(tmp_path, script, mode=mode) as client:
         assert words(await client.call_tool("act", {"message": "hi"}))[:-1] == ["Hello,", "Ada"]
+
+
+class LangGraph:
+    """Two interrupts in a row, as langgraph-api 0.16.7 tells of them: each in an artifact that only the stream or
+    the answer to a message gives, with a status that says no more than that the task waits."""
+
+    def __init__(self) -> None:
+        self.answers: list[Json] = []
+
+    def __call__(self, method: str, params: Json) -> list[Json]:
+        if method != "GetTask":
+            self.answers.append(params["message"])
+        return [self._waiting("166527")] if method == "GetTask" else self._turn()
+
+    def _turn(self) -> list[Json]:
+        words = [message["parts"][0]["text"] for message in self.answers]
+        values: list[Any] = ["What is your name?", {"question": "Which colour?", "options": ["red", "blue"]}]
+        if len(words) > len(values):
+            given = {
+                "artifactId": "a-9",
+                "name": "Assistant Response",
+                "parts": [{"kind": "text", "text": str(words[1:])}],
+            }
+            return streamed({"artifactUpdate": {"artifact": given}}, turns_to("COMPLETED"))
+        data = {"id": f"5632281b{len(words)}", "value": values[len(words) - 1]}
+        asked = {
+            "artifactId": f"a-{len(words)}",
+            "name": "Interrupt",
+            "parts": [{"kind": "data", "data": data}],
+        }
+        update = {"status": self._waiting("168401")["status"], "final": True}
+        return streamed({"artifactUpdate": {"artifact": asked}}, {"statusUpdate": update})
+
+    def _waiting(self, microseconds: str) -> Json:
+        waiting = task("INPUT_REQUIRED", kind="task")
+        since = f"2026-11-22T12:44:{len(self.answers):02d}.{microseconds}+00:00"
+        return {**waiting, "status": {**waiting["status"], "timestamp": since}}
+
+
+@each_mode
+async def test_a_question_in_an_artifact_is_asked_and_answered(mode: str, tmp_path: Path) -> None:
+    answers = answering(
+        *(types.ElicitResult(action="accept", content={"answer": words}) for words in ("Ada", "red"))
+    )
+    agent = LangGraph()
+    async with hosted(tmp_path, agent, mode=mode, callback=answers) as client:
+        result = await client.call_tool("act", {"message": "hi"})
+    assert words(result)[:-1] == ["['Ada', 'red']"]
+    assert [one.message for one in answers.seen] == [
+        "What is your name?",
+        'The agent asks for more information\n{"question": "Which colour?", "options": ["red", "blue"]}',
+    ]
+    assert [one.get("taskId") for one in agent.answers] == [None, "t-1", "t-1"]
+
+
+@each_mode
+async def test_a_question_in_an_artifact_is_shown_to_a_host_that_cannot_be_asked(
+    mode: str, tmp_path: Path
+) -> None:
+    async with hosted(tmp_path, LangGraph(), mode=mode) as client:
+        asked = words(await client.call_tool("act", {"message": "hi"}))[0]
+        assert asked.startswith("What is your name?\n\nTo answer, call task_reply with this handle: ")
+        replied = await client.call_tool("task_reply", {"handle": asked.split()[-1], "message": "Ada"})
+        assert '"Which colour?"' in words(replied)[0]
+
+
+async def test_an_answer_that_is_said_again_while_the_agent_works_waits_with_it(tmp_path: Path) -> None:
+    states = ["INPUT_REQUIRED", "WORKING", "COMPLETED"]
+
+    def script(method: str, _: Json) -> list[Json]:
+        state = task(states[0])
+        if len(states) > 1:
+            states.pop(0)
+        return [state if method in ("GetTask", "SubscribeToTask") else {"task": state}]
+
+    card = {"capabilities": {}}
+    async with hosted(tmp_path, script, card, callback=answering()) as client:
+        asked: Any = await client.session.call_tool("act", {"message": "go"}, allow_input_required=True)
+        (key,) = asked.input_requests
+        yes = types.ElicitResult(action="accept", content={"answer": "yes"})
+        done = await client.session.call_tool(
+            "act", {"message": "go"}, request_state=asked.request_state, input_responses={key: yes}
+        )
+        assert not done.is_error
