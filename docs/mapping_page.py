@@ -219,7 +219,7 @@ def _names() -> Iterator[str]:
     yield "## Names of tools\n\n"
     yield f"- The name that a tool has on its own server, when hosts take it: `{names._EXACT.pattern}`.\n"
     yield "- Else the skill's id in small letters, digits and `_`, at most "
-    yield f"{names.MAX_NAME_CHARACTERS} characters.\n"
+    yield f"{names.MAX_NAME_CHARACTERS} characters; the skill's name where its id holds a UUID.\n"
     yield "- Where several want the same, all of them get their source's name before it, "
     yield "and a part of a hash where that is not enough.\n"
     yield f"- Reserved for the bridge: {', '.join(f'`{name}`' for name in sorted(names.RESERVED))}.\n\n"

@@ -21,6 +21,9 @@ RESERVED: Final = frozenset({"task_result", "task_reply", "task_cancel", "find_s
 
 _EXACT: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What the strictest host takes (Claude Desktop)."""
+_UUID: Final = re.compile(
+    r"(?<![0-9a-z])([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32})(?![0-9a-z])", re.IGNORECASE
+)
 _OTHER: Final = re.compile(r"[^a-z0-9]+")
 _DIGEST_CHARACTERS: Final = (0, 0, 8, 16, 24)
 """How much of a hash a name ends with at each step: plain, with its source, and then as much as it takes."""
@@ -35,6 +38,8 @@ class Named:
     skill_id: str
     exact: str | None = None
     """The name that it has on its own server, if that is known."""
+    title: str = ""
+    """What people call it: it is named so where its id says nothing, as it holds a UUID."""
 
 
 def tool_names(tools: Iterable[Named], *, always_prefixed: bool = False) -> dict[Named, str]:
@@ -76,7 +81,8 @@ def _name(tool: Named, step: int) -> str:
 
 
 def _own(tool: Named) -> str:
-    return slug(tool.exact or tool.skill_id)
+    says_nothing = tool.title and _UUID.search(tool.skill_id)
+    return slug(tool.exact or (tool.title if says_nothing else tool.skill_id))
 
 
 def _short(name: str, tool: Named, digest_characters: int) -> str:

@@ -87,7 +87,10 @@ def tools_of_agents(sources: Sequence[Source], rules: ToolRules) -> tuple[AgentT
     found = [tool for source in sources for tool in _tools_of(source, rules)]
     wanted = {
         id(tool): Named(
-            tool.source_key, tool.skill_id or tool.name, tool.original.name if tool.original else None
+            tool.source_key,
+            tool.skill_id or tool.name,
+            tool.original.name if tool.original else None,
+            "" if tool.skill_id is None else str(tool.listed.get("title", "")),
         )
         for tool in found
     }

@@ -36,6 +36,30 @@ def test_a_name_of_our_extension_is_kept_verbatim(exact: str) -> None:
     assert names(Named("src", exact, exact)) == [exact]
 
 
+@pytest.mark.parametrize(
+    ("skill_id", "expected"),
+    [
+        ("7c5865b5-0e10-5c5f-8442-9225c0215d23", "plan_a_trip"),
+        ("7c5865b5-0e10-5c5f-8442-9225c0215d23-main", "plan_a_trip"),
+        ("skill_7C5865B50E105C5F84429225C0215D23", "plan_a_trip"),
+        ("trip-planner", "trip_planner"),
+        ("7c5865b5-0e10", "skill_7c5865b5_0e10"),
+    ],
+)
+def test_a_skill_whose_id_is_a_uuid_is_named_after_its_name(skill_id: str, expected: str) -> None:
+    assert names(Named("src", skill_id, title="Plan a trip")) == [expected]
+
+
+def test_skills_of_one_name_whose_ids_are_uuids_are_told_apart() -> None:
+    one, two, three = (f"7c5865b5-0e10-5c5f-8442-9225c0215d2{end}" for end in "123")
+    found = names(
+        Named("a", one, title="Trip"), Named("a", two, title="Trip"), Named("b", three, title="Trip")
+    )
+    assert found[2] == "b_trip"
+    assert all(re.fullmatch("a_trip_[0-9a-f]{8}", name) for name in found[:2])
+    assert found[0] != found[1]
+
+
 @pytest.mark.parametrize("exact", ["web.search", "a b", "a\n", "é", "A" * 65])
 def test_a_name_that_hosts_refuse_is_spelled_anew(exact: str) -> None:
     (name,) = names(Named("src", exact, exact))

@@ -104,6 +104,12 @@ def test_a_skill_takes_a_message_and_says_what_it_is_for() -> None:
     assert schema["required"] == ["message"]
 
 
+def test_a_skill_whose_id_is_a_uuid_is_named_after_its_name_and_called_by_its_id() -> None:
+    skill_id = "7c5865b5-0e10-5c5f-8442-9225c0215d23-main"
+    (tool,) = tools_of_agents([Source("guide", card(skill(skill_id)))], ToolRules())
+    assert (tool.name, tool.listed["name"], tool.skill_id) == ("plan_a_trip", "plan_a_trip", skill_id)
+
+
 @pytest.mark.parametrize("icon_url", ["javascript:alert(1)", "file:///x", ""])
 def test_an_icon_that_no_host_should_open_is_left_out(icon_url: str) -> None:
     assert "icons" not in listed(Source("guide", card(skill(), icon_url=icon_url)))[0]
