@@ -25,7 +25,7 @@ from bridge.a2a.models import (
     Task,
     TaskStatus,
 )
-from bridge.a2a.remote import Listener, Pace, converse, wait
+from bridge.a2a.remote import Listener, converse, wait
 from bridge.agents_as_tools.given import Given
 from bridge.agents_as_tools.handles import FarCall, tool_mark
 from bridge.agents_as_tools.mcp_tasks import task_fields
@@ -63,7 +63,7 @@ class AgentCall:
         self._incoming = incoming
         self._around = around
         self._shown = Shown(agent, tool.tool, incoming.principal, around.handles, options)
-        self._pace = Pace(outage_seconds=options.outage_seconds)
+        self._pace = options.pace
         self._within_seconds = _first_of(override.answer_within_seconds, options.answer_within_seconds)
         # A round that answers a question is no new call: its task is at work already.
         self._limiter = None if incoming.request_state is not None else around.turns.of(tool.place)

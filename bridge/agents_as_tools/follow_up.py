@@ -75,7 +75,7 @@ class FollowUp:
         request = SendMessageRequest(message=message, configuration=SendMessageConfiguration())
         outcome: Task | Message | None = None
         with anyio.move_on_after(self._around.options.answer_within_seconds):
-            outcome = await converse(client, request, Listener(), answered=task.status)
+            outcome = await converse(client, request, Listener(), self._around.options.pace, task.status)
         return self._shown(outcome)
 
     async def cancel(self) -> JsonObject:
@@ -125,7 +125,7 @@ class FollowUp:
         if task.status.state in SETTLED and task.status.state is not TaskState.AUTH_REQUIRED:
             return self._shown(task)
         with anyio.move_on_after(seconds):
-            task = await wait(client, task_id, Listener(), answered=task.status)
+            task = await wait(client, task_id, Listener(), self._around.options.pace, task.status)
         return self._shown(task)
 
     def _shown(self, outcome: Task | Message | None) -> JsonObject:

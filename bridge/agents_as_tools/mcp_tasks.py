@@ -30,7 +30,7 @@ from bridge.a2a.models import (
     text_of,
     timestamp,
 )
-from bridge.a2a.remote import Listener, Pace, is_passing, wait
+from bridge.a2a.remote import Listener, is_passing, wait
 from bridge.agents_as_tools.handles import FarCall
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
@@ -185,7 +185,7 @@ class McpTasks:
         if task is None:
             await anyio.sleep(opened.options.task_poll_seconds)
             return
-        news, pace = anyio.Event(), Pace(outage_seconds=opened.options.outage_seconds)
+        news, pace = anyio.Event(), opened.options.pace
 
         def hear(event: StreamResponse) -> None:
             if event.task is None or event.task.status != task.status:

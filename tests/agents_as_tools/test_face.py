@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 from mcp import MCPError
 from mcp_types import ElicitResult
 
+from bridge.agents_as_tools.options import FaceOptions
+from bridge.config.profile import load_profile
+from tests.support.agent_faces import OPTIONS
 from tests.support.exposing import answering, exposing
 from tests.support.foreign import foreign_agent
 from tests.support.running import config_for, raw_command, running
@@ -83,3 +87,9 @@ async def test_cards_are_resources_and_examples_are_prompts(mode: str, tmp_path:
         assert "echo" in shown.messages[0].content.text  # type: ignore[union-attr]
         with pytest.raises(MCPError):
             await host.read_resource("a2a://nobody/card")
+
+
+def test_what_a_face_does_is_chosen_by_its_profile_and_nowhere_in_code() -> None:
+    chosen_in_code = {one.name for one in fields(FaceOptions) if one.default is not MISSING}
+    assert chosen_in_code == {"title", "instructions"}
+    assert OPTIONS.inline_limit_bytes == load_profile().agents.part_inline_limit_bytes

@@ -362,6 +362,24 @@ async def test_a_question_that_nobody_answers_is_withdrawn_in_time(tmp_path: Pat
 
 
 @each_mode
+async def test_a_task_that_is_come_back_to_is_given_up_as_the_profile_says(mode: str, tmp_path: Path) -> None:
+    options = {"answer_within_seconds": 0.3, "outage_seconds": 0.3}
+    async with hosted(tmp_path, mode, **options) as (agent, client):
+        handle = handle_in(await client.call_tool("slow", {"message": "go"}))
+        before, results = agent.proxy.count(b"SubscribeToTask"), []
+
+        async def come_back() -> None:
+            results.append(await client.call_tool("task_result", {"handle": handle, "wait_seconds": 9}))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(come_back)
+            await agent.proxy.until(lambda: agent.proxy.count(b"SubscribeToTask") > before)
+            agent.die()
+        assert results[0].is_error
+        assert "has been out of reach for 0.3 s" in words(results[0])
+
+
+@each_mode
 async def test_an_agent_that_is_gone_is_an_error_that_says_so(mode: str, tmp_path: Path) -> None:
     async with hosted(tmp_path, mode) as (agent, client):
         assert not (await client.call_tool("plain", {"message": "hi"})).is_error

@@ -80,17 +80,18 @@ async def test_the_result_of_a_task_is_that_of_the_plain_call(tmp_path: Path) ->
             task = await client.call(name, message="hi")
             result = (await client.end(task))["result"] if task["resultType"] == "task" else task
             directly = await plain.call(name, message="hi")
-            kept = [block for block in result["content"] if "context:" not in block.get("text", "")]
-            assert [_without_meta(block) for block in kept] == [
-                _without_meta(block)
-                for block in directly["content"]
-                if "context:" not in block.get("text", "")
-            ], name
+            assert _content(result, pieces=name == "chunks") == _content(directly, pieces=name == "chunks"), (
+                name
+            )
             assert result.get("isError") == directly.get("isError")
 
 
-def _without_meta(block: Json) -> Json:
-    return {key: value for key, value in block.items() if key != "_meta"}
+def _content(result: Json, *, pieces: bool) -> list[Json]:
+    """Content without `_meta` and context. Which texts are pieces of one, only the stream of a plain call tells."""
+    kept = [block for block in result["content"] if "context:" not in block.get("text", "")]
+    if pieces:
+        return [{"type": "text", "text": "".join(block["text"] for block in kept)}]
+    return [{key: value for key, value in block.items() if key != "_meta"} for block in kept]
 
 
 async def test_a_task_that_failed_is_completed_with_an_error_result(tmp_path: Path) -> None:

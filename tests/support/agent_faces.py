@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,9 @@ from bridge.agents_as_tools.face import AgentsFace
 from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
+from bridge.assembly.offered import options_of
+from bridge.assembly.plan import OfferedPlan
+from bridge.config.profile import load_profile
 from bridge.mcp.server import McpServer
 from bridge.seal import Seal
 from bridge.translate.extension import URI
@@ -25,7 +28,10 @@ from bridge.translate.overrides import ToolOverride
 from bridge.web import LOCAL, Access, Place
 from tests.support.running import listening
 
-OPTIONS = FaceOptions(task_poll_seconds=0.05)
+OPTIONS = replace(
+    options_of("face", OfferedPlan((), load_profile(), server_name="mcp-a2a")), task_poll_seconds=0.05
+)
+"""Those of the default profile."""
 
 
 @dataclass
