@@ -161,7 +161,13 @@ class AgentCall:
             return self._question_in_words(task)
         if not incoming.is_modern:
             self._asking = task
-            responses = await incoming.ask({question.key: question.params for question in questions})
+            try:
+                responses = await incoming.ask({question.key: question.params for question in questions})
+            except PeerError as exc:
+                logger.info(
+                    "%s: a question is told in words, as its host cannot be asked: %s", self._agent.key, exc
+                )
+                return self._question_in_words(task)
             self._asking = None
             return answer_message(questions, {**responses}, self._waiting(task.id, task))
         self._let_go = True
@@ -219,17 +225,16 @@ class AgentCall:
             self._sending.leave()
         elif self._around.options.follow_up_tools:
             task_id = self._around.unnamed.keep(self._sending)
-            only_here = " (good only while this server runs, as the agent has named no task for it)"
+            only_here = (
+                " The handle is good only while this server runs, as the agent has named no task for it."
+            )
         else:
             self._sending.leave()
             return failure(
                 f"The agent {self._agent.key} gave no answer within {seconds:g} s and no task that could be followed;"
                 " what came of the call is not known"
             )
-        how = self._shown.how_to(
-            "task_result", task_id, f"To get its result, call task_result with this handle{only_here}"
-        )
-        return self._shown.words(f"The agent {self._agent.key} is still at work after {seconds:g} s. {how}")
+        return self._shown.still_at_work(self._shown.handle(task_id), f" after {seconds:g} s", only_here)
 
     # The agent
 

@@ -129,12 +129,10 @@ class FollowUp:
         return self._shown(task)
 
     def _shown(self, outcome: Task | Message | None) -> JsonObject:
+        handle = str(self._incoming.arguments["handle"])
         shown = Shown(self._agent, None, self._incoming.principal, self._around.handles, self._around.options)
         if isinstance(outcome, Message) or (outcome is not None and outcome.status.state in ENDED):
             return shown.result(outcome)
         if outcome is None or outcome.status.state not in SETTLED:
-            return shown.words(
-                f"The agent {self._agent.key} is still at work. Call task_result with the same handle to go on."
-            )
-        words = shown.question_words(outcome)
-        return shown.words(f"{words}\n\nTo answer, call task_reply with the same handle.")
+            return shown.still_at_work(handle)
+        return shown.question_in_words(outcome, handle)

@@ -19,10 +19,11 @@ from bridge.seal import HandleTooLongError
 from bridge.translate.ask_back import AskedBack, asking, question_words, questions_in, with_lasting_keys
 from bridge.translate.blocks import Reading
 from bridge.translate.result import (
+    Unfinished,
     result_from_message,
     result_from_task,
     server_error_in,
-    words_result,
+    unfinished_result,
 )
 from bridge.translate.skill_tools import AgentTool
 
@@ -80,27 +81,34 @@ class Shown:
         status = self._asking(task)
         return question_words(status.message, status.state)
 
-    def question_in_words(self, task: Task) -> JsonObject:
-        """What a task asks, as a result for a host that takes no questions, or none like it."""
-        words = self.question_words(task)
-        result = words_result(f"{words}\n\n{self.how_to_answer(task)}", output=self._output)
+    def question_in_words(self, task: Task, handle: str | None = None) -> JsonObject:
+        """What a task asks, as a result for a host that takes no questions, or none like it; `handle` is one of the
+        task that the host has already."""
+        state = task.status.state
+        # Who has to sign in may do so elsewhere, of which the agent hears by itself.
+        or_else = ", or task_result once it is done elsewhere," if state is TaskState.AUTH_REQUIRED else ""
+        asked = Unfinished(
+            self.question_words(task),
+            state,
+            "task_reply",
+            handle or self.handle(task.id),
+            "to answer",
+            or_else,
+        )
+        result = unfinished_result(asked, output=self._output)
         return self._with_context(result, task.context_id, task.id)
 
-    def how_to_answer(self, task: Task) -> str:
-        """How a question is answered with the follow-up tools."""
-        by_itself = task.status.state is TaskState.AUTH_REQUIRED
-        tools = "task_reply, or task_result once it is done elsewhere," if by_itself else "task_reply"
-        return self.how_to("task_reply", task.id, f"To answer, call {tools} with this handle")
+    def still_at_work(self, handle: str | None, after: str = "", of_handle: str = "") -> JsonObject:
+        """That the agent has not come to an end, as a result; `of_handle` is said of the handle."""
+        words = f"The agent {self.agent.key} is still at work{after}.{of_handle}"
+        call = Unfinished(words, TaskState.WORKING, "task_result", handle, "to get its result")
+        return unfinished_result(call, output=self._output)
 
-    def how_to(self, tool: str, task_id: str, words: str) -> str:
-        """Words that end in the handle of a task, when there are follow-up tools."""
+    def handle(self, task_id: str) -> str | None:
+        """What the follow-up tools take for a task; None when they are not offered."""
         if not self.options.follow_up_tools:
-            return f"This server offers no {tool}, so it cannot be followed from here."
-        return f"{words}: {self.handles.of_task(self.far(task_id), self.principal)}"
-
-    def words(self, words: str) -> JsonObject:
-        """A result in words that is no failure."""
-        return words_result(words, output=self._output)
+            return None
+        return self.handles.of_task(self.far(task_id), self.principal)
 
     def far(self, task_id: str) -> FarTask:
         """A task of the agent, as handles name it."""

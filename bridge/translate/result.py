@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Final
 
@@ -33,13 +33,16 @@ STATUS_META: Final = "mcp-a2a/status"
 ARTIFACT_META: Final = "mcp-a2a/artifact"
 """`_meta` of the first block of an artifact: what the artifact says beyond its parts."""
 
+UNFINISHED_META: Final = "mcp-a2a/unfinished"
+"""`_meta` of a result that is none yet, and no failure: {"state", "tool"?, "handle"?}; the tool goes on with it."""
+
 _ENDS: Final[Mapping[TaskState, str]] = {
     TaskState.FAILED: "The agent's task failed",
     TaskState.REJECTED: "The agent rejected the task",
     TaskState.CANCELED: "The agent's task was canceled",
 }
 """How a task ended without success, in words."""
-_NO_FAILURE: Final = "This is no failure, the call has just not come to its result yet. "
+_NO_FAILURE: Final = "This is no failure, the call has just not come to its result yet."
 _OWN_FIELDS: Final = frozenset({"content", STRUCTURED, "isError", "resultType"})
 _RESERVED_META: Final = "io.modelcontextprotocol/"
 """Keys of the protocol's own, which are about the server's connection and not about ours."""
@@ -88,14 +91,51 @@ def result_from_message(message: Message, reading: Reading) -> JsonObject:
     return _checked(blocks_from_parts(message.parts, inlined), message.parts, own, inlined)
 
 
-def words_result(words: str, *, output: Validator | None) -> JsonObject:
-    """A question or "still running" as a result in words.
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A call that has not come to its result: its agent asks, or is at work."""
 
-    A tool with an output schema may say in words only that it failed, so the words then say that it did not.
+    words: str
+    """What it asks, or that it is at work."""
+    state: TaskState
+    tool: str
+    """The follow-up tool by which it goes on."""
+    handle: str | None
+    """None when no follow-up tools are offered."""
+    purpose: str
+    """What the tool is called for: "to answer"."""
+    or_else: str = ""
+    """Another way to go on, in words behind the tool's name."""
+
+    @property
+    def meta(self) -> JsonObject:
+        """The same for who reads no words."""
+        how: JsonObject = {} if self.handle is None else {"tool": self.tool, "handle": self.handle}
+        return {UNFINISHED_META: {"state": self.state.value, **how}}
+
+
+def unfinished_result(call: Unfinished, *, output: Validator | None) -> JsonObject:
+    """A question or "still at work" as a result in words.
+
+    A tool with an output schema may say in words only that it failed. Many hosts show little of a failure, so the
+    words then begin with what to do, and say that it is none.
     """
+    nowhere = f"this server offers no {call.tool}, so it cannot be followed from here"
+    how = (
+        nowhere if call.handle is None else f"call {call.tool}{call.or_else} with this handle: {call.handle}"
+    )
     if output is None:
-        return {"content": [text_block(words)]}
-    return {"content": [text_block(_NO_FAILURE + words)], "isError": True}
+        lead = "" if call.handle is None else f"{call.purpose}, "
+        words = f"{call.words}\n\n{_sentence(lead + how)}"
+        return {"content": [text_block(words)], "_meta": call.meta}
+    if call.handle is not None:
+        how = f"call {call.tool}{call.or_else} with handle {call.handle} {call.purpose}"
+    words = f"Not finished: {how}. {_NO_FAILURE}\n\n{call.words}"
+    return {"content": [text_block(words)], "isError": True, "_meta": call.meta}
+
+
+def _sentence(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def server_error_in(task: Task) -> JsonObject | None:

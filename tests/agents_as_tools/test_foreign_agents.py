@@ -224,6 +224,29 @@ async def test_a_client_without_elicitation_answers_with_the_follow_up_tools(
         assert late.is_error
 
 
+@pytest.mark.parametrize("code", [types.METHOD_NOT_FOUND, types.INTERNAL_ERROR])
+@pytest.mark.parametrize(
+    ("skill", "asks", "goes_on"),
+    [
+        ("ask", "Which colour?", "How many in blue?"),
+        ("sign_in_and_say", "Please sign in", "Not signed in: blue"),
+    ],
+)
+async def test_a_host_that_cannot_ask_although_it_says_so_is_given_words_and_a_handle(
+    skill: str, asks: str, goes_on: str, code: int, tmp_path: Path
+) -> None:
+    async def refuse(*_: Any) -> types.ErrorData:
+        return types.ErrorData(code=code, message="Method not found")
+
+    async with hosted(tmp_path, "legacy", callback=refuse) as (agent, client):
+        asked = await client.call_tool(skill, {"message": "order"})
+        assert not asked.is_error
+        assert words(asked).startswith(asks)
+        answered = await client.call_tool("task_reply", {"handle": handle_in(asked), "message": "blue"})
+        assert words(answered).startswith(goes_on)
+        assert [said["taskId"] for said in agent.seen.said] == agent.seen.tasks * 2
+
+
 @each_way
 @each_mode
 async def test_who_has_to_sign_in_is_sent_to_the_url(mode: str, streaming: bool, tmp_path: Path) -> None:

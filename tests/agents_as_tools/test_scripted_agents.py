@@ -13,6 +13,7 @@ import pytest
 from mcp import Client
 
 from tests.support.exposing import answering, exposing
+from tests.support.running import EXTENSION
 from tests.support.scripted_agent import Json, Script, scripted_agent
 
 each_mode = pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -218,3 +219,27 @@ async def test_an_answer_that_is_said_again_while_the_agent_works_waits_with_it(
             "act", {"message": "go"}, request_state=asked.request_state, input_responses={key: yes}
         )
         assert not done.is_error
+
+
+@each_mode
+async def test_a_question_of_a_tool_with_an_output_schema_begins_with_what_to_do(
+    mode: str, tmp_path: Path
+) -> None:
+    def script(_: str, __: Json) -> list[Json]:
+        return [{"task": task("INPUT_REQUIRED", says("q-1", {"text": "Which colour?"}))}]
+
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    tool = {"name": "act", "inputSchema": {"type": "object"}, "outputSchema": schema}
+    extension = {"uri": EXTENSION, "params": {"tools": {"act": tool}}}
+    card = {"capabilities": {"streaming": True, "extensions": [extension]}}
+    async with hosted(tmp_path, script, card, mode=mode) as client:
+        (listed, *_) = (await client.list_tools()).tools
+        assert listed.output_schema == schema
+        asked = await client.call_tool("act", {})
+        assert asked.is_error
+        unfinished = (asked.meta or {})["mcp-a2a/unfinished"]
+        assert (unfinished["state"], unfinished["tool"]) == ("TASK_STATE_INPUT_REQUIRED", "task_reply")
+        assert words(asked) == [
+            f"Not finished: call task_reply with handle {unfinished['handle']} to answer. This is no failure, the call"
+            " has just not come to its result yet.\n\nWhich colour?"
+        ]

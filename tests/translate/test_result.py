@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,12 @@ from bridge.translate.result import (
     ARTIFACT_META,
     STATE_META,
     STATUS_META,
+    UNFINISHED_META,
+    Unfinished,
     result_from_message,
     result_from_task,
     server_error_in,
-    words_result,
+    unfinished_result,
 )
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -390,11 +393,39 @@ def test_a_message_is_the_result() -> None:
     assert result_from_message(said(Part(text="hi")), WITH_OUTPUT)["isError"] is True
 
 
-def test_words_are_an_error_only_where_a_schema_allows_nothing_else_and_then_say_that_they_are_none() -> None:
-    assert words_result("wait", output=None) == {"content": [text("wait")]}
-    result = words_result("wait", output=N_SCHEMA)
-    assert result["isError"] is True
-    assert "no failure" in json.dumps(result)
+UNFINISHED = Unfinished("Which colour?", TaskState.INPUT_REQUIRED, "task_reply", "h4ndle", "to answer")
+
+
+def test_what_is_not_finished_says_so_and_how_to_go_on() -> None:
+    meta: Any = {
+        UNFINISHED_META: {"state": "TASK_STATE_INPUT_REQUIRED", "tool": "task_reply", "handle": "h4ndle"}
+    }
+    words = "Which colour?\n\nTo answer, call task_reply with this handle: h4ndle"
+    assert unfinished_result(UNFINISHED, output=None) == {"content": [text(words)], "_meta": meta}
+    begun = (
+        "Not finished: call task_reply with handle h4ndle to answer. This is no failure, the call has just not come"
+        " to its result yet.\n\nWhich colour?"
+    )
+    assert unfinished_result(UNFINISHED, output=N_SCHEMA) == {
+        "content": [text(begun)],
+        "isError": True,
+        "_meta": meta,
+    }
+
+
+def test_what_is_not_finished_and_cannot_be_followed_says_that() -> None:
+    lost, meta = replace(UNFINISHED, handle=None), {UNFINISHED_META: {"state": "TASK_STATE_INPUT_REQUIRED"}}
+    words = "Which colour?\n\nThis server offers no task_reply, so it cannot be followed from here"
+    assert unfinished_result(lost, output=None) == {"content": [text(words)], "_meta": meta}
+    begun = (
+        "Not finished: this server offers no task_reply, so it cannot be followed from here. This is no failure, the"
+        " call has just not come to its result yet.\n\nWhich colour?"
+    )
+    assert unfinished_result(lost, output=N_SCHEMA) == {
+        "content": [text(begun)],
+        "isError": True,
+        "_meta": meta,
+    }
 
 
 def test_the_error_of_a_server_behind_an_agent_is_told_from_a_result_of_its_tool() -> None:
