@@ -97,8 +97,14 @@ class McpServer:
 
     async def run_stdio(self) -> None:
         """Serve the client at stdin and stdout until it leaves. From now on nothing else can print to stdout."""
-        async with self._telling(), stdio_streams(self._limits.body_bytes) as (messages, sink):
-            await self._server.run(messages, sink, self._server.create_initialization_options())
+        options = self._server.create_initialization_options()
+        async with (
+            self._telling(),
+            stdio_streams(self._limits.body_bytes) as client,
+            anyio.create_task_group() as eras,
+        ):
+            for messages in client.of_each_era:
+                eras.start_soon(self._server.run, messages, client.sink.clone(), options)
 
     @asynccontextmanager
     async def at(

@@ -3,10 +3,14 @@
 The SDK has such a transport. This one bounds a line, answers one that is no message, and ends when it is
 cancelled: the SDK's waits in a thread for a line that may never come.
 
+A client may open a connection in either era, and in both: one that gives up waiting for `server/discover` goes on
+with `initialize`. The SDK's server keeps to the era of the first request, so there is one for each era here, and
+the first call of a tool is what settles it.
+
 While it serves, and after, descriptor 1 is stderr and descriptor 0 is empty: what a library or a child process
 prints or reads cannot reach the client.
 
-Spec: MCP 2026-07-28 basic/transports (stdio).
+Spec: MCP 2026-07-28 basic/transports (stdio), basic/versioning; 2025-11-25 basic/lifecycle.
 """
 
 from __future__ import annotations
@@ -15,14 +19,23 @@ import logging
 import os
 import stat
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
+from dataclasses import dataclass
 from typing import Final
 
 import anyio
 import anyio.lowlevel
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
+from mcp_types import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    PROTOCOL_VERSION_META_KEY,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+)
 from pydantic_core import from_json
 
 from bridge.mcp.lines import Lines, TooLong, line_of, message_in
@@ -45,25 +58,33 @@ _LAST_SECONDS: Final = 1.0
 """How long a client may take to read what was said last. As the SDK gives its last answers."""
 
 
-@asynccontextmanager
-async def stdio_streams(limit_bytes: int) -> AsyncIterator[tuple[Incoming, Outgoing]]:
-    """The client at our stdin and stdout, as messages. It has left when the first stream ends.
+@dataclass(frozen=True, slots=True)
+class StdioClient:
+    """The client at our stdin and stdout."""
 
-    Can be entered once in a process.
-    """
+    of_each_era: tuple[Incoming, Incoming]
+    """What it sends in the older era, and in the modern one. It has left when these end."""
+    sink: Outgoing
+
+
+@asynccontextmanager
+async def stdio_streams(limit_bytes: int) -> AsyncIterator[StdioClient]:
+    """The client at our stdin and stdout, as messages. Can be entered once in a process."""
     wire_in, wire_out = _taken_over()
-    received, messages = anyio.create_memory_object_stream[SessionMessage | Exception](_LINES_AHEAD)
+    legacy, legacy_messages = anyio.create_memory_object_stream[SessionMessage | Exception](_LINES_AHEAD)
+    modern, modern_messages = anyio.create_memory_object_stream[SessionMessage | Exception](_LINES_AHEAD)
     sink, outgoing = anyio.create_memory_object_stream[SessionMessage](LINES_WAITING)
     writer = _Writer(wire_out, outgoing)
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(writer.run, tasks.cancel_scope)
-            tasks.start_soon(_read, wire_in, limit_bytes, received, sink.clone())
+            tasks.start_soon(_read, wire_in, limit_bytes, _Eras(legacy, modern), sink.clone())
             try:
-                yield messages, sink
+                yield StdioClient((legacy_messages, modern_messages), sink)
             finally:
                 sink.close()
-                messages.close()
+                legacy_messages.close()
+                modern_messages.close()
                 tasks.cancel_scope.cancel()
                 await writer.end()
     finally:
@@ -87,24 +108,54 @@ def _taken_over() -> tuple[int, int]:
     return wire_in, wire_out
 
 
-async def _read(
-    wire_in: int,
-    limit_bytes: int,
-    received: MemoryObjectSendStream[SessionMessage | Exception],
-    sink: Outgoing,
-) -> None:
+class _Eras:
+    """Hands each message to the server of its era, until a tool is called: then all requests to the one that was."""
+
+    def __init__(
+        self,
+        legacy: MemoryObjectSendStream[SessionMessage | Exception],
+        modern: MemoryObjectSendStream[SessionMessage | Exception],
+    ) -> None:
+        self._legacy, self._modern = legacy, modern
+        self._settled: MemoryObjectSendStream[SessionMessage | Exception] | None = None
+
+    async def send(self, message: SessionMessage) -> None:
+        """Hand one on. Only legacy servers ask, so that answers are for that one; what is cancelled may be either's."""
+        content = message.message
+        if isinstance(content, JSONRPCRequest):
+            stream = self._settled or (self._modern if _is_modern(content) else self._legacy)
+            if content.method == "tools/call":
+                self._settled = stream
+            await stream.send(message)
+            return
+        await self._legacy.send(message)
+        if isinstance(content, JSONRPCNotification) and content.method == "notifications/cancelled":
+            await self._modern.send(message)
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        self._legacy.close()
+        self._modern.close()
+
+
+def _is_modern(request: JSONRPCRequest) -> bool:
+    """Whether a request carries its own version, as every one of 2026-07-28 does. `initialize` is the older era's."""
+    meta = (request.params or {}).get("_meta")
+    return request.method != "initialize" and isinstance(meta, dict) and PROTOCOL_VERSION_META_KEY in meta
+
+
+async def _read(wire_in: int, limit_bytes: int, received: _Eras, sink: Outgoing) -> None:
     lines = Lines(limit_bytes)
-    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-        async with received, sink:
-            while chunk := await _chunk(wire_in):
-                for line in lines.feed(chunk):
-                    if isinstance(line, bytes) and (not line or line.isspace()):
-                        continue
-                    message = _message_or_refusal(line, limit_bytes)
-                    if isinstance(message.message, JSONRPCError) and message.message.id is None:
-                        await sink.send(message)
-                    else:
-                        await received.send(message)
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError), closing(received), sink:
+        while chunk := await _chunk(wire_in):
+            for line in lines.feed(chunk):
+                if isinstance(line, bytes) and (not line or line.isspace()):
+                    continue
+                message = _message_or_refusal(line, limit_bytes)
+                if isinstance(message.message, JSONRPCError) and message.message.id is None:
+                    await sink.send(message)
+                else:
+                    await received.send(message)
 
 
 async def _chunk(wire_in: int) -> bytes:

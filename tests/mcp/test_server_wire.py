@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 from bridge.web import Access, Credential, Principal
 from tests.support.mcp_face import FORM, Face
 from tests.support.mcp_serving import PROGRAM, served, wire_to
-from tests.support.mcp_wire import LEGACY, MODERN, Http, lines_to, messages_of
+from tests.support.mcp_wire import LEGACY, MODERN, Http, Json, Lines, lines_to, messages_of, opening
 
 ROOT: Final = Path(__file__).parents[2]
 ERAS: Final = [LEGACY, MODERN]
@@ -122,6 +123,67 @@ async def test_it_can_be_stopped_while_stdin_stays_open() -> None:
             last = await lines.receive()
             await lines.process.wait()
     assert (last["id"], last["error"]["message"]) == (1, "Connection closed")
+
+
+# Eras of one connection over stdio
+
+
+async def asked(lines: Lines, request_id: str, method: str, params: Json, version: str) -> Json:
+    """What a request of an era is answered, whatever era the requests before were of."""
+    lines.version = version
+    return await lines.call(request_id, method, params)
+
+
+@pytest.mark.parametrize("first", ["server/discover", "initialize"])
+@pytest.mark.parametrize("then", ERAS)
+async def test_until_a_tool_is_called_a_connection_is_open_to_both_eras(first: str, then: str) -> None:
+    greetings: dict[str, tuple[Json, str]] = {
+        "server/discover": ({}, MODERN),
+        "initialize": (opening(LEGACY, None), LEGACY),
+    }
+    async with lines_to(PROGRAM, MODERN) as lines:
+        for method in sorted(greetings, key=lambda method: method != first):
+            params, version = greetings[method]
+            answer = await asked(lines, method, method, params, version)
+            assert answer["result"]["capabilities"]["tools"] == {"listChanged": True}
+        await lines.send(None, "notifications/initialized")
+        for version in ERAS:
+            listed = await asked(lines, version, "tools/list", {}, version)
+            assert listed["result"]["tools"]
+        called = await asked(lines, "call", "tools/call", {"name": "echo", "arguments": {}}, then)
+        assert called["result"]["structuredContent"]["is_modern"] is (then == MODERN)
+
+
+async def test_a_client_that_gave_up_on_discover_and_initialized_is_served_and_asked() -> None:
+    async with lines_to(PROGRAM, MODERN, ALL) as lines:
+        await lines.send("late", "server/discover")
+        lines.version = LEGACY
+        await lines.call("init", "initialize", opening(LEGACY, ALL))
+        await lines.send(None, "notifications/initialized")
+        while "late" not in [message.get("id") for message in lines.seen]:
+            await lines.receive()
+        questions = {"q": {"message": "Who?", "requestedSchema": FORM}}
+        await lines.send(1, "tools/call", {"name": "ask", "arguments": {"questions": questions}})
+        question = await lines.receive()
+        assert question["method"] == "elicitation/create"
+        answer = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}}
+        await lines.write(json.dumps(answer).encode() + b"\n")
+        assert (await lines.receive())["result"]["structuredContent"]["q"] == {"action": "decline"}
+
+
+@pytest.mark.parametrize(
+    ("called", "other", "params", "code"),
+    [(MODERN, "initialize", opening(LEGACY, None), -32022), (LEGACY, "server/discover", {}, -32600)],
+)
+async def test_after_a_call_the_other_era_is_refused(
+    called: str, other: str, params: Json, code: int
+) -> None:
+    async with lines_to(PROGRAM, called) as lines:
+        assert (await lines.tool(1, "echo"))["result"]
+        version = MODERN if called == LEGACY else LEGACY
+        assert (await asked(lines, "other", other, params, version))["error"]["code"] == code
+        lines.version = called
+        assert (await lines.tool(2, "echo"))["result"]
 
 
 # Over HTTP
