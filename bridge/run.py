@@ -41,10 +41,6 @@ _KEEP_ALIVE_SECONDS: Final = 75
 _GOODBYE_SECONDS: Final = 3
 """For answers that are still being written once all tasks have ended."""
 
-_COLLECTED_AFTER: Final = (50_000, 20, 100)
-"""New objects before the youngest are looked through for cycles (a few megabytes), and how many such looks come
-before those that survived one, or two, are looked through as well. Python's own: 700, 10, 10."""
-
 _DEAD_PEER_MS: Final = 60_000
 """After which the kernel drops a connection whose peer takes nothing in."""
 
@@ -115,7 +111,7 @@ async def serve(plan: Plan, audience: Audience, reload: Reload | None = None) ->
                 serving.start_soon(_serve_on, server, listener, serving.cancel_scope)
                 await bridge.apply(plan)
                 stopping.serving = True
-                _calm_the_collector()
+                gc.freeze()  # what is there by now stays: it is never looked through for cycles
                 audience.serving(bridge, port)
                 serving.start_soon(_stop_server, server, bridge, stopping, audience)
                 if reload is not None:
@@ -137,7 +133,7 @@ async def serve_stdio(plan: Plan, reload: Reload | None = None) -> int:
             await tasks.start(_watch_signals, stopping)
             async with aside(plan) as (bridge, plan), anyio.create_task_group() as serving:
                 await bridge.apply(plan)
-                _calm_the_collector()
+                gc.freeze()  # what is there by now stays: it is never looked through for cycles
                 if reload is not None:
                     serving.start_soon(reload.run, bridge)
                 (offered,) = bridge.offered
@@ -191,17 +187,6 @@ def _has_terminal() -> bool:
     except OSError:
         return False
     return True
-
-
-def _calm_the_collector() -> None:
-    """Look for cyclic garbage less often, and never among what was there at the start.
-
-    A call makes thousands of short-lived objects, hardly any of them in cycles. By default every 700 of them are
-    looked through, which was a quarter of the time of a call.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_COLLECTED_AFTER)
 
 
 class _Server(uvicorn.Server):

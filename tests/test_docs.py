@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+import click
 import pytest
 
 from bridge.config.load import load
@@ -196,11 +197,10 @@ def test_the_copied_profile_of_the_quickstart_is_taken(tmp_path: Path) -> None:
 def test_every_option_in_the_documentation_exists() -> None:
     from bridge.cli.main import cli
 
+    context = click.Context(cli)
+    commands = [cli.get_command(context, name) for name in cli.list_commands(context)]
     known = {
-        option
-        for command in cli.commands.values()
-        for parameter in command.params
-        for option in parameter.opts
+        option for command in commands if command for parameter in command.params for option in parameter.opts
     }
     known |= {"--help", "--version"}
     known |= set(re.findall(r"--[a-z][a-z-]+", benchmarks().format_help()))

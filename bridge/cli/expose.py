@@ -86,15 +86,21 @@ def expose(**options: Any) -> int:
     """
     import anyio
 
-    from bridge.cli import banner, logs, printed
+    from bridge.cli import logs
     from bridge.run import serve, serve_stdio
 
     logs.set_up(options["log_format"], options["log_level"])
     plan = plan_from(options)
     if options["print_toml"]:
+        from bridge.cli import printed
+
         return printed.print_expose(options, *plan.offered)
     if not options["over_http"]:
         return anyio.run(serve_stdio, plan)
+    from bridge.cli import (
+        banner,
+    )  # not over stdio, where a host waits: a terminal's words take their time to load
+
     return anyio.run(serve, plan, banner.Quiet(plan))
 
 
