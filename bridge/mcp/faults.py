@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from mcp import MCPError
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, PARSE_ERROR, ErrorData, RequestId
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, ErrorData, RequestId
 from pydantic import JsonValue
 
 from bridge.errors import PeerError
+from bridge.jsonvalues import JsonObject
 
 FAULT_KEY: Final = "mcp-a2a/fault"
 """Marks, in the data of a JSON-RPC error, one that our transport made: the server never said it."""
@@ -39,6 +40,11 @@ _SDK_SAYS: Final[Mapping[tuple[int, str], str]] = {
 }
 """Code and beginning of the errors that the SDK makes itself. The codes alone say nothing: servers use them too.
 The first that fits counts."""
+
+
+_NO_WAY_TO_ASK: Final = "Cannot send 'elicitation/create': this transport context has no back-channel"
+"""How servers of the Python SDK fail under 2026-07-28 when a tool asks as it did before (`ctx.elicit`); the code is
+INVALID_REQUEST. Frameworks on top of it may make it a tool's own failure."""
 
 
 class ServerDownError(PeerError):
@@ -75,6 +81,16 @@ def fault_of(error: MCPError) -> str | None:
         ),
         None,
     )
+
+
+def cannot_ask(answer: ServerRefusedError | JsonObject) -> bool:
+    """Whether a call failed since the server asks in a way that its version of the protocol has no more."""
+    if isinstance(answer, ServerRefusedError):
+        return answer.code == INVALID_REQUEST and str(answer).startswith(_NO_WAY_TO_ASK)
+    if answer.get("isError") is not True or not isinstance(content := answer.get("content"), list):
+        return False
+    texts = [block.get("text") for block in content if isinstance(block, dict)]
+    return any(isinstance(text, str) and _NO_WAY_TO_ASK in text for text in texts)
 
 
 def status_of(error: MCPError) -> int | None:

@@ -52,8 +52,25 @@ MAX_PAGES: Final = 1000
 """Pages of one tools/list: a server that never ends its list cannot hang the bridge."""
 
 
+class RefusedHandshakeError(PeerError):
+    """The server answered, and will not speak to us in this way."""
+
+
 class NoStreamableHttpError(PeerError):
     """A URL answers Streamable HTTP as servers of the older transport do."""
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """How long a connection may take from its start until the tools are listed, and when that is over."""
+
+    seconds: float
+    ends_at: float
+
+    @classmethod
+    def after(cls, seconds: float) -> Deadline:
+        """One that begins now."""
+        return cls(seconds, anyio.current_time() + seconds)
 
 
 @dataclass
@@ -72,7 +89,9 @@ class Link:
     """What the server says of its tools is heard from here on, as far as it says anything."""
     tools_changed: anyio.Event = field(default_factory=anyio.Event)
     lost: anyio.Event = field(default_factory=anyio.Event)
-    """No new calls: the connection is gone, or its session is."""
+    """No new calls: the connection is gone, or its session is, or another is to take its place."""
+    why_lost: str = ""
+    """Where that was our wish: why, in words."""
     request_ids: Iterator[int] = field(default_factory=lambda: count(secrets.randbits(40)))
     """A call that is made again has another id than before (basic/patterns/mrtr), also after a restart."""
     calls: int = 0
@@ -259,16 +278,17 @@ async def open_link(
     name: str,
     target: Target,
     era: Era,
-    connect_seconds: float,
+    deadline: Deadline,
     *,
     attribution_seconds: float,
     on_question: Callable[[], None],
     over_http_sse: bool = False,
 ) -> AsyncIterator[Link]:
-    """Connect to a server and greet it. For the last two see `Questions`.
+    """Connect to a server and greet it before the deadline. For the two after it see `Questions`.
 
     Raises:
         UsageError: its command cannot be started (in a group of exceptions).
+        RefusedHandshakeError: the server will not speak to us in this era.
         NoStreamableHttpError: the URL may be one of the older transport, HTTP+SSE.
         PeerError: it cannot be reached, or does not speak MCP.
     """
@@ -279,11 +299,11 @@ async def open_link(
         async with ClientSession(
             client_info=CLIENT, dispatcher=wire, elicitation_callback=_answered_by_the_wire
         ) as session:
-            with anyio.move_on_after(connect_seconds) as deadline:
+            with anyio.CancelScope(deadline=deadline.ends_at) as greeting:
                 spoken = await _greet(session, era, name, last_words)
-            if deadline.cancelled_caught:
+            if greeting.cancelled_caught:
                 raise PeerError(
-                    f"{name} was reached, but said nothing of MCP within {connect_seconds:g} s",
+                    f"{name} was reached, but said nothing of MCP within {deadline.seconds:g} s",
                     detail=str(last_words),
                 )
             stamp = Stamp.of(session, CLIENT)
@@ -310,7 +330,9 @@ async def _greet(session: ClientSession, era: Era, name: str, last_words: LastWo
             raise PeerError(_no_mcp(name)) from exc
         if era is not Era.MODERN and may_be_http_sse(exc):
             raise NoStreamableHttpError(exc.message) from exc
-        raise PeerError(exc.message if fault else f"{name} refused the MCP handshake: {exc.message}") from exc
+        if fault:
+            raise PeerError(exc.message) from exc
+        raise RefusedHandshakeError(f"{name} refused the MCP handshake: {exc.message}") from exc
     except (RuntimeError, ValueError) as exc:
         raise PeerError(f"{name} does not speak MCP as we know it: {exc}") from exc
 

@@ -20,6 +20,8 @@ class Fact(StrEnum):
 
     ERA = "era"
     """The `Era` that it spoke."""
+    MUTE = "mute"
+    """It speaks 2026-07-28 and cannot ask under it, so it is spoken to by the older handshake."""
     NAME = "name"
     """What it called itself."""
     TRANSPORT = "transport"

@@ -24,8 +24,8 @@ from bridge import trace
 from bridge.errors import BridgeError, PeerError, UsageError, leaf_of
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.eras import Era
-from bridge.mcp.faults import NotTakenError, ServerDownError
-from bridge.mcp.link import Link, NoStreamableHttpError, open_link
+from bridge.mcp.faults import NotTakenError, ServerDownError, ServerRefusedError, cannot_ask
+from bridge.mcp.link import Deadline, Link, NoStreamableHttpError, RefusedHandshakeError, open_link
 from bridge.mcp.memory import Fact, ServerMemory
 from bridge.mcp.tools import Tool
 from bridge.mcp.transport import Target, is_local
@@ -166,7 +166,16 @@ class Session:
             tool = self._tools.get(call.tool)
             if tool is None:
                 raise ServerDownError(f"{self.name} no longer lists the tool {call.tool}")
-            return await link.call(tool, call, asker, on_progress, self._tell_of_trace())
+            try:
+                result = await link.call(tool, call, asker, on_progress, self._tell_of_trace())
+            except ServerRefusedError as exc:
+                if link.era is Era.MODERN and cannot_ask(exc):
+                    said = f"{exc} {self._let_it_ask(link)}"
+                    raise ServerRefusedError(exc.code, said, exc.data) from exc
+                raise
+            if link.era is Era.MODERN and cannot_ask(result):
+                result["content"] = [*_blocks(result), {"type": "text", "text": self._let_it_ask(link)}]
+            return result
 
         return await self._on_link(call_on)
 
@@ -218,6 +227,19 @@ class Session:
             raise ServerDownError(f"{self.name} is down: {self.down}")
         return self._link
 
+    def _let_it_ask(self, link: Link) -> str:
+        """Speak the older handshake with a server that cannot ask under the newer version; what to say of that."""
+        failed = f"{self.name} asks in a way that MCP {link.stamp.version} no longer has"
+        if self._era is not Era.AUTO:
+            return f'{failed}; era = "modern" is set for it, and with era = "legacy" it can ask.'
+        self._memory.remember(Fact.MUTE, str(self.target), "yes")
+        if not link.lost.is_set():
+            link.why_lost = "it is connected to anew by the older handshake"
+            link.lost.set()
+            self._wanted.set()
+        how = "the older handshake, under which it can ask"
+        return f"{failed}. From now on the bridge speaks to it by {how}: call again."
+
     def _clear_up(self) -> None:
         if self._up.is_set():
             self._up = anyio.Event()
@@ -239,8 +261,11 @@ class Session:
                 await link.lost.wait()
                 if anyio.current_time() - since >= STEADY_SECONDS:
                     pause = FIRST_PAUSE_SECONDS
-                ended = "its process ended" if link.is_child else "the connection was lost"
-                self._went_down(f"{ended}; connecting again", str(link.last_words))
+                if link.why_lost:
+                    self._went_down(link.why_lost, "")
+                else:
+                    ended = "its process ended" if link.is_child else "the connection was lost"
+                    self._went_down(f"{ended}; connecting again", str(link.last_words))
             with anyio.move_on_after(pause * random.uniform(0.8, 1.2)):  # noqa: S311 - jitter, no secret
                 await self._wanted.wait()
                 await anyio.sleep(FIRST_PAUSE_SECONDS / 4)
@@ -250,13 +275,14 @@ class Session:
         """One connection, from start to end."""
         server = str(self.target)
         era = self._era if self._era is not Era.AUTO else self._remembered_era(server)
+        deadline = Deadline.after(self._pace.connect_seconds)
         held: Link | None = None
         try:
             async with AsyncExitStack() as stack:
-                link = await self._open(stack, era)
+                link = await self._open(stack, era, deadline)
                 tasks = await stack.enter_async_context(anyio.create_task_group())
                 tasks.start_soon(link.watch)
-                listing = await self._first_listing(link)
+                listing = await self._first_listing(link, deadline)
                 if self._era is Era.AUTO:
                     self._memory.remember(Fact.ERA, server, link.era)
                 held = link
@@ -270,18 +296,20 @@ class Session:
             if held is None:
                 if self._era is Era.AUTO and era is Era.LEGACY:
                     self._memory.forget(Fact.ERA, server)
+                    if isinstance(leaf_of(exc), RefusedHandshakeError):
+                        self._memory.forget(Fact.MUTE, server)
                 raise
             logger.debug("%s: the connection ended with %r", self.name, leaf_of(exc))
             held.lost.set()
 
-    async def _open(self, stack: AsyncExitStack, era: Era) -> Link:
+    async def _open(self, stack: AsyncExitStack, era: Era, deadline: Deadline) -> Link:
         """Connect; where there is no Streamable HTTP at a URL, over HTTP+SSE, which only older servers speak."""
         server, name = str(self.target), self.name
         open_one = partial(
             open_link,
             name,
             self.target,
-            connect_seconds=self._pace.connect_seconds,
+            deadline=deadline,
             attribution_seconds=self._pace.attribution_seconds,
             on_question=self._on_question,
         )
@@ -308,15 +336,25 @@ class Session:
         return link
 
     def _remembered_era(self, server: str) -> Era:
-        """A server that was legacy is not probed again; one that was modern says so at once."""
-        return Era.LEGACY if self._memory.recall(Fact.ERA, server) == Era.LEGACY else Era.AUTO
+        """A server that was legacy is not probed again, nor one that can only ask as legacy servers do; one that was
+        modern says so at once."""
+        was_legacy = self._memory.recall(Fact.ERA, server) == Era.LEGACY
+        return Era.LEGACY if was_legacy or self._memory.recall(Fact.MUTE, server) else Era.AUTO
 
-    async def _first_listing(self, link: Link) -> Listing:
-        """The tools, listed once their changes are listened to, so that none goes unheard."""
-        with anyio.fail_after(self._pace.connect_seconds):
+    async def _first_listing(self, link: Link, deadline: Deadline) -> Listing:
+        """The tools, listed once their changes are listened to, so that none goes unheard.
+
+        Raises:
+            PeerError: they are not there by the deadline.
+        """
+        with anyio.CancelScope(deadline=deadline.ends_at):
             with anyio.move_on_after(_LISTEN_SECONDS):
                 await link.listening.wait()
             return await link.list_tools()
+        raise PeerError(
+            f"{self.name} did not list its tools within {deadline.seconds:g} s of being connected to",
+            detail=str(link.last_words),
+        )
 
     async def _follow(self, link: Link) -> None:
         """List the tools again when the server says that they changed, once it is quiet."""
@@ -361,6 +399,11 @@ class Session:
             if left_out not in before.left_out:
                 logger.warning("%s: the tool %s is left out: %s", self.name, left_out.name, left_out.reason)
         self._on_change()
+
+
+def _blocks(result: JsonObject) -> list[JsonValue]:
+    content = result.get("content")
+    return content if isinstance(content, list) else []
 
 
 def _words(exc: BaseException) -> str:

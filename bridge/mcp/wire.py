@@ -25,7 +25,14 @@ import anyio.abc
 import anyio.lowlevel
 from mcp import ClientSession, MCPError
 from mcp.client._transport import TransportStreams
-from mcp.shared.dispatcher import DispatchContext, OnNotify, OnNotifyIntercept, OnRequest, coerce_request_id
+from mcp.shared.dispatcher import (
+    CallOptions,
+    DispatchContext,
+    OnNotify,
+    OnNotifyIntercept,
+    OnRequest,
+    coerce_request_id,
+)
 from mcp.shared.inbound import (
     MCP_METHOD_HEADER,
     MCP_NAME_HEADER,
@@ -60,6 +67,10 @@ TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 _PROGRESS: Final = "notifications/progress"
 _TASK_NEWS: Final = frozenset({"notifications/tasks", "notifications/tasks/status"})
 """Of the tasks extension, and of MCP 2025-11-25."""
+
+_HANDSHAKE: Final = frozenset({"server/discover", "initialize"})
+"""The requests that start a session. The SDK gives the first up after 10 s and passes its answer over, which a slow
+server gives later; who connects has a deadline of its own. The second must not be cancelled."""
 
 _CLOSED: Final = "Connection closed"
 """As the SDK says it."""
@@ -187,6 +198,20 @@ class Wire(JSONRPCDispatcher):
         if self.on_hop is not None:
             self._hop("<", result=answer.outcome)
         return answer.outcome
+
+    async def send_raw_request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        opts: CallOptions | None = None,
+        *,
+        _related_request_id: RequestId | None = None,
+    ) -> dict[str, Any]:
+        """Send a request of the session's."""
+        if method in _HANDSHAKE:
+            opts = {**(opts or {}), "cancel_on_abandon": False}
+            opts.pop("timeout", None)
+        return await super().send_raw_request(method, params, opts, _related_request_id=_related_request_id)
 
     def _hop(self, direction: str, **message: Any) -> None:
         """Tell who watches, if anybody does, of a message."""

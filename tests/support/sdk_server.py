@@ -8,6 +8,8 @@ echo       gives `text` back                      refuse     a JSON-RPC error wi
 progress   `steps` reports, then a result         wait       answers only when it is cancelled
 cancelled  how many waits were cancelled, once    grow       adds `tools` tools, and says so after each
            there is one
+ask        asks for a name in the older way       ask-tool   the same, as a framework that makes its failures results
+hold       answers once `released` is set
 big        a text of `bytes` bytes; with `stream` after a report of progress, which makes HTTP stream it
 """
 
@@ -51,6 +53,7 @@ class Tools:
     cancelled: int = 0
     moved: anyio.Event = field(default_factory=anyio.Event)
     """Set, and replaced, when a wait begins or is cancelled."""
+    released: anyio.Event = field(default_factory=anyio.Event)
     bus: InMemorySubscriptionBus = field(default_factory=InMemorySubscriptionBus)
 
     def server(self) -> tuple[Server[Any], ListenHandler]:
@@ -101,6 +104,13 @@ class Tools:
                 for _ in range(arguments.get("tools", 1)):
                     await self._grow(context)
                 return _said("grown")
+            case "ask" | "ask-tool":
+                return await _ask(context, is_caught=params.name == "ask-tool")
+            case "hold":
+                self.waiting += 1
+                self._move()
+                await self.released.wait()
+                return _said("held")
             case "big":
                 if arguments.get("stream"):
                     await context.session.report_progress(1, 2)
@@ -133,6 +143,16 @@ class Tools:
     def _move(self) -> None:
         self.moved.set()
         self.moved = anyio.Event()
+
+
+async def _ask(context: Context, *, is_caught: bool) -> types.CallToolResult:
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}}
+    try:
+        return _said((await context.session.elicit_form("Who?", schema)).action)
+    except MCPError as exc:
+        if not is_caught:
+            raise
+        return _said(f"Error calling tool 'ask-tool': {exc}").model_copy(update={"is_error": True})
 
 
 def _said(text: str) -> types.CallToolResult:
