@@ -1,6 +1,6 @@
 """A tool server that runs as a child process and is spoken to over its stdin and stdout.
 
-What is known here is processes and pipes; what stands in a line is for `lines.py` to say.
+What is known here is processes and pipes; what stands in a line is for `lines.py` and `stderr.py` to say.
 
 The SDK has a transport of this kind. This one reads a line in a time that grows with its length only, keeps no
 more of it than a limit, and ends the connection when the process ends: the end of its stdout does not tell, as
@@ -19,7 +19,6 @@ import logging
 import os
 import signal
 import sys
-from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -35,9 +34,9 @@ from mcp.shared.message import SessionMessage
 from bridge.errors import UsageError
 from bridge.mcp.faults import DEFAULT_RESULT_LIMIT_BYTES
 from bridge.mcp.lines import Lines, TooLong, answer_to, line_of, message_in
+from bridge.mcp.stderr import LastWords, StderrLog
 
 logger = logging.getLogger(__name__)
-stderr_logger = logging.getLogger("bridge.mcp.stderr")
 
 _GRACE_SECONDS: Final = 2.0
 """How long a server may take to end once its stdin is closed, and again once it is told to. As in the SDK."""
@@ -63,11 +62,6 @@ _LINES_AT_ONCE: Final = 64
 _LINES_AHEAD: Final = 16
 """Messages that are read before the session takes them, so that those of one chunk cost no change of task each."""
 
-_STDERR_LINE: Final = 2000
-_STDERR_LINES_KEPT: Final = 5
-_STDERR_LINES_A_BURST: Final = 200
-_STDERR_BURST_SECONDS: Final = 10.0
-
 _GONE: Final = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
 """How the streams of a process say that there is nobody at the other end."""
 
@@ -86,16 +80,6 @@ class Command:
 
     def __str__(self) -> str:
         return " ".join(self.shown or self.argv)
-
-
-@dataclass
-class LastWords:
-    """The newest lines that a child wrote to its stderr."""
-
-    lines: deque[str] = field(default_factory=lambda: deque(maxlen=_STDERR_LINES_KEPT))
-
-    def __str__(self) -> str:
-        return f"; its last words: {' | '.join(self.lines)}" if self.lines else ""
 
 
 @asynccontextmanager
@@ -228,26 +212,11 @@ class _Child:
         await self._end_reading()
 
     async def _log_stderr(self) -> None:
-        """Pass stderr on to the log, line by line, until it is closed."""
-        rest, burst_end, logged = b"", 0.0, 0
+        """Pass stderr on to the log until it is closed."""
+        log = StderrLog(self._name, self._last_words)
         with suppress(*_GONE):
             while True:
-                *lines, rest = (rest + await self._stderr.receive()).split(b"\n")
-                rest = rest[:_STDERR_LINE]
-                for raw in lines:
-                    line = raw[:_STDERR_LINE].decode("utf-8", "replace").rstrip()
-                    if not line:
-                        continue
-                    self._last_words.lines.append(line)
-                    if anyio.current_time() > burst_end:
-                        burst_end, logged = anyio.current_time() + _STDERR_BURST_SECONDS, 0
-                    logged += 1
-                    if logged <= _STDERR_LINES_A_BURST:
-                        stderr_logger.info("%s: %s", self._name, line)
-                    elif logged == _STDERR_LINES_A_BURST + 1:
-                        stderr_logger.warning(
-                            "%s writes much to stderr; some of it is left out here", self._name
-                        )
+                log.feed(await self._stderr.receive())
         self._silent.set()
 
     # To the process

@@ -26,7 +26,7 @@ from pydantic import JsonValue
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.asking import Questions
-from bridge.mcp.child import Command, LastWords, child
+from bridge.mcp.child import Command, child
 from bridge.mcp.eras import Era, negotiate
 from bridge.mcp.faults import (
     BROKEN_OFF,
@@ -39,6 +39,7 @@ from bridge.mcp.faults import (
     fault_of,
 )
 from bridge.mcp.http_sse import http_sse, may_be_http_sse
+from bridge.mcp.stderr import LastWords
 from bridge.mcp.tools import Tool, tools_from
 from bridge.mcp.transport import Target, streamable_http
 from bridge.mcp.values import Asker, Greeting, Listing, OnProgress, ToolCall

@@ -22,9 +22,10 @@ from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCNotificati
 from pydantic import ValidationError
 
 from bridge.errors import UsageError
-from bridge.mcp.child import Command, LastWords, child
+from bridge.mcp.child import Command, child
 from bridge.mcp.faults import DEFAULT_RESULT_LIMIT_BYTES, FAULT_KEY, TOO_LARGE
 from bridge.mcp.lines import Lines, TooLong, line_of
+from bridge.mcp.stderr import LastWords
 from tests.support.processes import PROC, children_with, gone, is_running
 
 MEGABYTE: Final = 1024 * 1024

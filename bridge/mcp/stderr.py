@@ -1,0 +1,93 @@
+"""What a tool server that is a child process writes to its stderr: what of it is logged, and what is kept of it.
+
+It is free text, for people. Two things are known of it all the same. Servers of the Python SDK 1.x write a page of
+validation errors when they are asked for `server/discover`: its first line says enough. And a line that says what
+went wrong is kept among the last words, though the usage of a command may follow it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+
+logger = logging.getLogger(__name__)
+
+_LINE_BYTES: Final = 2000
+_LINES_KEPT: Final = 5
+_LINES_A_BURST: Final = 200
+_BURST_SECONDS: Final = 10.0
+
+_INVALID: Final = re.compile(r"\bFailed to validate request: ")
+_OF_INVALID: Final = re.compile(
+    r"\s(?!\s*(DEBUG|INFO|WARNING|ERROR|CRITICAL)\s)|\w+(Request|Notification)(\.[\w.\[\]-]+)?$"
+)
+"""The lines below that: indented, unless they begin a record of `rich`, or the place of an error."""
+_OF_INVALID_MOST: Final = 400
+"""Twice what such a server writes by way of `rich`, which breaks its lines at 80 characters."""
+
+_ERROR: Final = re.compile(r"(fatal |fatal: )?error: ", re.IGNORECASE)
+"""How a line begins that says what went wrong, as the commands of Go (Cobra) say it above their usage."""
+
+
+@dataclass
+class LastWords:
+    """The newest lines that a child wrote to its stderr, and the newest one that calls itself an error."""
+
+    lines: deque[str] = field(default_factory=lambda: deque(maxlen=_LINES_KEPT))
+    error: str = ""
+
+    def add(self, line: str) -> None:
+        """Keep one."""
+        self.lines.append(line)
+        if _ERROR.match(line):
+            self.error = line
+
+    def __str__(self) -> str:
+        above = [self.error] if self.error and self.error not in self.lines else []
+        kept = [*above, *self.lines]
+        return f"; its last words: {' | '.join(kept)}" if kept else ""
+
+
+class StderrLog:
+    """Passes what is written on to the log, line by line and bounded."""
+
+    def __init__(self, name: str, last_words: LastWords) -> None:
+        self._name = name
+        self._last_words = last_words
+        self._rest = b""
+        self._burst_end = 0.0
+        self._logged = 0
+        self._of_invalid = 0
+        """How many lines may still be those of a page of validation errors."""
+
+    def feed(self, chunk: bytes) -> None:
+        """Take in what was written."""
+        *lines, rest = (self._rest + chunk).split(b"\n")
+        self._rest = rest[:_LINE_BYTES]
+        for raw in lines:
+            line = raw[:_LINE_BYTES].decode("utf-8", "replace").rstrip()
+            if line:
+                self._take(line)
+
+    def _take(self, line: str) -> None:
+        if self._of_invalid and _OF_INVALID.match(line):
+            self._of_invalid -= 1
+            logger.debug("%s: %s", self._name, line)
+            return
+        self._of_invalid = _OF_INVALID_MOST if _INVALID.search(line) else 0
+        self._last_words.add(line)
+        self._log(line)
+
+    def _log(self, line: str) -> None:
+        if anyio.current_time() > self._burst_end:
+            self._burst_end, self._logged = anyio.current_time() + _BURST_SECONDS, 0
+        self._logged += 1
+        if self._logged <= _LINES_A_BURST:
+            logger.info("%s: %s", self._name, line)
+        elif self._logged == _LINES_A_BURST + 1:
+            logger.warning("%s writes much to stderr; some of it is left out here", self._name)
