@@ -7,6 +7,7 @@ through `bridge.a2a.errors.A2AError`, and are not part of this tree: they go to 
 
 import os
 import ssl
+from typing import Final
 
 
 class BridgeError(Exception):
@@ -48,13 +49,22 @@ def leaf_of(exc: BaseException) -> BaseException:
     return exc
 
 
+_TLS_FAULTS: Final = {
+    "WRONG_VERSION_NUMBER": "it speaks plain HTTP there: write http://",
+    "RECORD_LAYER_FAILURE": "it speaks plain HTTP there: write http://",
+}
+"""What OpenSSL finds when the other side does not speak TLS; by the newer releases' name, too."""
+
+
 def reason_of(exc: BaseException) -> str:
     """Why a connection failed, in the words of the system where there are some."""
     words, step = str(exc) or type(exc).__name__, exc.__cause__ or exc.__context__
     while step is not None:
         step = leaf_of(step)
         words = str(step) or words
-        if isinstance(step, OSError) and not isinstance(step, ssl.SSLError) and step.errno:
+        if isinstance(step, ssl.SSLError):
+            words = _TLS_FAULTS.get(step.reason or "", words)
+        elif isinstance(step, OSError) and step.errno:
             words = os.strerror(step.errno) if step.errno > 0 else step.strerror or words
         step = step.__cause__ or step.__context__
     return words

@@ -20,8 +20,9 @@ import anyio.to_thread
 import httpx2
 
 from bridge.a2a.card import NOT_MODIFIED, FoundCard, absent, card_places, found_card, read_place
-from bridge.a2a.fetch import Guard, UnansweredError, shown
+from bridge.a2a.fetch import Guard, NotReachedError, UnansweredError, shown
 from bridge.a2a.keeping import CardBounds, Kept, fresh_seconds, may_be_stored, validators_in
+from bridge.address import Wanted, explained
 from bridge.errors import PeerError
 
 logger = logging.getLogger(__name__)
@@ -66,6 +67,8 @@ class CardSource:
         name = hashlib.sha256(url.encode()).hexdigest()[:32]
         self._file = folder / f"{name}.json" if folder else None
         self._held: _Held | None = None
+        self._fault, self._explained = "", ""
+        """What was wrong when it was read last, and the same with what stands there instead."""
 
     def cached(self) -> FoundCard | None:
         """The card as it was last seen, by this run or an earlier one, however old; None when it never was."""
@@ -77,8 +80,22 @@ class CardSource:
         """The card as it is now, asked for with what is known of it. An unchanged card is the same object.
 
         Raises:
-            PeerError: it cannot be reached, or what is there is no card. What was known stays `cached`.
+            PeerError: it cannot be reached, or what is there is no card; then what it is instead, unless a guard keeps
+            from looking. What was known stays `cached`.
         """
+        try:
+            return await self._read()
+        except NotReachedError:
+            raise
+        except PeerError as exc:
+            if self._held is not None or self._guard is not None:
+                raise
+            if str(exc) != self._fault:
+                self._fault = str(exc)
+                self._explained = str(await explained(exc, self._http, self.url, Wanted.AGENT))
+            raise type(exc)(self._explained, detail=exc.detail) from exc
+
+    async def _read(self) -> FoundCard:
         known = self._held.kept.place if self.cached() and self._held else ""
         try:
             with anyio.fail_after(self._bounds.answer_seconds):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -26,12 +25,6 @@ _CARD_SECONDS: Final = 30.0
 """How long an agent may take over its card."""
 
 _UNAUTHORIZED: Final = 401
-
-_HOST: Final = re.compile(
-    r"(?:(?P<near>localhost|[\d.]+|\[[\da-f:]+\])|[\w-]+(?:\.[\w-]+)+|[\w.-]+(?=:))(?P<port>:\d+)?(?:[/?].*)?",
-    re.IGNORECASE,
-)
-"""What is a host, as far as a name alone can say: this machine, an address, a name with dots or with a port."""
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -131,12 +124,13 @@ class Connection:
         """The agent's card.
 
         Raises:
-            PeerError: there is none, or not in time.
+            NoCardError: there is a server that gives none.
+            PeerError: it cannot be had, or not in time; then what is there instead, as far as that can be told.
         """
         import anyio
 
-        from bridge.a2a.card import fetch_card
-        from bridge.a2a.fetch import shown
+        from bridge.a2a.card import NoCardError, fetch_card
+        from bridge.a2a.fetch import NotReachedError, shown
 
         try:
             with anyio.fail_after(_CARD_SECONDS):
@@ -144,6 +138,32 @@ class Connection:
                     return await fetch_card(http, self.url, self.headers)
         except TimeoutError as exc:
             raise PeerError(f"{shown(self.url)} gave no card within {_CARD_SECONDS:g} s") from exc
+        except (NoCardError, NotReachedError):
+            raise
+        except PeerError as exc:
+            raise await self.explained(exc) from exc
+
+    async def explained(self, fault: PeerError) -> PeerError:
+        """A fault that says what is there instead of an agent, as far as that can be told without the headers."""
+        import httpx2
+
+        from bridge.address import Wanted, explained
+
+        async with httpx2.AsyncClient(timeout=_CONNECT_SECONDS) as http:
+            return await explained(fault, http, self.url, Wanted.AGENT)
+
+    async def card_to_show(self) -> FoundCard:
+        """The agent's card, for who asks for nothing else.
+
+        Raises:
+            PeerError: as `card`, also when there is a server that gives none.
+        """
+        from bridge.a2a.card import NoCardError
+
+        try:
+            return await self.card()
+        except NoCardError as exc:
+            raise await self.explained(exc) from exc
 
 
 def tool_on(card: AgentCard, skill: str | None) -> Tool | None:
@@ -165,19 +185,17 @@ def _require_http(url: str) -> None:
     Raises:
         UsageError: it is none; a host without its scheme is told apart from a skill whose URL was forgotten.
     """
+    from bridge.address import meant_url
+
     try:
         place = urlsplit(url)
         if place.scheme in ("http", "https") and place.hostname and place.port != 0:
             return
     except ValueError:  # a port or an IPv6 address that is none
-        place = None
-    meant = _HOST.fullmatch(url) if place else None
-    if meant is None:
-        hint = "name it before all else"
-    elif meant["near"] or meant["port"]:
-        hint = f"did you mean http://{url}?"
+        meant = None
     else:
-        hint = f"did you mean https://{url}?"
+        meant = meant_url(url)
+    hint = f"did you mean {meant}?" if meant else "name it before all else"
     raise UsageError(f"an agent is reached by an http(s) URL, not {url!r}: {hint}")
 
 
@@ -201,7 +219,7 @@ def card(**options: Any) -> int:
     from bridge.cli import forms, render
 
     connection = Connection.from_options(options)
-    found = anyio.run(connection.card)
+    found = anyio.run(connection.card_to_show)
     if options["as_json"]:
         render.card_text(found)
     else:

@@ -122,6 +122,7 @@ def plan_from(options: dict[str, Any]) -> Plan:
         UsageError: they do not fit together, or a secret cannot be read.
     """
     from bridge.a2a.fetch import origin_of
+    from bridge.address import meant_url
     from bridge.assembly.naming import slug
     from bridge.assembly.plan import OfferedPlan, Place, Plan, RemotePlan
     from bridge.cli.wrap import credentials_from
@@ -130,7 +131,9 @@ def plan_from(options: dict[str, Any]) -> Plan:
 
     for url in options["urls"]:
         if not url.startswith(("http://", "https://")):
-            raise UsageError(f"an agent is named by its http(s) URL, not {url!r}")
+            meant = meant_url(url)
+            hint = f": did you mean {meant}?" if meant else ""
+            raise UsageError(f"an agent is named by its http(s) URL, not {url!r}{hint}")
         _require_place(url)
     profile = load_profile(options["mapping"])
     changes = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -249,6 +250,7 @@ def credentials_from(texts: tuple[str, ...]) -> list[Credential]:
 
 
 def _target_from(options: dict[str, Any], connect_seconds: float, limit_bytes: int) -> Any:
+    from bridge.address import meant_url
     from bridge.config.secrets import child_variable_from, header_from
     from bridge.mcp.child import Command
     from bridge.mcp.transport import Url
@@ -267,5 +269,10 @@ def _target_from(options: dict[str, Any], connect_seconds: float, limit_bytes: i
         raise UsageError(f"give a URL or a command, not both: {words[0]} {' '.join(words[1:])}")
     if options["header"]:
         raise UsageError("--header is for a URL; a command takes --env")
+    meant = meant_url(words[0]) if len(words) == 1 and shutil.which(words[0]) is None else None
+    if meant is not None and not Path(words[0]).exists():
+        raise UsageError(
+            f"{words[0]!r} is no command; an address begins with its scheme: did you mean {meant}?"
+        )
     variables = dict(child_variable_from(text) for text in options["variables"])
     return Command(words, variables, str(Path.cwd()), limit_bytes)

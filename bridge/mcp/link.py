@@ -34,6 +34,7 @@ from bridge.mcp.faults import (
     SESSION_LOST,
     UNREACHABLE,
     NotTakenError,
+    ServerDownError,
     ServerLostError,
     ServerRefusedError,
     fault_of,
@@ -332,7 +333,7 @@ async def _greet(session: ClientSession, era: Era, name: str, last_words: LastWo
         if era is not Era.MODERN and may_be_http_sse(exc):
             raise NoStreamableHttpError(exc.message) from exc
         if fault:
-            raise PeerError(exc.message) from exc
+            raise (ServerDownError if fault == UNREACHABLE else PeerError)(exc.message) from exc
         raise RefusedHandshakeError(f"{name} refused the MCP handshake: {exc.message}") from exc
     except (RuntimeError, ValueError) as exc:
         raise PeerError(f"{name} does not speak MCP as we know it: {exc}") from exc

@@ -28,7 +28,7 @@ from bridge.mcp.faults import NotTakenError, ServerDownError, ServerRefusedError
 from bridge.mcp.link import Deadline, Link, NoStreamableHttpError, RefusedHandshakeError, open_link
 from bridge.mcp.memory import Fact, ServerMemory
 from bridge.mcp.tools import Tool
-from bridge.mcp.transport import Target, is_local
+from bridge.mcp.transport import Target, Url, explained_at, is_local
 from bridge.mcp.values import Asker, Greeting, Listing, OnProgress, ToolCall
 from bridge.mcp.wire import OnTaskNews
 
@@ -112,6 +112,8 @@ class Session:
         self._wanted = anyio.Event()
         self._tools: dict[str, Tool] = {}
         self._detail = ""
+        self._fault, self._in_words = "", ""
+        """What was wrong when it was connected to last, and the same with what stands there instead."""
         self._at_fault: type[PeerError | UsageError] = PeerError
 
     @property
@@ -252,7 +254,7 @@ class Session:
             try:
                 link: Link = await tasks.start(self._hold)
             except Exception as exc:  # noqa: BLE001 - whatever stops a connection is why the server is down
-                fault = leaf_of(exc)
+                fault = await self._explained(leaf_of(exc))
                 self._at_fault = UsageError if isinstance(fault, UsageError) else PeerError
                 self._went_down(_words(fault), fault.detail if isinstance(fault, BridgeError) else "")
                 self._wanted = anyio.Event()
@@ -270,6 +272,17 @@ class Session:
                 await self._wanted.wait()
                 await anyio.sleep(FIRST_PAUSE_SECONDS / 4)
             pause = min(pause * 2, self._pace.longest_pause_seconds)
+
+    async def _explained(self, fault: BaseException) -> BaseException:
+        """Why a connection failed; at a URL, what stands there instead, which is looked at once for each fault."""
+        if not isinstance(self.target, Url) or not isinstance(fault, PeerError):
+            return fault
+        if isinstance(fault, ServerDownError):
+            return fault
+        if str(fault) != self._fault:
+            self._fault = str(fault)
+            self._in_words = await explained_at(self.target, fault)
+        return PeerError(self._in_words, detail=fault.detail)
 
     async def _hold(self, *, task_status: anyio.abc.TaskStatus[Link]) -> None:
         """One connection, from start to end."""

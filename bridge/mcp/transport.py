@@ -19,7 +19,8 @@ import httpx2
 from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 
-from bridge.errors import reason_of
+from bridge.address import Wanted, explained
+from bridge.errors import PeerError, reason_of
 from bridge.mcp.child import Command
 from bridge.mcp.faults import (
     BROKEN_OFF,
@@ -92,6 +93,12 @@ def client_of(target: Url, transport: httpx2.AsyncBaseTransport) -> httpx2.Async
     # No read timeout: a call's own deadline bounds it, and a stream may be silent for as long.
     timeout = httpx2.Timeout(None, connect=target.connect_seconds)
     return httpx2.AsyncClient(transport=transport, timeout=timeout, headers=dict(target.headers))
+
+
+async def explained_at(target: Url, fault: PeerError) -> str:
+    """The words of a fault, with what stands at the URL instead. None of the target's headers are sent."""
+    async with httpx2.AsyncClient(timeout=target.connect_seconds) as client:
+        return str(await explained(fault, client, target.url, Wanted.SERVER))
 
 
 class FaultMappingTransport(httpx2.AsyncHTTPTransport):

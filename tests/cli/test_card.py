@@ -14,6 +14,8 @@ from starlette.types import Receive, Scope, Send
 
 from bridge.translate.extension import URI
 from tests.cli.test_call import Run, child, command
+from tests.support.mcp_face import Face
+from tests.support.mcp_serving import served
 from tests.support.running import Running, config_for, listening, raw_command, running
 
 CARD: dict[str, Any] = {
@@ -169,6 +171,16 @@ async def test_a_card_that_is_not_as_it_should_be_is_shown_and_ends_with_1(run: 
     assert done.code == 1
     assert done.out == SHOWN.partition("  draw")[0]
     assert done.err.startswith("not as A2A 1.0 asks: skills: Tuple should have at least 1 item")
+
+
+async def test_the_address_of_an_mcp_server_is_told_as_what_it_is(run: Run) -> None:
+    async with served(Face()) as url:
+        done = await run(url)
+    assert (done.code, done.out) == (1, "")
+    assert done.err == (
+        f"mcp-a2a: {url} answered HTTP 406 Not Acceptable. It is an MCP server: mcp-a2a wrap {url} makes an agent"
+        f" of it, and mcp-a2a call {url} calls its tools\n"
+    )
 
 
 @pytest.mark.proves("cli-usage")

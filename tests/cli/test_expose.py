@@ -220,6 +220,7 @@ def test_over_http_it_says_where_it_serves(agent: str, tmp_path: Path) -> None:
 REFUSED = [
     ([], "Missing argument"),
     (["nonsense"], "http(s) URL, not 'nonsense'"),
+    (["localhost:8302"], "did you mean http://localhost:8302?"),
     (["ftp://agent.example"], "http(s) URL, not 'ftp://agent.example'"),
     (["--bearer", "secret", "http://127.0.0.1:1"], "--bearer takes env:NAME or file:PATH"),
     (["--api-key", "secret", "http://127.0.0.1:1"], "--api-key takes env:NAME or file:PATH"),

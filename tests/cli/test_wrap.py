@@ -63,6 +63,7 @@ REFUSED = [
     (["--", "no-such-command"], 2, "cannot start 'no-such-command'"),
     (["--", sys.executable, "-c", "print('hello')"], 1, "before it said anything of MCP"),
     (["--", sys.executable, "-c", "raise SystemExit('I broke')"], 1, "its last words: I broke"),
+    (["--", "localhost:8302"], 2, "did you mean http://localhost:8302?"),
     (["http://127.0.0.1:1/mcp"], 1, "http://127.0.0.1:1/mcp cannot be reached"),
     (["--mapping", "nope", "--", "x"], 2, "there is no mapping profile 'nope'"),
     (["--mapping", "/no/such.toml", "--", "x"], 2, "cannot read the mapping profile /no/such.toml"),

@@ -1,4 +1,4 @@
-"""What is logged and kept of what a child writes to its stderr. What Python servers write is a transcript, shortened."""
+"""What is logged and kept of what a child writes to its stderr. The lines of Python servers are a transcript."""
 
 from __future__ import annotations
 

@@ -1,0 +1,233 @@
+"""What an address leads to: a URL that was written without its scheme, and what stands at one where something else
+was looked for.
+
+Whoever finds no agent or no tool server at a URL asks here, so that a person hears what is there and which command
+to use. It is asked without credentials, and only once something has gone wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from enum import StrEnum
+from typing import Final
+from urllib.parse import urlsplit
+
+import anyio
+import httpx2
+
+from bridge.errors import PeerError
+
+_LOOK_SECONDS: Final = 5.0
+"""How long may be looked: an address that is slow to say what it is stays unknown."""
+
+_BODY_BYTES: Final = 1024 * 1024
+"""How much is read of what stands there: a card of many skills is long."""
+
+_HOST: Final = re.compile(
+    r"(?:(?P<near>localhost|[\d.]+|\[[\da-f:]+\])|[\w-]+(?:\.[\w-]+)+|[\w.-]+(?=:))(?P<port>:\d+)?(?:[/?].*)?",
+    re.IGNORECASE,
+)
+"""What is a host, as far as a name alone can say: this machine, an address, a name with dots or with a port."""
+
+_INITIALIZE: Final = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "mcp-a2a", "version": "0"},
+    },
+}
+_SESSION: Final = "mcp-session-id"
+_UNSUPPORTED_VERSION: Final = -32022
+"""How servers of 2026-07-28 alone refuse the older handshake."""
+
+
+class Wanted(StrEnum):
+    """What was looked for."""
+
+    AGENT = "agent"
+    SERVER = "server"
+
+
+class Kind(StrEnum):
+    """What was found instead."""
+
+    TLS = "tls"
+    AGENT = "agent"
+    AGENTS = "agents"
+    """A bridge of several agents."""
+    SERVER = "server"
+    SERVER_BELOW = "server below"
+    """A tool server, at the path that is usual for one."""
+    PAGE = "page"
+
+
+_HINTS: Final[Mapping[tuple[Wanted, Kind], str]] = {
+    **{(wanted, Kind.TLS): "It speaks HTTPS there: write https://{rest}" for wanted in Wanted},
+    (
+        Wanted.AGENT,
+        Kind.AGENTS,
+    ): "It serves several agents, each at an address of its own: {origin}/agents lists them",
+    (Wanted.AGENT, Kind.SERVER): (
+        "It is an MCP server: mcp-a2a wrap {url} makes an agent of it, and mcp-a2a call {url} calls its tools"
+    ),
+    (Wanted.AGENT, Kind.SERVER_BELOW): (
+        "There is an MCP server at {url}/mcp: mcp-a2a wrap makes an agent of it, and mcp-a2a call calls its tools"
+    ),
+    (Wanted.AGENT, Kind.PAGE): (
+        "It is a web page. An agent's address is the one below which its card is, at /.well-known/agent-card.json"
+    ),
+    (Wanted.SERVER, Kind.AGENT): (
+        "It is an A2A agent: mcp-a2a expose {url} makes tools of it, and mcp-a2a call {url} calls it"
+    ),
+    (Wanted.SERVER, Kind.AGENTS): (
+        "It serves several A2A agents, which {origin}/agents lists: mcp-a2a expose makes tools of them"
+    ),
+    (Wanted.SERVER, Kind.SERVER_BELOW): "There is an MCP server at {url}/mcp",
+    (Wanted.SERVER, Kind.PAGE): "It is a web page. The path of an MCP server is often /mcp",
+}
+
+
+def meant_url(text: str) -> str | None:
+    """The URL that is meant by a host without its scheme; None for what is no host."""
+    try:
+        urlsplit(text)
+    except ValueError:  # an IPv6 address that is none
+        return None
+    meant = _HOST.fullmatch(text)
+    if meant is None:
+        return None
+    return f"http://{text}" if meant["near"] or meant["port"] else f"https://{text}"
+
+
+async def explained(fault: PeerError, http: httpx2.AsyncClient, url: str, wanted: Wanted) -> PeerError:
+    """A fault that was met at a URL, which says what stands there instead, as far as that can be told."""
+    kind = await kind_at(http, url, wanted)
+    if kind is None:
+        return fault
+    place = urlsplit(url)
+    plain = place._replace(netloc=place.netloc.rpartition("@")[2], query="", fragment="")
+    hint = _HINTS[wanted, kind].format(
+        url=plain.geturl().rstrip("/"),
+        origin=f"{plain.scheme}://{plain.netloc}",
+        rest=plain.geturl().partition("://")[2],
+    )
+    words = str(fault)
+    return type(fault)(f"{words if words.endswith(('?', '.')) else f'{words}.'} {hint}", detail=fault.detail)
+
+
+async def kind_at(http: httpx2.AsyncClient, url: str, wanted: Wanted) -> Kind | None:
+    """What stands at a URL that was not what was wanted; None when that cannot be told."""
+    looks: dict[Kind, Callable[[], Awaitable[bool]]] = {
+        Kind.TLS: lambda: _speaks_tls(http, url),
+        Kind.AGENT: lambda: _is_agent(http, url),
+        Kind.SERVER: lambda: _is_server(http, url),
+        Kind.AGENTS: lambda: _lists_agents(http, url),
+        Kind.SERVER_BELOW: lambda: _is_server(http, f"{url.partition('?')[0].rstrip('/')}/mcp"),
+        Kind.PAGE: lambda: _is_page(http, url),
+    }
+    with anyio.move_on_after(_LOOK_SECONDS):
+        for kind, look in looks.items():
+            if (wanted, kind) in _HINTS and await look():
+                return kind
+    return None
+
+
+async def _speaks_tls(http: httpx2.AsyncClient, url: str) -> bool:
+    """Whether a port that gives no answer to plain HTTP takes part in a TLS handshake."""
+    place = urlsplit(url)
+    if place.scheme != "http" or not place.hostname:
+        return False
+    answer = await _asked(http, "GET", url)
+    if answer is not None and answer.status_code != httpx2.codes.BAD_REQUEST:
+        return False
+    any_certificate = ssl.create_default_context()
+    any_certificate.check_hostname, any_certificate.verify_mode = False, ssl.CERT_NONE
+    try:
+        stream = await anyio.connect_tcp(
+            place.hostname,
+            place.port or 80,
+            tls=True,
+            ssl_context=any_certificate,
+            tls_standard_compatible=False,
+        )
+    except (OSError, ssl.SSLError, anyio.BrokenResourceError, anyio.EndOfStream):
+        return False
+    await stream.aclose()
+    return True
+
+
+async def _is_agent(http: httpx2.AsyncClient, url: str) -> bool:
+    answer = await _asked(http, "GET", f"{url.partition('?')[0].rstrip('/')}/.well-known/agent-card.json")
+    card = _json_of(answer) if answer is not None and answer.is_success else None
+    return isinstance(card, dict) and "skills" in card
+
+
+async def _lists_agents(http: httpx2.AsyncClient, url: str) -> bool:
+    """Whether a bridge is asked for the one agent that it does not have."""
+    place = urlsplit(url)
+    answer = await _asked(
+        http, "GET", f"{place.scheme}://{place.netloc.rpartition('@')[2]}/.well-known/agent-card.json"
+    )
+    said = _json_of(answer) if answer is not None and answer.status_code == httpx2.codes.NOT_FOUND else None
+    return "several agents here" in json.dumps(said)
+
+
+async def _is_server(http: httpx2.AsyncClient, url: str) -> bool:
+    """Whether a handshake of MCP is understood; a session that begins by it is ended again."""
+    answer = await _asked(http, "POST", url, _INITIALIZE)
+    if answer is None:
+        return False
+    if session := answer.headers.get(_SESSION):
+        await _asked(http, "DELETE", url, headers={_SESSION: session})
+    if answer.is_success:
+        return '"protocolVersion"' in answer.text
+    if answer.status_code == httpx2.codes.UNAUTHORIZED:
+        return "resource_metadata" in answer.headers.get("www-authenticate", "")
+    error = said.get("error") if isinstance(said := _json_of(answer), dict) else None
+    return isinstance(error, dict) and error.get("code") == _UNSUPPORTED_VERSION
+
+
+async def _is_page(http: httpx2.AsyncClient, url: str) -> bool:
+    answer = await _asked(http, "GET", url)
+    return answer is not None and answer.headers.get("content-type", "").lower().startswith("text/html")
+
+
+async def _asked(
+    http: httpx2.AsyncClient,
+    method: str,
+    url: str,
+    body: object = None,
+    headers: Mapping[str, str] | None = None,
+) -> httpx2.Response | None:
+    """An answer with the beginning of its body; None when there is none. A stream is read up to its first event."""
+    accepted = (
+        "application/json, text/event-stream" if body is not None else "application/json, text/html, */*"
+    )
+    request = http.build_request(method, url, json=body, headers={"Accept": accepted, **(headers or {})})
+    read = bytearray()
+    try:
+        answer = await http.send(request, stream=True, follow_redirects=False)
+        try:
+            async for chunk in answer.aiter_bytes():
+                read += chunk
+                if len(read) > _BODY_BYTES or (b"data:" in read and read.endswith((b"\n\n", b"\r\n\r\n"))):
+                    break
+        finally:
+            await answer.aclose()
+    except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL):
+        return None
+    headers_kept = [(name, value) for name, value in answer.headers.items() if name != "content-encoding"]
+    return httpx2.Response(answer.status_code, headers=headers_kept, content=bytes(read))
+
+
+def _json_of(answer: httpx2.Response | None) -> object:
+    try:
+        return answer.json() if answer is not None else None
+    except (ValueError, RecursionError):
+        return None

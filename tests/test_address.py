@@ -1,0 +1,216 @@
+"""What is said of an address where something else stands than was looked for. Each is asked over loopback."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+import anyio
+import httpx2
+import pytest
+from anyio.streams.tls import TLSListener, TLSStream
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
+
+from bridge.a2a.cards import CardSource
+from bridge.address import meant_url
+from bridge.assembly.health import readiness
+from bridge.assembly.parts import Parts
+from bridge.assembly.routes import Router, Routes
+from bridge.errors import PeerError
+from bridge.mcp.session import Session, SessionPace
+from bridge.mcp.transport import Url
+from bridge.web import Place
+from tests.support.mcp_face import Face
+from tests.support.mcp_serving import served
+from tests.support.running import listening
+from tests.support.sdk_server import HttpServer
+
+At = Callable[[], AbstractAsyncContextManager[str]]
+
+CARD: Final = {"name": "an agent", "skills": []}
+
+
+@asynccontextmanager
+async def an_agent() -> AsyncIterator[str]:
+    async with listening(JSONResponse(CARD)) as url:
+        yield url
+
+
+@asynccontextmanager
+async def several_agents() -> AsyncIterator[str]:
+    """The router of a bridge with two."""
+    router = Router(Place(), PlainTextResponse("unused"), lambda: readiness(Parts(), starting=False))
+    router.routes = Routes({"/agents/one": JSONResponse(CARD), "/agents/two": JSONResponse(CARD)})
+    async with listening(router) as url:
+        yield url
+
+
+@asynccontextmanager
+async def a_server() -> AsyncIterator[str]:
+    async with served(Face()) as url:
+        yield url
+
+
+@asynccontextmanager
+async def a_modern_server() -> AsyncIterator[str]:
+    async with HttpServer(only="modern").run() as server:
+        yield server.url
+
+
+@asynccontextmanager
+async def a_server_elsewhere() -> AsyncIterator[str]:
+    async with served(Face()) as url:
+        yield url.removesuffix("/mcp")
+
+
+@asynccontextmanager
+async def a_page() -> AsyncIterator[str]:
+    async with listening(HTMLResponse("<h1>Welcome</h1>")) as url:
+        yield url
+
+
+@asynccontextmanager
+async def a_port_with_tls() -> AsyncIterator[str]:
+    async with anyio.TemporaryDirectory() as folder:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(_certificate(Path(folder)))
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    tls = TLSListener(listener, context, standard_compatible=False)
+    async with tls, anyio.create_task_group() as tasks:
+        tasks.start_soon(tls.serve, _leave)
+        yield f"http://127.0.0.1:{listener.extra(anyio.abc.SocketAttribute.local_port)}/x"
+        tasks.cancel_scope.cancel()
+
+
+async def _leave(stream: TLSStream) -> None:
+    await stream.aclose()
+
+
+def _certificate(folder: Path) -> Path:
+    key, name = (
+        ec.generate_private_key(ec.SECP256R1()),
+        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "x")]),
+    )
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(1).not_valid_before(now).not_valid_after(now + timedelta(days=1))
+    made = builder.sign(key, SHA256()).public_bytes(Encoding.PEM)
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (folder / "both.pem").write_bytes(private + made)
+    return folder / "both.pem"
+
+
+INSTEAD_OF_A_SERVER: Final[dict[At, str]] = {
+    an_agent: "It is an A2A agent: mcp-a2a expose {url} makes tools of it, and mcp-a2a call {url} calls it",
+    several_agents: (
+        "It serves several A2A agents, which {url}/agents lists: mcp-a2a expose makes tools of them"
+    ),
+    a_server_elsewhere: "There is an MCP server at {url}/mcp",
+    a_page: "It is a web page. The path of an MCP server is often /mcp",
+    a_port_with_tls: "It speaks HTTPS there: write https://{rest}",
+}
+INSTEAD_OF_AN_AGENT: Final[dict[At, str]] = {
+    several_agents: ("It serves several agents, each at an address of its own: {url}/agents lists them"),
+    a_server: (
+        "It is an MCP server: mcp-a2a wrap {url} makes an agent of it, and mcp-a2a call {url} calls its tools"
+    ),
+    a_server_elsewhere: (
+        "There is an MCP server at {url}/mcp: mcp-a2a wrap makes an agent of it, and mcp-a2a call calls its tools"
+    ),
+    a_page: (
+        "It is a web page. An agent's address is the one below which its card is, at /.well-known/agent-card.json"
+    ),
+    a_port_with_tls: "It speaks HTTPS there: write https://{rest}",
+}
+
+
+@pytest.mark.parametrize(
+    ("at", "hint"), INSTEAD_OF_A_SERVER.items(), ids=lambda at: getattr(at, "__name__", "")
+)
+async def test_what_stands_where_a_tool_server_was_looked_for_is_said(at: At, hint: str) -> None:
+    with anyio.fail_after(30):
+        async with (
+            at() as url,
+            Session("tools", Url(url), pace=SessionPace(connect_seconds=10)).run() as session,
+        ):
+            with pytest.raises(PeerError) as failed:
+                await session.ready()
+    assert str(failed.value).endswith(_filled(hint, url))
+
+
+@pytest.mark.parametrize(
+    ("at", "hint"), INSTEAD_OF_AN_AGENT.items(), ids=lambda at: getattr(at, "__name__", "")
+)
+async def test_what_stands_where_an_agent_was_looked_for_is_said(at: At, hint: str) -> None:
+    with anyio.fail_after(30):
+        async with at() as url, httpx2.AsyncClient() as http:
+            with pytest.raises(PeerError) as failed:
+                await CardSource(http, url, None).refresh()
+    assert str(failed.value).endswith(_filled(hint, url))
+
+
+async def test_a_session_that_began_by_looking_is_ended_again() -> None:
+    server = HttpServer()
+    async with server.run(), httpx2.AsyncClient() as http:
+        with pytest.raises(PeerError, match="It is an MCP server"):
+            await CardSource(http, server.url, None).refresh()
+        assert server._manager is not None
+        assert server._manager._server_instances == {}
+
+
+async def test_an_address_that_a_guard_judges_is_not_looked_at() -> None:
+    asked: list[str] = []
+
+    async def guard(_: str, __: object) -> None: ...
+
+    async def app(scope: dict[str, str], receive: object, send: object) -> None:
+        asked.append(scope["method"])
+        await HTMLResponse("<h1>Welcome</h1>")(scope, receive, send)  # type: ignore[arg-type]
+
+    async with listening(app) as url, httpx2.AsyncClient() as http:
+        with pytest.raises(PeerError, match="no JSON: ") as failed:
+            await CardSource(http, url, None, guard=guard).refresh()
+    assert "web page" not in str(failed.value)
+    assert asked == ["GET"]
+
+
+async def test_tls_to_a_port_without_it_is_said() -> None:
+    async with a_page() as url, httpx2.AsyncClient() as http:
+        secure = url.replace("http", "https")
+        with pytest.raises(PeerError, match=r"cannot be reached: it speaks plain HTTP there: write http://$"):
+            await CardSource(http, secure, None).refresh()
+        async with Session("tools", Url(secure)).run() as session:
+            with pytest.raises(
+                PeerError, match=r"cannot be reached: it speaks plain HTTP there: write http://$"
+            ):
+                await session.ready()
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("localhost:8302", "http://localhost:8302"),
+        ("localhost", "http://localhost"),
+        ("127.0.0.1:8302/mcp", "http://127.0.0.1:8302/mcp"),
+        ("[::1]:8302", "http://[::1]:8302"),
+        ("tools.example.com/mcp", "https://tools.example.com/mcp"),
+        ("tools:8302", "http://tools:8302"),
+        ("somewhere", None),
+        ("[nonsense", None),
+    ],
+)
+def test_a_url_without_its_scheme_is_recognized(text: str, url: str | None) -> None:
+    assert meant_url(text) == url
+
+
+def _filled(hint: str, url: str) -> str:
+    return hint.format(url=url, rest=url.removeprefix("http://"))
