@@ -316,7 +316,7 @@ class Engine:
             logger.debug("task %s cannot be read and is left as it is: %s", task_id, exc)
             return
         if live is not None and live.running is None and _waits_since(live.task) < before_ms:
-            words = f"No answer came within {self.limits.input_timeout_seconds:g} s"
+            words = f"This agent's question was not answered within {self.limits.input_timeout_seconds:g} s"
             self._tasks.conclude(live, TaskState.FAILED, words)
 
     def _look_whether_idle(self) -> None:

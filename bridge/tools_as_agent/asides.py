@@ -15,7 +15,9 @@ from bridge.jsonvalues import JsonObject
 from bridge.mcp.places import Claimant, Hold
 from bridge.translate.extension import BESIDE, UNATTRIBUTED, UNUSED
 
-UNANSWERED: Final = "No answer came within {:g} s, so the call was given up"
+UNANSWERED: Final = (
+    "The question of the tool server {} was not answered within {:g} s, so the call was given up"
+)
 GAVE_WAY: Final = (
     "Other calls waited for this server, which takes no other call while this one asks, so its question was withdrawn"
     " without an answer. Send the message again to be asked again"

@@ -85,6 +85,20 @@ class _Open:
     answered: anyio.Event = field(default_factory=anyio.Event)
 
 
+@dataclass(frozen=True, slots=True)
+class QuestionPace:
+    """How patient a server's questions are."""
+
+    server: str
+    """What the server is called."""
+    timeout_seconds: float
+    """How long the client may take to answer."""
+    held_answer_seconds: float
+    """How long before a question its answer may have come."""
+    wind_up_seconds: float
+    """How long the call may go on once nobody answered."""
+
+
 class Asking:
     """Implements `bridge.mcp.values.Asker` for one task."""
 
@@ -92,25 +106,20 @@ class Asking:
         self,
         job: Job,
         patience: Patience,
-        timeout_seconds: float,
+        pace: QuestionPace,
         keep: Callable[[Questions], bytes],
         known: dict[str, JsonObject],
-        on_giving_up: Callable[[], None],
         place: Place | None,
-        held_answer_seconds: float,
     ) -> None:
         """`keep` says what is kept with the task while questions are open; `known` has answers that were given
         to the same questions before, by what `recognised` makes of a question, and each is used once. `place` is
-        the one that the call keeps from others while it asks, if it has one. `held_answer_seconds` is how
-        long before a question its answer may have come."""
+        the one that the call keeps from others while it asks, if it has one."""
         self._job = job
         self._patience = patience
-        self._timeout_seconds = timeout_seconds
+        self._pace = pace
         self._keep = keep
         self._known = known
-        self._on_giving_up = on_giving_up
         self._place = place
-        self._held_answer_seconds = held_answer_seconds
         self._open: dict[str, _Open] = {}
         self._waits: set[anyio.CancelScope] = set()
         self._shown: Message | None = None
@@ -140,7 +149,7 @@ class Asking:
             if answers[key] is None
         }
         asked = [one.question for one in mine.values()]
-        for key, answer in answers_held(self._job.held, asked, self._held_answer_seconds).items():
+        for key, answer in answers_held(self._job.held, asked, self._pace.held_answer_seconds).items():
             answers[key] = answer
             del mine[key]
         if mine:
@@ -154,7 +163,7 @@ class Asking:
         return {key: answer or mine[key].answer for key, answer in answers.items()}
 
     async def _answered(self, mine: Mapping[str, _Open]) -> None:
-        with anyio.move_on_after(self._timeout_seconds) as waiting:
+        with anyio.move_on_after(self._pace.timeout_seconds) as waiting:
             self._waits.add(waiting)
             try:
                 for one in mine.values():
@@ -164,8 +173,8 @@ class Asking:
             finally:
                 self._waits.discard(waiting)
         if waiting.cancelled_caught:
-            self.gave_up = self.gave_up or UNANSWERED.format(self._timeout_seconds)
-            self._on_giving_up()
+            self.gave_up = self.gave_up or UNANSWERED.format(self._pace.server, self._pace.timeout_seconds)
+            self._patience.restart(self._pace.wind_up_seconds)
 
     def miss_question(self, calls: int) -> None:
         """See `Asker.miss_question`."""

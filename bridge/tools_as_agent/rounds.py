@@ -27,7 +27,14 @@ from bridge.mcp.session import Session
 from bridge.mcp.tasks import TaskHandle, follow, handle_from
 from bridge.mcp.values import ToolCall
 from bridge.tools_as_agent.asides import words_on_waiting
-from bridge.tools_as_agent.asking import Asking, Patience, answers_held, new_occasion, recognised
+from bridge.tools_as_agent.asking import (
+    Asking,
+    Patience,
+    QuestionPace,
+    answers_held,
+    new_occasion,
+    recognised,
+)
 from bridge.tools_as_agent.decisions import Ask, Follow, RunTool
 from bridge.tools_as_agent.kept import FollowedTask, Questions, ServerQuestion, Way
 from bridge.tools_as_agent.options import AgentOptions
@@ -173,17 +180,14 @@ class CallInRounds:
     def _asking_that_keeps(self, keep: Callable[[Questions], bytes], place: Place | None = None) -> Asking:
         # Nothing here leads back to this call: in a circle, the task and its result would stay in memory after
         # their end, until the garbage collector comes by.
-        wind_up = partial(self._patience.restart, self._options.cancel_grace_seconds)
-        return Asking(
-            self._job,
-            self._patience,
-            self._options.input_timeout_seconds,
-            keep,
-            self._known,
-            wind_up,
-            place,
-            self._options.held_answer_seconds,
+        options = self._options
+        pace = QuestionPace(
+            self._line.session.name,
+            options.input_timeout_seconds,
+            options.held_answer_seconds,
+            options.cancel_grace_seconds,
         )
+        return Asking(self._job, self._patience, pace, keep, self._known, place)
 
     def _tell(self, words: str) -> None:
         """What the server says about its task."""

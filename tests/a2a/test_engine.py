@@ -1058,7 +1058,7 @@ async def test_a_task_that_nobody_answers_fails_after_its_time(state: TaskState)
         clock.now_ms += 1
         assert await shape(stream) == [f"task {state.name}", "statusUpdate FAILED"]
         failed = await engine.get(task.id, None, ALICE)
-        assert words(failed) == "No answer came within 0.01 s"
+        assert words(failed) == "This agent's question was not answered within 0.01 s"
         assert (await engine.get(late.id, None, ALICE)).status.state is state
         async with refused(UNSUPPORTED_OPERATION):
             await engine.send(asked(taskId=task.id), ALICE)

@@ -89,6 +89,12 @@ def words_of(task: Json) -> str:
     return "\n".join(texts(task["status"].get("message", {}).get("parts", [])))
 
 
+def given_up(seconds: float) -> str:
+    """What a task says when nobody answered what its server asked."""
+    asked = "The question of the tool server asking was not answered"
+    return f"{asked} within {seconds:g} s, so the call was given up"
+
+
 def outcome(task: Json) -> str:
     """The text that a completed call gave."""
     assert state_of(task) == "COMPLETED", task

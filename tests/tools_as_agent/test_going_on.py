@@ -20,6 +20,7 @@ from tests.support.asking import ASKING_SERVER, asking_url
 from tests.support.asking_bridge import (
     AT_ONCE,
     asking,
+    given_up,
     keys_of,
     outcome,
     question_of,
@@ -287,7 +288,7 @@ async def test_a_task_that_waits_still_fails_in_time_after_a_restart(store: str,
         task = await client.ask(tool)
     async with asking(era, store=store, run={"input_timeout_seconds": 0.2}) as client:
         failed = await client.ended(task)
-        assert words_of(failed) == "No answer came within 0.2 s"
+        assert words_of(failed) == "This agent's question was not answered within 0.2 s"
         assert await client.server_saw() == []
 
 
@@ -298,7 +299,7 @@ async def test_a_task_of_the_server_still_fails_in_time_after_a_restart(store: s
         task = await client.ask("task-job", ask=True)
     async with asking("modern", target=served, store=store, run={"input_timeout_seconds": 0.3}) as client:
         failed = await client.ended(task)
-        assert words_of(failed) == "No answer came within 0.3 s, so the call was given up"
+        assert words_of(failed) == given_up(0.3)
         assert await client.server_saw() == [{"action": "cancel"}]
 
 

@@ -19,6 +19,7 @@ from tests.support.asking_bridge import (
     QUESTION,
     Asked,
     asking,
+    given_up,
     keys_of,
     outcome,
     question_of,
@@ -526,9 +527,7 @@ async def test_nobody_answers_what_an_open_call_asks(tool: str, http: bool) -> N
         task = await client.ask(tool)
         async with client.watching(task) as events:
             await events.until("FAILED")
-        assert (
-            words_of(await client.get(task["id"])) == "No answer came within 0.3 s, so the call was given up"
-        )
+        assert words_of(await client.get(task["id"])) == given_up(0.3)
         assert {str(answer) for answer in await client.server_saw()} == {str({"action": "cancel"})}
         await client.says("pending", "0")
 
@@ -540,7 +539,7 @@ async def test_nobody_answers_what_a_call_asked_that_is_over(era: str, tool: str
         task = await client.ask(tool)
         async with client.watching(task) as events:
             await events.until("FAILED")
-        assert words_of(await client.get(task["id"])) == "No answer came within 0.3 s"
+        assert words_of(await client.get(task["id"])) == "This agent's question was not answered within 0.3 s"
 
 
 @pytest.mark.proves("map-asked-pause", "map-timeout")
