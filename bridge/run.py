@@ -11,11 +11,10 @@ import errno
 import gc
 import logging
 import os
-import signal
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final, Protocol
 
 import anyio
@@ -29,12 +28,10 @@ from bridge.assembly.first import Watching
 from bridge.assembly.plan import Plan
 from bridge.errors import UsageError
 from bridge.reload import Reload
+from bridge.stopping import Stopping, watch_signals
 
 logger = logging.getLogger(__name__)
 
-_SIGNALS: Final = tuple(
-    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
-)
 _KEEP_ALIVE_SECONDS: Final = 75
 """Longer than clients keep idle connections, so that they close first: a server that does can lose a request."""
 
@@ -43,39 +40,6 @@ _GOODBYE_SECONDS: Final = 3
 
 _DEAD_PEER_MS: Final = 60_000
 """After which the kernel drops a connection whose peer takes nothing in."""
-
-
-@dataclass
-class Stopping:
-    """How far stopping has come."""
-
-    asked: anyio.Event = field(default_factory=anyio.Event)
-    at_once: anyio.Event = field(default_factory=anyio.Event)
-    signal: int | None = None
-    """The first signal that came."""
-    starting: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    """What a signal ends at once while nothing is served yet."""
-    serving: bool = False
-    reload: Reload | None = None
-    """Who takes SIGHUP, if that is not the end."""
-
-    @property
-    def exit_code(self) -> int:
-        """What the process ends with."""
-        return 130 if self.signal == signal.SIGINT else 0
-
-    def hear(self, number: int) -> None:
-        """Take a signal."""
-        logger.info("received %s", signal.Signals(number).name)
-        if self.reload is not None and self.serving and number == getattr(signal, "SIGHUP", None):
-            self.reload.ask()
-        elif self.signal is None:
-            self.signal = number
-            self.asked.set()
-            if not self.serving:
-                self.starting.cancel()
-        else:
-            self.at_once.set()
 
 
 class Audience(Watching, Protocol):
@@ -98,12 +62,12 @@ async def serve(plan: Plan, audience: Audience, reload: Reload | None = None) ->
         PeerError: a tool server cannot be reached and has to be.
     """
     plan.require_safe()
-    stopping = Stopping(reload=None if _has_terminal() else reload)
+    stopping = Stopping(on_hangup=reload.ask if reload is not None and not _has_terminal() else None)
     async with _listening(plan.place.host, plan.place.port) as listener, anyio.create_task_group() as tasks:
         port: int = listener.getsockname()[1]
         plan = replace(plan, place=replace(plan.place, port=port))
         with stopping.starting:
-            await tasks.start(_watch_signals, stopping)
+            await tasks.start(watch_signals, stopping)
             bridge = Bridge(plan, audience, own_url=_own_url(plan.place.host, port))
             async with bridge.run(), anyio.create_task_group() as serving:
                 server = _uvicorn_for(bridge.app)
@@ -130,7 +94,7 @@ async def serve_stdio(plan: Plan, reload: Reload | None = None) -> int:
     stopping = Stopping()
     async with anyio.create_task_group() as tasks:
         with stopping.starting:
-            await tasks.start(_watch_signals, stopping)
+            await tasks.start(watch_signals, stopping)
             async with aside(plan) as (bridge, plan), anyio.create_task_group() as serving:
                 await bridge.apply(plan)
                 gc.freeze()  # what is there by now stays: it is never looked through for cycles
@@ -234,13 +198,6 @@ async def _stop_server(server: _Server, bridge: Bridge, stopping: Stopping, audi
 async def _hurry(bridge: Bridge, stopping: Stopping) -> None:
     await stopping.at_once.wait()
     await bridge.stop()
-
-
-async def _watch_signals(stopping: Stopping, *, task_status: anyio.abc.TaskStatus[None]) -> None:
-    with anyio.open_signal_receiver(*_SIGNALS) as signals:
-        task_status.started()
-        async for number in signals:
-            stopping.hear(number)
 
 
 @asynccontextmanager

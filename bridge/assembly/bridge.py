@@ -17,11 +17,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import anyio
-import httpx2
 from platformdirs import user_state_path
 from starlette.types import ASGIApp
 
@@ -32,7 +30,7 @@ from bridge.assembly.catalogs import agents_in, followed
 from bridge.assembly.first import FirstConnections, Watching
 from bridge.assembly.health import readiness
 from bridge.assembly.naming import name_of, own_name, slug
-from bridge.assembly.offered import FOLDER, Offered, Shared, offered
+from bridge.assembly.offered import FOLDER, Offered, offered, sharing
 from bridge.assembly.parts import Face, Made, Parts, catalogs_of, servers_of
 from bridge.assembly.plan import OfferedPlan, Plan, PublishedPlan, RemotePlan, ServerPlan
 from bridge.assembly.published import Published, path_of, published
@@ -41,7 +39,6 @@ from bridge.assembly.unit import Unit
 from bridge.errors import UsageError
 from bridge.mcp.memory import ServerMemory
 from bridge.mcp.upstream import Upstream
-from bridge.seal import Seal, key_in
 from bridge.tools_as_agent.sources import Source
 from bridge.web import ANONYMOUS, API_KEY_HEADER, LOCAL, Access, Credential, Principal, Scheme, is_loopback
 from bridge.web import Place as WebPlace
@@ -101,13 +98,7 @@ class Bridge:
             UsageError: the key of the handles cannot be read or made.
         """
         async with AsyncExitStack() as stack:
-            # No credentials of its own: each agent's client adds those that are its own.
-            timeout = httpx2.Timeout(None, connect=self._process.agents.agent_connect_seconds)
-            http = httpx2.AsyncClient(timeout=timeout, limits=httpx2.Limits(keepalive_expiry=2.0))
-            await stack.enter_async_context(http)
-            self._shared = Shared(
-                http, self._seal(), self._process, self._place.cache, self._place.baggage_keys
-            )
+            self._shared = await stack.enter_async_context(sharing(self._plan))
             self._group = await stack.enter_async_context(anyio.create_task_group())
             try:
                 yield self
@@ -398,11 +389,6 @@ class Bridge:
         # In the way of the first, so that no card declares another one for our sake.
         own = [Credential(ITSELF, self._token, one.scheme) for one in plan.credentials[:1]]
         return [*plan.credentials, *own]
-
-    def _seal(self) -> Seal:
-        place = self._place
-        keys = [key_in(key.parent, key.name) if isinstance(key, Path) else key.encode() for key in place.keys]
-        return Seal(keys or [key_in(place.state or user_state_path(FOLDER))])
 
 
 @dataclass(eq=False)

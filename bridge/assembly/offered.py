@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import httpx2
-from platformdirs import user_cache_path
+from platformdirs import user_cache_path, user_state_path
 
 from bridge.a2a.cards import CardSource
 from bridge.a2a.client import ClientOptions, Deadlines
@@ -20,10 +20,10 @@ from bridge.agents_as_tools.face import AgentsFace
 from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
-from bridge.assembly.plan import OfferedPlan, RemotePlan
+from bridge.assembly.plan import OfferedPlan, Plan, RemotePlan
 from bridge.config.profile import AgentsTable, Profile
 from bridge.mcp.server import McpLimits, McpServer
-from bridge.seal import Seal, agent_mark
+from bridge.seal import Seal, agent_mark, key_in
 from bridge.translate.extension import URI
 from bridge.translate.skill_tools import ToolRules
 
@@ -45,6 +45,21 @@ class Shared:
     def cache_folder(self) -> Path:
         """Where cards are remembered."""
         return self.cache or user_cache_path(FOLDER)
+
+
+@asynccontextmanager
+async def sharing(plan: Plan) -> AsyncIterator[Shared]:
+    """What the offered servers of a process share, as long as this is entered.
+
+    Raises:
+        UsageError: the key of the handles cannot be read or made.
+    """
+    place = plan.place
+    keys = [key_in(key.parent, key.name) if isinstance(key, Path) else key.encode() for key in place.keys]
+    seal = Seal(keys or [key_in(place.state or user_state_path(FOLDER))])
+    timeout = httpx2.Timeout(None, connect=plan.profile.agents.agent_connect_seconds)
+    async with httpx2.AsyncClient(timeout=timeout, limits=httpx2.Limits(keepalive_expiry=2.0)) as http:
+        yield Shared(http, seal, plan.profile, place.cache, place.baggage_keys)
 
 
 @dataclass

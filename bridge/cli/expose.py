@@ -87,7 +87,6 @@ def expose(**options: Any) -> int:
     import anyio
 
     from bridge.cli import logs
-    from bridge.run import serve, serve_stdio
 
     logs.set_up(options["log_format"], options["log_level"])
     plan = plan_from(options)
@@ -96,10 +95,11 @@ def expose(**options: Any) -> int:
 
         return printed.print_expose(options, *plan.offered)
     if not options["over_http"]:
-        return anyio.run(serve_stdio, plan)
-    from bridge.cli import (
-        banner,
-    )  # not over stdio, where a host waits: a terminal's words take their time to load
+        from bridge.alone import serve_agents
+
+        return anyio.run(serve_agents, plan)
+    from bridge.cli import banner
+    from bridge.run import serve
 
     return anyio.run(serve, plan, banner.Quiet(plan))
 

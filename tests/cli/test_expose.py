@@ -148,6 +148,23 @@ def test_stdout_carries_nothing_but_the_protocol(agent: str, tmp_path: Path) -> 
     assert "Traceback" not in err
 
 
+def test_over_stdio_it_loads_nothing_that_it_does_not_serve_with(agent: str, tmp_path: Path) -> None:
+    others = ("bridge.tools_as_agent", "bridge.store", "bridge.a2a.engine", "bridge.hosts", "bridge.cli.call")
+    code = (
+        "import sys\nfrom bridge.cli.main import main\ntry:\n    main()\nexcept SystemExit:\n    pass\n"
+        f"print(sorted({{'rich', 'sqlite3', 'bridge.run', *{others!r}}} & sys.modules.keys()), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "expose", agent],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_SECONDS,
+        env=environment(tmp_path, XDG_CACHE_HOME=str(tmp_path)),
+        stdin=subprocess.DEVNULL,
+    )
+    assert (done.returncode, done.stderr) == (0, "[]\n")
+
+
 def test_an_agent_that_is_down_neither_holds_up_the_start_nor_the_others(agent: str, tmp_path: Path) -> None:
     down = dead_url()
     with expose(agent, down, state=tmp_path) as host:

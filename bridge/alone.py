@@ -1,0 +1,34 @@
+"""One MCP server of remote agents over stdin and stdout, with nothing else of a bridge.
+
+Hosts start this with themselves, and wait for it. So what publishes agents, keeps tasks and calls tool servers, and
+what serves HTTP, is not imported here: that would take as long as the rest of the start.
+"""
+
+from __future__ import annotations
+
+import gc
+
+import anyio
+
+from bridge.assembly.offered import offered, sharing
+from bridge.assembly.plan import Plan
+from bridge.stopping import Stopping, watch_signals
+
+
+async def serve_agents(plan: Plan) -> int:
+    """Serve the plan's one MCP server, whose sources are remote agents, until stdin ends or a signal comes; gives the
+    exit code.
+
+    Raises:
+        UsageError: the key of the handles cannot be read or made.
+    """
+    stopping = Stopping()
+    ((name, one),) = plan.offered.items()
+    async with anyio.create_task_group() as tasks:
+        with stopping.starting:
+            await tasks.start(watch_signals, stopping)
+            async with sharing(plan) as shared, offered(name, one, plan.agents, shared) as there:
+                gc.freeze()  # what is there by now stays: it is never looked through for cycles
+                await there.server.run_stdio()
+        tasks.cancel_scope.cancel()
+    return stopping.exit_code
