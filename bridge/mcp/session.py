@@ -19,6 +19,7 @@ from typing import Final
 
 import anyio
 import anyio.abc
+from pydantic import JsonValue
 
 from bridge import trace
 from bridge.errors import BridgeError, PeerError, UsageError, leaf_of
