@@ -76,7 +76,8 @@ class Reload:
         self._seen = _stamps(self._seen)
         try:
             plan, files = await anyio.to_thread.run_sync(self._load)
-            plan.require_safe()
+            if not bridge.asks_for_credentials:  # which then stays so
+                plan.require_safe()
             await bridge.apply(plan)
         except Exception as exc:  # noqa: BLE001 - whatever is wrong with a file, what is served goes on
             _refuse(leaf_of(exc) if isinstance(exc, ExceptionGroup) else exc)
@@ -92,7 +93,7 @@ def _refuse(fault: BaseException) -> None:
             logger.error("%s", line)
     else:
         logger.error("the configuration could not be taken over", exc_info=fault)
-    logger.error("Nothing was changed: what was served before goes on")
+    logger.error("The file is not taken over: what was served before goes on")
 
 
 async def _set_at_the_end(stop: anyio.Event) -> None:

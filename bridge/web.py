@@ -134,10 +134,14 @@ class Access:
         """See `update`."""
         self._known: Mapping[Scheme, Mapping[bytes, Principal]] = {}
         self._everyone = everyone
+        self.changes = 0
+        """How often it was changed: who was let in before may not be any more."""
         self.update(credentials)
 
-    def update(self, credentials: Sequence[Credential], everyone: Principal | None = None) -> None:
-        """Let these in from the next request on.
+    def update(
+        self, credentials: Sequence[Credential], everyone: Principal | None = None, *, why_nobody: str = ""
+    ) -> None:
+        """Let these in from the next request on. `why_nobody` is told to all others, in place of what they lack.
 
         Raises:
             UsageError: a secret stands for two principals; all is left as it was.
@@ -151,6 +155,8 @@ class Access:
                 )
         self._known = {scheme: known[scheme] for scheme in Scheme if scheme in known}
         self._everyone = everyone or self._everyone
+        self._why_nobody = why_nobody
+        self.changes += 1
 
     @property
     def needs_token(self) -> bool:
@@ -175,7 +181,7 @@ class Access:
         shown = {scheme: secret for scheme in self._known if (secret := _shown(scheme, headers)) is not None}
         found = [self._owner(scheme, secret) for scheme, secret in shown.items()]
         if not found or found[0] is None or any(other != found[0] for other in found):
-            raise self._unknown("is not known" if shown else "is missing")
+            raise self.refusal("is not known" if shown else "is missing")
         return found[0]
 
     def _owner(self, scheme: Scheme, secret: str) -> Principal | None:
@@ -185,11 +191,14 @@ class Access:
                 found = principal
         return found
 
-    def _unknown(self, said: str) -> RefusedError:
+    def refusal(self, said: str) -> RefusedError:
+        """The answer to a request that is not let in, with how it would be; `said` is what is wrong with its secret."""
+        if not self._known:
+            return RefusedError(401, "Who may call was changed while this was read: ask again")
         needed = " or ".join(_WORDS[scheme] for scheme in self._known)
         challenge = ", ".join(_CHALLENGES[scheme] for scheme in self._known)
         words = f"{needed[0].upper()}{needed[1:]} is needed and {said}"
-        return RefusedError(401, words, {"WWW-Authenticate": challenge})
+        return RefusedError(401, self._why_nobody or words, {"WWW-Authenticate": challenge})
 
 
 def _shown(scheme: Scheme, headers: Mapping[str, str]) -> str | None:

@@ -68,6 +68,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "web-host": "A Host that is not ours, or an Origin of someone else, is refused",
     "web-json": "Only JSON is taken, bounded in size, depth and parts",
     "web-auth": "Beyond loopback: with a token, or explicitly without; 401 says which scheme",
+    "web-never-opens": "A reload never opens a bridge that asked for credentials; what is taken away holds at once",
     "web-skills": "A skill or tool that a principal may not use is to it as if it were not there, on both faces",
     "catalog": "Published agents are listed with their cards: searched, by pages, with ETags",
     "catalog-source": "A catalog is followed within bounds; one that is down lists what it listed",

@@ -119,10 +119,10 @@ class Watcher:
         self._receive.close()
 
     async def next(self) -> Seen | None:
-        """The next event, or None once the stream is over."""
+        """The next event, or None once the stream is over, or closed."""
         try:
             return await self._receive.receive()
-        except anyio.EndOfStream:
+        except (anyio.EndOfStream, anyio.ClosedResourceError):
             return None
 
     def __enter__(self) -> Self:

@@ -106,7 +106,8 @@ class AgentServer:
         self._limits = limits or ServerLimits()
         self._pace = pace or StreamPace()
         self._name = name
-        self._open_streams = 0
+        self._streams: dict[EventStream, str] = {}
+        """The open ones, each with the name of its principal."""
         self._last_card: _ShownCard | None = None
 
     def at(self, base_path: str) -> ASGIApp:
@@ -126,18 +127,24 @@ class AgentServer:
             answer = await self._jsonrpc(request)
         else:
             answer = await self._rest(request)
-        if isinstance(answer, EventStream):
-            self._open_streams += 1
-            try:
+        try:
+            if isinstance(answer, EventStream):
                 await answer(request.scope, request.receive, send)
-            finally:
-                self._open_streams -= 1
-            is_read = answer.was_written
-        else:
-            is_read = request.on_written is not None and not await is_gone(request.receive)
-            await answer(request.scope, request.receive, send)
+                is_read = answer.was_written
+            else:
+                is_read = request.on_written is not None and not await is_gone(request.receive)
+                await answer(request.scope, request.receive, send)
+        finally:
+            if isinstance(answer, EventStream):
+                del self._streams[answer]
         if is_read and request.on_written is not None:
             request.on_written()
+
+    def let_go(self, principals: frozenset[str]) -> None:
+        """End the streams of these: they are let in no more. Their tasks go on."""
+        for stream, principal in self._streams.items():
+            if principal in principals:
+                stream.end()
 
     # The card
 
@@ -202,7 +209,9 @@ class AgentServer:
         headers = _activated(caller)
         if isinstance(result, Stream):
             answered = request_id
-            return EventStream(result, lambda text: jsonrpc.result_bytes(answered, text), self._pace, headers)
+            return self._event_stream(
+                result, lambda text: jsonrpc.result_bytes(answered, text), caller, headers
+            )
         return Response(jsonrpc.result_bytes(request_id, result), media_type=_JSON, headers=headers)
 
     # HTTP+JSON
@@ -222,13 +231,14 @@ class AgentServer:
             return _rest_error(request, _internal())
         headers = _activated(caller)
         if isinstance(result, Stream):
-            return EventStream(result, lambda text: text, self._pace, headers)
+            return self._event_stream(result, lambda text: text, caller, headers)
         return _rest_answer(request, result, 200, headers)
 
     # What both share
 
     def _admit(self, request: _Request) -> Caller:
         self._place.require_own(request.headers)
+        request.admitted_at = self._access.changes
         principal = self._access.principal_of(request.headers).in_face(self._name)
         asked = {
             uri.strip() for line in request.headers.getlist(EXTENSIONS_HEADER) for uri in line.split(",")
@@ -245,12 +255,39 @@ class AgentServer:
     async def _perform(
         self, request: _Request, operation: Operation, params: JsonValue, caller: Caller
     ) -> bytes | Stream:
+        """Do what is asked, for a caller who is still let in once the whole of it was read."""
         streaming = operation in (Operation.SEND_STREAMING_MESSAGE, Operation.SUBSCRIBE_TO_TASK)
-        if streaming and self._open_streams >= self._limits.streams:
+        if streaming and len(self._streams) >= self._limits.streams:
             raise A2AError(UNAVAILABLE, "Too many open streams", headers={"Retry-After": "5"})
-        result = await self._service.perform(operation, params, caller)
+        result = await self._service.perform(operation, params, self._still_admitted(request, caller))
+        if isinstance(result, Stream):
+            try:
+                self._still_admitted(request, caller)
+            except RefusedError:
+                result.close()
+                raise
         request.on_written = result.written
         return result if isinstance(result, Stream) else result.text
+
+    def _still_admitted(self, request: _Request, caller: Caller) -> Caller:
+        """The caller as it is let in now.
+
+        Raises:
+            RefusedError: 401, it is let in no more, or as another principal.
+        """
+        if self._access.changes == request.admitted_at:
+            return caller
+        again = self._admit(request)
+        if again.principal.name != caller.principal.name:
+            raise self._access.refusal("is that of somebody else by now")
+        return again
+
+    def _event_stream(
+        self, stream: Stream, wrap: Callable[[bytes], bytes], caller: Caller, headers: Mapping[str, str]
+    ) -> EventStream:
+        answer = EventStream(stream, wrap, self._pace, headers)
+        self._streams[answer] = caller.principal.name
+        return answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,13 +304,15 @@ class _ShownCard:
 class _Request:
     """What is asked, taken apart as far as any binding needs it."""
 
-    __slots__ = ("headers", "on_written", "path", "query", "receive", "scope", "verb")
+    __slots__ = ("admitted_at", "headers", "on_written", "path", "query", "receive", "scope", "verb")
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self.on_written: Callable[[], None] | None = None
         """To be called once the answer was written in full to a client that was there."""
         self.scope = scope
         self.receive = receive
+        self.admitted_at = 0
+        """How often it had been changed who is let in, when its caller was."""
         self.headers = Headers(scope=scope)
         self.query = QueryParams(scope["query_string"])
         self.verb: str = scope["method"]

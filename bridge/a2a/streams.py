@@ -46,6 +46,7 @@ class EventStream:
         self._pace = pace
         self.was_written = False
         """Whether all of it was written to a reader that was there."""
+        self._is_ended = False
         self._headers = {
             "content-type": "text/event-stream",
             "cache-control": "no-cache, no-store",
@@ -53,12 +54,16 @@ class EventStream:
             **headers,
         }
 
+    def end(self) -> None:
+        """Send nothing more of it, not even what waits to be sent."""
+        self._is_ended = True
+        self._stream.close()
+
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
         try:
             raw = [(name.lower().encode(), value.encode()) for name, value in self._headers.items()]
             await send({"type": "http.response.start", "status": 200, "headers": raw})
-            self.was_written = await self._events(receive, send)
-            if self.was_written:
+            if await self._events(receive, send):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
             # Else nobody takes in an end either; the server closes what is left incomplete.
         finally:
@@ -70,8 +75,8 @@ class EventStream:
         while not last:
             body = HEARTBEAT
             with anyio.move_on_after(self._pace.heartbeat_seconds):
-                seen = await self._stream.next()
-                if seen is None:
+                seen = None if self._is_ended else await self._stream.next()
+                if seen is None or self._is_ended:
                     return True
                 body, last = frame(self._wrap(seen.text)), seen.last
             if (last or body is HEARTBEAT) and await is_gone(receive):
@@ -83,6 +88,7 @@ class EventStream:
                     "a reader took nothing in for %g s; its stream is closed", self._pace.stall_seconds
                 )
                 return False
+        self.was_written = True
         return True
 
 

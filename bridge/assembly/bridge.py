@@ -12,8 +12,7 @@ before ends once its last call has.
 from __future__ import annotations
 
 import logging
-import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,6 +25,7 @@ from starlette.types import ASGIApp
 from bridge.a2a.catalog import CatalogApp
 from bridge.a2a.catalog import Published as Listed
 from bridge.a2a.catalog_source import CatalogSource
+from bridge.assembly.admission import Admission
 from bridge.assembly.catalogs import agents_in, followed
 from bridge.assembly.first import FirstConnections, Watching
 from bridge.assembly.health import readiness
@@ -37,16 +37,13 @@ from bridge.assembly.published import Published, path_of, published
 from bridge.assembly.routes import MCP, Router, Routes
 from bridge.assembly.unit import Unit
 from bridge.errors import UsageError
+from bridge.jsonvalues import JsonObject
 from bridge.mcp.memory import ServerMemory
 from bridge.mcp.upstream import Upstream
 from bridge.tools_as_agent.sources import Source
-from bridge.web import ANONYMOUS, API_KEY_HEADER, LOCAL, Access, Credential, Principal, Scheme, is_loopback
 from bridge.web import Place as WebPlace
 
 logger = logging.getLogger(__name__)
-
-ITSELF: Final = Principal("(itself)")
-"""Who calls when an offered server calls an agent that is published here; nobody in a file can be called so."""
 
 _OF_THE_PROCESS: Final = ("server", "store", "requests", "streams")
 """The tables of a profile that count for the process."""
@@ -78,16 +75,13 @@ class Bridge:
         self._plan = Plan(plan.profile, plan.place)
         self._memory = ServerMemory(user_state_path(FOLDER) / "servers.json")
         self._applying = anyio.Lock()
-        self._token = secrets.token_urlsafe(32)
-        everyone = LOCAL if is_loopback(plan.place.host) else ANONYMOUS
-        self._access = Access(self._credentials(plan), everyone)
-        self._own_schemes = {one.scheme for one in plan.credentials[:1]}
-        self._credentials_of = _by_principal(plan.credentials)
+        self._admission = Admission(plan)
+        self._access = self._admission.access
         self._web = WebPlace(plan.place.public_url, plan.place.hosts | {plan.place.host})
         self.app = Router(
             self._web,
             CatalogApp(self._listed, self._access, self._web, plan.profile.card.max_age_seconds),
-            lambda: readiness(self._parts, starting=self.app.routes.starting),
+            self._readiness,
         )
 
     @asynccontextmanager
@@ -113,11 +107,15 @@ class Bridge:
         Raises:
             PeerError: a tool server is down, and the plan says that it must not be.
             UsageError: a command cannot be started, likewise; a store is in use, or too new; two principals have one
-                secret. Either way everything goes on as it was.
+                secret. Either way everything goes on as it was, for those whom the plan lets in: who is to be let in
+                no more is not waited for.
         """
         async with self._applying:
             plan, fresh, first = self._at_this_place(plan), Parts(), FirstConnections(self._watching)
-            Access(self._credentials(plan))  # which refuses one secret of two principals
+            self._admission.require_clear(plan)
+            turned_away = self._admission.turn_away(plan)
+            for parts in self._running_parts():
+                parts.let_go(turned_away)
             try:
                 await self._start_servers(plan, fresh, first)
                 await self._start_catalogs(plan, fresh)
@@ -127,6 +125,8 @@ class Bridge:
                 first.give_up()
                 with anyio.CancelScope(shield=True):
                     await fresh.end()
+                if turned_away:
+                    logger.warning("let in no more all the same: %s", ", ".join(sorted(turned_away)))
                 raise
             self._take_over(plan, fresh)
 
@@ -139,9 +139,14 @@ class Bridge:
 
     async def stop(self) -> None:
         """End what runs."""
-        for parts in (self._parts, *(retiring.parts for retiring in self._retiring)):
+        for parts in self._running_parts():
             for one in parts.agents:
                 await one.engine.stop()
+
+    @property
+    def asks_for_credentials(self) -> bool:
+        """Whether a request that shows no secret is refused: no plan makes that open in silence."""
+        return self._access.needs_token
 
     @property
     def drain_seconds(self) -> float:
@@ -293,11 +298,11 @@ class Bridge:
             raise UsageError(
                 f"{name} is published by this very process, which is told nowhere at which address it is"
             )
-        url, schemes = f"{self._own_url}{path_of(name)}", self._own_schemes
+        url = f"{self._own_url}{path_of(name)}"
         return RemotePlan(
             url,
-            headers={API_KEY_HEADER: self._token} if Scheme.API_KEY in schemes else {},
-            bearer=self._token if Scheme.BEARER in schemes else None,
+            headers=self._admission.own_headers,
+            bearer=self._admission.own_bearer,
             account="itself",
             allow_private=True,
             own_card=agent.own_card(url),
@@ -375,20 +380,20 @@ class Bridge:
 
     def _admit(self, plan: Plan) -> None:
         """Let in whom a plan lets in; what each may use stands in lists, so clients are told."""
-        before, now = self._credentials_of, _by_principal(plan.credentials)
-        self._access.update(self._credentials(plan))
-        self._own_schemes = {one.scheme for one in plan.credentials[:1]}
-        self._credentials_of = now
-        gone = frozenset(name for name, known in before.items() if now.get(name) != known)
+        changed = self._admission.admit(plan)
         for face in self._parts.faces:
-            face.offered.server.let_go(gone)
+            face.offered.server.admit_anew(changed)
             face.offered.server.changed()
 
-    def _credentials(self, plan: Plan) -> list[Credential]:
-        """Those of the plan, and when there are some, our own for calling ourselves."""
-        # In the way of the first, so that no card declares another one for our sake.
-        own = [Credential(ITSELF, self._token, one.scheme) for one in plan.credentials[:1]]
-        return [*plan.credentials, *own]
+    def _running_parts(self) -> Iterator[Parts]:
+        """What is served, and what is coming to its end."""
+        yield self._parts
+        yield from (retiring.parts for retiring in self._retiring)
+
+    def _readiness(self) -> tuple[bool, JsonObject]:
+        ready, said = readiness(self._parts, starting=self.app.routes.starting)
+        closed = self._admission.closed
+        return (False, {**said, "status": "not ready", "access": closed}) if closed else (ready, said)
 
 
 @dataclass(eq=False)
@@ -408,9 +413,3 @@ def _sources(
 
 def _mcp_path(name: str) -> str:
     return f"{MCP}/{name}"
-
-
-def _by_principal(credentials: Sequence[Credential]) -> dict[str, frozenset[Credential]]:
-    """What each is known by, and may use."""
-    names = {one.principal.name for one in credentials}
-    return {name: frozenset(one for one in credentials if one.principal.name == name) for name in names}

@@ -80,6 +80,13 @@ class Parts:
         calls = sum(face.offered.server.running for face in self.faces)
         return calls + sum(one.engine.running for one in self.agents)
 
+    def let_go(self, principals: frozenset[str]) -> None:
+        """End the streams of principals that are let in no more; their tasks and calls go on."""
+        for one in self.agents:
+            one.server.let_go(principals)
+        for face in self.faces:
+            face.offered.server.let_go(principals)
+
     async def drain(self, seconds: float) -> None:
         """Take in nothing new, and wait so long for what runs."""
         for face in self.faces:

@@ -89,7 +89,9 @@ class BridgeTable(Table):
         description="keys of a trace's `baggage` that servers and agents beyond this machine are told",
     )
     allow_unauthenticated: bool = Field(
-        default=False, description="listen beyond this machine although there are no principals"
+        default=False,
+        description="let everyone in where there are no principals: beyond this machine, or once the last one is "
+        "taken out while it is served",
     )
     mapping: Text = Field(
         default=DEFAULT_PROFILE,

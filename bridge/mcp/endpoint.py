@@ -28,6 +28,8 @@ _JSON: Final = "application/json"
 _METHODS: Final = ("GET", "POST", "DELETE")
 _AGAIN_SECONDS: Final = "5"
 
+LET_GO: Final = "Who this request is from is not let in any more"
+
 
 class AdmittedUser(AuthenticatedUser):
     """Whom the SDK ties a session to: another principal that names it is told that there is no such session."""
@@ -36,6 +38,11 @@ class AdmittedUser(AuthenticatedUser):
         super().__init__(AccessToken(token="-", client_id=principal.name, scopes=[]))  # noqa: S106
         self.principal = principal
         """Who it is, in the face that it calls."""
+        self.is_let_go = False
+        """Whether it was let in no more since this request came."""
+
+
+_Served = dict[anyio.CancelScope, AdmittedUser]
 
 
 @dataclass(eq=False)
@@ -50,9 +57,9 @@ class Endpoint:
     name: str
     """The face's, by which principals are told what they may use."""
     is_stopping: bool = False
-    _streams: set[anyio.CancelScope] = field(default_factory=set)
+    _streams: _Served = field(default_factory=dict)
     """The open streams of notifications of legacy clients."""
-    _posts: set[anyio.CancelScope] = field(default_factory=set)
+    _posts: _Served = field(default_factory=dict)
     """Everything else that is being served."""
 
     def stop(self) -> None:
@@ -64,6 +71,15 @@ class Endpoint:
         """End what is still being served."""
         self.stop()
         _cancel(self._posts)
+
+    def let_go(self, principals: frozenset[str]) -> None:
+        """End the streams of these, and take nothing of what they are still sending. What was taken goes on."""
+        for served in (self._streams, self._posts):
+            for user in served.values():
+                user.is_let_go = user.is_let_go or user.principal.name in principals
+        for life, user in tuple(self._streams.items()):
+            if user.is_let_go:
+                life.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -77,8 +93,9 @@ class Endpoint:
         except RefusedError as exc:
             await _refusal(exc)(scope, receive, send)
             return
-        admitted = {**scope, "headers": _readable(scope), "user": AdmittedUser(principal)}
-        await self._serve(admitted, receive, send, self._streams if verb == "GET" else self._posts)
+        user = AdmittedUser(principal)
+        admitted = {**scope, "headers": _readable(scope), "user": user}
+        await self._serve(admitted, receive, send, user, self._streams if verb == "GET" else self._posts)
 
     def _admit(self, verb: str, path: str, headers: Mapping[str, str]) -> Principal:
         if path.rstrip("/") != self.path.rstrip("/"):
@@ -94,7 +111,7 @@ class Endpoint:
         return principal.in_face(self.name)
 
     async def _serve(
-        self, scope: Scope, receive: Receive, send: Send, served: set[anyio.CancelScope]
+        self, scope: Scope, receive: Receive, send: Send, user: AdmittedUser, served: _Served
     ) -> None:
         began = ended = False
 
@@ -105,19 +122,20 @@ class Endpoint:
             await send(message)
 
         with anyio.CancelScope() as life:
-            served.add(life)
+            served[life] = user
             try:
                 # Who goes away in the middle of what it posts has nothing more to be told.
                 with suppress(ClientDisconnect):
                     await self.inner(scope, receive, watched_send)
             finally:
-                served.discard(life)
+                del served[life]
         if not life.cancelled_caught or ended:
             return
         if began:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         else:
-            await _refusal(_stopping())(scope, receive, send)
+            refused = self.access.refusal("is not known any more") if user.is_let_go else _stopping()
+            await _refusal(refused)(scope, receive, send)
 
 
 def _readable(scope: Scope) -> list[tuple[bytes, bytes]]:
@@ -126,7 +144,7 @@ def _readable(scope: Scope) -> list[tuple[bytes, bytes]]:
     return [(name, value.strip(b" \t")) for name, value in scope["headers"] if name != b"last-event-id"]
 
 
-def _cancel(served: set[anyio.CancelScope]) -> None:
+def _cancel(served: _Served) -> None:
     for life in tuple(served):
         life.cancel()
 

@@ -24,7 +24,7 @@ from mcp_types import (
 )
 
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.requests import Context, param
+from bridge.mcp.requests import Context, param, require_admitted
 from bridge.mcp.serving import Caller, TaskFace
 from bridge.mcp.tasks_served import caller_of, require_declared
 
@@ -57,6 +57,7 @@ class Listening:
         if len(self._streams) >= self._most:
             raise MCPError(INTERNAL_ERROR, "Too many streams are open")
         caller = caller_of(context)
+        require_admitted(context)
         known = [one for one in _task_ids(context) if self._tasks and self._tasks.knows(one, caller)]
         stream = _Stream(context, _granted(params.notifications, known), caller.principal)
         self._streams.add(stream)
@@ -76,11 +77,16 @@ class Listening:
         for stream in self._streams:
             stream.changed()
 
-    def close(self, principals: frozenset[str] | None = None) -> None:
-        """End all streams, or those of some principals, each once it has sent what it has."""
+    def close(self) -> None:
+        """End all streams, each once it has sent what it has."""
         for stream in self._streams:
-            if principals is None or stream.principal in principals:
-                stream.close()
+            stream.close()
+
+    def let_go(self, principals: frozenset[str]) -> None:
+        """End the streams of some principals at once."""
+        for stream in self._streams:
+            if stream.principal in principals:
+                stream.cut()
 
     async def _follow(self, task_id: str, caller: Caller, stream: _Stream) -> None:
         def tell(task: JsonObject) -> None:
@@ -127,6 +133,8 @@ class _Stream:
 
     def put(self, about: str, method: str, params: JsonObject) -> None:
         """Have something sent; it takes the place of what waits and is about the same."""
+        if self._closed:
+            return
         self._waiting[about] = (method, params)
         self._news.set()
 
@@ -134,6 +142,11 @@ class _Stream:
         """Nothing more comes."""
         self._closed = True
         self._news.set()
+
+    def cut(self) -> None:
+        """Nothing more comes, not even what waits to be sent."""
+        self._waiting.clear()
+        self.close()
 
     async def _send(self, method: str, params: JsonObject) -> None:
         told = _Told(method=method, params={**params, "_meta": self.meta})

@@ -8,13 +8,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from mcp import MCPError
 from mcp.server.context import ServerRequestContext
+from mcp_types import INVALID_REQUEST
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import JsonValue
 
 from bridge import trace
 from bridge.jsonvalues import JsonObject, is_deeper
 from bridge.mcp.ask import Declared, LegacyAsk
+from bridge.mcp.endpoint import LET_GO
 from bridge.mcp.reports import Reports
 from bridge.mcp.serving import INVALID_PARAMS, Incoming, McpRefusal
 from bridge.web import LOCAL, Principal
@@ -38,6 +41,16 @@ def principal_of(context: Context) -> Principal:
         return LOCAL
     principal: Principal = context.request.user.principal
     return principal
+
+
+def require_admitted(context: Context) -> None:
+    """Refuse a request whose principal was let in no more while it was read.
+
+    Raises:
+        MCPError: it was.
+    """
+    if context.request is not None and context.request.user.is_let_go:
+        raise MCPError(INVALID_REQUEST, LET_GO)
 
 
 def begin_trace(context: Context) -> None:

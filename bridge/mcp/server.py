@@ -38,6 +38,7 @@ from bridge.mcp.requests import (
     is_modern,
     param,
     principal_of,
+    require_admitted,
     require_readable,
 )
 from bridge.mcp.serving import INTERNAL_ERROR, INVALID_PARAMS, McpRefusal, ToolFace
@@ -133,9 +134,15 @@ class McpServer:
         introduce(self._server, self._face)
         self._changed.set()
 
+    def admit_anew(self, principals: frozenset[str]) -> None:
+        """End the streams on which these hear of changes: they may use other things now."""
+        self._listening.let_go(principals)
+
     def let_go(self, principals: frozenset[str]) -> None:
-        """End the streams of these: they are not let in any more, or not to all that they were."""
-        self._listening.close(principals)
+        """End every stream of these, and take nothing more from them: they are let in no more. Calls go on."""
+        self._listening.let_go(principals)
+        if self._endpoint is not None:
+            self._endpoint.let_go(principals)
 
     def stop(self) -> None:
         """First stage of stopping over HTTP: nobody new is served, streams end, and calls go on."""
@@ -148,6 +155,7 @@ class McpServer:
     async def _answer(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """The middleware. What the SDK finds wrong with a request it raises from `call_next`."""
         method = self._methods.get(ctx.method)
+        require_admitted(ctx)
         checked = await call_next(ctx)
         if method is None or ctx.request_id is None:
             return checked
