@@ -36,7 +36,7 @@ from bridge.jsonvalues import JsonObject
 from bridge.mcp.serving import INTERNAL_ERROR, INVALID_PARAMS, Incoming, McpRefusal
 from bridge.seal import HandleError
 from bridge.translate.call_to_message import BadArgumentsError
-from bridge.translate.overrides import ToolOverride
+from bridge.translate.overrides import Remark, ToolOverride
 from bridge.translate.skill_tools import AgentTool
 from bridge.version import __version__
 from bridge.web import MayUse, everything
@@ -63,7 +63,7 @@ class AgentsFace:
         self._handles = handles
         self._unnamed = Unnamed(options.unnamed_most)
         self._turns = Turns()
-        self._remarked: frozenset[str] = frozenset()
+        self._remarked: frozenset[Remark] = frozenset()
         self._on_change: Callable[[], None] = _tell_nobody
         self._group: anyio.abc.TaskGroup | None = None
         self._around: Surroundings | None = None
@@ -115,7 +115,7 @@ class AgentsFace:
         return self._listing.tools.published
 
     @property
-    def remarks(self) -> tuple[str, ...]:
+    def remarks(self) -> tuple[Remark, ...]:
         """What in the configuration is odd, in words."""
         return self._listing.remarks
 

@@ -17,7 +17,7 @@ from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.resources import card_resource
 from bridge.agents_as_tools.tools import PublishedTool, Tools, published_tools
 from bridge.jsonvalues import JsonObject
-from bridge.translate.overrides import ToolOverride
+from bridge.translate.overrides import Remark, ToolOverride
 from bridge.translate.skill_tools import AgentTool, Source, listing, tools_of_agents
 from bridge.web import MayUse, everything
 
@@ -49,7 +49,7 @@ class Listing:
     examples: Mapping[str, Example] = field(default_factory=dict)
     """By the names of their prompts."""
     introduction: Introduction = field(default_factory=Introduction)
-    remarks: tuple[str, ...] = ()
+    remarks: tuple[Remark, ...] = ()
 
     @cached_property
     def by_mark(self) -> Mapping[str, RemoteAgent]:

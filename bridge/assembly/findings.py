@@ -23,6 +23,23 @@ from bridge.web import Principal
 
 
 @dataclass(frozen=True)
+class Fault:
+    """Something that is lost, and the key that is about it."""
+
+    path: tuple[str | int, ...]
+    words: str
+
+    @classmethod
+    def at(cls, path: tuple[str | int, ...], words: str) -> Fault:
+        """What is wrong with a key of a table, or with the table itself."""
+        table, name, *key = path
+        return cls(path, ": ".join(filter(None, [f"{table}.{name}", ".".join(map(str, key)), words])))
+
+    def __str__(self) -> str:
+        return self.words
+
+
+@dataclass(frozen=True)
 class Peer:
     """Something that is connected to."""
 
@@ -70,12 +87,7 @@ class Face:
     """Tools of the bridge itself, which are for everyone."""
     usable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """What of it each principal may use; empty when there are no principals."""
-    faults: tuple[str, ...] = ()
-
-    @property
-    def title(self) -> str:
-        """As the file calls it."""
-        return f"{self.kind}.{self.name}"
+    faults: tuple[Fault, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,28 +100,28 @@ class Findings:
     unseen: tuple[str, ...] = ()
     """What was not looked at."""
 
+    useless: tuple[Fault, ...] = ()
+    """What principals are said to use and nobody serves."""
+
     @property
-    def faults(self) -> tuple[str, ...]:
-        """In words, each with the table that it is about."""
+    def faults(self) -> tuple[Fault, ...]:
+        """All of them, those of peers first."""
+        down = [
+            Fault((peer.kind, peer.key), f"{peer.title} cannot be called: {peer.down}")
+            for peer in self.peers
+            if peer.down
+        ]
         return (
-            *(f"{peer.title} cannot be called: {peer.down}" for peer in self.peers if peer.down),
-            *(f"{peer.title}: {fault}" for peer in self.peers for fault in peer.faults),
-            *(f"{face.title}: {fault}" for face in self.faces for fault in face.faults),
-            *self._useless_principals(),
+            *down,
+            *(Fault.at((peer.kind, peer.key), fault) for peer in self.peers for fault in peer.faults),
+            *(fault for face in self.faces for fault in face.faults),
+            *(() if down else self.useless),  # which can be told only when all is there
         )
 
     @property
     def all_notes(self) -> tuple[str, ...]:
         """In words, likewise."""
         return (*(f"{peer.title}: {note}" for peer in self.peers for note in peer.notes), *self.notes)
-
-    def _useless_principals(self) -> Iterator[str]:
-        """Those who may use nothing, which can be told only when all is there."""
-        if self.unseen or any(peer.down for peer in self.peers):
-            return
-        for name in dict.fromkeys(name for face in self.faces for name in face.usable):
-            if not any(face.usable.get(name) for face in self.faces):
-                yield f"principals.{name}: `skills` match nothing that is served"
 
 
 async def findings(plan: Plan, bridge: Bridge) -> Findings:
@@ -125,13 +137,15 @@ async def findings(plan: Plan, bridge: Bridge) -> Findings:
         if agent.key not in plan.published
     }
     principals = {credential.principal.name: credential.principal for credential in plan.credentials}
+    faces = (
+        *(_published(one, plan, principals.values()) for one in bridge.published),
+        *(_offered(one, plan, principals.values(), _incomplete(bridge)) for one in bridge.offered),
+    )
     return Findings(
         (*servers, *remote.values(), *catalogs),
-        (
-            *(_published(one, plan, principals.values()) for one in bridge.published),
-            *(_offered(one, plan, principals.values()) for one in bridge.offered),
-        ),
+        faces,
         tuple(_unused(plan)),
+        useless=tuple(_useless(faces, principals.values())),
     )
 
 
@@ -205,12 +219,21 @@ def _published(one: Published, plan: Plan, principals: Iterable[Principal]) -> F
         one.agent.card("").name,
         rows,
         usable=_usable(one.name, rows, principals),
-        faults=one.agent.remarks,
+        faults=tuple(
+            Fault.at(("tools_as_agent", one.name, *remark.path), remark.words) for remark in one.agent.remarks
+        ),
     )
 
 
-def _offered(one: Offered, plan: Plan, principals: Iterable[Principal]) -> Face:
+def _incomplete(bridge: Bridge) -> frozenset[str]:
+    """The agents published here that lack the tools of a server that is down."""
+    return frozenset(one.name for one in bridge.published if any(state.down for state in one.agent.sources))
+
+
+def _offered(one: Offered, plan: Plan, principals: Iterable[Principal], incomplete: frozenset[str]) -> Face:
     face = one.face
+    is_whole = incomplete.isdisjoint(plan.offered[one.name].sources)
+    remarks = [remark for remark in face.remarks if is_whole or not remark.is_of_nothing]
     rows = tuple(
         Row(tool.name, tool.agent_key, tool.skill_id or "", str(tool.listed.get("title") or ""))
         for tool in face.published
@@ -225,19 +248,36 @@ def _offered(one: Offered, plan: Plan, principals: Iterable[Principal]) -> Face:
         rows,
         tuple(str(tool["name"]) for tool in face.tools() if tool["name"] not in names),
         _usable(one.name, rows, principals),
-        (*_own_that_are_down(one, plan), *face.remarks),
+        (
+            *_own_that_are_down(one, plan),
+            *(Fault.at(("agents_as_tools", one.name, *remark.path), remark.words) for remark in remarks),
+        ),
     )
 
 
-def _own_that_are_down(one: Offered, plan: Plan) -> Iterator[str]:
+def _own_that_are_down(one: Offered, plan: Plan) -> Iterator[Fault]:
     for agent in one.remote_agents:
         if agent.key in plan.published and agent.down is not None:
-            yield f"{agent.key}, which is published here, cannot be called: {agent.down}"
+            words = f"{agent.key}, which is published here, cannot be called: {agent.down}"
+            yield Fault.at(("agents_as_tools", one.name), words)
 
 
 def _usable(face: str, rows: Iterable[Row], principals: Iterable[Principal]) -> dict[str, tuple[str, ...]]:
     here = {one.name: one.in_face(face) for one in principals}
     return {name: tuple(row.name for row in rows if one.may_use(row.name)) for name, one in here.items()}
+
+
+def _useless(faces: Iterable[Face], principals: Iterable[Principal]) -> Iterator[Fault]:
+    """What stands among the skills of a principal and matches nothing."""
+    served = [(face.name, (*(row.name for row in face.rows), *face.own)) for face in faces if face.rows]
+    for principal in principals if served else ():
+        for number, glob in enumerate(principal.skills):
+            one = Principal(principal.name, skills=(glob,))
+            here = ((one.in_face(face), names) for face, names in served)
+            if not any(there.may_use(name) for there, names in here for name in names):
+                where = ("principals", principal.name, "skills", number)
+                words = f"principals.{principal.name}: skills: `{glob}` matches nothing that is served"
+                yield Fault(where, words)
 
 
 def _unused(plan: Plan) -> Iterator[str]:

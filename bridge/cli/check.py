@@ -54,10 +54,11 @@ def check(**options: Any) -> int:
     plan = plan_of(loaded)
     plan.require_safe()
     what = _looked_at(plan, options)
+    places = [loaded.place_of(fault.path) for fault in what.faults]
     if options["as_json"]:
-        checked.print_json(path, what)
+        checked.print_json(path, what, places)
     else:
-        checked.print_text(path, what)
+        checked.print_text(path, what, places)
     return _AT_FAULT if what.faults else 0
 
 

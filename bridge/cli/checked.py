@@ -43,22 +43,23 @@ class Progress:
             render.say(line)
 
 
-def print_json(path: Path, found: Findings) -> None:
-    """All of it, for programs."""
+def print_json(path: Path, found: Findings, places: Sequence[str]) -> None:
+    """All of it, for programs. `places` are the files and lines of the faults, "" for one without."""
     said = {
         "file": str(path),
         "ok": not found.faults,
-        "faults": found.faults,
+        "faults": [fault.words for fault in found.faults],
+        "places": places,
         "notes": found.all_notes,
         "not_looked_at": found.unseen,
         "peers": [asdict(peer) for peer in found.peers],
-        "faces": [asdict(face) for face in found.faces],
+        "faces": [{**asdict(face), "faults": [fault.words for fault in face.faults]} for face in found.faces],
     }
     render.write(json.dumps(said, indent=2, ensure_ascii=False) + "\n")
 
 
-def print_text(path: Path, found: Findings) -> None:
-    """All of it, for a person."""
+def print_text(path: Path, found: Findings, places: Sequence[str]) -> None:
+    """All of it, for a person. `places` as for `print_json`."""
     for kind in ("tool_servers", "agents", "catalogs"):
         peers = [peer for peer in found.peers if peer.kind == kind]
         _section(_KINDS[kind], _peer_lines(peers, is_seen=not found.unseen))
@@ -67,7 +68,8 @@ def print_text(path: Path, found: Findings) -> None:
         _section(f"{face.path}, {_KINDS[face.kind]}{named}", _face_lines(face, is_seen=not found.unseen))
     _section("Not looked at", found.unseen)
     _section("Notes", found.all_notes)
-    _section("Faults", found.faults)
+    faults = zip(places, found.faults, strict=True)
+    _section("Faults", (f"{place}: {fault}" if place else fault.words for place, fault in faults))
     render.result(f"{path}: {_verdict(found)}")
 
 

@@ -74,6 +74,19 @@ class Loaded:
         """The profile of a face."""
         return self.profiles[face.mapping].profile
 
+    def place_of(self, path: KeyPath) -> str:
+        """The file and line of a key of the file, or of its face's mapping profile; else of the table it is in; "" for
+        what no file says."""
+        if len(path) == 4 and path[0] in FACES:
+            faces: dict[str, ToolsAsAgentTable | AgentsAsToolsTable] = {
+                **(self.config.tools_as_agent if path[0] == FACES[0] else self.config.agents_as_tools)
+            }
+            origins = self.profiles[faces[str(path[1])].mapping].origins
+            if said := origins.get((str(path[2]), str(path[3]))):
+                return said.place
+        tables = (path[:length] for length in range(len(path), 1, -1))
+        return next((self.sources.of(table).place for table in tables if table in self.sources.places), "")
+
     def given(self, **changes: Given) -> Loaded:
         """This, with values of `[bridge]` that the command line or the environment gives. Paths are relative to
         the current folder.

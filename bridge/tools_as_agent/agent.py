@@ -26,7 +26,7 @@ from bridge.tools_as_agent.skills import Skill, Skills, skills_of
 from bridge.tools_as_agent.sources import Source, SourceBook, SourceState
 from bridge.tools_as_agent.turns import SkillTurns
 from bridge.translate.extension import URI
-from bridge.translate.overrides import SkillOverride
+from bridge.translate.overrides import Remark, SkillOverride
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class ToolsAgent:
         self._turns = SkillTurns()
         self._card_at = lru_cache(_CARDS_KEPT)(self._make_card)
         self._skills = Skills(())
-        self._remarks: tuple[str, ...] = ()
+        self._remarks: tuple[Remark, ...] = ()
         self.update(sources, options, overrides)
 
     def update(
@@ -116,7 +116,7 @@ class ToolsAgent:
         return {key: source.upstream for key, source in self._sources.items()}
 
     @property
-    def remarks(self) -> tuple[str, ...]:
+    def remarks(self) -> tuple[Remark, ...]:
         """What in the configuration does nothing, or cannot be done, with the tools that there are."""
         return self._remarks
 

@@ -11,7 +11,7 @@ Refusing, not overwriting: a call that was meant for another value must not run 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -89,6 +89,24 @@ class ToolOverride:
     concurrency: int | None = None
 
 
+NEVER_GIVEN: Final = "it is hidden and required, and has no default, so that no call can succeed"
+"""What is wrong with an argument that nobody gives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """What a configuration says for nothing, or what cannot be done, with the tools that there are."""
+
+    path: tuple[str, ...]
+    """Of the key, below the table of its face."""
+    words: str
+    is_of_nothing: bool = False
+    """Whether it is that nothing of the name is there, which more tools could change."""
+
+    def __str__(self) -> str:
+        return f"{'.'.join(self.path)}: {self.words}"
+
+
 def override_for(rules: Mapping[str, Rule], *names: str) -> Rule | None:
     """What the rules say of something, merged; None when none matches.
 
@@ -101,9 +119,14 @@ def override_for(rules: Mapping[str, Rule], *names: str) -> Rule | None:
     return merged
 
 
-def exact_names(rules: Mapping[str, Rule]) -> frozenset[str]:
-    """The patterns that can match one name only: a rule for what is not there is most likely a mistake."""
-    return frozenset(pattern for pattern in rules if not any(sign in pattern for sign in "*?["))
+def rules_for_nothing(rules: Mapping[str, Rule], names: Iterable[str]) -> Mapping[str, str]:
+    """The patterns that match none of these names, most likely by mistake; with what is wrong, in words."""
+    there = frozenset(names)
+    return {
+        pattern: "it matches no tool" if any(sign in pattern for sign in "*?[") else "there is no such tool"
+        for pattern in sorted(rules)
+        if pattern not in there and not any(fnmatchcase(name, pattern) for name in there)
+    }
 
 
 def _weakest_first(patterns: Sequence[str], names: Sequence[str]) -> list[str]:

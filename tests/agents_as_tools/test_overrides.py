@@ -238,7 +238,7 @@ def test_a_name_that_cannot_be_given_is_not_given_and_that_is_said() -> None:
     }
     shown = published_tools(tools, said)
     assert [one.name for one in shown.published] == ["a", "b", "c", "d", "e"]
-    assert remarks_on(shown, said, are_known=True) == (
+    assert tuple(map(str, remarks_on(shown, said, are_known=True))) == (
         "tools.f: there is no such tool",
         "tools.a.name: another tool has or wants the name 'same', so it stays 'a'",
         "tools.b.name: another tool has or wants the name 'same', so it stays 'b'",
@@ -247,7 +247,7 @@ def test_a_name_that_cannot_be_given_is_not_given_and_that_is_said() -> None:
         "tools.e.name: hosts refuse the name 'what hosts refuse!' (they take 1 to 64 of A-Z, a-z, 0-9, _ and -),"
         " so it stays 'e'",
     )
-    assert not any("no such tool" in line for line in remarks_on(shown, said, are_known=False))
+    assert not any("no such tool" in line for line in map(str, remarks_on(shown, said, are_known=False)))
 
 
 def test_names_can_be_swapped_and_one_of_a_hidden_tool_be_taken() -> None:
@@ -302,7 +302,7 @@ def test_faults_in_arguments_are_said() -> None:
         "*": ToolOverride(arguments={"size": ArgumentRule(1)}),
     }
     shown = published_tools(found(Source("guide", card(skill()))), said)
-    remarks = remarks_on(shown, said, are_known=True)
+    remarks = [str(remark) for remark in remarks_on(shown, said, are_known=True)]
     assert [line.partition(": ")[0] for line in remarks] == [
         "tools.plan_trip.arguments.colour",
         "tools.plan_trip.arguments.message",
@@ -316,4 +316,4 @@ async def test_what_is_published_says_what_it_stands_for(tmp_path: Path) -> None
         (tool,) = [tool for tool in there.face.published if tool.skill_id == "plain"]
         assert (tool.name, tool.agent_key, tool.default_name) == ("repeat", "team", "plain")
         assert tool.listed["name"] == "repeat"
-        assert there.face.remarks == ("tools.nothing: there is no such tool",)
+        assert tuple(map(str, there.face.remarks)) == ("tools.nothing: there is no such tool",)

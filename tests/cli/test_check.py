@@ -224,6 +224,58 @@ def test_rules_that_do_nothing_and_names_that_cannot_be_given_are_faults(tmp_pat
     assert name.startswith("agents_as_tools.team: tools.fail.name: hosts refuse the name 'not a name'")
 
 
+GLOBS = """
+[tools_as_agent.devtools]
+from = ["raw"]
+skills."delete_*" = { hidden = true }
+skills."ech?".confirm = true
+[tools_as_agent.devtools.skills."write_*"]
+confirm = true
+[agents_as_tools.team]
+from = ["devtools"]
+tools."[xyz]*" = { title = "None" }
+tools."e*" = { title = "Some" }
+[principals.ada]
+bearer = { env = "A" }
+skills = [
+  "devtools/e*",
+  "devtools/delete_*",
+  "team/x*",
+  "task_*",
+]
+"""
+
+
+def test_a_glob_that_matches_nothing_is_a_fault_with_its_file_and_line(tmp_path: Path) -> None:
+    written(tmp_path, GLOBS, RAW)
+    done = check(tmp_path, A="a")
+    assert done.returncode == 1
+    faults = [line.strip() for line in done.stdout.partition("\nFaults\n")[2].splitlines()[:-2]]
+    assert faults == [
+        "bridge.toml:4: tools_as_agent.devtools: skills.delete_*: it matches no tool",
+        "bridge.toml:6: tools_as_agent.devtools: skills.write_*: it matches no tool",
+        "bridge.toml:10: agents_as_tools.team: tools.[xyz]*: it matches no tool",
+        "bridge.toml:16: principals.ada: skills: `devtools/delete_*` matches nothing that is served",
+        "bridge.toml:17: principals.ada: skills: `team/x*` matches nothing that is served",
+    ]
+    assert found_in(tmp_path, A="a")["places"] == [f"bridge.toml:{line}" for line in (4, 6, 10, 16, 17)]
+
+
+def test_a_glob_is_not_said_to_match_nothing_while_a_server_has_not_listed_its_tools(tmp_path: Path) -> None:
+    gone = f"[tool_servers.gone]\nurl = 'http://127.0.0.1:{free_port()}/mcp'\n"
+    written(tmp_path, GLOBS.replace('["raw"]', '["raw", "gone"]'), RAW, gone)
+    (fault,) = found_in(tmp_path, A="a")["faults"]
+    assert fault.startswith("tool_servers.gone cannot be called")
+
+
+def test_what_a_profile_says_for_nothing_is_shown_with_its_own_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text("extends = 'default'\n[route]\ndefault_skill = 'nothing'\n")
+    written(tmp_path, RAW, DEVTOOLS, "mapping = './mine.toml'\n")
+    found = found_in(tmp_path)
+    assert found["faults"] == ["tools_as_agent.devtools: route.default_skill: there is no skill 'nothing'"]
+    assert [place.rpartition("/")[2] for place in found["places"]] == ["mine.toml:3"]
+
+
 def test_a_tool_that_cannot_be_served_is_a_fault(tmp_path: Path) -> None:
     bad = RAW.replace('raw_server.py"]', 'raw_server.py", "--bad-tools"]')
     written(tmp_path, bad, DEVTOOLS)
@@ -245,7 +297,7 @@ def test_it_is_said_who_may_use_what(tmp_path: Path) -> None:
     assert devtools["usable"]["ada"] == names
     assert devtools["usable"]["bob"] == [name for name in names if "e" in name]
     assert team["usable"] == {"ada": [row["name"] for row in team["rows"]], "bob": ["add"], "eve": []}
-    assert found["faults"] == ["principals.eve: `skills` match nothing that is served"]
+    assert found["faults"] == ["principals.eve: skills: `nothing` matches nothing that is served"]
     shown = check(tmp_path, A="a", B="b", E="e").stdout
     assert "bob may use 1 of 16: add" in shown
     assert "ada may use all of them" in shown

@@ -148,7 +148,9 @@ async def test_a_value_of_the_configuration_that_the_tool_does_not_take_is_not_a
             "The bridge's configuration of open gives the tool what it does not take"
         )
         assert "repo" not in words(failed)
-        assert served.agent.remarks == ("skills.open.arguments.repo.default: 7 is not of type 'string'",)
+        assert tuple(map(str, served.agent.remarks)) == (
+            "skills.open.arguments.repo.default: 7 is not of type 'string'",
+        )
 
 
 @pytest.mark.proves("map-hidden")

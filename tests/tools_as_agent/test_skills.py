@@ -68,7 +68,7 @@ def test_what_did_not_change_is_taken_over() -> None:
 
 def remarks(overrides: Any, *places: str, are_known: bool = True, **options: Any) -> list[str]:
     skills = skills_of(listed(*places) if places else [("a", ECHO)], overrides)
-    return list(remarks_on(skills, options_with(**options), overrides, are_known=are_known))
+    return [str(one) for one in remarks_on(skills, options_with(**options), overrides, are_known=are_known)]
 
 
 ECHO = tool("echo", "text", listed={"annotations": {"readOnlyHint": False}}, text=TEXT)
@@ -83,7 +83,7 @@ def arguments(name: str, rule: ArgumentRule) -> dict[str, SkillOverride]:
     [
         ({"echo": SkillOverride(name="Echo")}, []),
         ({"eho": HIDDEN}, ["skills.eho: there is no such tool"]),
-        ({"eh?": HIDDEN}, []),
+        ({"eh?": HIDDEN}, ["skills.eh?: it matches no tool"]),
         (arguments("text", ArgumentRule(default="x")), []),
         (arguments("text", ArgumentRule(default="x", hidden=True)), []),
         (

@@ -17,10 +17,10 @@ from bridge.translate.overrides import (
     ToolOverride,
     completed,
     declared,
-    exact_names,
     not_theirs,
     overridden,
     override_for,
+    rules_for_nothing,
     shown_schema,
 )
 from tests.support.tools import tool
@@ -98,8 +98,13 @@ def test_rules_for_tools_are_chosen_in_the_same_way() -> None:
     assert override_for(rules, "x") == ToolOverride(concurrency=1, title="X")
 
 
-def test_a_rule_for_one_name_is_known_from_one_for_several() -> None:
-    assert exact_names({"a": A, "a*": B, "[ab]": C, "a?": C}) == {"a"}
+def test_a_rule_that_matches_nothing_is_found_be_it_a_name_or_a_glob() -> None:
+    rules = {"a": A, "b": B, "a*": B, "[ab]": C, "a?": C, "*": A, "x*": A}
+    assert rules_for_nothing(rules, ["a", "c"]) == {
+        "a?": "it matches no tool",
+        "b": "there is no such tool",
+        "x*": "it matches no tool",
+    }
 
 
 # What is shown of arguments
