@@ -1,12 +1,14 @@
 """Takes over a configuration file again, whenever it or what it reads has changed, or on request.
 
-A file that cannot be taken over is refused with all that is wrong with it, and what was served goes on.
+A file that cannot be taken over is refused with all that is wrong with it, and what was served goes on. One that is
+still being written is not looked at.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -14,29 +16,46 @@ import anyio
 from watchfiles import awatch
 
 from bridge.assembly.bridge import Bridge
+from bridge.assembly.changes import Changes
 from bridge.assembly.plan import Plan
-from bridge.errors import BridgeError, leaf_of
+from bridge.config.diagnose import ConfigError
+from bridge.errors import BridgeError, UsageError, leaf_of
 
 logger = logging.getLogger(__name__)
 
-Load = Callable[[], tuple[Plan, frozenset[Path]]]
-"""Reads the file: what it says is to be served, and every file that it was read from."""
-
-
 _LOOK_MS: Final = 5_000
 """How often files are looked at that tell nobody when they change, as on network disks."""
+
+_SETTLE_SECONDS: Final = 0.2
+"""How long files have to be as they are before they are read: many editors empty a file before they write it."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """What was read."""
+
+    plan: Plan
+    files: frozenset[Path]
+    """All that it was read from."""
+    log_format: str
+    log_level: str
 
 
 class Reload:
     """Watches the files that a plan was made of."""
 
-    def __init__(self, load: Load, files: frozenset[Path]) -> None:
-        self._load = load
-        self._seen = _stamps(files)
+    def __init__(self, read: Callable[[], Read], first: Read, set_up_log: Callable[[str, str], None]) -> None:
+        """`read` reads the files; `first` is what it gave when the bridge was started. The log is set up by its format
+        and level."""
+        self._read = read
+        self._last = first
+        self._set_up_log = set_up_log
+        self._seen = _stamps(first.files)
+        self._is_refused = False
         self._asked = anyio.Event()
 
     def ask(self) -> None:
-        """Read the file again, changed or not."""
+        """Read the files again, changed or not."""
         self._asked.set()
 
     async def run(self, bridge: Bridge) -> None:
@@ -73,17 +92,60 @@ class Reload:
         self.ask()
 
     async def _take_over(self, bridge: Bridge) -> None:
-        self._seen = _stamps(self._seen)
         try:
-            plan, files = await anyio.to_thread.run_sync(self._load)
+            read = await self._settled()
             if not bridge.asks_for_credentials:  # which then stays so
-                plan.require_safe()
-            await bridge.apply(plan)
+                read.plan.require_safe()
+            changes = await bridge.apply(read.plan)
         except Exception as exc:  # noqa: BLE001 - whatever is wrong with a file, what is served goes on
+            self._is_refused = True
             _refuse(leaf_of(exc) if isinstance(exc, ExceptionGroup) else exc)
-        else:
-            self._seen = _stamps(files) | {file: self._seen[file] for file in self._seen if file in files}
-            logger.warning("the configuration was read again and taken over")
+            return
+        changes = self._with_log(changes, read)
+        if changes or self._is_refused:
+            logger.warning("%s", changes)
+        self._last, self._is_refused = read, False
+
+    async def _settled(self) -> Read:
+        """What the files say, once none of them has changed for a while, neither before it was read nor meanwhile.
+
+        Raises:
+            UsageError: something is wrong with them.
+        """
+        while True:
+            self._seen = seen = _stamps(self._seen)
+            await anyio.sleep(_SETTLE_SECONDS)
+            if _stamps(seen) != seen:
+                continue
+            outcome = await anyio.to_thread.run_sync(self._outcome)
+            files = outcome.files if isinstance(outcome, Read) else _files_of(outcome)
+            if _stamps(seen) != seen or not files <= seen.keys():
+                self._seen = _stamps(files) | seen  # those that were not known have to settle as well
+                continue
+            if isinstance(outcome, UsageError):
+                raise outcome
+            self._seen = {file: seen[file] for file in files}
+            return outcome
+
+    def _outcome(self) -> Read | UsageError:
+        try:
+            return self._read()
+        except UsageError as exc:
+            return exc
+
+    def _with_log(self, changes: Changes, read: Read) -> Changes:
+        """Write the log as the file says now."""
+        keys = ("log_format", "log_level")
+        changed = [f"bridge.{key}" for key in keys if getattr(read, key) != getattr(self._last, key)]
+        if changed:
+            self._set_up_log(read.log_format, read.log_level)
+        return replace(changes, changed=(*changes.changed, *changed))
+
+
+def _files_of(fault: UsageError) -> frozenset[Path]:
+    """The files that have to change before it can be otherwise."""
+    diagnostics = fault.diagnostics if isinstance(fault, ConfigError) else ()
+    return frozenset(one.file.absolute() for one in diagnostics)
 
 
 def _refuse(fault: BaseException) -> None:

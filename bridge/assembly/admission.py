@@ -38,6 +38,11 @@ class Admission:
         self.access = Access(self._with_our_own(self._credentials), self._everyone)
 
     @property
+    def credentials(self) -> Sequence[Credential]:
+        """Those that are known, without the bridge's own."""
+        return self._credentials
+
+    @property
     def closed(self) -> str | None:
         """Why nobody is let in; None when somebody is."""
         return NOBODY_LEFT if self.access.needs_token and not self._credentials else None

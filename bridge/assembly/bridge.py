@@ -16,7 +16,6 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final
 
 import anyio
 from platformdirs import user_state_path
@@ -27,6 +26,7 @@ from bridge.a2a.catalog import Published as Listed
 from bridge.a2a.catalog_source import CatalogSource
 from bridge.assembly.admission import Admission
 from bridge.assembly.catalogs import agents_in, followed
+from bridge.assembly.changes import Changes, as_it_runs, changes_between
 from bridge.assembly.first import FirstConnections, Watching
 from bridge.assembly.health import readiness
 from bridge.assembly.naming import name_of, own_name, slug
@@ -44,9 +44,6 @@ from bridge.tools_as_agent.sources import Source
 from bridge.web import Place as WebPlace
 
 logger = logging.getLogger(__name__)
-
-_OF_THE_PROCESS: Final = ("server", "store", "requests", "streams")
-"""The tables of a profile that count for the process."""
 
 
 class Bridge:
@@ -72,7 +69,7 @@ class Bridge:
         self._over_http = over_http
         self._parts = Parts()
         self._retiring: list[_Retiring] = []
-        self._plan = Plan(plan.profile, plan.place)
+        self._plan = self._read = Plan(plan.profile, plan.place, plan.credentials)
         self._memory = ServerMemory(user_state_path(FOLDER) / "servers.json")
         self._applying = anyio.Lock()
         self._admission = Admission(plan)
@@ -101,8 +98,8 @@ class Bridge:
                     await self._parts.end()
                 self._group.cancel_scope.cancel()
 
-    async def apply(self, plan: Plan) -> None:
-        """Serve what a plan says.
+    async def apply(self, plan: Plan) -> Changes:
+        """Serve what a plan says; gives what that changes, and what it does not, as a restart is needed for it.
 
         Raises:
             PeerError: a tool server is down, and the plan says that it must not be.
@@ -111,7 +108,9 @@ class Bridge:
                 no more is not waited for.
         """
         async with self._applying:
-            plan, fresh, first = self._at_this_place(plan), Parts(), FirstConnections(self._watching)
+            running = replace(self._plan, profile=self._process, place=self._place)
+            read, changes = plan, changes_between(self._read, plan, running)
+            plan, fresh, first = as_it_runs(plan, running), Parts(), FirstConnections(self._watching)
             self._admission.require_clear(plan)
             turned_away = self._admission.turn_away(plan)
             for parts in self._running_parts():
@@ -126,9 +125,12 @@ class Bridge:
                 with anyio.CancelScope(shield=True):
                     await fresh.end()
                 if turned_away:
+                    self._read = replace(self._read, credentials=self._admission.credentials)
                     logger.warning("let in no more all the same: %s", ", ".join(sorted(turned_away)))
                 raise
             self._take_over(plan, fresh)
+            self._read = read
+            return changes
 
     async def drain(self, seconds: float) -> None:
         """Take in nothing new, and wait so long for what runs."""
@@ -342,31 +344,6 @@ class Bridge:
             self._retiring.remove(retiring)
             retiring.ended.set()
             self._route(starting=self.app.routes.starting)
-
-    def _at_this_place(self, plan: Plan) -> Plan:
-        """A plan for the place that the bridge has; what only a restart could change is said, and left."""
-        place = replace(plan.place, port=plan.place.port or self._place.port)
-        if place != self._place:
-            logger.warning(
-                "host, port, public_url, hosts, baggage, keys and state change with a restart only"
-            )
-        changed = [
-            table
-            for table in _OF_THE_PROCESS
-            if getattr(plan.profile, table) != getattr(self._process, table)
-        ]
-        moved = [
-            name
-            for name, one in plan.published.items()
-            if name in self._plan.published and self._plan.published[name].store != one.store
-        ]
-        if moved:
-            logger.warning("the store of a running agent changes with a restart only: %s", ", ".join(moved))
-        if changed:
-            logger.warning(
-                "the profile of the process changes with a restart only: [%s]", "], [".join(changed)
-            )
-        return replace(plan, place=self._place)
 
     def _route(self, *, starting: bool) -> None:
         """Serve what there is; sessions of a face that is ending may still answer what its calls ask."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +15,7 @@ from bridge.errors import UsageError
 if TYPE_CHECKING:
     from bridge.assembly.plan import Plan
     from bridge.config.load import Given, Loaded
+    from bridge.reload import Read
 
 FILE_NAME: Final = "bridge.toml"
 """What the file is called when no other is named."""
@@ -73,17 +75,14 @@ def serve(context: click.Context, /, **options: Any) -> int:
     if options["stdio"] is not None:
         return _serve_stdio(path, changes, options)
 
-    def load_again() -> tuple[Plan, frozenset[Path]]:
-        loaded = loaded_from(path, changes)
-        return plan_of(loaded), loaded.files
+    def read() -> Read:
+        return read_from(loaded_from(path, changes))
 
-    loaded = loaded_from(path, changes)
-    table = loaded.config.bridge
-    logs.set_up(table.log_format, table.log_level)
-    plan = plan_of(loaded)
-    audience = banner.InLog if table.log_format == "json" else banner.OnTerminal
-    reload = None if options["no_reload"] else Reload(load_again, loaded.files)
-    return anyio.run(serve_plan, plan, audience(plan), reload)
+    first = read()
+    logs.set_up(first.log_format, first.log_level)
+    audience = banner.InLog if first.log_format == "json" else banner.OnTerminal
+    reload = None if options["no_reload"] else Reload(read, first, logs.set_up)
+    return anyio.run(serve_plan, first.plan, audience(first.plan), reload)
 
 
 def _serve_stdio(path: Path, changes: dict[str, Given], options: dict[str, Any]) -> int:
@@ -99,19 +98,21 @@ def _serve_stdio(path: Path, changes: dict[str, Given], options: dict[str, Any])
     if refused := [name for name in ("host", "port") if name in changes]:
         raise UsageError(f"--stdio listens nowhere: it does not go with --{refused[0]}")
     loaded = loaded_from(path, changes)
-    table = loaded.config.bridge
-    logs.set_up(table.log_format, table.log_level)
     name, token = face_named(loaded, options["stdio"]), secrets.token_urlsafe(32)
-    plan = for_stdio(plan_of(loaded), name, token)
+    first = read_from(loaded)
+    first = replace(first, plan=for_stdio(first.plan, name, token))
+    logs.set_up(first.log_format, first.log_level)
 
-    def load_again() -> tuple[Plan, frozenset[Path]]:
+    def read() -> Read:
         loaded = loaded_from(path, changes)
-        again = for_stdio(plan_of(loaded), face_named(loaded, name), token)
-        if calls_itself(again) and not calls_itself(plan):
+        again = read_from(loaded)
+        plan = for_stdio(again.plan, face_named(loaded, name), token)
+        if calls_itself(plan) and not calls_itself(first.plan):
             raise UsageError(f"{name} is made of an agent of this file now, which takes a restart")
-        return again, loaded.files
+        return replace(again, plan=plan)
 
-    return anyio.run(serve_stdio, plan, None if options["no_reload"] else Reload(load_again, loaded.files))
+    reload = None if options["no_reload"] else Reload(read, first, logs.set_up)
+    return anyio.run(serve_stdio, first.plan, reload)
 
 
 def face_named(loaded: Loaded, name: str) -> str:
@@ -170,6 +171,14 @@ def loaded_from(path: Path, changes: dict[str, Given]) -> Loaded:
     from bridge.config.load import load
 
     return load(path).given(**changes)
+
+
+def read_from(loaded: Loaded) -> Read:
+    """What a file says, as it is served and read again."""
+    from bridge.reload import Read
+
+    table = loaded.config.bridge
+    return Read(plan_of(loaded), loaded.files, table.log_format, table.log_level)
 
 
 def plan_of(loaded: Loaded) -> Plan:
