@@ -2,7 +2,8 @@
 
 The first signal (Ctrl+C, SIGTERM, or SIGHUP when the terminal closes) drains: no new work, running tasks go on
 for a while. The second stops them. Either way every child process is ended and every task is left in a state
-that its client can read. A process without a terminal takes SIGHUP as the wish to read its file again.
+that its client can read. A process without a terminal takes SIGHUP as the wish to read its file again; one that was
+started with `nohup` does not hear it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,7 +13,7 @@ import anyio.abc
 
 logger = logging.getLogger(__name__)
 
-_SIGNALS: Final = tuple(
+_SIGNALS: Final[tuple[signal.Signals, ...]] = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
 
@@ -53,7 +53,17 @@ class Stopping:
 
 async def watch_signals(stopping: Stopping, *, task_status: anyio.abc.TaskStatus[None]) -> None:
     """Take every signal, from now on."""
-    with anyio.open_signal_receiver(*_SIGNALS) as signals:
+    with anyio.open_signal_receiver(*_heard()) as signals:
         task_status.started()
         async for number in signals:
             stopping.hear(number)
+
+
+def _heard() -> Iterator[signal.Signals]:
+    """The signals to listen for: SIGHUP not where `nohup` has it ignored, which is to outlive the terminal.
+
+    SIGINT is heard also where it is ignored: shells do that to whatever a script starts with `&`.
+    """
+    for number in _SIGNALS:
+        if number.name != "SIGHUP" or signal.getsignal(number) is not signal.SIG_IGN:
+            yield number

@@ -54,8 +54,8 @@ def set_up(log_format: str, level: str) -> None:
     root.handlers[:] = [handler]
     root.setLevel("DEBUG" if level == "debug" else "WARNING")
     logging.getLogger("mcp").setLevel("DEBUG" if level == "debug" else "CRITICAL")
-    for name in ("httpx2", "httpcore2"):
-        logging.getLogger(name).setLevel(
-            "WARNING"
-        )  # each of their requests names its whole URL, secrets and all
+    # Each request of the first two names its whole URL, secrets and all; the third tells of every change in a folder,
+    # to which it would add one where the log is a file beside the configuration.
+    for name in ("httpx2", "httpcore2", "watchfiles"):
+        logging.getLogger(name).setLevel("WARNING")
     logging.getLogger("bridge").setLevel(level.upper())

@@ -33,10 +33,11 @@ REFUSED = "what was served before goes on"
 
 
 @contextmanager
-def serving(file: Path, *words: str, **more: str) -> Iterator[Wrapping]:
+def serving(file: Path, *words: str, under: tuple[str, ...] = (), **more: str) -> Iterator[Wrapping]:
     """Serve a file on a free port, with its own state folder."""
+    state = file.parent / "state"
     with started(
-        "serve", str(file), *words, "--port", state=file.parent / "state", until="/mcp/team", **more
+        "serve", str(file), *words, "--port", state=state, until="/mcp/team", under=under, **more
     ) as one:
         yield one
 
@@ -109,11 +110,25 @@ def test_a_file_that_breaks_is_refused_in_the_same_words_and_one_that_is_mended_
 
 
 def test_sighup_reads_the_file_again_where_no_terminal_can_be_gone(tmp_path: Path) -> None:
-    with serving(written(tmp_path, RAW, DEVTOOLS, TEAM)) as bridge:
+    file = written(tmp_path, RAW, DEVTOOLS, TEAM)
+    with serving(file) as bridge:
+        replaced(file, "nonsense")
+        bridge.read_until(REFUSED)
         for _ in range(2):
             bridge.process.send_signal(signal.SIGHUP)
-            bridge.read_until(TAKEN_OVER)
+            bridge.read_until("received SIGHUP")
+            bridge.read_until(REFUSED)
         assert get(bridge, "/readyz").status_code == 200
+        assert bridge.stop(signal.SIGTERM) == 0
+
+
+def test_under_nohup_sighup_is_not_heard_and_the_file_is_still_taken_over(tmp_path: Path) -> None:
+    file = written(tmp_path, RAW, DEVTOOLS, TEAM)
+    with serving(file, under=("nohup",)) as bridge:
+        bridge.process.send_signal(signal.SIGHUP)
+        replaced(file, RAW, DEVTOOLS, "name = 'Another'\n", TEAM)
+        bridge.read_until(TAKEN_OVER)
+        assert not [line for line in bridge.lines if "SIGHUP" in line]
         assert bridge.stop(signal.SIGTERM) == 0
 
 

@@ -57,7 +57,7 @@ def run_here(
     """
     with (
         pytest.MonkeyPatch.context() as patched,
-        _logs_kept(),
+        logs_kept(),
         redirect_stdout(StringIO()) as out,
         redirect_stderr(StringIO()) as err,
     ):
@@ -77,8 +77,12 @@ def run_here(
 
 
 @contextmanager
-def _logs_kept() -> Iterator[None]:
-    root, loggers = logging.getLogger(), [logging.getLogger(name) for name in ("", "mcp", "bridge")]
+def logs_kept() -> Iterator[None]:
+    """What is logged where is as it was once this is left."""
+    root, loggers = (
+        logging.getLogger(),
+        [logging.getLogger(name) for name in ("", "mcp", "bridge", "watchfiles")],
+    )
     handlers, levels = root.handlers[:], [logger.level for logger in loggers]
     try:
         yield

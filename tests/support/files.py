@@ -28,11 +28,16 @@ def written(folder: Path, *parts: str, name: str = "bridge.toml") -> Path:
 
 
 @contextmanager
-def started(*words: str, state: Path, until: str, **more: str) -> Iterator[Wrapping]:
-    """Start a command whose last option is its port, on a free one, without a terminal; wait for these words."""
+def started(
+    *words: str, state: Path, until: str, under: tuple[str, ...] = (), **more: str
+) -> Iterator[Wrapping]:
+    """Start a command whose last option is its port, on a free one, without a terminal; wait for these words.
+
+    `under` is another command that starts it.
+    """
     port = free_port()
     with subprocess.Popen(
-        [sys.executable, "-m", "bridge", *words, str(port)],
+        [*under, sys.executable, "-m", "bridge", *words, str(port)],
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
         text=True,
