@@ -225,6 +225,8 @@ class Place:
     """The address that others are told, without a slash at its end; None takes it from each request."""
     hosts: frozenset[str] = frozenset()
     """Host names, besides loopback's and any IP address, under which it may be asked for."""
+    hosts_by: str = "--allow-host {}"
+    """How its operator adds one, with the name in the place of the braces."""
 
     def require_own(self, headers: Mapping[str, str]) -> None:
         """Refuse what a web page of someone else could have sent.
@@ -234,9 +236,9 @@ class Place:
         """
         host = headers.get("host", "")
         if not self._is_own_host(host):
-            raise RefusedError(
-                421, f"This bridge is not {host or 'asked for by name'}; allow it with --allow-host"
-            )
+            name = host_name(host)
+            how = f"; its operator allows that with {self.hosts_by.format(name)}" if name else ""
+            raise RefusedError(421, f"This bridge is not {host or 'asked for by name'}{how}")
         origin = headers.get("origin")
         if origin is not None and not self._is_own_origin(origin, host):
             raise RefusedError(403, f"Requests from web pages of {origin} are not let in")

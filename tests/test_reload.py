@@ -1,4 +1,4 @@
-"""A configuration file that is changed while it is served: what is taken over, when, and what is said of it."""
+"""A configuration file that is served, and changed meanwhile: what is taken over, when, and what is said of it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import anyio
+import httpx2
 import pytest
 
 from bridge.assembly.bridge import Bridge
@@ -233,3 +234,16 @@ async def test_the_last_principal_of_a_file_is_taken_away_and_the_bridge_lets_no
             "the configuration was read again and taken over: changed bridge.allow_unauthenticated"
         )
         assert not there.bridge.asks_for_credentials
+
+
+async def test_a_host_that_is_refused_is_told_the_key_of_the_file_that_adds_it(tmp_path: Path) -> None:
+    async with (
+        serving(tmp_path) as there,
+        httpx2.AsyncClient(transport=httpx2.ASGITransport(there.bridge.app)) as client,
+    ):
+        for path in ("/agents", "/readyz", "/agents/a/.well-known/agent-card.json"):
+            refused = await client.get(f"http://Bridge.Example:8080{path}")
+            assert refused.status_code == 421
+            assert refused.json()["error"]["message"].endswith(
+                '; its operator allows that with hosts = ["bridge.example"] in [bridge]'
+            )

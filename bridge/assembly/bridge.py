@@ -41,7 +41,6 @@ from bridge.jsonvalues import JsonObject
 from bridge.mcp.memory import ServerMemory
 from bridge.mcp.upstream import Upstream
 from bridge.tools_as_agent.sources import Source
-from bridge.web import Place as WebPlace
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +73,7 @@ class Bridge:
         self._applying = anyio.Lock()
         self._admission = Admission(plan)
         self._access = self._admission.access
-        self._web = WebPlace(plan.place.public_url, plan.place.hosts | {plan.place.host})
+        self._web = plan.place.web
         self.app = Router(
             self._web,
             CatalogApp(self._listed, self._access, self._web, plan.profile.card.max_age_seconds),

@@ -50,6 +50,7 @@ def plan_from(loaded: Loaded) -> Plan:
             public_url=table.public_url,
             hosts=frozenset(table.hosts),
             baggage_keys=frozenset(table.baggage),
+            hosts_by='hosts = ["{}"] in [bridge]',
             keys=tuple(key.file or (key.secret.value if key.secret else "") for key in table.keys),
         ),
         credentials=[

@@ -22,6 +22,7 @@ from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.plan import OfferedPlan, Plan, RemotePlan
 from bridge.config.profile import AgentsTable, Profile
+from bridge.errors import UsageError
 from bridge.mcp.server import McpLimits, McpServer
 from bridge.seal import Seal, agent_mark, key_in
 from bridge.translate.extension import URI
@@ -56,7 +57,10 @@ async def sharing(plan: Plan) -> AsyncIterator[Shared]:
     """
     place = plan.place
     keys = [key_in(key.parent, key.name) if isinstance(key, Path) else key.encode() for key in place.keys]
-    seal = Seal(keys or [key_in(place.state or user_state_path(FOLDER))])
+    try:
+        seal = Seal(keys or [key_in(place.state or user_state_path(FOLDER))])
+    except UsageError as exc:
+        raise UsageError(f"{exc}; XDG_STATE_HOME names another folder for what is kept") from exc
     timeout = httpx2.Timeout(None, connect=plan.profile.agents.agent_connect_seconds)
     async with httpx2.AsyncClient(timeout=timeout, limits=httpx2.Limits(keepalive_expiry=2.0)) as http:
         yield Shared(http, seal, plan.profile, place.cache, place.baggage_keys)

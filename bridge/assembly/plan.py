@@ -19,6 +19,7 @@ from bridge.mcp.transport import Target
 from bridge.mcp.upstream import SessionRules
 from bridge.translate.overrides import SkillOverride, ToolOverride
 from bridge.web import Credential, is_loopback
+from bridge.web import Place as WebPlace
 
 Fail = Literal["open", "closed"]
 
@@ -125,6 +126,8 @@ class Place:
     port: int = 0
     public_url: str | None = None
     hosts: frozenset[str] = frozenset()
+    hosts_by: str = "--allow-host {}"
+    """How another host is added, with its name in the place of the braces."""
     keys: tuple[Path | str, ...] = ()
     """What seals handles: files, and secrets as they are. None is a file in the user's state folder."""
     state: Path | None = None
@@ -133,6 +136,11 @@ class Place:
     """Those of a trace's baggage that peers beyond this machine are told."""
     cache: Path | None = None
     """Where cards are remembered; None is the user's cache folder."""
+
+    @property
+    def web(self) -> WebPlace:
+        """As requests are checked by it."""
+        return WebPlace(self.public_url, self.hosts | {self.host}, self.hosts_by)
 
 
 @dataclass(frozen=True)

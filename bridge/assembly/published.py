@@ -32,7 +32,6 @@ from bridge.tools_as_agent.sources import Source
 from bridge.translate.extension import GATED
 from bridge.translate.message_to_call import RouteRules
 from bridge.web import Access
-from bridge.web import Place as WebPlace
 
 MEMORY_STORE: Final = "memory:"
 
@@ -102,7 +101,7 @@ async def published(
             agent,
             Service(engine, Gate(GATED), process.requests.parts),
             access,
-            WebPlace(place.public_url, place.hosts | {place.host}),
+            place.web,
             ServerLimits(
                 body_bytes=process.requests.body_limit_bytes,
                 json_depth=process.requests.json_depth,

@@ -5,6 +5,7 @@ It knows files and places, and which values are nobody's business; what the keys
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
@@ -19,6 +20,8 @@ from bridge.config.positions import KeyPath, Positions, Span, locate, place_of
 _AT: Final = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)$")
 _SAID: Final = {"Illegal character '\\n'": "the text does not end on its line"}
 _UNENDED: Final = "Unterminated string"
+_OF_A_HOST: Final = frozenset(("mcpServers", "servers", "context_servers"))
+"""Keys by which a JSON file of an MCP host is known."""
 _LONE_CARRIAGE_RETURN: Final = (
     "no TOML: lines end with a carriage return alone",
     "save it with the line ends of Unix or Windows: a newline belongs to each",
@@ -127,7 +130,7 @@ def read_toml(path: Path, what: str) -> Document:
         data = tomllib.loads(text)
         depth = max(map(len, leaves(data)), default=0)
     except tomllib.TOMLDecodeError as exc:
-        raise ConfigError([_syntax(path, text, str(exc))]) from exc
+        raise ConfigError([_json(path, text, what) or _syntax(path, text, str(exc))]) from exc
     except ValueError as exc:
         raise ConfigError([_long_number(path, text)]) from exc
     except RecursionError as exc:
@@ -158,6 +161,24 @@ def _long_number(path: Path, text: str) -> Diagnostic:
     line = text.count("\n", 0, found.start()) + 1 if found else 0
     source = "*" * len(text.split("\n")[line - 1])
     return Diagnostic(path, "no TOML: a number has too many digits", "", line, 1, 1, source)
+
+
+def _json(path: Path, text: str, what: str) -> Diagnostic | None:
+    """What to do with a JSON file, if it is one: hosts write their servers so. None of it is shown."""
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        keys = json.loads(text)
+    except ValueError:
+        return None
+    is_of_a_host = not _OF_A_HOST.isdisjoint(keys)
+    hint = (
+        f"the servers of an MCP host are taken by `mcp-a2a wrap --from-json {path}`, and in a configuration by"
+        f' `[import]` with `mcp_json = "{path}"`'
+        if is_of_a_host
+        else "`mcp-a2a init` writes a file to start from"
+    )
+    return Diagnostic(path, f"this is JSON: {what} is TOML", hint)
 
 
 def _syntax(path: Path, text: str, said: str) -> Diagnostic:

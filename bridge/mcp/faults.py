@@ -31,6 +31,9 @@ DEFAULT_RESULT_LIMIT_BYTES: Final = 64 * 1024 * 1024
 """What one answer may carry: one HTTP response, or one line of a child. Above it is TOO_LARGE. The SDK's bound of
 an HTTP event, 1 MiB, is below what tools return; it has none for a line."""
 
+LIMITED_BY: Final = "`result_limit_bytes` of the tool server is the limit"
+"""What an answer that is too large is told to look at."""
+
 _SDK_SAYS: Final[Mapping[tuple[int, str], str]] = {
     (CONNECTION_CLOSED, "Connection closed"): BROKEN_OFF,
     (CONNECTION_CLOSED, "SSE stream failed: the response is larger than "): TOO_LARGE,

@@ -37,6 +37,7 @@ from bridge.errors import reason_of
 from bridge.mcp.faults import (
     BROKEN_OFF,
     HTTP_STATUS,
+    LIMITED_BY,
     TOO_LARGE,
     error_of,
     id_of_cut_message,
@@ -144,7 +145,7 @@ class _Connection:
     def _message_in(self, event: Event) -> SessionMessage | Exception:
         if event.tail is not None:
             self.on_fault(TOO_LARGE)
-            words = f"a message is larger than {self.target.result_limit_bytes} bytes"
+            words = f"a message is larger than {self.target.result_limit_bytes} bytes: {LIMITED_BY}"
             answered = id_of_cut_message(event.data, event.tail)
             return ValueError(words) if answered is None else _answer(answered, error_of(TOO_LARGE, words))
         return message_in(event.data)

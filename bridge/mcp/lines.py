@@ -18,7 +18,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, jsonrpc_message_adapter
 from pydantic_core import PydanticSerializationError
 
-from bridge.mcp.faults import TOO_LARGE, error_of, id_of_cut_message
+from bridge.mcp.faults import LIMITED_BY, TOO_LARGE, error_of, id_of_cut_message
 
 _ENDS_KEPT_BYTES: Final = 256
 """What is kept of both ends of a line above the limit: the id of the answer stands in one of them."""
@@ -76,8 +76,10 @@ def answer_to(line: TooLong, limit_bytes: int) -> SessionMessage | ValueError:
     """What the call gets instead of an answer above the limit, or why it gets none."""
     request_id = id_of_cut_message(line.head, line.tail)
     if request_id is None:
-        return ValueError(f"a line of more than {limit_bytes} bytes, in which no id of an answer is found")
-    error = error_of(TOO_LARGE, f"the result is larger than {limit_bytes} bytes")
+        return ValueError(
+            f"a line of more than {limit_bytes} bytes, in which no id of an answer is found: {LIMITED_BY}"
+        )
+    error = error_of(TOO_LARGE, f"the result is larger than {limit_bytes} bytes: {LIMITED_BY}")
     return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=error))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -33,6 +34,23 @@ _OF_INVALID_MOST: Final = 400
 _ERROR: Final = re.compile(r"(fatal |fatal: )?error: ", re.IGNORECASE)
 """How a line begins that says what went wrong, as the commands of Go (Cobra) say it above their usage."""
 
+_GIVEN: Final = "a child is given few variables: pass {} with --env {}, in a file with `env`"
+
+_LACKS: Final[Mapping[re.Pattern[str], str]] = {
+    re.compile(r"(?i)npm err\S* code \w*(?:ISSUER_CERT|SELF_SIGNED|LEAF_SIGNATURE)"): _GIVEN.format(
+        "the certificates of your network", "NODE_EXTRA_CA_CERTS"
+    ),
+    re.compile(r"invalid peer certificate"): _GIVEN.format(
+        "the certificates of your network", "SSL_CERT_FILE"
+    ),
+    re.compile(
+        r"(?i)npm err\S* code (?:ENOTFOUND|EAI_AGAIN|ETIMEDOUT|ECONNREFUSED|ECONNRESET|ENETUNREACH)"
+        r"|error sending request for url"
+    ): _GIVEN.format("the proxy of your network, if it has one,", "HTTPS_PROXY"),
+}
+"""What npx and uvx write when they cannot fetch a package, and the variable that they may lack. That of the certificate
+comes first: uvx names both."""
+
 
 @dataclass
 class LastWords:
@@ -40,17 +58,21 @@ class LastWords:
 
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=_LINES_KEPT))
     error: str = ""
+    hint: str = ""
+    """What may help, where one of its lines says so; it may be no longer among the newest."""
 
     def add(self, line: str) -> None:
         """Keep one."""
         self.lines.append(line)
         if _ERROR.match(line):
             self.error = line
+        self.hint = self.hint or next((hint for mark, hint in _LACKS.items() if mark.search(line)), "")
 
     def __str__(self) -> str:
         above = [self.error] if self.error and self.error not in self.lines else []
         kept = [*above, *self.lines]
-        return f"; its last words: {' | '.join(kept)}" if kept else ""
+        said = f"; its last words: {' | '.join(kept)}" if kept else ""
+        return f"{said}; {self.hint}" if self.hint else said
 
 
 class StderrLog:

@@ -26,6 +26,7 @@ from bridge.mcp.faults import (
     BROKEN_OFF,
     DEFAULT_RESULT_LIMIT_BYTES,
     HTTP_STATUS,
+    LIMITED_BY,
     SESSION_LOST,
     TOO_LARGE,
     UNREACHABLE,
@@ -192,7 +193,9 @@ class _BoundedStream(httpx2.AsyncByteStream):
             async for chunk in self._stream:
                 size += len(chunk)
                 if size > self._limit_bytes:
-                    raise _TooLargeError(f"the response is larger than {self._limit_bytes} bytes")
+                    raise _TooLargeError(
+                        f"the response is larger than {self._limit_bytes} bytes: {LIMITED_BY}"
+                    )
                 yield chunk
         except _TooLargeError:
             raise

@@ -172,7 +172,7 @@ async def test_an_answer_above_the_limit_is_an_error_and_the_next_one_works(
     long = line(first=first, id=request_id, **{kind: content}).replace("x" * MEGABYTE, "@")
     program = f"write({long!r}.replace('@', 'x' * {MEGABYTE}))\nwrite({line(id=8, result={})!r})"
     async with started(program, MEGABYTE) as there:
-        words = f"the result is larger than {MEGABYTE} bytes"
+        words = f"the result is larger than {MEGABYTE} bytes: `result_limit_bytes` of the tool server is the limit"
         error = ErrorData(code=INTERNAL_ERROR, message=words, data={FAULT_KEY: TOO_LARGE})
         assert await there.next() == JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
         assert await there.rest() == [result(8)]
@@ -192,7 +192,10 @@ async def test_an_answer_above_the_limit_is_an_error_and_the_next_one_works(
 async def test_what_answers_nothing_and_is_above_the_limit_is_passed_over(long: str) -> None:
     async with started(f"write({long!r})\nwrite({line(id=8, result={})!r})", 1000) as there:
         error, *others = await there.rest()
-        assert str(error) == "a line of more than 1000 bytes, in which no id of an answer is found"
+        assert str(error) == (
+            "a line of more than 1000 bytes, in which no id of an answer is found:"
+            " `result_limit_bytes` of the tool server is the limit"
+        )
         assert others == [result(8)]
 
 
@@ -254,6 +257,28 @@ async def test_the_last_words_are_there_when_the_end_is_heard() -> None:
         async with started("os.close(1); print('the disk is full', file=sys.stderr); os._exit(1)") as there:
             assert await there.rest() == []
             assert str(there.last_words) == "; its last words: the disk is full"
+
+
+@pytest.mark.parametrize(
+    ("said", "variable"),
+    [
+        ("npm error code UNABLE_TO_GET_ISSUER_CERT_LOCALLY", "NODE_EXTRA_CA_CERTS"),
+        ("npm ERR! code SELF_SIGNED_CERT_IN_CHAIN", "NODE_EXTRA_CA_CERTS"),
+        ("npm error code ENOTFOUND", "HTTPS_PROXY"),
+        ("error: Failed to fetch: error sending request for url (https://index.example/x/)", "HTTPS_PROXY"),
+        ("  Caused by: invalid peer certificate: UnknownIssuer", "SSL_CERT_FILE"),
+    ],
+)
+async def test_a_package_that_cannot_be_fetched_is_told_with_the_variable_that_may_be_missing(
+    said: str, variable: str
+) -> None:
+    """Also where other lines come after it, as npm (11) writes many."""
+    program = f"print({said!r}, *map(str, range(9)), sep=chr(10), file=sys.stderr); os._exit(1)"
+    async with started(f"os.close(1); {program}") as there:
+        assert await there.rest() == []
+        words = str(there.last_words)
+        assert words.startswith("; its last words: 4 | 5 | 6 | 7 | 8; a child is given few variables: ")
+        assert words.endswith(f" with --env {variable}, in a file with `env`")
 
 
 async def test_a_server_that_closes_its_stdin_ends_the_connection_once_it_is_written_to() -> None:
