@@ -1,7 +1,7 @@
 """Implements `bridge.mcp.serving.ToolFace` over remote agents: what is listed, and who is called.
 
 Lists are made of the agents' cards as they are known, and never wait for an agent. An agent that is down keeps
-the tools of its last card; without one it has a single tool, which says what is wrong.
+the tools of its last card; one whose card was never read has none until it is, and hosts are told then.
 
 Agents, options and overrides can be replaced while it is served. Calls in flight hold what they began with.
 """

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from bridge.a2a.models import AgentCard
+from bridge.a2a.fetch import shown
 from bridge.agents_as_tools.handles import tool_mark
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remarks import remarks_on
@@ -110,7 +110,8 @@ def listing_of(
 ) -> Listing:
     """What is listed of these agents, as their cards are known. Each gets its key."""
     by_key = _keyed(agents)
-    found = tools_of_agents([Source(key, agent.card) for key, agent in by_key.items()], options.rules)
+    known = {key: agent for key, agent in by_key.items() if agent.has_card}
+    found = tools_of_agents([Source(key, agent.card) for key, agent in known.items()], options.rules)
     tools = published_tools(found, overrides)
     return Listing(
         by_key,
@@ -121,10 +122,10 @@ def listing_of(
             follow_up_tools=options.follow_up_tools,
             longest_wait_seconds=options.follow_up_seconds,
         ),
-        {key: card_resource(agent) for key, agent in by_key.items()},
-        _examples(tools, by_key),
-        _introduction(options, [agent.card for agent in by_key.values()]),
-        remarks_on(tools, overrides, are_known=bool(agents) and all(agent.has_card for agent in agents)),
+        {key: card_resource(agent) for key, agent in known.items()},
+        _examples(tools, known),
+        _introduction(options, tuple(by_key.values())),
+        remarks_on(tools, overrides, are_known=bool(agents) and len(known) == len(by_key)),
     )
 
 
@@ -141,9 +142,15 @@ def _keyed(agents: Sequence[RemoteAgent]) -> dict[str, RemoteAgent]:
     return {agent.key: agent for agent in agents}
 
 
-def _introduction(options: FaceOptions, cards: Sequence[AgentCard]) -> Introduction:
-    only = cards[0] if len(cards) == 1 else None
-    said = "\n\n".join(f"{card.name}: {card.description}" for card in cards)
+def _introduction(options: FaceOptions, agents: Sequence[RemoteAgent]) -> Introduction:
+    cards = [agent.card for agent in agents if agent.has_card]
+    only = cards[0] if len(cards) == len(agents) == 1 else None
+    unknown = [
+        f"{agent.key}: the agent at {shown(agent.url)}, whose card could not be read yet"
+        for agent in agents
+        if not agent.has_card
+    ]
+    said = "\n\n".join([*(f"{card.name}: {card.description}" for card in cards), *unknown])
     return Introduction(
         options.title or (only.name if only else None),
         options.instructions or said or None,

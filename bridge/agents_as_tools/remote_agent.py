@@ -15,7 +15,7 @@ import httpx2
 from bridge.a2a.card import FoundCard
 from bridge.a2a.client import AgentClient, ClientOptions
 from bridge.a2a.fetch import shown
-from bridge.a2a.models import AgentCapabilities, AgentCard, AgentInterface, AgentSkill
+from bridge.a2a.models import AgentCard
 from bridge.errors import PeerError
 from bridge.seal import agent_mark
 from bridge.translate.extension import URI
@@ -58,7 +58,7 @@ class Source(Protocol):
 
 
 class RemoteAgent:
-    """An agent behind a URL. It may be down; then its tools say so. One face alone has it."""
+    """An agent behind a URL. It may be down; then its tools, as far as they are known, say so. One face has it."""
 
     def __init__(
         self,
@@ -113,6 +113,11 @@ class RemoteAgent:
         return self._card is not None
 
     @property
+    def is_heard_of(self) -> bool:
+        """Whether something has become of reading its card: it was read, or that failed."""
+        return self._down != _NOT_READ
+
+    @property
     def down(self) -> str | None:
         """Why it cannot be called, in words; None while it can."""
         return self._down
@@ -124,21 +129,9 @@ class RemoteAgent:
 
     @property
     def card(self) -> AgentCard:
-        """Its card; without one, the least that can be said of it, so that there is a tool that says what is wrong."""
-        return self._card or AgentCard(
-            name=self.key,
-            description=f"The agent at {shown(self.url)}, whose card could not be read yet",
-            supported_interfaces=(
-                AgentInterface(url=self.url, protocol_binding="JSONRPC", protocol_version="1.0"),
-            ),
-            version="0",
-            capabilities=AgentCapabilities(),
-            default_input_modes=("text/plain",),
-            default_output_modes=("text/plain",),
-            skills=(
-                AgentSkill(id="message", name="Message", description="Send it a message", tags=(self.key,)),
-            ),
-        )
+        """Its card, which it has once `has_card`."""
+        assert self._card is not None, "it has been read"
+        return self._card
 
     @property
     def client(self) -> AgentClient:
@@ -180,7 +173,7 @@ class RemoteAgent:
 
     async def watch(self, on_change: Callable[[], None]) -> None:
         """Read its card, now if that was never tried, and whenever it is due; `on_change` when it is another one."""
-        if self._down == _NOT_READ:
+        if not self.is_heard_of:
             try:
                 await self.refresh()
             except PeerError as exc:

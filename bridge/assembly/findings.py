@@ -12,9 +12,10 @@ from bridge.a2a.catalog_source import CatalogSource
 from bridge.a2a.fetch import shown
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.bridge import Bridge
+from bridge.assembly.mistaken import mistaken
 from bridge.assembly.offered import Offered
 from bridge.assembly.parts import catalogs_of, servers_of
-from bridge.assembly.plan import Plan
+from bridge.assembly.plan import Plan, RemotePlan
 from bridge.assembly.published import Published
 from bridge.assembly.routes import MCP
 from bridge.errors import PeerError
@@ -131,7 +132,7 @@ async def findings(plan: Plan, bridge: Bridge) -> Findings:
     ]
     catalogs = [await _catalog(key, source) for key, source in bridge.catalogs.items()]
     remote = {
-        (agent.key, agent.url): _agent(agent)
+        (agent.key, agent.url): await _agent(agent, plan.agents.get(agent.key))
         for offered in bridge.offered
         for agent in offered.remote_agents
         if agent.key not in plan.published
@@ -186,8 +187,10 @@ def _server(key: str, upstream: Upstream, *, is_needed: bool) -> Peer:
     )
 
 
-def _agent(agent: RemoteAgent) -> Peer:
-    said = ""
+async def _agent(agent: RemoteAgent, plan: RemotePlan | None) -> Peer:
+    said, down = "", agent.down
+    if plan is not None and down is not None:
+        down = await mistaken(agent, plan) or down
     if agent.down is None:
         spoken = agent.client.interface
         skills = _number(len(agent.card.skills), "skill")
@@ -196,7 +199,7 @@ def _agent(agent: RemoteAgent) -> Peer:
             f" {skills}"
         )
     notes = tuple(f"not as A2A 1.0 asks: {one}" for one in agent.deviations)
-    return Peer("agents", agent.key, shown(agent.url), said, agent.down, notes=notes)
+    return Peer("agents", agent.key, shown(agent.url), said, down, notes=notes)
 
 
 async def _catalog(key: str, source: CatalogSource) -> Peer:

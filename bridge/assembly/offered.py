@@ -13,13 +13,13 @@ from platformdirs import user_cache_path, user_state_path
 
 from bridge.a2a.cards import CardSource
 from bridge.a2a.client import ClientOptions, Deadlines
-from bridge.a2a.credentials import Credentials
 from bridge.a2a.interfaces import Trust
 from bridge.a2a.keeping import CardBounds
 from bridge.agents_as_tools.face import AgentsFace
 from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
+from bridge.assembly.mistaken import require_agents
 from bridge.assembly.plan import OfferedPlan, Plan, RemotePlan
 from bridge.config.profile import AgentsTable, Profile
 from bridge.errors import UsageError
@@ -105,7 +105,11 @@ async def offered(
     shared: Shared,
     on_change: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[Offered]:
-    """Read the agents' cards, and be ready to be served as long as this is entered."""
+    """Read the agents' cards, and be ready to be served as long as this is entered.
+
+    Raises:
+        PeerError: none of them is an agent, and one has to be.
+    """
     made = {key: _agent(key, one, plan, shared) for key, one in agents.items()}
     face = AgentsFace(list(made.values()), Handles(shared.seal), options_of(name, plan), plan.overrides)
     running: list[McpServer] = []
@@ -116,6 +120,8 @@ async def offered(
         on_change()
 
     async with face.run(changed, plan.profile.agents.first_cards_seconds):
+        if plan.requires_an_agent:
+            await require_agents({made[key]: one for key, one in agents.items()})
         requests, streams = shared.process.requests, shared.process.streams
         # Made once the cards are there, of which it says what it is.
         running.append(
@@ -157,7 +163,7 @@ def options_of(name: str, plan: OfferedPlan) -> FaceOptions:
 
 def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: Shared) -> RemoteAgent:
     chosen = plan.profile.agents
-    credentials = Credentials(headers=one.headers, bearer=one.bearer, api_key=one.api_key)
+    credentials = one.credentials
     allow_private = chosen.allow_private if one.allow_private is None else one.allow_private
     options = ClientOptions(
         extensions=(URI,),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from bridge.a2a.credentials import Credentials
 from bridge.assembly.own_card import OwnCard
 from bridge.config.profile import Profile, RunTable, ServerTable
 from bridge.errors import UsageError
@@ -77,6 +78,11 @@ class RemotePlan:
     guard: Any = field(default=None, repr=False, compare=False)
     """What looks at the address that is really connected to for its card; see `CatalogSource.guard`."""
 
+    @property
+    def credentials(self) -> Credentials:
+        """What shows it who calls."""
+        return Credentials(headers=self.headers, bearer=self.bearer, api_key=self.api_key)
+
 
 @dataclass(frozen=True)
 class CatalogPlan:
@@ -113,6 +119,8 @@ class OfferedPlan:
     """Whether sources are called by their names in the plan; else by what their cards call them."""
     server_name: str | None = None
     """What it calls itself; None is its name in the plan."""
+    requires_an_agent: bool = False
+    """Whether the start fails when all of its addresses are something else than agents."""
     title: str | None = None
     instructions: str | None = None
     overrides: Mapping[str, ToolOverride] = field(default_factory=dict)

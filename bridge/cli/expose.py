@@ -159,7 +159,7 @@ def plan_from(options: dict[str, Any]) -> Plan:
         for url in dict.fromkeys(options["urls"])
     }
     name = options["name"] or "mcp-a2a"
-    offered = OfferedPlan(tuple(agents), profile, named=False, server_name=name)
+    offered = OfferedPlan(tuple(agents), profile, named=False, server_name=name, requires_an_agent=True)
     return Plan(
         profile=profile,
         place=Place(options["host"], options["port"]),

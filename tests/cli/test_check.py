@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.config.test_broken import BROKEN, ENVIRONMENT
+from tests.support.addresses import a_web_page, an_mcp_server
 from tests.support.command import WAIT_SECONDS, environment, free_port, run_here
 from tests.support.files import DEVTOOLS, RAW, TEAM, an_agent, written
 
@@ -80,6 +81,20 @@ def test_every_tool_is_shown_with_its_skill_and_every_skill_with_its_tool(agent:
     assert ["tool", "research_echo", "<->", "research:", "echo"] in [line[:5] for line in lines]
     assert "die" not in {word for line in lines for word in line}
     assert done.stdout.splitlines()[-1] == "bridge.toml: all is well"
+
+
+def test_an_address_that_is_no_agent_is_told_as_what_it_is_and_has_no_tools(tmp_path: Path) -> None:
+    with an_mcp_server() as server, a_web_page() as page:
+        written(
+            tmp_path,
+            f"[agents.one]\ncard = '{server}'\n[agents.two]\ncard = '{page}'\n",
+            "[agents_as_tools.team]\nfrom = ['one', 'two']\n",
+        )
+        found = found_in(tmp_path)
+    one, two = found["faults"]
+    assert one.startswith(f"agents.one cannot be called: {server} is an MCP server (sdk 3.2.1), not an agent")
+    assert two.startswith(f"agents.two cannot be called: {page} is a web page, not an agent")
+    assert [face["rows"] for face in found["faces"]] == [[]]
 
 
 def test_a_peer_that_is_down_is_a_fault_with_its_reason(tmp_path: Path) -> None:

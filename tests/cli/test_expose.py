@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from tests.support.addresses import a_web_page, an_mcp_server
 from tests.support.command import ROOT, WAIT_SECONDS, environment, free_port, run_command, run_here
 
 INITIALIZE = {
@@ -46,15 +47,24 @@ class Host:
         """The answer to a request; every line before it has to be of the protocol too."""
         self.number += 1
         self.send(method, params, id=self.number)
-        assert self.process.stdout is not None
         while True:
-            ready, _, _ = select.select([self.process.stdout], [], [], WAIT_SECONDS)
-            line = self.process.stdout.readline() if ready else ""
-            assert line, "it said nothing"
-            message: dict[str, Any] = json.loads(line)
-            assert message["jsonrpc"] == "2.0"
+            message = self._message()
             if message.get("id") == self.number:
                 return message
+
+    def hear(self, method: str) -> None:
+        """Wait until the server says so by itself."""
+        while self._message().get("method") != method:
+            pass
+
+    def _message(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], WAIT_SECONDS)
+        line = self.process.stdout.readline() if ready else ""
+        assert line, "it said nothing"
+        message: dict[str, Any] = json.loads(line)
+        assert message["jsonrpc"] == "2.0"
+        return message
 
     def open(self) -> Host:
         """Shake hands."""
@@ -166,29 +176,36 @@ def test_over_stdio_it_loads_nothing_that_it_does_not_serve_with(agent: str, tmp
 
 
 def test_an_agent_that_is_down_neither_holds_up_the_start_nor_the_others(agent: str, tmp_path: Path) -> None:
-    down = dead_url()
-    with expose(agent, down, state=tmp_path) as host:
+    with expose(agent, dead_url(), state=tmp_path) as host:
         host.open()
-        names = {tool["name"] for tool in host.tools()} - {"task_result", "task_reply", "task_cancel"}
-        assert "echo" in names
-        (silent,) = names - {"echo"}
-        result = host.call(silent, message="hi")
-        assert result["isError"]
-        assert down in words_of(result)
-        assert "cannot be reached" in words_of(result)
+        names = {tool["name"] for tool in host.tools()}
+        assert names == {"echo", "task_result", "task_reply", "task_cancel"}
         assert not host.call("echo", message="hi").get("isError")
+
+
+@pytest.mark.parametrize("options", [(), ("--http", "--port", "0")], ids=["stdio", "http"])
+def test_an_address_that_is_no_agent_is_told_as_what_it_is(options: tuple[str, ...], tmp_path: Path) -> None:
+    with an_mcp_server() as server, a_web_page() as page:
+        done = run_here("expose", *options, server, page, state=tmp_path, XDG_CACHE_HOME=str(tmp_path))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"mcp-a2a: {server} is an MCP server (sdk 3.2.1), not an agent: " in done.stderr
+    assert f"{page} is a web page, not an agent: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_one_agent_is_served_beside_an_address_that_is_none(agent: str, tmp_path: Path) -> None:
+    with a_web_page() as page, expose(page, agent, state=tmp_path) as host:
+        assert "echo" in {tool["name"] for tool in host.open().tools()}
 
 
 def test_what_an_agent_that_is_up_later_can_do_is_listed_then(tmp_path: Path) -> None:
     port = free_port()
     with expose(f"http://127.0.0.1:{port}", state=tmp_path) as host:
         host.open()
-        assert "echo" not in {tool["name"] for tool in host.tools()}
+        assert {tool["name"] for tool in host.tools()} == {"task_result", "task_reply", "task_cancel"}
         with an_agent(port):
-            deadline = time.monotonic() + WAIT_SECONDS
-            while "echo" not in {tool["name"] for tool in host.tools()}:
-                assert time.monotonic() < deadline
-                time.sleep(0.1)  # until it is looked for again
+            host.hear("notifications/tools/list_changed")
+            assert "echo" in {tool["name"] for tool in host.tools()}
             assert not host.call("echo", message="hi").get("isError")
 
 
