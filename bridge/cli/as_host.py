@@ -1,23 +1,87 @@
-"""`--check` of `install`: the server is started as the host would, and its tools are shown."""
+"""What `install` learns of agents and hosts: the agents' names, and with `--check` whether the server works.
+
+It is started as the host would start it, once each agent has given its card to this command.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from bridge.hosts import places
+from bridge.cli import served_file
+from bridge.errors import PeerError
+from bridge.hosts import entry, places
 
 if TYPE_CHECKING:
+    from bridge.cli.card import Connection
     from bridge.jsonvalues import JsonObject
+
+_NAME_SECONDS: Final = 5.0
+"""How long an agent may take to say what it is called, where its URL can say so as well."""
+
+
+def card_name(options: dict[str, Any]) -> str:
+    """What the first agent's card calls it, as a name for hosts; "" when it has none, or gives no card."""
+    import anyio
+
+    from bridge.cli import render
+    from bridge.cli.card import Connection
+
+    async def look() -> str:
+        with anyio.move_on_after(_NAME_SECONDS):
+            return (await connection.card()).card.name
+        raise PeerError(f"it gave no card within {_NAME_SECONDS:g} s")
+
+    connection = Connection.from_options({**options, "url": options["urls"][0]})
+    try:
+        return entry.name_from(anyio.run(look))
+    except PeerError as exc:
+        render.say(f"The server is named after its URL, as its agent's card could not be read: {exc}")
+        return ""
+
+
+def require_agents(options: dict[str, Any]) -> None:
+    """With `--check`, have each agent show its card.
+
+    Raises:
+        PeerError: one does not, with what there is in its place.
+    """
+    if not options["check"] or served_file.is_meant(options):
+        return
+    import anyio
+
+    from bridge.cli.card import Connection
+
+    connections = [Connection.from_options({**options, "url": url}) for url in options["urls"]]
+    faults = [fault for one in connections if (fault := anyio.run(_fault_of, one))]
+    if faults:
+        raise PeerError("\n".join([*faults, "Nothing was written"]))
+
+
+async def _fault_of(connection: Connection) -> str:
+    from bridge.assembly.mistaken import other_than_agent
+
+    try:
+        found = await connection.card()
+    except PeerError as exc:
+        return await other_than_agent(connection.url, connection.headers) or str(exc)
+    import httpx2
+
+    async with httpx2.AsyncClient() as http:
+        try:
+            connection.agent(http, found)
+        except PeerError as exc:
+            return str(exc)
+    return ""
 
 
 def check(options: dict[str, Any], host: places.Host, server: JsonObject) -> None:
     """Start the server as the host would, and show its tools.
 
     Raises:
-        PeerError: it does not work.
+        PeerError: it does not work, or has no tool of an agent.
     """
     if not options["check"]:
         return
@@ -25,16 +89,21 @@ def check(options: dict[str, Any], host: places.Host, server: JsonObject) -> Non
 
     from bridge.cli import logs, render
     from bridge.cli.trial import Start, tools_of
+    from bridge.translate.own_tools import MAX_WAIT_SECONDS, follow_ups
 
     logs.set_up("text", "warning")
     arguments = server["args"] if isinstance(server["args"], list) else []
     start = Start(str(server["command"]), [str(word) for word in arguments], _environment(host, server))
-    tools = anyio.run(tools_of, start)
-    say = render.say if host is places.ANY_HOST else lambda line: render.write(f"{line}\n")
+    tools, words = anyio.run(tools_of, start)
+    if {tool.name for tool in tools} <= {str(own["name"]) for own in follow_ups(MAX_WAIT_SECONDS)}:
+        raise PeerError("the server lists no tool of an agent, so that nothing was written", detail=words)
+    say = render.say if host is places.ANY_HOST or host.is_yaml else lambda line: render.write(f"{line}\n")
     say(f"{len(tools)} tools, as {host.title} would see them:")
     for tool in sorted(tools, key=lambda tool: tool.name):
         description = (tool.description or "").strip().partition("\n")[0]
         say(f"  {tool.name}  {render.unseen(description)}")
+    if words:
+        render.say(words.strip())
 
 
 def _environment(host: places.Host, server: JsonObject) -> dict[str, str]:
@@ -47,4 +116,5 @@ def _environment(host: places.Host, server: JsonObject) -> dict[str, str]:
         if path:
             given["PATH"] = path
     own = server.get("env")
-    return given | {name: str(value) for name, value in own.items()} if isinstance(own, dict) else given
+    named = own if isinstance(own, dict) else {}
+    return given | {name: str(value) for name, value in named.items() if value != host.variable.format(name)}

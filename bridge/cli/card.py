@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -38,6 +38,11 @@ def connection_options(command: _Command) -> _Command:
             help="Token for the agent, sent as Authorization: Bearer.",
         ),
         click.option(
+            "--api-key",
+            metavar="env:NAME|file:PATH",
+            help="API key for the agent, sent as its card asks: in a header, the query or a cookie.",
+        ),
+        click.option(
             "--header",
             multiple=True,
             metavar="NAME=env:VAR|file:PATH|VALUE",
@@ -55,7 +60,11 @@ class Connection:
     url: str
     headers: dict[str, str] = field(repr=False)
     trusted: frozenset[str] = frozenset()
-    """Origins to which the headers may go besides the URL's."""
+    """Origins to which the credentials may go besides the URL's."""
+    api_key: str | None = field(default=None, repr=False)
+    """For whichever API key the card asks for."""
+    options: tuple[str, ...] = ()
+    """What of the command line says all this: for a command line that goes on with the same agent."""
     on_hop: OnHop | None = None
     """Told of what passes between us and the agent."""
 
@@ -67,19 +76,18 @@ class Connection:
             UsageError: the URL is none, or a header cannot be made.
         """
         from bridge.a2a.fetch import origin_of
-        from bridge.config.secrets import header_from, secret_from
+        from bridge.config.secrets import header_from
 
         url: str = options["url"]
         _require_http(url)
         headers = dict(header_from(text) for text in options["header"])
-        if options["bearer"]:
-            token = secret_from(options["bearer"])
-            if token is None:
-                raise UsageError("--bearer takes env:NAME or file:PATH, so that no token stands on the line")
+        if (token := secret_given(options, "bearer")) is not None:
             headers["Authorization"] = f"Bearer {token}"
         if not all(value.isascii() and value.isprintable() for value in headers.values()):
             raise UsageError("a header holds a character that HTTP does not carry")
-        return cls(url, headers, frozenset(map(origin_of, options.get("trust", ()))))
+        trusted = frozenset(map(origin_of, options.get("trust", ())))
+        api_key = secret_given(options, "api_key")
+        return cls(url, headers, trusted, api_key=api_key, options=tuple(_said(options)))
 
     def client(self) -> httpx2.AsyncClient:
         """An HTTP client without the headers. It waits as long as the agent takes; the caller sets a bound."""
@@ -99,7 +107,7 @@ class Connection:
         from bridge.a2a.interfaces import Trust
 
         options = ClientOptions(
-            credentials=Credentials(self.headers),
+            credentials=Credentials(self.headers, api_key=self.api_key),
             trust=Trust(self.trusted),
             deadlines=Deadlines(_CONNECT_SECONDS, answer_seconds=None, silence_seconds=None),
             on_hop=self.on_hop,
@@ -107,7 +115,7 @@ class Connection:
         try:
             return AgentClient(http, found, options)
         except CredentialsMissingError as exc:
-            raise PeerError(f"{exc}. Give them with --bearer or --header") from exc
+            raise PeerError(f"{exc}. Give them with --bearer, --api-key or --header") from exc
 
     async def _let_in(self, response: httpx2.Response) -> None:
         from bridge.a2a.fetch import status_words
@@ -164,6 +172,30 @@ class Connection:
             return await self.card()
         except NoCardError as exc:
             raise await self.explained(exc) from exc
+
+
+def secret_given(options: dict[str, Any], name: str) -> str | None:
+    """The secret that an option names.
+
+    Raises:
+        UsageError: it cannot be read, or stands on the command line itself.
+    """
+    from bridge.config.secrets import secret_from
+
+    said: str | None = options.get(name)
+    value = secret_from(said) if said else None
+    if said and value is None:
+        option = name.replace("_", "-")
+        raise UsageError(f"--{option} takes env:NAME or file:PATH, so that no secret stands on the line")
+    return value
+
+
+def _said(options: dict[str, Any]) -> Iterator[str]:
+    """The options by which an agent was reached, as they were given: they name secrets, and hold none."""
+    for name in ("bearer", "api_key", "header", "trust"):
+        given = options.get(name) or ()
+        for value in (given,) if isinstance(given, str) else given:
+            yield from (f"--{name.replace('_', '-')}", value)
 
 
 def tool_on(card: AgentCard, skill: str | None) -> Tool | None:

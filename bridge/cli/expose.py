@@ -125,9 +125,10 @@ def plan_from(options: dict[str, Any]) -> Plan:
     from bridge.address import meant_url
     from bridge.assembly.naming import slug
     from bridge.assembly.plan import OfferedPlan, Place, Plan, RemotePlan
+    from bridge.cli.card import secret_given
     from bridge.cli.wrap import credentials_from
     from bridge.config.profile import load_profile
-    from bridge.config.secrets import header_from, secret_from
+    from bridge.config.secrets import header_from
 
     for url in options["urls"]:
         if not url.startswith(("http://", "https://")):
@@ -140,20 +141,14 @@ def plan_from(options: dict[str, Any]) -> Plan:
         key: options[key] for key in ("granularity", "answer_within_seconds") if options[key] is not None
     }
     profile = profile.model_copy(update={"agents": profile.agents.model_copy(update=changes)})
-    secrets: dict[str, str | None] = {}
-    for option in ("bearer", "api_key"):
-        secrets[option] = secret_from(options[option]) if options[option] else None
-        if options[option] and secrets[option] is None:
-            name = option.replace("_", "-")
-            raise UsageError(f"--{name} takes env:NAME or file:PATH, so that no secret stands on the line")
     for origin in options["trust"]:
         _require_place(origin)
     agents = {
         url: RemotePlan(
             url,
             headers=dict(header_from(text) for text in options["header"]),
-            bearer=secrets["bearer"],
-            api_key=secrets["api_key"],
+            bearer=secret_given(options, "bearer"),
+            api_key=secret_given(options, "api_key"),
             trusted=frozenset(map(origin_of, options["trust"])),
         )
         for url in dict.fromkeys(options["urls"])

@@ -7,9 +7,8 @@ import json
 import math
 import os
 import re
-import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -30,9 +29,12 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 @click.command(no_args_is_help=True)
-@click.argument("host", type=click.Choice(list(_HOSTS)), metavar="HOST")
+@click.argument("host", type=click.Choice(list(_HOSTS)), metavar="HOST", required=False)
 @click.argument("urls", nargs=-1, metavar="URL... | FILE.toml")
-@click.option("--name", help="The server's name in the host. Default: from the first URL, or as in the file.")
+@click.option(
+    "--name",
+    help="The server's name in the host. Default: what the first agent's card says, or as in the file.",
+)
 @click.option("--face", metavar="NAME", help="With a file: which of its MCP servers (agents_as_tools).")
 @click.option("--bearer", metavar="env:NAME|file:PATH", help="Token for the agents.")
 @click.option(
@@ -41,6 +43,18 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
     metavar="NAME=env:VAR|file:PATH|VALUE",
     help="HTTP header for the agents. Repeatable.",
 )
+@click.option(
+    "--api-key",
+    metavar="env:NAME|file:PATH",
+    help="API key for the agents, sent as their cards ask: in a header, the query or a cookie.",
+)
+@click.option(
+    "--trust",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Send credentials also to this origin, when a card says to call it there. Repeatable.",
+)
+@click.option("--mapping", metavar="NAME|FILE", help="Mapping profile.")
 @click.option(
     "--granularity",
     type=click.Choice(["skill", "agent", "search"]),
@@ -59,11 +73,20 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
     help="For you everywhere, or for the project in the current folder.",
 )
 @click.option("--file", "path", metavar="PATH", help="Write this file instead of the host's own.")
-@click.option("--uvx", is_flag=True, help="Start it by uvx rather than from this installation.")
 @click.option("--create", is_flag=True, help="Write the file even if the host is not found.")
+@click.option(
+    "--list",
+    "lists",
+    is_flag=True,
+    help="Show which servers of ours are in which host's file (of HOST alone).",
+)
 @click.option("--remove", is_flag=True, help="Take the server out again.")
 @click.option("--dry-run", is_flag=True, help="Show what would change, and write nothing.")
-@click.option("--check", is_flag=True, help="First start the server as the host would, and list its tools.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="First read the agents' cards, start the server as the host would, and list its tools.",
+)
 def install(**options: Any) -> int:
     """Add A2A agents to an MCP host, as a server that it starts.
 
@@ -71,7 +94,8 @@ def install(**options: Any) -> int:
 
     \b
     HOST is one of
-      claude-desktop, claude-code, cursor, vscode
+      claude-desktop, claude-code, cursor, vscode, gemini, windsurf, zed
+      goose         prints what to put into its YAML file
       mcp-json      prints the server as JSON, for any other host
 
     \b
@@ -80,24 +104,38 @@ def install(**options: Any) -> int:
     mcp-a2a install cursor --bearer file:~/.secrets/token --check https://agent.example.com
     mcp-a2a install vscode --remove https://agent.example.com
     mcp-a2a install claude-code bridge.toml --face team
+    mcp-a2a install --list
 
-    All else in the host's file stays as it is, and a backup of it is kept beside it. A secret is written as
-    the place it is read from; env:NAME is for hosts that start from a shell (claude-code).
+    All else in the host's file stays as it is, and the last five backups of it are kept beside it. A secret is
+    written as the place it is read from; env:NAME is for hosts that start from a shell (claude-code, gemini).
     """
+    if options["lists"]:
+        return _list(options)
+    if options["host"] is None:
+        raise UsageError(f"which host? One of {', '.join(_HOSTS)}")
     host = _HOSTS[options["host"]]
-    _require_consistent(options)
+    _require_consistent(options, host)
     if options["remove"]:
         return _remove(options, host)
-    arguments, offers = _offered_from(options, host)
-    server = entry.entry_for(_program(options), arguments, host)
-    if options["host"] == _PRINTED and not options["path"]:
-        as_host.check(options, host, server)
-        _print({host.servers_key: {_name(options): server}})
-        return 0
+    arguments, offers, variables = _offered_from(options, host)
+    server = entry.entry_for(_program(), arguments, host, variables)
+    if host.is_yaml or (options["host"] == _PRINTED and not options["path"]):
+        return _print(options, host, server)
     return _add(options, host, server, offers)
 
 
-def _require_consistent(options: dict[str, Any]) -> None:
+def _list(options: dict[str, Any]) -> int:
+    from bridge.cli import installed
+
+    if options["urls"] or options["remove"] or options["check"]:
+        raise UsageError("--list shows what there is: it takes a HOST, or nothing")
+    named = options["host"]
+    if named is not None and (named == _PRINTED or _HOSTS[named].is_yaml):
+        raise UsageError(f"the file of {named} is not read, so nothing is known of it")
+    return installed.show([_HOSTS[named]] if named else list(places.HOSTS.values()))
+
+
+def _require_consistent(options: dict[str, Any], host: places.Host) -> None:
     if options["face"] and not served_file.is_meant(options):
         raise UsageError("--face names an MCP server of a configuration file: name that file as well")
     if not options["urls"] and not (options["remove"] and options["name"]):
@@ -107,36 +145,55 @@ def _require_consistent(options: dict[str, Any]) -> None:
     project = options["scope"] == places.Scope.PROJECT
     if options["path"] and project:
         raise UsageError("--file names the file, so --scope has nothing to say")
-    if options["host"] == _PRINTED and not options["path"]:
+    if host.is_yaml and (options["remove"] or options["path"]):
+        raise UsageError(
+            f"{host.title} keeps its servers in YAML, which is not edited here: "
+            f"change {_user_file(host)} yourself, or with `goose configure`"
+        )
+    if host.is_yaml or (options["host"] == _PRINTED and not options["path"]):
         given = {"--remove": options["remove"], "--dry-run": options["dry_run"], "--scope project": project}
         for option in (option for option, is_given in given.items() if is_given):
-            raise UsageError(f"{_PRINTED} prints and has no file: {option} needs another host, or --file")
+            raise UsageError(
+                f"{options['host']} prints and has no file: {option} needs another host, or --file"
+            )
     if options["name"] is not None and not _NAME.fullmatch(options["name"]):
         raise UsageError("--name takes at most 64 letters, digits, - and _: hosts take no more than that")
 
 
-def _offered_from(options: dict[str, Any], host: places.Host) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The words behind the command, and what tells this server from others."""
+def _offered_from(
+    options: dict[str, Any], host: places.Host
+) -> tuple[tuple[str, ...], tuple[str, ...], Sequence[str]]:
+    """The words behind the command, what tells this server from others, and the variables that it reads."""
     if served_file.is_meant(options):
         served = served_file.served_from(options, host)
-        return served.arguments, served.offers
+        return served.arguments, served.offers, ()
     exposed = _exposed_from(options, host)
-    return exposed.arguments(_absolute), exposed.urls
+    return exposed.arguments(_absolute), exposed.urls, exposed.from_environment()
 
 
 def _exposed_from(options: dict[str, Any], host: places.Host) -> entry.Exposed:
     """What the options ask to expose, looked at as `expose` will do."""
     from bridge.cli.card import Connection
+    from bridge.config.profile import load_profile
 
     seconds = options["answer_within_seconds"]
     if seconds is not None and not math.isfinite(seconds):
         raise UsageError("--answer-within-seconds takes a number of seconds")
+    if options["mapping"] is not None:
+        load_profile(options["mapping"])
     exposed = entry.Exposed(
-        options["urls"], options["bearer"], options["header"], options["granularity"], seconds
+        options["urls"],
+        options["bearer"],
+        options["header"],
+        options["api_key"],
+        options["trust"],
+        options["mapping"],
+        options["granularity"],
+        seconds,
     )
     entry.require_readable(exposed, host)
     for url in exposed.urls:
-        Connection.from_options({"url": url, "bearer": exposed.bearer, "header": exposed.headers})
+        Connection.from_options({**options, "url": url})
     return exposed
 
 
@@ -144,28 +201,53 @@ def _absolute(path: str) -> str:
     return os.path.abspath(Path(path).expanduser())
 
 
-def _program(options: dict[str, Any]) -> tuple[str, ...]:
+def _program() -> tuple[str, ...]:
+    """How a host starts this installation.
+
+    Raises:
+        UsageError: it will be gone soon. (It is not named by what a registry calls `mcp-a2a`: the project has not
+            published anything under that name, so that it may be anybody's.)
+    """
     executable = Path(sys.executable)
-    if not options["uvx"] and not entry.is_passing(executable):
-        return entry.installed_program(executable, lambda path: Path(path).is_file())
-    if options["host"] == _PRINTED or options["scope"] == places.Scope.PROJECT:
-        return entry.uvx_program("uvx")  # read on other machines, where it is elsewhere
-    found = shutil.which("uvx")
-    if found is None:
-        raise UsageError("there is no uvx here: install uv (https://docs.astral.sh/uv), or leave out --uvx")
-    return entry.uvx_program(_absolute(found))
+    if entry.is_passing(executable):
+        raise UsageError(
+            "this installation is one that uvx made for a single run, and goes away: "
+            "install it with `uv tool install` from where uvx got it, and run that"
+        )
+    return entry.installed_program(executable, lambda path: Path(path).is_file())
 
 
-def _name(options: dict[str, Any]) -> str:
-    if not options["name"] and served_file.is_meant(options):
+def _name(options: dict[str, Any], there: Mapping[str, JsonObject], offers: tuple[str, ...]) -> str:
+    """The server's name: as it was said, as it is there already, or as its agent is called."""
+    if options["name"]:
+        return str(options["name"])
+    if known := _ours(there, offers):
+        return known[0]
+    if served_file.is_meant(options):
         return entry.short(served_file.face_of(options))
-    return options["name"] or entry.name_for(options["urls"][0])
+    return as_host.card_name(options) or entry.name_for(options["urls"][0])
 
 
-def _print(document: JsonObject) -> None:
+def _ours(there: Mapping[str, JsonObject], offers: tuple[str, ...]) -> list[str]:
+    """The servers that offer just this."""
+    return [name for name, server in there.items() if entry.offered_by(server) == offers]
+
+
+def _print(options: dict[str, Any], host: places.Host, server: JsonObject) -> int:
     from bridge.cli import render
 
-    render.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    as_host.require_agents(options)
+    as_host.check(options, host, server)
+    name = _name(options, {}, ())
+    if not host.is_yaml:
+        render.write(json.dumps({host.servers_key: {name: server}}, indent=2, ensure_ascii=False) + "\n")
+        return 0
+    render.write(entry.yaml_for(name, server, host))
+    render.say(
+        f"{host.title} keeps its servers in YAML, which is not edited here: put this into {_user_file(host)} yourself,"
+        f" below the {host.servers_key} that are there. {host.afterwards}."
+    )
+    return 0
 
 
 @dataclass(frozen=True)
@@ -177,9 +259,8 @@ class _Edit:
     present: JsonObject | None
 
     @classmethod
-    def of(cls, options: dict[str, Any], host: places.Host) -> _Edit:
-        file = files.read(_file(options, host))
-        slot = edit.Slot(host.servers_key, _name(options), host.comments)
+    def of(cls, file: files.HostFile, host: places.Host, name: str) -> _Edit:
+        slot = edit.Slot(host.servers_key, name, host.comments)
         return cls(file, slot, edit.server_in(file.text, slot) if file.text.strip() else None)
 
     def require_ours(self, offers: tuple[str, ...], *, is_named: bool) -> None:
@@ -197,31 +278,50 @@ class _Edit:
 
 
 def _add(options: dict[str, Any], host: places.Host, server: JsonObject, offers: tuple[str, ...]) -> int:
+    file = files.read(_file(options, host))
+    as_host.require_agents(options)
     try:
-        change = _Edit.of(options, host)
+        there = edit.servers_in(file.text, host.servers_key, comments=host.comments)
+        change = _Edit.of(file, host, _name(options, there, offers))
         change.require_ours(offers, is_named=bool(options["name"]))
         whole = {**(change.present or {}), **server}  # what a person added to the entry stays
-        text = edit.with_server(change.file.text, change.slot, whole)
+        if isinstance(own := (change.present or {}).get("env"), dict) and isinstance(
+            ours := server.get("env"), dict
+        ):
+            whole["env"] = {**own, **ours}
+        text = edit.with_server(file.text, change.slot, whole)
     except edit.BrokenFileError as exc:
-        pasted = json.dumps({host.servers_key: {_name(options): server}}, indent=2, ensure_ascii=False)
+        pasted = {host.servers_key: {_name(options, {}, offers): server}}
         raise UsageError(
-            f"{_file(options, host)}: {exc}. Nothing was written",
-            detail=f"\nTo add it by hand, put this into the file:\n{pasted}",
+            f"{file.path}: {exc}. Nothing was written",
+            detail=f"\nTo add it by hand, put this into the file:\n{json.dumps(pasted, indent=2, ensure_ascii=False)}",
         ) from exc
     as_host.check(options, host, whole)
     return _finish(options, host, change, text)
 
 
 def _remove(options: dict[str, Any], host: places.Host) -> int:
+    from bridge.cli import render
+
+    file = files.read(_file(options, host))
     try:
-        change = _Edit.of(options, host)
         # What has a name is found by that, also when the file is not there any more.
         is_file = served_file.is_meant(options) and not options["name"]
         offers = served_file.offers(options) if is_file else options["urls"]
+        there = edit.servers_in(file.text, host.servers_key, comments=host.comments)
+        names = [options["name"]] if options["name"] else _ours(there, offers)
+        if not names:
+            render.say(f"nothing in {file.path} offers {' '.join(offers)}: nothing to change")
+            return 0
+        if len(names) > 1:
+            raise UsageError(
+                f"{file.path} has it as {', '.join(names)}: give --name with the one that is meant"
+            )
+        change = _Edit.of(file, host, names[0])
         change.require_ours(offers, is_named=bool(options["name"]))
-        text = edit.without_server(change.file.text, change.slot)
+        text = edit.without_server(file.text, change.slot)
     except edit.BrokenFileError as exc:
-        raise UsageError(f"{_file(options, host)}: {exc}. Nothing was written") from exc
+        raise UsageError(f"{file.path}: {exc}. Nothing was written") from exc
     return _finish(options, host, change, text)
 
 
@@ -240,9 +340,12 @@ def _finish(options: dict[str, Any], host: places.Host, change: _Edit, text: str
     render.say(f"{name} is {'no longer' if options['remove'] else 'now'} in {path}")
     if backup:
         render.say(f"What was there before is in {backup}")
-    if shared and not options["remove"] and not options["uvx"]:
-        render.say("It names a path of this machine: for a file that others share, give --uvx")
-    if host.afterwards and not options["remove"]:
+    if options["remove"]:
+        render.say(f"Restart {host.title}: until then what it has started goes on.")
+        return 0
+    if shared:
+        render.say("It names a path of this machine: on another, each has to install it")
+    if host.afterwards:
         render.say(f"{host.afterwards}.")
     return 0
 
@@ -269,8 +372,7 @@ def _file(options: dict[str, Any], host: places.Host) -> Path:
         return path
     if options["scope"] == places.Scope.PROJECT:
         return Path(places.project_place(host, Path.cwd()).file)
-    machine = places.Machine(places.system_of(sys.platform), str(Path.home()), os.environ)
-    known = places.user_places(host, machine)
+    known = _user_places(host)
     for place in known:
         if any(Path(sign).exists() for sign in place.signs):
             return Path(place.file)
@@ -281,3 +383,12 @@ def _file(options: dict[str, Any], host: places.Host) -> Path:
         f"{host.title} is not found here (looked for {looked}): start it once, "
         f"or give --create to write {known[-1].file} all the same"
     )
+
+
+def _user_places(host: places.Host) -> tuple[places.Place, ...]:
+    machine = places.Machine(places.system_of(sys.platform), str(Path.home()), os.environ)
+    return places.user_places(host, machine)
+
+
+def _user_file(host: places.Host) -> str:
+    return str(_user_places(host)[0].file)

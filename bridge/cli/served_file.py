@@ -14,7 +14,15 @@ if TYPE_CHECKING:
     from bridge.config.load import Loaded
     from bridge.hosts.places import Host
 
-_SAID_IN_THE_FILE: Final = ("bearer", "header", "granularity", "answer_within_seconds")
+_SAID_IN_THE_FILE: Final = (
+    "bearer",
+    "api_key",
+    "header",
+    "trust",
+    "mapping",
+    "granularity",
+    "answer_within_seconds",
+)
 
 
 def is_meant(options: Mapping[str, Any]) -> bool:

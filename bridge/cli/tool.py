@@ -61,7 +61,7 @@ _LONGEST_RETRY_SECONDS: Final = 10.0
 _LINKS: Final = LinkRules(extension_active=True, allow_file=True)
 """Every link is shown as it is: whoever calls a server from a shell may see what it says of its disk."""
 
-_FOR_AGENTS: Final = ("task_id", "no_wait", "trust")
+_FOR_AGENTS: Final = ("task_id", "no_wait", "trust", "api_key")
 """The options that say something to an agent only."""
 
 _T = TypeVar("_T")

@@ -35,8 +35,8 @@ class Start:
     """Beside the few variables that the SDK gives every server: the user's name, shell and terminal."""
 
 
-async def tools_of(start: Start) -> list[types.Tool]:
-    """The tools that a server lists when it is started in a folder of nobody's.
+async def tools_of(start: Start) -> tuple[list[types.Tool], str]:
+    """The tools that a server lists when it is started in a folder of nobody's, and what it wrote to stderr.
 
     Raises:
         PeerError: it does not start, or does not answer in time; what it wrote to stderr is the detail.
@@ -51,13 +51,14 @@ async def tools_of(start: Start) -> list[types.Tool]:
         try:
             with anyio.fail_after(TRIAL_SECONDS):
                 async with Client(stdio_client(server, errlog=said), mode="legacy") as client:
-                    return await _listed(client)
+                    tools = await _listed(client)
         except TimeoutError as exc:
             words = f"{start.command} listed no tools within {TRIAL_SECONDS:g} s"
             raise PeerError(words, detail=_last_words(said.fileno())) from exc
         except _FAILURES as exc:
             words = f"{start.command} does not work as the host would start it: {reason_of(leaf_of(exc))}"
             raise PeerError(words, detail=_last_words(said.fileno())) from exc
+        return tools, _last_words(said.fileno())
 
 
 async def _listed(client: Client) -> list[types.Tool]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -71,6 +72,19 @@ def server_in(text: str, slot: Slot) -> JsonObject | None:
     assert isinstance(servers, dict)  # _document has looked
     found = servers.get(slot.name)
     return found if isinstance(found, dict) else None
+
+
+def servers_in(text: str, servers_key: str, *, comments: bool) -> Mapping[str, JsonObject]:
+    """All servers of a file, by name.
+
+    Raises:
+        BrokenFileError: the text is not JSON, or not built as the host builds it.
+    """
+    if not text.strip():
+        return {}
+    servers = _document(text, Slot(servers_key, "", comments)).get(servers_key) or {}
+    assert isinstance(servers, dict)  # _document has looked
+    return {name: server for name, server in servers.items() if isinstance(server, dict)}
 
 
 def with_server(text: str, slot: Slot, entry: JsonObject) -> str:

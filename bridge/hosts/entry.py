@@ -7,6 +7,7 @@ of the variables that are set there: so the command and the files it names are a
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,9 @@ _SAID_BY_ALL: Final = frozenset(
 _ADDRESS: Final = re.compile(r"localhost|[\d.]+|\[?[\da-f:]*:[\da-f:]*\]?", re.IGNORECASE)
 _HEX_DIGITS: Final = 4
 
+_YAML_TIMEOUT_SECONDS: Final = 300
+"""What Goose's own documentation gives an extension to answer."""
+
 
 @dataclass(frozen=True)
 class Exposed:
@@ -42,6 +46,11 @@ class Exposed:
     urls: tuple[str, ...]
     bearer: str | None = None
     headers: tuple[str, ...] = ()
+    api_key: str | None = None
+    trusted: tuple[str, ...] = ()
+    """Origins to which credentials may go as well."""
+    mapping: str | None = None
+    """A profile's name, or its file."""
     granularity: str | None = None
     answer_within_seconds: float | None = None
 
@@ -53,6 +62,13 @@ class Exposed:
         for header in self.headers:
             name, _, value = header.partition("=")
             options += ["--header", f"{name}={_absolute(value, resolve)}"]
+        if self.api_key is not None:
+            options += ["--api-key", _absolute(self.api_key, resolve)]
+        for origin in self.trusted:
+            options += ["--trust", origin]
+        if self.mapping is not None:
+            is_file = self.mapping.endswith(".toml") or "/" in self.mapping or "\\" in self.mapping
+            options += ["--mapping", resolve(self.mapping) if is_file else self.mapping]
         if self.granularity is not None:
             options += ["--granularity", self.granularity]
         if self.answer_within_seconds is not None:
@@ -61,7 +77,11 @@ class Exposed:
 
     def from_environment(self) -> list[str]:
         """The variables that secrets are read from."""
-        values = [self.bearer or "", *(header.partition("=")[2] for header in self.headers)]
+        values = [
+            self.bearer or "",
+            self.api_key or "",
+            *(header.partition("=")[2] for header in self.headers),
+        ]
         return [value.removeprefix("env:") for value in values if value.startswith("env:")]
 
 
@@ -103,14 +123,34 @@ def require_readable(exposed: Exposed, host: Host) -> None:
             raise UsageError(
                 "a password in a URL would stand in the host's file: give --bearer or --header instead"
             )
-    if any("${" in text for text in (*exposed.urls, *exposed.headers)):
-        raise UsageError("hosts take ${ for the beginning of a variable: leave it out")
+    texts = (*exposed.urls, *exposed.headers, *exposed.trusted, exposed.mapping or "")
+    if any(host.reserved in text for text in texts):
+        raise UsageError(f"{host.title} takes {host.reserved} for the beginning of a variable: leave it out")
 
 
-def entry_for(program: Sequence[str], arguments: Sequence[str], host: Host) -> JsonObject:
-    """The server as the host's file lists it."""
+def entry_for(
+    program: Sequence[str], arguments: Sequence[str], host: Host, variables: Sequence[str] = ()
+) -> JsonObject:
+    """The server as the host's file lists it; `variables` are those that it reads secrets from."""
     typed: JsonObject = {"type": "stdio"} if host.typed else {}
-    return {**typed, "command": program[0], "args": [*program[1:], *arguments]}
+    named: JsonObject = {name: host.variable.format(name) for name in variables if host.variable}
+    passed: JsonObject = {"env": named} if named else {}
+    return {**typed, "command": program[0], "args": [*program[1:], *arguments], **passed}
+
+
+def yaml_for(name: str, entry: JsonObject, host: Host) -> str:
+    """The block to put into the YAML file of such a host. What is JSON is YAML, too."""
+    lines = {
+        "type": "stdio",
+        "name": name,
+        "enabled": True,
+        "cmd": entry["command"],
+        "args": entry["args"],
+        "envs": {},
+        "timeout": _YAML_TIMEOUT_SECONDS,
+    }
+    written = (f"    {key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in lines.items())
+    return f"{host.servers_key}:\n  {name}:\n{''.join(written)}"
 
 
 def installed_program(executable: PurePath, is_file: Callable[[PurePath], bool]) -> tuple[str, ...]:
@@ -127,11 +167,6 @@ def installed_program(executable: PurePath, is_file: Callable[[PurePath], bool])
 def is_passing(executable: PurePath) -> bool:
     """Whether this installation is one that `uvx` made for a single run, in a cache that is cleaned now and then."""
     return any(part.startswith("archive-v") for part in executable.parts)
-
-
-def uvx_program(uvx: str) -> tuple[str, ...]:
-    """How it is started where only uv is installed."""
-    return (uvx, COMMAND)
 
 
 def offered_by(entry: JsonObject) -> tuple[str, ...] | None:
@@ -179,7 +214,15 @@ def name_for(url: str) -> str:
     if not said:
         labels = host.split(".")
         said = [label for label in labels[:-1] or labels if label not in _SAID_BY_ALL][:1] or [host]
-    return short(re.sub(r"[^a-z0-9]+", "-", said[-1]).strip("-") or "agent")
+    return name_from(said[-1]) or "agent"
+
+
+def name_from(words: str) -> str:
+    """A name for the server from what its agent is called; "" where none of that is a letter or a digit.
+
+    At most `NAME_LIMIT` characters of `a-z`, `0-9` and `-`.
+    """
+    return short(re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-"))
 
 
 def short(slug: str) -> str:

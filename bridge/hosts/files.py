@@ -7,6 +7,7 @@ link stays one: the file behind it is written.
 from __future__ import annotations
 
 import os
+import re
 import stat
 import tempfile
 from contextlib import suppress
@@ -21,6 +22,12 @@ _OWNER_ONLY: Final = 0o600
 _SHARED: Final = 0o644
 _BOM: Final = b"\xef\xbb\xbf"
 """What some Windows editors begin a file with."""
+
+MOST_BACKUPS: Final = 5
+"""Of one file. The oldest go first."""
+
+_STAMP: Final = re.compile(r"\.(\d{8}T\d{6})(?:-(\d+))?\.bak")
+"""What a backup's name ends with: when it was made, and which of that second it is."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,8 @@ def read(path: Path) -> HostFile:
 def write(file: HostFile, text: str, now: datetime, *, shared: bool = False) -> Path | None:
     """Put a new text in place of the one that was read; return where the backup is, if there was a file.
 
+    No more than `MOST_BACKUPS` of it are kept.
+
     Args:
         now: the time that the backup's name carries.
         shared: whether others may read a file that is new; one that was there keeps its permissions.
@@ -75,6 +84,7 @@ def write(file: HostFile, text: str, now: datetime, *, shared: bool = False) -> 
                 )
             backup = _back_up(target, file.content, now) if file.content is not None else None
             written.replace(target)
+            _forget_old_backups(target)
         finally:
             written.unlink(missing_ok=True)
     except OSError as exc:
@@ -113,6 +123,18 @@ def _back_up(target: Path, content: bytes, now: datetime) -> Path:
         with open(handle, "wb") as kept:
             kept.write(content)
         return backup
+
+
+def _forget_old_backups(target: Path) -> None:
+    """Keep the newest backups of this file, and touch nothing else beside it."""
+    found: list[tuple[str, int, Path]] = []
+    for path in target.parent.iterdir():
+        stamp = _STAMP.fullmatch(path.name.removeprefix(target.name))
+        if stamp is not None and path.name.startswith(target.name):
+            found.append((stamp[1], int(stamp[2] or 1), path))
+    for _, _, path in sorted(found)[:-MOST_BACKUPS]:
+        with suppress(OSError):
+            path.unlink()
 
 
 def _write_beside(target: Path, content: bytes, mode: int) -> Path:

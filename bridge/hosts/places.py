@@ -5,9 +5,11 @@ All that is known of a host stands in one table, `HOSTS`. A place is a file, and
 the host is installed: a host that was never started here has none of them. Where a host has several places, the
 first whose signs are there is meant, and the last when none is.
 
-Sources: code.claude.com/docs/en/mcp, modelcontextprotocol.io/docs/develop/connect-local-servers, cursor.com/docs/mcp,
-code.visualstudio.com/docs/agents/reference/mcp-configuration; for the packaged Claude Desktop on Windows, which
-never reads what others write into %APPDATA%, github.com/anthropics/claude-code/issues/26073.
+Sources, all of 2026: code.claude.com/docs/en/mcp, modelcontextprotocol.io/docs/develop/connect-local-servers,
+cursor.com/docs/mcp, code.visualstudio.com/docs/agents/reference/mcp-configuration, zed.dev/docs/ai/mcp,
+docs.windsurf.com/windsurf/cascade/mcp, google-gemini/gemini-cli docs/tools/mcp-server.md, and of aaif-goose/goose
+docs/guides/config-files.md; for the packaged Claude Desktop on Windows, which never reads what others write into
+%APPDATA%, github.com/anthropics/claude-code/issues/26073.
 """
 
 from __future__ import annotations
@@ -59,6 +61,12 @@ class Host:
     """Whether it reads comments, and commas behind the last entry."""
     from_shell: bool = False
     """Whether it starts from a shell, so that its servers see the variables that are set there."""
+    variable: str = ""
+    """How an entry's `env` names a variable of that shell, `{}` for its name, where the host passes on no others."""
+    reserved: str = "${"
+    """What the host takes for the beginning of a variable wherever it stands."""
+    is_yaml: bool = False
+    """Whether its file is YAML, which is only told what to put into it."""
     user: Mapping[System, tuple[Template, ...]] = field(default_factory=dict)
     project: tuple[str, ...] = ()
     """The file below a project's folder, if it has one there."""
@@ -141,6 +149,49 @@ HOSTS: Final[Mapping[str, Host]] = {
         },
         project=(".vscode", "mcp.json"),
         afterwards='Start it with "MCP: List Servers" in the command palette',
+    ),
+    "gemini": Host(
+        "Gemini CLI",
+        typed=False,
+        comments=True,
+        from_shell=True,
+        variable="${}",
+        reserved="$",
+        user=_everywhere(Template("{home}/.gemini/settings.json", ("{home}/.gemini",))),
+        project=(".gemini", "settings.json"),
+        afterwards="Sessions that start from now on have it; /mcp lists it",
+    ),
+    "windsurf": Host(
+        "Windsurf",
+        typed=False,
+        user=_everywhere(Template("{home}/.codeium/windsurf/mcp_config.json", ("{home}/.codeium/windsurf",))),
+        afterwards="Refresh the MCP servers in Cascade, or restart Windsurf",
+    ),
+    "zed": Host(
+        "Zed",
+        servers_key="context_servers",
+        typed=False,
+        comments=True,
+        user={
+            System.MACOS: (Template("{home}/.config/zed/settings.json", ("{home}/.config/zed",)),),
+            System.WINDOWS: (Template("{roaming}/Zed/settings.json", ("{roaming}/Zed",)),),
+            System.LINUX: (Template("{config}/zed/settings.json", ("{config}/zed",)),),
+        },
+        afterwards="Zed takes it over at once; the Agent Panel's settings show a green dot beside it",
+    ),
+    "goose": Host(
+        "Goose",
+        servers_key="extensions",
+        typed=False,
+        is_yaml=True,
+        user={
+            System.MACOS: (Template("{home}/.config/goose/config.yaml", ("{home}/.config/goose",)),),
+            System.WINDOWS: (
+                Template("{roaming}/Block/goose/config/config.yaml", ("{roaming}/Block/goose",)),
+            ),
+            System.LINUX: (Template("{config}/goose/config.yaml", ("{config}/goose",)),),
+        },
+        afterwards="Sessions that start from now on have it",
     ),
 }
 

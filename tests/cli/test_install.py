@@ -8,27 +8,35 @@ import stat
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.addresses import a_web_page, an_mcp_server
 from tests.support.command import ROOT, WAIT_SECONDS, environment, run_here
+from tests.support.files import an_agent, written
 from tests.support.running import RAW_SERVER
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="the places of the other systems are in test_places"
 )
 
-URL = "https://research.example.com"
+URL = "http://127.0.0.1:1/agents/research"
+"""Where nobody listens."""
+
 FILES = {
     "claude-desktop": ".config/Claude/claude_desktop_config.json",
     "claude-code": ".claude.json",
     "cursor": ".cursor/mcp.json",
     "vscode": ".config/Code/User/mcp.json",
+    "gemini": ".gemini/settings.json",
+    "windsurf": ".codeium/windsurf/mcp_config.json",
+    "zed": ".config/zed/settings.json",
 }
-KEYS = dict.fromkeys(FILES, "mcpServers") | {"vscode": "servers"}
+KEYS = dict.fromkeys(FILES, "mcpServers") | {"vscode": "servers", "zed": "context_servers"}
 THERE = '{\n  "z": 1.50,\n  "KEY": {\n    "other": {\n      "command": "x"\n    }\n  },\n  "a": true\n}\n'
 
 STAND_IN = f"""#!{sys.executable}
@@ -40,6 +48,13 @@ sys.argv[1:] = []
 runpy.run_path({str(RAW_SERVER)!r}, run_name="__main__")
 """
 """Stands where the command `mcp-a2a` is installed: notes how it was started, then is a server."""
+
+
+@pytest.fixture(scope="module")
+def agent() -> Iterator[str]:
+    """A foreign agent for all tests of this file."""
+    with an_agent() as url:
+        yield url
 
 
 @dataclass
@@ -106,6 +121,11 @@ def machine(tmp_path: Path) -> Machine:
     return made
 
 
+def typed(host: str) -> dict[str, str]:
+    """What an entry of some hosts says of itself."""
+    return {"type": "stdio"} if host in ("claude-code", "cursor", "vscode") else {}
+
+
 def backups(file: Path) -> list[Path]:
     return sorted(file.parent.glob(f"{file.name}.*.bak"))
 
@@ -119,8 +139,7 @@ def test_a_server_goes_into_the_hosts_file_and_out_again(host: str, machine: Mac
     done = machine.install(host, URL)
     assert done.returncode == 0, done.stderr
     assert str(file) in done.stderr
-    typed = {} if host == "claude-desktop" else {"type": "stdio"}
-    entry = {**typed, "command": str(machine.command), "args": ["expose", URL]}
+    entry = {**typed(host), "command": str(machine.command), "args": ["expose", URL]}
     document = json.loads(file.read_text())
     assert list(document) == ["z", KEYS[host], "a"]
     assert document[KEYS[host]] == {"other": {"command": "x"}, "research": entry}
@@ -134,7 +153,9 @@ def test_a_server_goes_into_the_hosts_file_and_out_again(host: str, machine: Mac
     assert (again.returncode, backups(file)) == (0, [backup])
     assert "already in" in again.stderr
 
-    assert machine.install(host, URL, "--remove").returncode == 0
+    removed = machine.install(host, URL, "--remove")
+    assert removed.returncode == 0
+    assert "\nRestart " in removed.stderr
     assert file.read_text() == before
     assert len(backups(file)) == 2
     assert "not in" in machine.install(host, "--name", "research", "--remove").stderr
@@ -149,25 +170,32 @@ def test_a_new_file_is_for_its_owner_alone(machine: Machine) -> None:
 
 @pytest.mark.parametrize(
     ("host", "path"),
-    [("claude-code", ".mcp.json"), ("cursor", ".cursor/mcp.json"), ("vscode", ".vscode/mcp.json")],
+    [
+        ("claude-code", ".mcp.json"),
+        ("cursor", ".cursor/mcp.json"),
+        ("vscode", ".vscode/mcp.json"),
+        ("gemini", ".gemini/settings.json"),
+    ],
 )
 def test_a_project_has_a_file_of_its_own(host: str, path: str, machine: Machine) -> None:
-    done = machine.install(host, "--scope", "project", "--uvx", URL)
+    done = machine.install(host, "--scope", "project", URL)
     assert done.returncode == 0, done.stderr
-    entry = {"type": "stdio", "command": "uvx", "args": ["mcp-a2a", "expose", URL]}
+    entry = {**typed(host), "command": str(machine.command), "args": ["expose", URL]}
     assert json.loads((machine.project / path).read_text()) == {KEYS[host]: {"research": entry}}
     assert stat.S_IMODE((machine.project / path).stat().st_mode) == 0o644
+    assert "It names a path of this machine" in done.stderr
 
 
-def test_uvx_is_named_by_its_path_since_a_desktop_has_none(machine: Machine) -> None:
-    uvx = machine.command.with_name("uvx")
-    uvx.write_text("#!/bin/sh\n")
-    uvx.chmod(0o755)
-    done = machine.install("claude-desktop", "--uvx", URL, PATH=f"{uvx.parent}:/usr/bin")
-    assert done.returncode == 0, done.stderr
-    server = json.loads(machine.file("claude-desktop").read_text())["mcpServers"]["research"]
-    assert server == {"command": str(uvx), "args": ["mcp-a2a", "expose", URL]}
-    assert "there is no uvx here" in machine.install("cursor", "--uvx", URL, PATH="/nowhere").stderr
+def test_what_uvx_made_for_a_single_run_is_not_put_into_a_file(machine: Machine) -> None:
+    passing = machine.home / "archive-v0" / "x1" / "bin" / "python3"
+    passing.parent.mkdir(parents=True)
+    passing.symlink_to(Path(sys.executable).resolve())
+    machine.python = passing
+    done = machine.install("cursor", URL)
+    assert done.returncode == 2
+    assert "uv tool install" in done.stderr
+    assert not machine.file("cursor").exists()
+    assert "No such option" in machine.install("cursor", "--uvx", URL).stderr
 
 
 def test_secrets_are_written_as_the_place_they_are_in(machine: Machine) -> None:
@@ -276,7 +304,7 @@ def test_a_broken_file_is_left_as_it_is_and_what_to_paste_is_shown(
     assert backups(file) == []
 
 
-@pytest.mark.parametrize("host", ["cursor", "vscode"])
+@pytest.mark.parametrize("host", ["cursor", "vscode", "gemini", "zed"])
 def test_comments_stay_where_the_host_reads_them(host: str, machine: Machine) -> None:
     file = machine.file(host)
     text = f'// mine\n{{\n  "{KEYS[host]}": {{\n    "a": {{}}, // one\n  }},\n}}\n'
@@ -314,10 +342,12 @@ def test_a_name_that_is_taken_is_not_taken_over(machine: Machine) -> None:
     file = machine.file("cursor")
     file.write_text('{"mcpServers": {"research": {"command": "npx"}, "team": {"url": "https://x.example"}}}')
     before = file.read_text()
-    for words in ((URL,), (URL, "--remove"), ("https://y.example/agents/team", "--name", "team")):
+    named = ("https://y.example/agents/team", "--name", "team")
+    for words in ((URL,), named, (*named, "--remove")):
         done = machine.install("cursor", *words)
         assert done.returncode == 2
         assert "is a server of another kind" in done.stderr
+    assert "nothing to change" in machine.install("cursor", URL, "--remove").stderr
     assert file.read_text() == before
 
     assert machine.install("cursor", "https://x.example/agents/one").returncode == 0
@@ -348,19 +378,19 @@ def test_mcp_json_prints_what_any_host_takes(machine: Machine) -> None:
     assert done.returncode == 0
     server = {"command": str(machine.command), "args": ["expose", URL]}
     assert json.loads(done.stdout) == {"mcpServers": {"research": server}}
-    assert done.stderr == ""
+    assert "named after its URL, as its agent's card could not be read" in done.stderr
 
     assert machine.install("mcp-json", "--file", "mine.json", URL).returncode == 0
     assert json.loads((machine.project / "mine.json").read_text()) == {"mcpServers": {"research": server}}
 
 
-def test_check_starts_the_server_as_a_desktop_host_would(machine: Machine) -> None:
-    done = machine.install_from_outside("claude-desktop", "--check", URL, TOKEN="s3cret")
+def test_check_starts_the_server_as_a_desktop_host_would(agent: str, machine: Machine) -> None:
+    done = machine.install_from_outside("claude-desktop", "--check", agent, TOKEN="s3cret")
     assert done.returncode == 0, done.stderr
     assert "tools, as Claude Desktop would see them:" in done.stdout
     assert "  echo  Gives the text back" in done.stdout.splitlines()
     seen = machine.seen()
-    assert seen["arguments"] == ["expose", URL]
+    assert seen["arguments"] == ["expose", agent]
     assert seen["folder"] not in (str(machine.project), str(ROOT))
     assert seen["environment"]["HOME"] == str(machine.home)
     assert str(machine.python.parent) not in seen["environment"]["PATH"]
@@ -368,16 +398,17 @@ def test_check_starts_the_server_as_a_desktop_host_would(machine: Machine) -> No
     assert machine.file("claude-desktop").exists()
 
 
-def test_check_gives_the_shells_variables_where_the_host_does(machine: Machine) -> None:
-    done = machine.install_from_outside(
-        "claude-code", "--check", "--bearer", "env:TOKEN", URL, TOKEN="s3cret"
-    )
+@pytest.mark.parametrize("host", ["claude-code", "gemini"])
+def test_check_gives_the_shells_variables_where_the_host_does(
+    host: str, agent: str, machine: Machine
+) -> None:
+    done = machine.install_from_outside(host, "--check", "--bearer", "env:TOKEN", agent, TOKEN="s3cret")
     assert done.returncode == 0, done.stderr
     assert machine.seen()["environment"]["TOKEN"] == "s3cret"
 
 
-def test_mcp_json_stays_json_when_it_is_checked(machine: Machine) -> None:
-    done = machine.install_from_outside("mcp-json", "--check", URL)
+def test_mcp_json_stays_json_when_it_is_checked(agent: str, machine: Machine) -> None:
+    done = machine.install_from_outside("mcp-json", "--check", agent)
     assert "mcpServers" in json.loads(done.stdout)
     assert "  echo  Gives the text back" in done.stderr
 
@@ -390,10 +421,100 @@ def test_mcp_json_stays_json_when_it_is_checked(machine: Machine) -> None:
         ("#!/bin/sh\necho hello\n", "does not work as the host would start it"),
     ],
 )
-def test_a_server_that_does_not_work_is_not_written(script: str, said: str, machine: Machine) -> None:
+def test_a_server_that_does_not_work_is_not_written(
+    script: str, said: str, agent: str, machine: Machine
+) -> None:
     machine.command.write_text(script)
-    done = machine.install("cursor", "--check", URL)
+    done = machine.install("cursor", "--check", agent)
     assert done.returncode == 1, done.stderr
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert not machine.file("cursor").exists()
+
+
+def test_check_says_what_an_address_is_that_is_no_agent_and_writes_nothing(
+    agent: str, machine: Machine
+) -> None:
+    with an_mcp_server() as server, a_web_page() as page:
+        for url, words in {
+            server: f"{server} is an MCP server (sdk 3.2.1), not an agent",
+            page: f"{page} is a web page, not an agent",
+            URL: "cannot be reached: Connection refused",
+        }.items():
+            done = machine.install("cursor", "--check", agent, url)
+            assert (done.returncode, done.stdout) == (1, "")
+            assert words in done.stderr
+            assert "Nothing was written" in done.stderr
+    assert not machine.file("cursor").exists()
+
+
+def test_a_file_whose_agents_are_all_down_is_not_installed_when_it_is_checked(machine: Machine) -> None:
+    machine.command.write_text(f"#!{sys.executable} -P\nfrom bridge.cli.main import main\nmain()\n")
+    written(machine.project, f"[agents.away]\ncard = '{URL}'\n", "[agents_as_tools.team]\nfrom = ['away']\n")
+    done = machine.install_from_outside("claude-code", "--check", "bridge.toml")
+    assert (done.returncode, done.stdout) == (1, ""), done.stderr
+    assert "the server lists no tool of an agent" in done.stderr
+    assert f"{URL}/.well-known/agent-card.json cannot be reached" in done.stderr
+    assert not machine.file("claude-code").exists()
+
+
+def test_a_server_is_called_as_its_agents_card_says(agent: str, machine: Machine) -> None:
+    assert machine.install("cursor", agent).returncode == 0
+    assert list(json.loads(machine.file("cursor").read_text())["mcpServers"]) == ["echo"]
+    again = machine.install("cursor", agent, "--granularity", "agent")
+    assert "echo is now in" in again.stderr
+    assert machine.install("cursor", agent, "--remove").returncode == 0
+    assert json.loads(machine.file("cursor").read_text()) == {"mcpServers": {}}
+
+
+def test_api_key_trust_and_mapping_are_passed_on_by_reference(machine: Machine) -> None:
+    (machine.project / "mine.toml").write_text('extends = "default"\n')
+    options = ("--api-key", "env:KEY", "--trust", "https://b.example", "--mapping", "mine.toml")
+    done = machine.install("gemini", *options, URL, KEY="s3cret")
+    assert done.returncode == 0, done.stderr
+    text = machine.file("gemini").read_text()
+    assert "s3cret" not in text
+    assert json.loads(text)["mcpServers"]["research"] == {
+        "command": str(machine.command),
+        "args": [
+            "expose",
+            *options[:-1],
+            str(machine.project / "mine.toml"),
+            URL,
+        ],
+        "env": {"KEY": "$KEY"},
+    }
+    assert "there is no mapping profile" in machine.install("gemini", "--mapping", "nope", URL).stderr
+
+
+def test_list_shows_what_of_ours_is_in_which_file(machine: Machine) -> None:
+    assert "No host has a server of ours" in machine.install("--list").stderr
+    for host in ("cursor", "zed"):
+        machine.file(host).write_text(f'{{"{KEYS[host]}": {{"other": {{"command": "x"}}}}}}')
+        assert machine.install(host, URL, "--name", f"my-{host}").returncode == 0
+    machine.install("vscode", URL, "--scope", "project")
+    done = machine.install("--list")
+    assert done.returncode == 0
+    assert done.stdout.splitlines() == [
+        f"Cursor, {machine.file('cursor')}",
+        f"  my-cursor  {URL}",
+        f"VS Code, {machine.project}/.vscode/mcp.json",
+        f"  research  {URL}",
+        f"Zed, {machine.file('zed')}",
+        f"  my-zed  {URL}",
+    ]
+    assert machine.install("zed", "--list").stdout.splitlines() == done.stdout.splitlines()[-2:]
+    machine.file("zed").write_text("{")
+    broken = machine.install("--list")
+    assert broken.returncode == 2
+    assert f"{machine.file('zed')}: it is no JSON" in broken.stderr
+    assert "my-cursor" in broken.stdout
+
+
+def test_goose_is_told_what_to_put_into_its_file(machine: Machine) -> None:
+    done = machine.install("goose", URL)
+    assert done.returncode == 0
+    assert done.stdout.startswith("extensions:\n  research:\n")
+    assert f"put this into {machine.home}/.config/goose/config.yaml yourself" in done.stderr
+    assert not (machine.home / ".config" / "goose").exists()
+    assert "YAML, which is not edited here" in machine.install("goose", URL, "--remove").stderr

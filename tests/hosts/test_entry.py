@@ -15,7 +15,16 @@ URL = "https://agent.example.com"
 
 
 def test_an_entry_says_all_that_expose_needs() -> None:
-    exposed = Exposed((URL, "http://b.example/x"), "file:token", ("X-A=b:c", "X-Key=file:key"), "agent", 30.0)
+    exposed = Exposed(
+        (URL, "http://b.example/x"),
+        "file:token",
+        ("X-A=b:c", "X-Key=file:key"),
+        api_key="file:api",
+        trusted=("https://c.example",),
+        mapping="mine.toml",
+        granularity="agent",
+        answer_within_seconds=30.0,
+    )
     arguments = exposed.arguments(lambda path: f"/home/ada/{path}")
     secrets = (
         "--bearer",
@@ -24,6 +33,12 @@ def test_an_entry_says_all_that_expose_needs() -> None:
         "X-A=b:c",
         "--header",
         "X-Key=file:/home/ada/key",
+        "--api-key",
+        "file:/home/ada/api",
+        "--trust",
+        "https://c.example",
+        "--mapping",
+        "/home/ada/mine.toml",
     )
     options = ("--granularity", "agent", "--answer-within-seconds", "30")
     assert arguments == ("expose", *secrets, *options, URL, "http://b.example/x")
@@ -31,7 +46,7 @@ def test_an_entry_says_all_that_expose_needs() -> None:
 
 @pytest.mark.parametrize("name", HOSTS)
 def test_each_host_gets_its_own_form(name: str) -> None:
-    typed = {} if name == "claude-desktop" else {"type": "stdio"}
+    typed = {"type": "stdio"} if name in ("claude-code", "cursor", "vscode") else {}
     found = entry.entry_for(("/bin/python", "-m", "bridge"), ("expose", URL), HOSTS[name])
     assert found == {**typed, "command": "/bin/python", "args": ["-m", "bridge", "expose", URL]}
 
@@ -78,7 +93,12 @@ def test_a_name_is_what_says_most_in_the_url(url: str, name: str) -> None:
 
 @pytest.mark.parametrize("host", [HOSTS["claude-desktop"], HOSTS["cursor"], HOSTS["vscode"], ANY_HOST])
 @pytest.mark.parametrize(
-    "exposed", [Exposed((URL,), "env:TOKEN"), Exposed((URL,), None, ("X-Key=env:TOKEN",))]
+    "exposed",
+    [
+        Exposed((URL,), "env:TOKEN"),
+        Exposed((URL,), None, ("X-Key=env:TOKEN",)),
+        Exposed((URL,), api_key="env:TOKEN"),
+    ],
 )
 def test_a_host_without_a_shell_gets_no_variable(host: object, exposed: Exposed) -> None:
     with pytest.raises(UsageError, match=r"would not see TOKEN: .*file:PATH in place of env:TOKEN"):
@@ -95,6 +115,41 @@ def test_a_host_without_a_shell_gets_no_variable(host: object, exposed: Exposed)
 def test_what_a_host_would_show_or_change_is_refused(exposed: Exposed, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         entry.require_readable(exposed, HOSTS["claude-code"])
+
+
+def test_a_host_that_passes_no_variables_on_is_told_which_to_pass() -> None:
+    found = entry.entry_for(("/bin/mcp-a2a",), ("expose", URL), HOSTS["gemini"], ("TOKEN",))
+    assert found["env"] == {"TOKEN": "$TOKEN"}
+    assert "env" not in entry.entry_for(("/bin/mcp-a2a",), ("expose", URL), HOSTS["claude-code"], ("TOKEN",))
+    with pytest.raises(UsageError, match=r"Gemini CLI takes \$ for the beginning of a variable"):
+        entry.require_readable(Exposed((f"{URL}/$HOME",)), HOSTS["gemini"])
+
+
+def test_what_goes_into_a_yaml_file_is_shown_as_yaml() -> None:
+    server = entry.entry_for(("/bin/mcp-a2a",), ("expose", URL), HOSTS["goose"])
+    assert entry.yaml_for("research", server, HOSTS["goose"]).splitlines() == [
+        "extensions:",
+        "  research:",
+        '    type: "stdio"',
+        '    name: "research"',
+        "    enabled: true",
+        '    cmd: "/bin/mcp-a2a"',
+        f'    args: ["expose", "{URL}"]',
+        "    envs: {}",
+        "    timeout: 300",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("Trip Planner", "trip-planner"),
+        ("An agent with a very long name", "an-agent-with-a-63ee"),
+        ("旅行", ""),
+    ],
+)
+def test_a_name_is_made_of_what_an_agent_is_called(words: str, name: str) -> None:
+    assert entry.name_from(words) == name
 
 
 def test_a_host_that_starts_from_a_shell_reads_variables() -> None:

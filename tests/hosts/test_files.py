@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -30,6 +30,20 @@ def test_each_backup_has_a_name_of_its_own(tmp_path: Path) -> None:
     )
     assert [first.read_text(), second.read_text(), path.read_text()] == ["one", "two", "three"]
     assert len(names(tmp_path)) == 3
+
+
+def test_no_more_than_five_backups_are_kept_and_nothing_else_is_touched(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text("0")
+    others = ["mcp.json.20250101T000000.bak.txt", "mcp.json.bak", "other.json.20250101T000000.bak"]
+    for other in others:
+        (tmp_path / other).write_text("theirs")
+    moments = [NOW, NOW, *(NOW + timedelta(seconds=number) for number in range(1, 11))]
+    for number, moment in enumerate(moments, 1):
+        files.write(files.read(path), str(number), moment)
+    kept = sorted(set(names(tmp_path)) - {"mcp.json", *others})
+    assert [(tmp_path / name).read_text() for name in kept] == ["7", "8", "9", "10", "11"]
+    assert set(others) <= set(names(tmp_path))
 
 
 def test_a_change_of_somebody_else_is_not_written_over(tmp_path: Path) -> None:

@@ -37,6 +37,18 @@ USER = [
     ("vscode", System.MACOS, ["/Users/ada/Library/Application Support/Code/User/mcp.json"]),
     ("vscode", System.WINDOWS, [rf"{ROAMING}\Code\User\mcp.json"]),
     ("vscode", System.LINUX, ["/home/ada/.config/Code/User/mcp.json"]),
+    ("gemini", System.MACOS, ["/Users/ada/.gemini/settings.json"]),
+    ("gemini", System.WINDOWS, [r"C:\Users\ada\.gemini\settings.json"]),
+    ("gemini", System.LINUX, ["/home/ada/.gemini/settings.json"]),
+    ("windsurf", System.MACOS, ["/Users/ada/.codeium/windsurf/mcp_config.json"]),
+    ("windsurf", System.WINDOWS, [r"C:\Users\ada\.codeium\windsurf\mcp_config.json"]),
+    ("windsurf", System.LINUX, ["/home/ada/.codeium/windsurf/mcp_config.json"]),
+    ("zed", System.MACOS, ["/Users/ada/.config/zed/settings.json"]),
+    ("zed", System.WINDOWS, [rf"{ROAMING}\Zed\settings.json"]),
+    ("zed", System.LINUX, ["/home/ada/.config/zed/settings.json"]),
+    ("goose", System.MACOS, ["/Users/ada/.config/goose/config.yaml"]),
+    ("goose", System.WINDOWS, [rf"{ROAMING}\Block\goose\config\config.yaml"]),
+    ("goose", System.LINUX, ["/home/ada/.config/goose/config.yaml"]),
 ]
 
 

@@ -1,0 +1,57 @@
+"""What of ours is in which host's file: `install --list`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from bridge.cli import render
+from bridge.errors import UsageError
+from bridge.hosts import edit, entry, files, places
+
+_AT_FAULT: Final = 2
+
+
+def show(hosts: Sequence[places.Host]) -> int:
+    """Show the servers of these hosts' files; the exit code, which says whether all files could be read."""
+    code, is_any = 0, False
+    for host in hosts:
+        for path in _files_of(host):
+            try:
+                lines = list(_lines(host, path))
+            except UsageError as exc:
+                render.say(f"{path}: {exc}")
+                code = _AT_FAULT
+                continue
+            if lines:
+                is_any = True
+                render.heading(f"{host.title}, {path}")
+            for line in lines:
+                render.result(f"  {line}")
+    if not is_any and not code:
+        render.say("No host has a server of ours.")
+    if any(host.is_yaml for host in hosts):
+        render.say("Goose's file is YAML, and is not read.")
+    return code
+
+
+def _files_of(host: places.Host) -> Iterator[Path]:
+    """The files that are there: of this person, and of the project in the current folder."""
+    if host.is_yaml:
+        return
+    machine = places.Machine(places.system_of(sys.platform), str(Path.home()), os.environ)
+    known: Iterable[Path] = (Path(place.file) for place in places.user_places(host, machine))
+    own = [Path(places.project_place(host, Path.cwd()).file)] if host.project else []
+    yield from (path for path in dict.fromkeys([*known, *own]) if path.is_file())
+
+
+def _lines(host: places.Host, path: Path) -> Iterator[str]:
+    there = edit.servers_in(files.read(path).text, host.servers_key, comments=host.comments)
+    found = {name: entry.offered_by(server) for name, server in there.items()}
+    widest = max((len(name) for name, offers in found.items() if offers), default=0)
+    for name, offers in found.items():
+        if offers:
+            yield f"{name:<{widest}}  {' '.join(offers)}"
