@@ -132,6 +132,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "cli-usage": "Bad input is one clear message, exit code 2 (usage) or 1 (peer), no traceback, nothing left running",
     "cli-stop": "Ctrl+C drains, a second stops",
     "cli-call": "call streams a task's events, and asks at a terminal",
+    "cli-tasks": "tasks lists the tasks of an agent, and shows, answers and cancels one",
     "cli-call-tool": "call also calls a tool of an MCP server, and asks what it asks in the same way",
     "cli-trace": "call --trace shows what is sent and what comes, and no header",
     "profile": "A profile is whole or refused, with every fault named",

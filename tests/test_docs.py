@@ -159,7 +159,7 @@ QUICKSTART: Final = ROOT / "docs" / "quickstart.md"
 CALLS: Final = [
     typed.line
     for _, typed in all_typed([QUICKSTART])
-    if re.match(r"(mcp-a2a (card|call)|curl)\b", typed.line)
+    if re.match(r"(mcp-a2a (card|call|tasks)|curl)\b", typed.line)
 ]
 
 
@@ -172,7 +172,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wrapping]:
 
 
 def test_the_quickstart_has_commands_to_test() -> None:
-    assert len(CALLS) == 9
+    assert len(CALLS) == 10
 
 
 @pytest.mark.parametrize("line", CALLS)

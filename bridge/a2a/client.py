@@ -140,6 +140,11 @@ class AgentClient:
         request = models.GetTaskRequest(id=task_id, history_length=history_length)
         return await self._task(Operation.GET_TASK, request)
 
+    async def list_tasks(self, request: models.ListTasksRequest) -> models.ListTasksResponse:
+        """A page of the tasks that this client may see (section 3.1.4)."""
+        result = await self._perform(Operation.LIST_TASKS, request, self._options.deadlines.answer_seconds)
+        return self._read(models.ListTasksResponse, liberal.tasks_from(result))
+
     async def cancel(self, task_id: str) -> Task:
         """Cancel a task; the task as it is then (section 3.1.5)."""
         return await self._task(Operation.CANCEL_TASK, models.CancelTaskRequest(id=task_id))

@@ -45,6 +45,16 @@ def task_from(value: JsonValue) -> JsonValue:
     return _task(value)
 
 
+def tasks_from(value: JsonValue) -> JsonValue:
+    """A page of Tasks; one that does not say how many there are has those that it lists."""
+    if not isinstance(value, dict):
+        return value
+    listed = value.get("tasks")
+    tasks = [_task(one) for one in listed] if isinstance(listed, list) else []
+    sizes: JsonObject = {"nextPageToken": "", "pageSize": len(tasks), "totalSize": len(tasks)}
+    return {**sizes, **value, "tasks": tasks}
+
+
 def _payload_of(value: JsonObject) -> str | None:
     """Which of the four a bare object is, by what only it has."""
     if "messageId" in value:

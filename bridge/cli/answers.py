@@ -171,13 +171,23 @@ def declined(questions: list[Question]) -> Answer:
     return (Part(text="declined"),), {**key, ANSWER: "decline"}
 
 
-def words_for(questions: list[Question]) -> str:
-    """How these are answered on the command line."""
-    if len(questions) > 1:
+def reply_for(questions: list[Question]) -> str:
+    """What answers these: a JSON object to be filled in, or words."""
+    (question, *others) = questions
+    if others:
         example = {
             str(one.key): dict.fromkeys(one.form.names, "...") if one.form else {} for one in questions
         }
-        return f"--json {shlex.quote(json.dumps(example, ensure_ascii=False))}"
+        return json.dumps(example, ensure_ascii=False)
+    if question.form is not None:
+        return json.dumps(dict.fromkeys(question.form.names, "..."), ensure_ascii=False)
+    return _said_by_enter(question) if question.is_visit else "..."
+
+
+def words_for(questions: list[Question]) -> str:
+    """How these are answered on the command line of `call`."""
+    if len(questions) > 1:
+        return f"--json {shlex.quote(reply_for(questions))}"
     (question,) = questions
     if question.form is not None:
         return " ".join(shlex.quote(f"{name}=...") for name in question.form.names) or "--json '{}'"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -88,6 +89,10 @@ class Connection:
         trusted = frozenset(map(origin_of, options.get("trust", ())))
         api_key = secret_given(options, "api_key")
         return cls(url, headers, trusted, api_key=api_key, options=tuple(_said(options)))
+
+    def line(self, command: str) -> str:
+        """The beginning of a command line that speaks to the same agent, with the same credentials by reference."""
+        return shlex.join(["mcp-a2a", command, self.url, *self.options])
 
     def client(self) -> httpx2.AsyncClient:
         """An HTTP client without the headers. It waits as long as the agent takes; the caller sets a bound."""

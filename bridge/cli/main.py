@@ -39,6 +39,7 @@ _COMMANDS: Final = (
     "install",
     "card",
     "call",
+    "tasks",
     "schema",
     "completion",
 )
@@ -73,6 +74,7 @@ def cli() -> None:
     Both, of many, from one file:         mcp-a2a init; mcp-a2a check; mcp-a2a serve
     See what an agent says of itself:     mcp-a2a card http://127.0.0.1:8080
     Call one of its skills:               mcp-a2a call http://127.0.0.1:8080 echo message=hello
+    See, answer and cancel its tasks:     mcp-a2a tasks http://127.0.0.1:8080
     Call a tool of an MCP server:         mcp-a2a call greet name=Ada -- python server.py
 
     Every option can also be set as an environment variable: --port of wrap is MCP_A2A_WRAP_PORT. The command line

@@ -609,7 +609,7 @@ async def test_a_connection_that_breaks_off_names_the_task_that_may_still_run(ru
     assert done.code == 1
     assert done.err.splitlines()[-1] == (
         f"mcp-a2a: the connection to {url} broke off before the agent was done. "
-        "The task may still run: ask the agent with its id, t (GetTask, or CancelTask)."
+        f"The task may still run; this shows it: mcp-a2a tasks {url} t"
     )
 
 

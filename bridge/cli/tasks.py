@@ -1,0 +1,296 @@
+"""`mcp-a2a tasks`: the tasks of an agent, listed, shown, answered and cancelled from a shell."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from bridge.cli.card import Connection, connection_options, tool_on
+from bridge.errors import UsageError
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+    from bridge.a2a.card import FoundCard
+    from bridge.a2a.models import ListTasksRequest, ListTasksResponse, Message, Task
+    from bridge.cli.results import CallView
+    from bridge.jsonvalues import JsonObject
+
+_STATES: Final = (
+    "submitted",
+    "working",
+    "input-required",
+    "auth-required",
+    "completed",
+    "failed",
+    "rejected",
+    "canceled",
+)
+"""As they are written here; as A2A names them they are in `TaskState`, which `--help` does not import."""
+
+_PAGE: Final = 100
+"""Tasks a page: the most that A2A lets a client ask for (section 3.1.4)."""
+
+_MOST: Final = 50
+_HISTORY: Final = 10
+"""Messages that are looked at for the skill that a task is about."""
+
+
+@click.command()
+@click.argument("url", metavar="URL")
+@click.argument("task_id", metavar="[ID]", required=False)
+@click.option(
+    "--reply",
+    "--answer",
+    "reply",
+    metavar="TEXT|JSON",
+    help="Answer what the task asks: words, or a JSON object with the fields of its form.",
+)
+@click.option("--decline", is_flag=True, help="Decline what the task asks.")
+@click.option("--cancel", is_flag=True, help="Cancel the task.")
+@click.option("--state", type=click.Choice(_STATES), help="List only tasks in this state.")
+@click.option("--context", "context_id", metavar="ID", help="List only tasks of this context.")
+@click.option(
+    "--most",
+    type=click.IntRange(1, 10_000),
+    default=_MOST,
+    show_default=True,
+    help="List no more tasks than these, the newest first.",
+)
+@click.option(
+    "--json-output", is_flag=True, help="Print each task, or each event of an answer, as one line of JSON."
+)
+@click.option(
+    "--timeout-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    help="How long the agent may take after an answer. Default: as long as it likes.",
+)
+@click.option(
+    "--trust",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Send the credentials also to this origin, when the card says to call it there. Repeatable.",
+)
+@connection_options
+def tasks(**options: Any) -> int:
+    """List the tasks of an agent; show, answer or cancel one.
+
+    URL is the agent's, as for call. Without ID its tasks are listed, as far as you may see them: what state each
+    is in, which skill it is about, and since when it is so. With ID one task is shown, with what it asks, the command
+    that answers it, and its results. An answer is sent and what becomes of the task is shown, as call shows it.
+
+    \b
+    mcp-a2a tasks http://127.0.0.1:8080
+    mcp-a2a tasks http://127.0.0.1:8080 --state input-required
+    mcp-a2a tasks http://127.0.0.1:8080 0198c0de-...
+    mcp-a2a tasks http://127.0.0.1:8080 0198c0de-... --reply '{"name": "Ada"}'
+    mcp-a2a tasks http://127.0.0.1:8080 0198c0de-... --reply "the blue one"
+    mcp-a2a tasks http://127.0.0.1:8080 0198c0de-... --cancel
+
+    Exit codes: 0 it was listed, shown or cancelled, or is completed after the answer; 1 the agent is at fault, or the
+    task is not completed after the answer, or could not be cancelled; 2 the command is at fault; 3 the task asks again
+    and there is no terminal; 130 interrupted.
+    """
+    import anyio
+
+    from bridge.cli.results import CallView
+
+    _require_one_purpose(options)
+    connection = Connection.from_options(options)
+    view = CallView(json_lines=options["json_output"], id_only=False, save=None)
+    found = anyio.run(connection.card)
+    if options["task_id"] is None:
+        return anyio.run(_list, connection, found, options)
+    if options["reply"] is not None or options["decline"]:
+        return _reply(connection, found, view, options)
+    if options["cancel"]:
+        return anyio.run(_cancel, connection, found, view, options["task_id"])
+    return anyio.run(_show, connection, found, view, options)
+
+
+def _require_one_purpose(options: dict[str, Any]) -> None:
+    doing = [name for name in ("reply", "decline", "cancel") if options[name] not in (None, False)]
+    if len(doing) > 1:
+        raise UsageError(f"give one of {', '.join(f'--{name}' for name in doing)}")
+    if doing and options["task_id"] is None:
+        raise UsageError(f"--{doing[0]} takes a task: mcp-a2a tasks URL ID --{doing[0]}")
+    if options["task_id"] is not None and (options["state"] or options["context_id"]):
+        raise UsageError("--state and --context are for the list: leave out the task")
+
+
+# The list
+
+
+async def _list(connection: Connection, found: FoundCard, options: dict[str, Any]) -> int:
+    from bridge.cli import render
+
+    listed, total = await _tasks_of(connection, found, options)
+    if options["json_output"]:
+        render.write("".join(task.to_json().decode() + "\n" for task in listed))
+        return 0
+    if not listed:
+        render.say("No tasks.")
+        return 0
+    rows = [("ID", "STATE", "SKILL", "SINCE")]
+    rows += [(task.id, state_of(task), _skill_of(task), _since(task)) for task in listed]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for row in rows:
+        cells = (f"{cell:<{width}}" for cell, width in zip(row, [*widths, 0], strict=True))
+        render.result("  ".join(cells).rstrip())
+    if total > len(listed):
+        render.say(f"{total - len(listed)} more: --most {total} lists them.")
+    return 0
+
+
+async def _tasks_of(
+    connection: Connection, found: FoundCard, options: dict[str, Any]
+) -> tuple[list[Task], int]:
+    """The newest tasks, as many as are wanted, and how many there are."""
+    listed: list[Task] = []
+    token = ""
+    async with connection.client() as http:
+        agent = connection.agent(http, found)
+        while True:
+            page: ListTasksResponse = await agent.list_tasks(
+                _request(options, options["most"] - len(listed), token)
+            )
+            listed += page.tasks
+            is_last = not page.next_page_token or page.next_page_token == token or not page.tasks
+            if is_last or len(listed) >= options["most"]:
+                return listed[: options["most"]], max(page.total_size, len(listed))
+            token = page.next_page_token
+
+
+def _request(options: dict[str, Any], left: int, token: str) -> ListTasksRequest:
+    from bridge.a2a.models import ListTasksRequest, TaskState
+
+    name: str | None = options["state"]
+    return ListTasksRequest(
+        context_id=options["context_id"],
+        status=TaskState[name.upper().replace("-", "_")] if name else None,
+        page_size=min(left, _PAGE),
+        page_token=token or None,
+        history_length=_HISTORY,
+    )
+
+
+def state_of(task: Task) -> str:
+    """A task's state as it is written here."""
+    return task.status.state.name.lower().replace("_", "-")
+
+
+def _since(task: Task) -> str:
+    """Since when it has been in its state, in the time of this machine."""
+    if task.status.timestamp is None:
+        return ""
+    return datetime.fromisoformat(task.status.timestamp).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _skill_of(task: Task) -> str:
+    """The skill that a task is about, where something of it says so."""
+    from bridge.translate.extension import SKILL
+
+    metadata = [task.metadata, *(one.metadata for one in task.artifacts or ())]
+    said = [(one or {}).get(SKILL) for one in metadata]
+    said += [skill for message in task.history or () for skill in _skills_in(message)]
+    return next((one for one in said if isinstance(one, str)), "")
+
+
+def _skills_in(message: Message) -> Iterator[JsonValue]:
+    from bridge.translate.extension import SKILL
+
+    yield (message.metadata or {}).get(SKILL)
+    for part in message.parts:
+        if isinstance(part.data, dict):
+            yield from (part.data.get(key) for key in ("skill", "tool"))
+
+
+# One task
+
+
+async def _show(connection: Connection, found: FoundCard, view: CallView, options: dict[str, Any]) -> int:
+    from bridge.cli import render
+
+    async with connection.client() as http:
+        task = await connection.agent(http, found).get(options["task_id"])
+    if options["json_output"]:
+        render.write(task.to_json().decode() + "\n")
+        return 0
+    rows = {
+        "task": task.id,
+        "context": task.context_id or "",
+        "state": state_of(task),
+        "skill": _skill_of(task),
+        "since": _since(task),
+    }
+    for name, value in rows.items():
+        if value:
+            render.result(f"{name:<8} {value}")
+    for line in _words_of(task, connection, found):
+        render.result(line)
+    for artifact in task.artifacts or ():
+        render.heading(f"{artifact.name or artifact.artifact_id}:")
+        view.results(artifact.parts)
+    view.settle()
+    return 0
+
+
+def _words_of(task: Task, connection: Connection, found: FoundCard) -> Iterable[str]:
+    """What the agent says, and how that is answered."""
+    from bridge.cli import answers
+    from bridge.cli.conversation import ASKING
+
+    said = "\n".join(
+        part.text for part in (task.status.message.parts if task.status.message else ()) if part.text
+    )
+    asks = task.status.state.name in ASKING
+    if said:
+        yield f"{'asks' if asks else 'says':<8} " + said.replace("\n", f"\n{'':<9}")
+    if asks:
+        questions = answers.questions_in(task.status, lambda skill: tool_on(found.card, skill))
+        line = f"{connection.line('tasks')} {shlex.quote(task.id)}"
+        yield f"{'answer':<8} {line} --reply {shlex.quote(answers.reply_for(questions))}"
+        if all(question.key is not None for question in questions):
+            yield f"{'decline':<8} {line} --decline"
+
+
+def _reply(connection: Connection, found: FoundCard, view: CallView, options: dict[str, Any]) -> int:
+    """Answer a task, and go on with it as `call` does."""
+    from bridge.cli.conversation import Conversation
+    from bridge.cli.said import Said
+
+    given = _object_in(options["reply"])
+    said = Said(None, {}, given, options["reply"] if given is None else None, options["decline"])
+    talk = Conversation(connection, found, view, options["timeout_seconds"])
+    try:
+        return talk.run(talk.resumed(options["task_id"], said))
+    except KeyboardInterrupt:
+        click.echo(err=True)
+        talk.cancel()
+        raise
+    finally:
+        view.settle()
+
+
+def _object_in(reply: str | None) -> JsonObject | None:
+    """The JSON object that an answer is; None where it is words."""
+    try:
+        value = json.loads(reply or "")
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+async def _cancel(connection: Connection, found: FoundCard, view: CallView, task_id: str) -> int:
+    from bridge.a2a.models import StreamResponse, TaskState
+
+    async with connection.client() as http:
+        task = await connection.agent(http, found).cancel(task_id)
+    view.show(StreamResponse(task=task))
+    view.settle()
+    return 0 if task.status.state is TaskState.CANCELED else 1

@@ -1,0 +1,142 @@
+"""`mcp-a2a tasks` as a user runs it: the list, one task, an answer, a cancellation, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import AsyncIterator
+
+import httpx2
+import pytest
+
+from bridge.mcp.eras import Era
+from tests.cli.test_call import Run, command
+from tests.support.asking import asking_command
+from tests.support.foreign import foreign_agent
+from tests.support.running import Rpc, Running, call_part, config_for, raw_command, running
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    return command("tasks", monkeypatch)
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch) -> Run:
+    return command("call", monkeypatch)
+
+
+@pytest.fixture
+async def asking() -> AsyncIterator[Running]:
+    async with running(config_for(asking_command("legacy"), era=Era.LEGACY)) as bridge:
+        yield bridge
+
+
+@pytest.fixture
+async def bridge() -> AsyncIterator[Running]:
+    async with running(config_for(raw_command())) as bridge:
+        yield bridge
+
+
+@pytest.mark.proves("cli-tasks")
+async def test_tasks_are_listed_with_state_skill_and_time(run: Run, call: Run, bridge: Running) -> None:
+    assert (await run(bridge.base_url)).err == "No tasks.\n"
+    first = await call(bridge.base_url, "echo", "text=hi")
+    second = await call(bridge.base_url, "fail")
+    done = await run(bridge.base_url)
+    assert done.code == 0
+    heads, *rows = [line.split() for line in done.out.splitlines()]
+    assert heads == ["ID", "STATE", "SKILL", "SINCE"]
+    assert [row[:3] for row in rows] == [
+        [second.task_id, "failed", "fail"],
+        [first.task_id, "completed", "echo"],
+    ]
+    only = await run(bridge.base_url, "--state", "failed", "--json-output")
+    (line,) = only.out.splitlines()
+    assert json.loads(line)["id"] == second.task_id
+    newest = await run(bridge.base_url, "--most", "1")
+    assert [line.split()[0] for line in newest.out.splitlines()] == ["ID", second.task_id]
+    assert newest.err == "1 more: --most 2 lists them.\n"
+
+
+async def test_more_than_a_page_of_tasks_is_listed(run: Run, bridge: Running) -> None:
+    async with httpx2.AsyncClient() as http:
+        rpc = Rpc(http, bridge.base_url)
+        sent = [await rpc.send(call_part("empty")) for _ in range(102)]
+    ids = [task["id"] for task in sent]
+    done = await run(bridge.base_url, "--most", "1000")
+    assert [line.split()[0] for line in done.out.splitlines()[1:]] == ids[::-1]
+
+
+@pytest.mark.proves("cli-tasks")
+async def test_a_task_is_shown_with_its_question_and_the_command_that_answers_it(
+    run: Run, call: Run, asking: Running
+) -> None:
+    asked = await call(asking.base_url, "ask")
+    shown = await run(asking.base_url, asked.task_id)
+    assert (shown.code, shown.err) == (0, "")
+    said = {line.split()[0]: line.partition(" ")[2].strip() for line in shown.out.splitlines()}
+    assert {key: said[key] for key in ("task", "state", "skill", "asks")} == {
+        "task": asked.task_id,
+        "state": "input-required",
+        "skill": "ask",
+        "asks": "Who are you?",
+    }
+    words = shlex.split(said["answer"])
+    reply = '{"name": "..."}'
+    assert words == ["mcp-a2a", "tasks", asking.base_url, asked.task_id, "--reply", reply]
+    assert shlex.split(said["decline"]) == [*words[:4], "--decline"]
+    wrong = await run(asking.base_url, asked.task_id, "--reply", '{"name": "A"}')
+    assert wrong.code == 3
+    done = await run(asking.base_url, asked.task_id, "--answer", '{"name": "Ada"}')
+    assert (done.code, json.loads(done.out.removeprefix("accept "))["name"]) == (0, "Ada")
+    after = await run(asking.base_url, asked.task_id)
+    assert after.out.splitlines()[-2:] == ["ask:", done.out.strip()]
+    again = await run(asking.base_url, asked.task_id, "--reply", "Ada")
+    assert again.code == 2
+    assert again.err.splitlines()[-1] == "mcp-a2a: the task asks for nothing: it is COMPLETED"
+
+
+@pytest.mark.proves("cli-tasks")
+async def test_a_question_is_declined_and_a_task_is_cancelled_once(
+    run: Run, call: Run, asking: Running
+) -> None:
+    declined = await call(asking.base_url, "ask")
+    done = await run(asking.base_url, declined.task_id, "--decline")
+    assert (done.code, done.out) == (0, "decline\n")
+    cancelled = await call(asking.base_url, "ask")
+    first = await run(asking.base_url, cancelled.task_id, "--cancel")
+    assert (first.code, first.err.splitlines()[-1].partition(":")[0]) == (0, "canceled")
+    again = await run(asking.base_url, cancelled.task_id, "--cancel")
+    assert again.code == 1
+    assert "Traceback" not in again.err
+
+
+async def test_the_tasks_of_a_foreign_agent_are_listed(run: Run, call: Run) -> None:
+    async with foreign_agent() as agent:
+        begun = await call(agent.url, "--text", "hello")
+        done = await run(agent.url)
+    assert done.code == 0, done.err
+    assert done.out.split()[4] == begun.task_id
+
+
+@pytest.mark.proves("cli-usage")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--cancel"], "--cancel takes a task: mcp-a2a tasks URL ID --cancel"),
+        (["t", "--cancel", "--decline"], "give one of --decline, --cancel"),
+        (["t", "--state", "failed"], "--state and --context are for the list"),
+        (["--api-key", "secret"], "--api-key takes env:NAME or file:PATH"),
+    ],
+)
+async def test_what_does_not_go_together_is_one_message(words: list[str], said: str, run: Run) -> None:
+    done = await run("http://127.0.0.1:1", *words)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+
+
+async def test_a_task_that_is_not_there_is_the_agents_word(run: Run, bridge: Running) -> None:
+    done = await run(bridge.base_url, "nothing")
+    assert (done.code, done.out) == (1, "")
+    assert "Traceback" not in done.err
