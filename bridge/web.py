@@ -121,6 +121,8 @@ class Credential:
     principal: Principal
     token: str = field(repr=False)
     scheme: Scheme = Scheme.BEARER
+    reference: str = field(default="", compare=False)
+    """Where the secret was read from, `env:NAME` or `file:PATH`; "" for one that was made here."""
 
     def __post_init__(self) -> None:
         if not self.token:

@@ -167,4 +167,8 @@ def _arguments(tables: Mapping[str, ArgumentTable]) -> dict[str, ArgumentRule]:
 def _credentials(name: str, table: PrincipalTable) -> list[Credential]:
     principal = Principal(name, skills=tuple(table.skills))
     found = [(table.bearer, Scheme.BEARER), (table.api_key, Scheme.API_KEY)]
-    return [Credential(principal, secret.value, scheme) for secret, scheme in found if secret is not None]
+    return [
+        Credential(principal, secret.value, scheme, secret.reference)
+        for secret, scheme in found
+        if secret is not None
+    ]

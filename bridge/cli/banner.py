@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
+from rich.cells import cell_len
+from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from bridge.cli.render import err
+from bridge.cli.render import err, unseen
+from bridge.cli.suggested import lines_for
 
 if TYPE_CHECKING:
     from bridge.assembly.bridge import Bridge
@@ -19,7 +24,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_MOST_ROWS = 40
+_MOST_ROWS: Final = 40
+_WIDTH: Final = 110
+"""Columns that a table takes at most: longer lines are read badly."""
+_NAME_WIDTH: Final = 36
+"""Columns that names have beside what is said of them; a longer one has a line of its own."""
+_INDENT: Final = 4
 
 
 class OnTerminal:
@@ -35,7 +45,7 @@ class OnTerminal:
     def connected(self, key: str, upstream: Upstream) -> None:
         """A server that is there."""
         greeting = upstream.greeting
-        said = f"{greeting.name} {greeting.version}" if greeting else upstream.name
+        said = f"{greeting.name} {greeting.version}".strip() if greeting else upstream.name
         tools = len(upstream.listing.tools)
         err.print(f"[green]✓[/] {_named(key)}{escape(said)}, {tools} tool{'' if tools == 1 else 's'}")
 
@@ -54,15 +64,17 @@ class OnTerminal:
             err.print(f"\n[bold]Agent[/]  {base}")
             err.print(f"[bold]Card[/]   {base}/.well-known/agent-card.json")
             err.print(f"[bold]Tasks[/]  {escape(agent.store)}")
-            err.print(_skills(agent))
+            err.print(_skills(agent), soft_wrap=False, crop=False)
         for offered in bridge.offered:
             err.print(f"\n[bold]MCP[/]    {root}/mcp/{offered.name}")
-            err.print(_tools(offered))
+            err.print(_tools(offered), soft_wrap=False, crop=False)
         if len(bridge.published) == 1:
-            err.print("\nTry it:")
-            agent = bridge.published[0]
-            line = _curl(agent, f"{root}{agent.path}", needs_token=bool(self._plan.credentials))
-            err.print(f"  {line}", markup=False)
+            (agent,) = bridge.published
+            lines = list(lines_for(agent, f"{root}{agent.path}", self._plan.credentials))
+            if lines:
+                err.print("\nTry it:")
+            for line in lines:
+                err.print(f"  {line}", markup=False)
 
     def stopping(self, running: int) -> None:
         """The first Ctrl+C."""
@@ -125,44 +137,36 @@ def _named(key: str) -> str:
     return f"[bold]{escape(key)}[/]: " if key else ""
 
 
-def _skills(agent: Published) -> Table:
+def _skills(agent: Published) -> Group:
     skills = ((skill.id, skill.description) for skill in agent.agent.skills)
-    return _rows(list(skills))
+    return table_of(list(skills), err.width)
 
 
-def _tools(offered: Offered) -> Table:
+def _tools(offered: Offered) -> Group:
     tools = ((str(tool["name"]), str(tool.get("description", ""))) for tool in offered.face.tools())
-    return _rows(list(tools))
+    return table_of(list(tools), err.width)
 
 
-def _rows(rows: list[tuple[str, str]]) -> Table:
-    table = Table(box=None, show_header=False, padding=(0, 0, 0, 2), width=min(err.width, 110))
-    table.add_column(no_wrap=True, style="cyan")
-    table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+def table_of(rows: Sequence[tuple[str, str]], most_columns: int) -> Group:
+    """Names and the first lines of what they do, wrapped at words; a name is shown whole, however long it is."""
+    width = min(most_columns, _WIDTH)
+    names = [cell_len(name) for name, _ in rows[:_MOST_ROWS]]
+    column = max((cells for cells in names if cells <= _NAME_WIDTH), default=_INDENT)
+    lines: list[RenderableType] = []
     for name, description in rows[:_MOST_ROWS]:
-        table.add_row(escape(name), escape(description.strip().partition("\n")[0]))
+        is_long = cell_len(name) > _NAME_WIDTH
+        if is_long:
+            lines.append(Text(f"  {unseen(name)}", style="cyan", no_wrap=True, overflow="ignore"))
+        said = Text(unseen(description.strip().partition("\n")[0]))
+        lines.append(_row("" if is_long else name, said, column, width))
     if len(rows) > _MOST_ROWS:
-        table.add_row("…", f"and {len(rows) - _MOST_ROWS} more")
+        lines.append(_row("…", Text(f"and {len(rows) - _MOST_ROWS} more"), column, width))
+    return Group(*lines)
+
+
+def _row(name: str, said: Text, column: int, width: int) -> Table:
+    table = Table(box=None, show_header=False, padding=(0, 0, 0, 2), width=width)
+    table.add_column(no_wrap=True, overflow="ignore", style="cyan", width=column)
+    table.add_column(overflow="fold", ratio=1)
+    table.add_row(Text(unseen(name)), said)
     return table
-
-
-def _curl(agent: Published, base: str, *, needs_token: bool) -> str:
-    text = next(
-        (
-            example
-            for skill in agent.agent.skills
-            for example in skill.examples or ()
-            if not example.startswith("{")
-        ),
-        "hello",
-    )
-    body = (
-        '{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":'
-        '{"messageId":"\'$(date +%s)\'","role":"ROLE_USER","parts":[{"text":"' + _in_json(text) + '"}]}}}'
-    )
-    token = " -H 'Authorization: Bearer TOKEN'" if needs_token else ""
-    return f"curl -s {base} -H 'A2A-Version: 1.0' -H 'Content-Type: application/json'{token} -d '{body}'"
-
-
-def _in_json(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("'", "'\\''")

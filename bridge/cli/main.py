@@ -15,6 +15,7 @@ from typing import Final, NoReturn
 import click
 
 from bridge.cli.completion import VARIABLE
+from bridge.cli.encoding import write_what_the_terminal_lacks_otherwise
 from bridge.config.diagnose import ConfigError
 from bridge.errors import BridgeError, UsageError, leaf_of
 from bridge.version import __version__
@@ -87,6 +88,7 @@ def cli() -> None:
 def main() -> NoReturn:
     """Run the command and exit with its code. A failure is one message, never a traceback."""
     gc.set_threshold(*_COLLECTED_AFTER)
+    write_what_the_terminal_lacks_otherwise()
     try:
         sys.exit(_run())
     except click.exceptions.NoSuchOption as exc:

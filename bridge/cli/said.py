@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 _PAIR: Final = re.compile(r"([^=]+)=(.*)", re.DOTALL)
 _JSON: Final = "application/json"
 
+_SIMILAR: Final = "did you mean"
+"""How a hint begins that knows better than to list all there is."""
+_MOST_NAMES: Final = 10
+"""Skills that are named where none is similar."""
+
 
 @dataclass(frozen=True)
 class Said:
@@ -76,11 +81,12 @@ class Said:
         """What is sent: the text, or the arguments as data.
 
         Raises:
-            UsageError: there is no skill and no text, an argument has two values, or the skill says that it
-                takes no such argument.
+            UsageError: there is no such skill, or none and no text, an argument has two values, or the skill says
+                that it takes no such argument.
         """
         from bridge.a2a.models import Part
 
+        self._require_skill_on(card)
         if self.text is not None:
             return (Part(text=self.text),)
         if self.skill is None:
@@ -94,6 +100,21 @@ class Said:
         if tool is not None:
             forms.check_names(arguments, tool, self.skill)
         return (Part(data=arguments, media_type=_JSON),)
+
+    def _require_skill_on(self, card: AgentCard) -> None:
+        """Refuse a skill that the card does not have, so that no task asks what was meant.
+
+        A card may have more skills for those whom the agent knows (the extended card): then the agent is asked.
+        """
+        from bridge.config.wording import meant
+
+        names = [skill.id for skill in card.skills]
+        if self.skill is None or self.skill in names or not names or card.capabilities.extended_agent_card:
+            return
+        hint = meant(self.skill, names)
+        if not hint.startswith(_SIMILAR) and len(names) > _MOST_NAMES:
+            hint = "mcp-a2a card URL lists them"
+        raise UsageError(f"there is no skill {self.skill!r}: {hint}")
 
 
 def _require_one_purpose(options: dict[str, Any], skill: str | None, says_something: bool) -> None:

@@ -134,7 +134,7 @@ async def _list(connection: Connection, found: FoundCard, options: dict[str, Any
         render.write("".join(task.to_json().decode() + "\n" for task in listed))
         return 0
     if not listed:
-        render.say("No tasks.")
+        render.result("No tasks.")
         return 0
     rows = [("ID", "STATE", "SKILL", "SINCE")]
     rows += [(task.id, state_of(task), _skill_of(task), _since(task)) for task in listed]

@@ -80,7 +80,7 @@ def credential_from(text: str) -> Credential:
         raise UsageError(f"the token of {principal} holds characters that no HTTP header can carry")
     if token is None or not principal:
         raise UsageError("--auth takes [PRINCIPAL=]bearer:env:NAME or [PRINCIPAL=]bearer:file:PATH")
-    return Credential(Principal(principal), token)
+    return Credential(Principal(principal), token, reference=place)
 
 
 def child_variable_from(text: str) -> tuple[str, str]:

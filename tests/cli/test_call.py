@@ -361,6 +361,7 @@ class Foreign:
             self.capabilities["extensions"] = [
                 {"uri": URI, "params": {"tools": {"act": {"inputSchema": schema}}}}
             ]
+        self.skills: list[dict[str, Any]] = []
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.tokens: list[str | None] = []
 
@@ -379,6 +380,7 @@ class Foreign:
                 "name": "Foreign",
                 "supportedInterfaces": [interface],
                 "capabilities": self.capabilities,
+                "skills": self.skills,
             }
         await Response(json.dumps(answer), media_type="application/json")(scope, receive, send)
 
@@ -638,20 +640,60 @@ def command_in(done: Done) -> list[str]:
 
 
 @pytest.mark.proves("cli-call")
+async def test_a_question_that_nobody_can_be_asked_ends_with_3_and_the_command_that_answers(
+    run: Run, bridge: Running
+) -> None:
+    done = await run(bridge.base_url, "echo")
+    assert (done.code, done.out) == (3, "")
+    assert "(--decline in place of the answer declines)" in done.err
+    assert command_in(done) == [bridge.base_url, "--task", done.task_id, "text=..."]
+
+
+@pytest.mark.proves("cli-call")
+async def test_a_command_that_is_suggested_carries_the_credentials_by_reference(
+    run: Run, bridge: Running
+) -> None:
+    secrets = ["--bearer", "env:TOKEN", "--header", "X-Key=env:KEY"]
+    others = ["--header", "X-Team=blue team", "--trust", "https://b.example"]
+    done = await run(bridge.base_url, "echo", *secrets, *others, TOKEN="s3cret", KEY="s3cret-too")
+    assert done.code == 3
+    url, *options = command_in(done)
+    assert (url, options) == (
+        bridge.base_url,
+        [*secrets, *others, "--task", done.task_id, "text=..."],
+    )
+    assert "s3cret" not in done.err
+    assert (await run(url, *options[:-1], "text=hi", TOKEN="a", KEY="b")).out == "hi\n"
+
+
+@pytest.mark.proves("cli-usage")
 @pytest.mark.parametrize(
-    ("skill", "answer", "declinable"),
+    ("words", "hint"),
     [
-        ("echo", ["text=..."], True),
-        ("nope", ["--text", "..."], True),
+        (["ehco", "text=hi"], "there is no skill 'ehco': did you mean `echo`"),
+        (["ehco", "--text", "hi"], "there is no skill 'ehco': did you mean `echo`"),
+        (["qqqq"], "there is no skill 'qqqq': mcp-a2a card URL lists them"),
     ],
 )
-async def test_a_question_that_nobody_can_be_asked_ends_with_3_and_the_command_that_answers(
-    skill: str, answer: list[str], declinable: bool, run: Run, bridge: Running
+async def test_a_mistyped_skill_is_told_and_leaves_no_task(
+    words: list[str], hint: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = await run(bridge.base_url, skill)
-    assert (done.code, done.out) == (3, "")
-    assert ("(--decline in place of the answer declines)" in done.err) == declinable
-    assert command_in(done) == [bridge.base_url, "--task", done.task_id, *answer]
+    async with running(config_for(raw_command())) as bridge:
+        done = await run(bridge.base_url, *words)
+        assert (done.code, done.out) == (2, "")
+        assert hint in done.err
+        listed = await command("tasks", monkeypatch)(bridge.base_url)
+    assert listed.out == "No tasks.\n"
+
+
+async def test_a_skill_that_only_an_extended_card_may_have_is_left_to_the_agent(run: Run) -> None:
+    foreign = Foreign(HELLO)
+    foreign.skills = [{"id": "greet", "name": "Greet"}]
+    async with listening(foreign) as url:
+        assert (await run(url, "secret")).code == 2
+        foreign.capabilities["extendedAgentCard"] = True
+        assert (await run(url, "secret")).code == 0
+    assert len(foreign.calls) == 1
 
 
 @pytest.mark.proves("cli-call", "map-elicitation-form")

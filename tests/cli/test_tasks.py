@@ -40,7 +40,7 @@ async def bridge() -> AsyncIterator[Running]:
 
 @pytest.mark.proves("cli-tasks")
 async def test_tasks_are_listed_with_state_skill_and_time(run: Run, call: Run, bridge: Running) -> None:
-    assert (await run(bridge.base_url)).err == "No tasks.\n"
+    assert (await run(bridge.base_url)).out == "No tasks.\n"
     first = await call(bridge.base_url, "echo", "text=hi")
     second = await call(bridge.base_url, "fail")
     done = await run(bridge.base_url)

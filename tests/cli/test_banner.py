@@ -1,0 +1,110 @@
+"""What a start shows: its table whatever the tools are called, on any terminal, and lines that can be tried."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from io import BytesIO, StringIO, TextIOWrapper
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from bridge.cli.banner import table_of
+from bridge.cli.encoding import write_what_the_terminal_lacks_otherwise
+from bridge.cli.suggested import lines_for
+from bridge.web import Credential, Principal, Scheme
+from tests.cli.test_call import command
+from tests.support.command import run_command
+from tests.support.files import DEVTOOLS, RAW, written
+from tests.support.running import config_for, raw_command, running
+
+LONG = "x" * 122
+
+
+def test_the_table_stands_with_a_long_name_and_many_tools_and_wraps_at_words() -> None:
+    rows = [(LONG, "It has a name that is longer than any line")]
+    rows += [(f"tool_{number}", "does " + "something or other " * 6) for number in range(300)]
+    console = Console(file=StringIO(), width=80)
+    console.print(table_of(rows, 80), crop=False)
+    lines = [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+    assert lines[0] == f"  {LONG}"
+    assert lines[1] == "           It has a name that is longer than any line"
+    assert lines[2:4] == [
+        "  tool_0   does something or other something or other something or other",
+        "           something or other something or other something or other",
+    ]
+    assert lines[-1] == "  …        and 261 more"
+    assert len(lines) == 2 + 39 * 2 + 1
+
+
+@pytest.mark.parametrize(
+    ("encoding", "written_as"),
+    [
+        ("utf-8", "✓ ünïcode — 旅 🎉"),
+        ("latin-1", r"+ ünïcode - \u65c5 \ud83c\udf89"),
+        ("cp1252", r"+ ünïcode — \u65c5 \ud83c\udf89"),
+        ("ascii", r"+ \u00fcn\u00efcode - \u65c5 \ud83c\udf89"),
+    ],
+)
+def test_what_a_terminal_lacks_is_written_otherwise(
+    encoding: str, written_as: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = TextIOWrapper(BytesIO(), encoding=encoding)
+    monkeypatch.setattr(sys, "stdout", stream)
+    write_what_the_terminal_lacks_otherwise()
+    stream.write("✓ ünïcode — 旅 🎉")
+    stream.flush()
+    assert stream.buffer.getvalue().decode(encoding) == written_as  # type: ignore[attr-defined]
+
+
+def test_a_result_goes_to_a_latin_1_terminal_without_a_traceback(tmp_path: Path) -> None:
+    file = written(tmp_path, RAW, DEVTOOLS)
+    done = run_command("check", str(file), state=tmp_path, PYTHONIOENCODING="latin-1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "  + raw  raw 1.2.3, 16 tools" in done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("credential", "words", "header"),
+    [
+        (None, ["echo", "text=text"], ""),
+        (
+            Credential(Principal("ada", skills=("add",)), "s3cret", reference="env:TOKEN"),
+            ["add", "a=1", "b=1", "--bearer", "env:TOKEN"],
+            ' -H "Authorization: Bearer ${TOKEN}"',
+        ),
+        (
+            Credential(Principal("ada"), "s3cret", Scheme.API_KEY, "file:/run/my key"),
+            ["echo", "text=text", "--api-key", "file:/run/my key"],
+            """ -H "X-API-Key: $(cat '/run/my key')\"""",
+        ),
+    ],
+    ids=["open", "one skill", "key"],
+)
+async def test_what_is_suggested_reads_and_carries_the_credential_by_reference(
+    credential: Credential | None, words: list[str], header: str
+) -> None:
+    known = [credential] if credential else []
+    async with running(config_for(raw_command(), credentials=known)) as bridge:
+        (agent,) = bridge.bridge.whole.published
+        ours, curl = lines_for(agent, bridge.base_url, known)
+    assert shlex.split(ours) == ["mcp-a2a", "call", bridge.base_url, *words]
+    assert curl.startswith(f"curl -s {bridge.base_url} -H 'A2A-Version: 1.0'")
+    assert f"{header} -d '" in curl
+    assert "s3cret" not in ours + curl
+
+
+async def test_nothing_is_suggested_to_those_who_may_call_nothing() -> None:
+    nobody = Credential(Principal("ada", skills=()), "s3cret", reference="env:TOKEN")
+    async with running(config_for(raw_command(), credentials=[nobody])) as bridge:
+        (agent,) = bridge.bridge.whole.published
+        assert list(lines_for(agent, bridge.base_url, [nobody])) == []
+
+
+async def test_the_suggested_call_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(config_for(raw_command())) as bridge:
+        (agent,) = bridge.bridge.whole.published
+        ours, _ = lines_for(agent, bridge.base_url, [])
+        done = await command("call", monkeypatch)(*shlex.split(ours)[2:])
+    assert (done.code, done.out) == (0, "text\n")
