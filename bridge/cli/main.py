@@ -46,9 +46,12 @@ _COMMANDS: Final = (
 )
 """In the order of the help: what is used first comes first. Each stands in the module of its name."""
 
+_SUMMARY_CHARACTERS: Final = 200
+"""More than the first sentence of any command has: click cuts summaries to one line otherwise."""
+
 
 class _Commands(click.Group):
-    """Imports a command when it is asked for."""
+    """Imports a command when it is asked for, and tells of each with a whole sentence."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Their names."""
@@ -60,6 +63,16 @@ class _Commands(click.Group):
             return None
         command: click.Command = getattr(import_module(f"bridge.cli.{cmd_name}"), cmd_name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write them and what each does."""
+        rows = [
+            (name, command.get_short_help_str(_SUMMARY_CHARACTERS))
+            for name in self.list_commands(ctx)
+            if (command := self.get_command(ctx, name)) is not None
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
 
 @click.group(
@@ -81,7 +94,8 @@ def cli() -> None:
     Every option can also be set as an environment variable: --port of wrap is MCP_A2A_WRAP_PORT. The command line
     goes before the environment, that before the file, the file before its mapping profile.
 
-    Exit codes: 0 done, 1 the other side is at fault, 2 the command or this machine is, 130 interrupted.
+    Exit codes: 0 done, 1 the other side is at fault, 2 the command or this machine is, 3 an agent or tool asks
+    for an answer and there is no terminal (call, tasks), 130 interrupted.
     """
 
 

@@ -43,6 +43,7 @@ def print_wrap(options: Mapping[str, Any], name: str, sources: Iterable[str]) ->
             "mapping": mapping,
             "name": options["name"],
             "description": options["description"],
+            "fail": options["fail"],
             f"skills.{_EVERY}": {"call_timeout_seconds": timeout} if timeout else None,
         },
         **_principals(options["auth"]),

@@ -76,6 +76,11 @@ SEVERAL: Final = "tools"
     type=click.FloatRange(min=0, min_open=True),
     help="How long a tool may take. Default: the profile's.",
 )
+@click.option(
+    "--fail",
+    type=click.Choice(["open", "closed"]),
+    help="A server that is down at the start: serve and go on trying, or end. Default: the profile's (closed).",
+)
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
@@ -147,6 +152,7 @@ def plan_from(options: dict[str, Any]) -> Plan:
                 store=_store_from(options["store"]),
                 card_name=options["name"],
                 card_description=options["description"],
+                fail=options["fail"],
             )
         },
     )

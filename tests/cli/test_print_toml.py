@@ -73,7 +73,7 @@ WRAPPED = [
         URL,
     ],
     ["--name", "a", "--public-url", "https://b.example/x/", "--allow-host", "A.example", URL],
-    ["--name", "a", "--host", "0.0.0.0", "--allow-unauthenticated", URL],
+    ["--name", "a", "--host", "0.0.0.0", "--allow-unauthenticated", "--fail", "open", URL],
 ]
 
 
@@ -137,7 +137,9 @@ def test_what_expose_prints_is_a_file_whose_plan_is_as_equal_as_it_can_say(
     asked = plan_of_options(expose.expose, *words)
     assert list(of_file.agents.values()) == list(asked.agents.values())
     ((name, ours),), ((_, theirs),) = of_file.offered.items(), asked.offered.items()
-    same = replace(theirs, sources=tuple(of_file.agents), named=True, server_name=None)
+    same = replace(
+        theirs, sources=tuple(of_file.agents), named=True, server_name=None, requires_an_agent=False
+    )
     place = asked.place if "--http" in words else of_file.place
     assert of_file == replace(asked, place=place, agents=of_file.agents, offered={name: same})
     assert [of_file.agents[key].url for key in ours.sources] == list(theirs.sources)

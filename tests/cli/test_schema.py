@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import tomllib
 from pathlib import Path
@@ -61,9 +62,15 @@ def test_the_command_completes_what_was_begun(tmp_path: Path) -> None:
 
 def test_commands_are_listed_with_what_is_used_first_in_front(tmp_path: Path) -> None:
     listed = run_here("--help", state=tmp_path).stdout.partition("Commands:\n")[2]
-    names = [line.split()[0] for line in listed.splitlines() if line.strip()]
+    names = re.findall(r"^  (\w\S*)", listed, re.MULTILINE)
     assert names[:6] == ["wrap", "expose", "serve", "init", "check", "show"]
-    assert set(names[6:]) == {"install", "card", "call", "schema", "completion"}
+    assert set(names[6:]) == {"install", "card", "call", "tasks", "schema", "completion"}
+
+
+def test_commands_are_listed_with_whole_sentences_and_every_exit_code(tmp_path: Path) -> None:
+    about, listed = run_here("--help", state=tmp_path).stdout.split("Commands:\n")
+    assert "..." not in listed
+    assert all(f" {code} " in about.partition("Exit codes:")[2] for code in (0, 1, 2, 3, 130))
 
 
 @pytest.mark.parametrize("words", [["--version"], ["serve", "--version"]])

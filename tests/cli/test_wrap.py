@@ -20,11 +20,13 @@ from tests.support.command import (
     Wrapping,
     children_of,
     environment,
+    free_port,
     gone,
     run_command,
     run_here,
     wrapping,
 )
+from tests.support.files import started
 from tests.support.running import call_part, message
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc to see child processes")
@@ -228,6 +230,17 @@ def test_an_option_can_be_an_environment_variable_and_logs_can_be_json(tmp_path:
         ]
         assert {"level": "info", "logger": "bridge.mcp.stderr", "call": "-"}.items() <= logged[1].items()
         assert httpx2.get(f"{bridge.url}/.well-known/agent-card.json").json()["name"] == "Ada"
+
+
+def test_a_server_that_is_down_at_the_start_is_waited_for_where_that_is_wanted(tmp_path: Path) -> None:
+    down = f"http://127.0.0.1:{free_port()}/mcp"
+    words = ("wrap", "--fail", "open", "--name", "Later", down, "--port")
+    with started(*words, state=tmp_path, until="Tasks ") as bridge:
+        assert f"{down} cannot be reached" in "".join(bridge.lines)
+        card = httpx2.get(f"{bridge.url}/agents/later/.well-known/agent-card.json").json()
+        assert "Try it" not in "".join(bridge.lines)
+        assert bridge.stop() == 130
+    assert card["name"] == "Later"
 
 
 def test_help_teaches_and_does_not_load_the_sdk(tmp_path: Path) -> None:
