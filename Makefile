@@ -51,17 +51,21 @@ clean: ## Remove what the other targets made
 	rm -rf .venv .run .peers .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
 .venv/bin/python:
-	$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or later is needed; name one: make PYTHON=/path/to/python3.12")'
-	$(PYTHON) -m venv .venv
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Python 3.11 or later is needed; name one: make PYTHON=/path/to/python3.12")'
+	@echo "Making .venv with $(PYTHON)"
+	@$(PYTHON) -m venv .venv
 
 .venv/installed: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --editable .
+	@echo "Installing mcp-a2a and what it needs into .venv: pip works in silence, for a minute or so"
+	@$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
 .venv/developing: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@echo "Installing mcp-a2a and what its development needs into .venv: pip works in silence, for a minute or two"
+	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@ .venv/installed
 
 .venv/benching: .venv/developing
-	$(BIN)/python -m pip install --quiet --editable '.[dev,bench]'
+	@echo "Installing what the benchmarks need into .venv: pip works in silence"
+	@$(BIN)/python -m pip install --quiet --editable '.[dev,bench]'
 	@touch $@
