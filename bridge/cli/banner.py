@@ -12,7 +12,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from bridge.cli.render import err, unseen
+from bridge.a2a.fetch import shown
+from bridge.cli.render import err, plain, unseen
 from bridge.cli.suggested import lines_for
 
 if TYPE_CHECKING:
@@ -68,6 +69,10 @@ class OnTerminal:
         for offered in bridge.offered:
             err.print(f"\n[bold]MCP[/]    {root}/mcp/{offered.name}")
             err.print(_tools(offered), soft_wrap=False, crop=False)
+            for one in offered.remote_agents:
+                if not one.has_card:
+                    key, url = plain(one.key), plain(shown(one.url))
+                    err.print(f"[yellow]✗[/] [bold]{key}[/]: its tools are listed once {url} gives its card")
         if len(bridge.published) == 1:
             (agent,) = bridge.published
             lines = list(lines_for(agent, f"{root}{agent.path}", self._plan.credentials))

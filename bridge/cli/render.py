@@ -86,8 +86,10 @@ def ask(line: str) -> str | None:
 
     Not with `input`: it writes its prompt to stdout, which belongs to the results.
     """
-    err.print(f"{plain(line)} ", end="")
     try:
+        # Not by rich: a Ctrl+C while it prints leaves the line in its buffer, so that it is printed again.
+        err.file.write(f"{unseen(line)} ")
+        err.file.flush()
         _wait_for_a_line()
         answer = sys.stdin.readline()
     except KeyboardInterrupt:

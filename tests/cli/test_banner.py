@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bridge.cli.banner import table_of
+from bridge.assembly.bridge import Bridge
+from bridge.cli import banner, render
 from bridge.cli.encoding import write_what_the_terminal_lacks_otherwise
 from bridge.cli.suggested import lines_for
+from bridge.config.profile import load_profile
 from bridge.web import Credential, Principal, Scheme
 from tests.cli.test_call import command
-from tests.support.command import run_command
+from tests.support.command import free_port, run_command
+from tests.support.exposing import ExposeConfig
 from tests.support.files import DEVTOOLS, RAW, written
 from tests.support.running import config_for, raw_command, running
 
@@ -26,7 +29,7 @@ def test_the_table_stands_with_a_long_name_and_many_tools_and_wraps_at_words() -
     rows = [(LONG, "It has a name that is longer than any line")]
     rows += [(f"tool_{number}", "does " + "something or other " * 6) for number in range(300)]
     console = Console(file=StringIO(), width=80)
-    console.print(table_of(rows, 80), crop=False)
+    console.print(banner.table_of(rows, 80), crop=False)
     lines = [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
     assert lines[0] == f"  {LONG}"
     assert lines[1] == "           It has a name that is longer than any line"
@@ -36,6 +39,18 @@ def test_the_table_stands_with_a_long_name_and_many_tools_and_wraps_at_words() -
     ]
     assert lines[-1] == "  …        and 261 more"
     assert len(lines) == 2 + 39 * 2 + 1
+
+
+async def test_an_agent_that_has_no_tools_yet_is_named(tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    plan = ExposeConfig([url], load_profile(), state=tmp_path, cache=tmp_path).plan()
+    bridge = Bridge(plan, over_http=False)
+    async with bridge.run():
+        await bridge.apply(plan)
+        with render.err.capture() as said:
+            banner.OnTerminal(plan).serving(bridge, 8090)
+    last = said.get().splitlines()[-1]
+    assert last == f"✗ agent_127_0_0_1: its tools are listed once {url} gives its card"
 
 
 @pytest.mark.parametrize(
