@@ -42,7 +42,7 @@ CARD_LIMIT_BYTES: Final = 16 * 1024 * 1024
 _REDIRECTS: Final = 5
 _STREAM: Final = "text/event-stream"
 """What no card is: it might never end."""
-_ABSENT: Final = (404, 405, 410)
+ABSENT: Final = (404, 405, 410)
 """The statuses that say that there is nothing to read here, so that the next place may be tried."""
 
 
@@ -165,9 +165,7 @@ async def read_place(
             if response.has_redirect_location:
                 place = _next_place(place, response.headers["location"])
                 continue
-            if response.status_code in _ABSENT or response.headers.get("content-type", "").startswith(
-                _STREAM
-            ):
+            if response.status_code in ABSENT or response.headers.get("content-type", "").startswith(_STREAM):
                 return None
             if response.status_code == NOT_MODIFIED:
                 return response, b""

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from enum import Enum, auto
 from typing import Final
 
 import anyio
 import httpx2
 
+from bridge.a2a.card import ABSENT, card_places
 from bridge.a2a.fetch import Outgoing, exchange, shown
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.plan import RemotePlan
@@ -77,10 +79,26 @@ async def _server_at(url: str, headers: Mapping[str, str]) -> str | None:
 
 
 async def _is_page(url: str, headers: Mapping[str, str]) -> bool:
+    """Whether there is a page, and no card; where the card may only be out of order there is none to be seen."""
+    found = [await _looks(place, headers) for place in card_places(url)]
+    return _Look.PAGE in found and _Look.UNCLEAR not in found
+
+
+class _Look(Enum):
+    """What a place looks like."""
+
+    PAGE = auto()
+    NOTHING = auto()
+    UNCLEAR = auto()
+
+
+async def _looks(url: str, headers: Mapping[str, str]) -> _Look:
     asked = Outgoing("GET", url, {**headers, "Accept": "text/html"})
     try:
         async with httpx2.AsyncClient() as http, exchange(http, asked) as response:
+            if response.status_code in ABSENT:
+                return _Look.NOTHING
             kind: str = response.headers.get("content-type", "")
-            return response.is_success and kind.startswith("text/html")
+            return _Look.PAGE if response.is_success and kind.startswith("text/html") else _Look.UNCLEAR
     except PeerError:
-        return False
+        return _Look.UNCLEAR

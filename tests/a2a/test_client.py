@@ -26,6 +26,7 @@ from bridge.a2a.fetch import NotReachedError, UnansweredError, origin_of, shown
 from bridge.a2a.interfaces import Trust, interface_of, permitted_interfaces
 from bridge.a2a.models import (
     AgentCard,
+    ListTasksRequest,
     Message,
     Part,
     Role,
@@ -754,3 +755,27 @@ async def test_closing_a_stream_leaves_the_task_alone(http: httpx2.AsyncClient) 
                 go_on.set()
                 rest = [event async for event in events]
         assert rest[-1].payload.status.state is TaskState.COMPLETED  # type: ignore[union-attr]
+
+
+# Lists
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_tasks_are_listed_page_by_page(binding: str, http: httpx2.AsyncClient) -> None:
+    async with running(config_for(raw_command())) as bridge:
+        agent = AgentClient(http, over(binding, await fetch_card(http, bridge.base_url)))
+        sent = [await agent.send(saying(skill="empty")) for _ in range(3)]
+        wanted = ListTasksRequest(page_size=2, status=TaskState.COMPLETED, history_length=1)
+        first = await agent.list_tasks(wanted)
+        second = await agent.list_tasks(wanted.model_copy(update={"page_token": first.next_page_token}))
+    ids = [task.id for task in sent if isinstance(task, Task)]
+    assert [[task.id for task in page.tasks] for page in (first, second)] == [[ids[2], ids[1]], [ids[0]]]
+    assert (first.total_size, second.next_page_token) == (3, "")
+
+
+async def test_a_list_that_says_least_is_read(desk: Desk, http: httpx2.AsyncClient) -> None:
+    listed = {"tasks": [{"id": "t", "status": {"state": "input-required"}}]}
+    desk.response = Response(json.dumps({"jsonrpc": "2.0", "id": 1, "result": listed}))
+    page = await AgentClient(http, card_at(desk.url)).list_tasks(ListTasksRequest())
+    assert [(task.id, task.status.state) for task in page.tasks] == [("t", TaskState.INPUT_REQUIRED)]
+    assert (page.next_page_token, page.total_size) == ("", 1)
