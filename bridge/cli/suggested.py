@@ -10,7 +10,8 @@ import json
 import shlex
 from typing import TYPE_CHECKING, Final
 
-from bridge.translate.arguments import example_of, required_of
+from bridge.translate.arguments import required_of
+from bridge.translate.examples import example_of
 from bridge.web import API_KEY_HEADER, Scheme
 
 if TYPE_CHECKING:
@@ -49,12 +50,9 @@ def _risk_and_trouble(skill: Skill) -> tuple[bool, bool, bool]:
 
 def _example(skill: Skill) -> JsonObject:
     """What the skill needs, and no more."""
-    schema = skill.tool.input_schema
-    required = required_of(schema)
-    if not required:
-        return {}
-    example = example_of({**schema, "type": "object"})
-    return {name: example[name] for name in required if name in example} if isinstance(example, dict) else {}
+    required = required_of(skill.tool.input_schema)
+    example = (example_of(skill.tool) if required else None) or {}
+    return {name: example[name] for name in required if name in example}
 
 
 def _words(arguments: JsonObject) -> Iterator[str]:
