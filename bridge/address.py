@@ -42,6 +42,7 @@ _INITIALIZE: Final = {
         "clientInfo": {"name": "mcp-a2a", "version": "0"},
     },
 }
+_ABSENT: Final = frozenset({httpx2.codes.NOT_FOUND, httpx2.codes.GONE})
 _SESSION: Final = "mcp-session-id"
 _UNSUPPORTED_VERSION: Final = -32022
 """How servers of 2026-07-28 alone refuse the older handshake."""
@@ -129,7 +130,7 @@ async def kind_at(http: httpx2.AsyncClient, url: str, wanted: Wanted) -> Kind | 
         Kind.SERVER: lambda: _is_server(http, url),
         Kind.AGENTS: lambda: _lists_agents(http, url),
         Kind.SERVER_BELOW: lambda: _is_server(http, f"{url.partition('?')[0].rstrip('/')}/mcp"),
-        Kind.PAGE: lambda: _is_page(http, url),
+        Kind.PAGE: lambda: _is_page(http, url, wanted),
     }
     with anyio.move_on_after(_LOOK_SECONDS):
         for kind, look in looks.items():
@@ -163,7 +164,7 @@ async def _speaks_tls(http: httpx2.AsyncClient, url: str) -> bool:
 
 
 async def _is_agent(http: httpx2.AsyncClient, url: str) -> bool:
-    answer = await _asked(http, "GET", f"{url.partition('?')[0].rstrip('/')}/.well-known/agent-card.json")
+    answer = await _asked(http, "GET", _card_place(url))
     card = _json_of(answer) if answer is not None and answer.is_success else None
     return isinstance(card, dict) and "skills" in card
 
@@ -193,9 +194,23 @@ async def _is_server(http: httpx2.AsyncClient, url: str) -> bool:
     return isinstance(error, dict) and error.get("code") == _UNSUPPORTED_VERSION
 
 
-async def _is_page(http: httpx2.AsyncClient, url: str) -> bool:
+async def _is_page(http: httpx2.AsyncClient, url: str, wanted: Wanted) -> bool:
+    """Whether there is a page; beside an agent's card that is only out of order, it says nothing."""
+    if wanted is Wanted.AGENT:
+        card = await _asked(http, "GET", _card_place(url))
+        if card is None or not (card.status_code in _ABSENT or _is_html(card)):
+            return False
     answer = await _asked(http, "GET", url)
-    return answer is not None and answer.headers.get("content-type", "").lower().startswith("text/html")
+    return answer is not None and _is_html(answer)
+
+
+def _is_html(answer: httpx2.Response) -> bool:
+    kind: str = answer.headers.get("content-type", "")
+    return answer.is_success and kind.lower().startswith("text/html")
+
+
+def _card_place(url: str) -> str:
+    return f"{url.partition('?')[0].rstrip('/')}/.well-known/agent-card.json"
 
 
 async def _asked(

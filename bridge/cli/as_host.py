@@ -61,12 +61,10 @@ def require_agents(options: dict[str, Any]) -> None:
 
 
 async def _fault_of(connection: Connection) -> str:
-    from bridge.assembly.mistaken import other_than_agent
-
     try:
         found = await connection.card()
     except PeerError as exc:
-        return await other_than_agent(connection.url, connection.headers) or str(exc)
+        return str(exc)
     import httpx2
 
     async with httpx2.AsyncClient() as http:

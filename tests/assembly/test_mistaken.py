@@ -30,19 +30,20 @@ async def test_a_page_beside_a_card_that_is_out_of_order_says_nothing(
     card_status: int, is_page: bool
 ) -> None:
     async with listening(site(card_status)) as url:
-        found = await other_than_agent(url, {})
-    assert (found is not None and "is a web page, not an agent" in found) == is_page
+        found = await other_than_agent(url)
+    assert (found is not None and "is no A2A agent. It is a web page" in found) == is_page
 
 
 async def test_an_mcp_server_is_named_with_the_command_that_wraps_it() -> None:
     async with HttpServer().run() as server:
-        found = await other_than_agent(f"{server.url}?key=s3cret", {})
+        found = await other_than_agent(f"{server.url}?key=s3cret")
     assert found == (
-        f"{server.url} is an MCP server (sdk 3.2.1), not an agent: mcp-a2a wrap {server.url} makes one of it"
+        f"{server.url} is no A2A agent. It is an MCP server: mcp-a2a wrap {server.url} makes an agent of it, and"
+        f" mcp-a2a call {server.url} calls its tools"
     )
 
 
 async def test_an_agent_and_what_cannot_be_reached_are_nothing_else() -> None:
     async with running(config_for(raw_command())) as bridge:
-        assert await other_than_agent(bridge.base_url, {}) is None
-    assert await other_than_agent("http://127.0.0.1:1", {}) is None
+        assert await other_than_agent(bridge.base_url) is None
+    assert await other_than_agent("http://127.0.0.1:1") is None

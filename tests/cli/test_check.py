@@ -92,8 +92,8 @@ def test_an_address_that_is_no_agent_is_told_as_what_it_is_and_has_no_tools(tmp_
         )
         found = found_in(tmp_path)
     one, two = found["faults"]
-    assert one.startswith(f"agents.one cannot be called: {server} is an MCP server (sdk 3.2.1), not an agent")
-    assert two.startswith(f"agents.two cannot be called: {page} is a web page, not an agent")
+    assert one.startswith(f"agents.one cannot be called: {server} is no A2A agent. It is an MCP server")
+    assert two.startswith(f"agents.two cannot be called: {page} is no A2A agent. It is a web page")
     assert [face["rows"] for face in found["faces"]] == [[]]
 
 

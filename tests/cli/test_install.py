@@ -437,8 +437,8 @@ def test_check_says_what_an_address_is_that_is_no_agent_and_writes_nothing(
 ) -> None:
     with an_mcp_server() as server, a_web_page() as page:
         for url, words in {
-            server: f"{server} is an MCP server (sdk 3.2.1), not an agent",
-            page: f"{page} is a web page, not an agent",
+            server: f"It is an MCP server: mcp-a2a wrap {server} makes an agent of it",
+            page: "It is a web page. An agent's address is the one below which",
             URL: "cannot be reached: Connection refused",
         }.items():
             done = machine.install("cursor", "--check", agent, url)
