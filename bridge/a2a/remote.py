@@ -214,7 +214,8 @@ class _Following:
             or reply.status.message
         ):
             return reply
-        return await self._looked_over(reply.id)
+        read = await self._looked_over(reply.id)
+        return read if read.status.state in ENDED else reply
 
     async def listen(self, events: AsyncGenerator[StreamResponse, None]) -> Task | Message | None:
         """Take what a stream gives until it settles; None when it ends or breaks off before.

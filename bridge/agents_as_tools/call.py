@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import anyio
 
+from bridge.a2a.bindings import AgentRefusedError
 from bridge.a2a.client import AgentClient
 from bridge.a2a.life import ENDED
 from bridge.a2a.models import (
@@ -147,10 +148,19 @@ class AgentCall:
         return await self._next(answer, task)
 
     async def _next(self, answer: Message | None, task: Task) -> Task | Message:
-        """Send an answer; None only waits for what comes (a URL was visited, which the agent sees by itself)."""
+        """Send an answer; None only waits for what comes (a URL was visited, which the agent sees by itself).
+
+        An answer may come late: a task that has ended without it says how.
+        """
         if answer is None:
             return await self._wait(task.id, task.status)
-        return await self._send(answer, task.status)
+        try:
+            return await self._send(answer, task.status)
+        except AgentRefusedError:
+            now = await self._agent.client.get(task.id)
+            if now.status.state not in ENDED:
+                raise
+            return now
 
     async def _answer_to(self, task: Task) -> Message | JsonObject | None:
         """What the agent asks, asked of the host: its answer, or what the host is given to come back with."""

@@ -24,6 +24,7 @@ _EXACT: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _UUID: Final = re.compile(
     r"(?<![0-9a-z])([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32})(?![0-9a-z])", re.IGNORECASE
 )
+"""One within an id: LangGraph's end with a word that is the same for every agent."""
 _OTHER: Final = re.compile(r"[^a-z0-9]+")
 _DIGEST_CHARACTERS: Final = (0, 0, 8, 16, 24)
 """How much of a hash a name ends with at each step: plain, with its source, and then as much as it takes."""
@@ -81,8 +82,8 @@ def _name(tool: Named, step: int) -> str:
 
 
 def _own(tool: Named) -> str:
-    says_nothing = tool.title and _UUID.search(tool.skill_id)
-    return slug(tool.exact or (tool.title if says_nothing else tool.skill_id))
+    plain = tool.title if tool.title and _UUID.search(tool.skill_id) else tool.skill_id
+    return slug(tool.exact or plain)
 
 
 def _short(name: str, tool: Named, digest_characters: int) -> str:

@@ -126,6 +126,18 @@ async def test_what_an_agent_keeps_and_does_not_stream_is_the_result(mode: str, 
 
 
 @each_mode
+async def test_a_task_that_ended_in_a_stream_has_ended_whatever_is_read_of_it(
+    mode: str, tmp_path: Path
+) -> None:
+    def script(method: str, _: Json) -> list[Json]:
+        return [task("WORKING")] if method == "GetTask" else streamed(turns_to("COMPLETED"))
+
+    async with hosted(tmp_path, script, mode=mode) as client:
+        result = await client.call_tool("act", {"message": "hi"})
+        assert (result.is_error, len(result.content)) == (False, 1)
+
+
+@each_mode
 async def test_what_an_agent_said_and_did_not_keep_is_the_result(mode: str, tmp_path: Path) -> None:
     def script(method: str, _: Json) -> list[Json]:
         said = [
@@ -243,3 +255,46 @@ async def test_a_question_of_a_tool_with_an_output_schema_begins_with_what_to_do
             f"Not finished: call task_reply with handle {unfinished['handle']} to answer. This is no failure, the call"
             " has just not come to its result yet.\n\nWhich colour?"
         ]
+
+
+@each_mode
+async def test_an_answer_that_comes_late_is_answered_with_how_the_task_ended(
+    mode: str, tmp_path: Path
+) -> None:
+    asked, ended = (
+        task("INPUT_REQUIRED", says("q-1", {"text": "Sure?"})),
+        task("FAILED", says("e-1", {"text": "Too late"})),
+    )
+    answered = []
+
+    def script(method: str, params: Json) -> list[Json]:
+        if method == "GetTask":
+            # The task is still open when the answer sets out.
+            return [ended if answered else asked]
+        if "taskId" not in params["message"]:
+            return [{"task": asked}]
+        answered.append(params["message"])
+        return [{"error": {"code": -32004, "message": "The task has ended"}}]
+
+    yes = types.ElicitResult(action="accept", content={"answer": "yes"})
+    async with hosted(tmp_path, script, mode=mode, callback=answering(yes)) as client:
+        result = await client.call_tool("act", {"message": "go"})
+    assert result.is_error
+    assert words(result)[:2] == ["Too late", "[The agent's task failed]"]
+    assert len(answered) == 1
+
+
+@each_mode
+async def test_an_answer_that_an_open_task_refuses_is_an_error(mode: str, tmp_path: Path) -> None:
+    asked = task("INPUT_REQUIRED", says("q-1", {"text": "Sure?"}))
+
+    def script(method: str, params: Json) -> list[Json]:
+        if method != "GetTask" and "taskId" in params["message"]:
+            return [{"error": {"code": -32602, "message": "Say it nicely"}}]
+        return [asked if method == "GetTask" else {"task": asked}]
+
+    yes = types.ElicitResult(action="accept", content={"answer": "yes"})
+    async with hosted(tmp_path, script, mode=mode, callback=answering(yes)) as client:
+        result = await client.call_tool("act", {"message": "go"})
+    assert result.is_error
+    assert "Say it nicely" in words(result)[0]

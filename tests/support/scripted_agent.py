@@ -19,7 +19,8 @@ from tests.support.running import listening
 
 Json = dict[str, Any]
 Script = Callable[[str, Json], list[Json]]
-"""What it answers to a method and its params: the results of a stream, of which the last is all without one."""
+"""What it answers to a method and its params: the results of a stream, of which the last is all without one; a
+result may be `{"error": ...}`."""
 
 _STREAMS = ("SendStreamingMessage", "SubscribeToTask")
 
@@ -34,7 +35,7 @@ async def scripted_agent(script: Script, card: Json | None = None) -> AsyncItera
     async def answer(request: Request) -> Response:
         called = await request.json()
         told = [
-            {"jsonrpc": "2.0", "id": called["id"], "result": result}
+            {"jsonrpc": "2.0", "id": called["id"], **(result if "error" in result else {"result": result})}
             for result in script(called["method"], called["params"])
         ]
         if called["method"] not in _STREAMS:
