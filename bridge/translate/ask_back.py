@@ -28,7 +28,7 @@ from bridge.translate.questions import Answer
 TEXT_FIELD: Final = "answer"
 """The field of a form that asks for text."""
 MAX_QUESTION_CHARACTERS: Final = 4000
-"""How much of a text in an artifact is shown as a question; the result has all of it."""
+"""How much of a part of an artifact is shown as a question; the result has all of it."""
 
 _INTERRUPT: Final = frozenset({"id", "value"})
 """What LangGraph wraps into data to ask it (langgraph-api 0.16): the value is what is asked."""
@@ -111,9 +111,10 @@ def _question_part(part: Part) -> Part:
     if isinstance(part.data, dict) and part.data.keys() == _INTERRUPT:
         value = part.data["value"]
         part = Part(text=value) if isinstance(value, str) else Part(data=value)
-    if part.text is not None and len(part.text) > MAX_QUESTION_CHARACTERS:
-        return part.model_copy(update={"text": f"{part.text[:MAX_QUESTION_CHARACTERS]} ..."})
-    return part
+    words = part.text or ("" if part.data is None else json.dumps(part.data, ensure_ascii=False))
+    return (
+        part if len(words) <= MAX_QUESTION_CHARACTERS else Part(text=f"{words[:MAX_QUESTION_CHARACTERS]} ...")
+    )
 
 
 def questions_in(

@@ -7,15 +7,17 @@ from typing import Any
 import pytest
 from mcp_types import ElicitRequestFormParams, ElicitRequestURLParams
 
-from bridge.a2a.models import Message, Part, Role, TaskState, TaskStatus
+from bridge.a2a.models import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from bridge.mcp.tools import tools_from
 from bridge.translate import questions as own_questions
 from bridge.translate.arguments import Problem
 from bridge.translate.ask_back import (
+    MAX_QUESTION_CHARACTERS,
     TEXT_FIELD,
     AskedBack,
     Waiting,
     answer_message,
+    asking,
     form_from,
     message_id_of,
     modes_of,
@@ -262,6 +264,37 @@ def test_a_question_in_words_shows_what_stands_in_no_text() -> None:
     message, state = asked_by_us({"k": FORM})
     assert question_words(message, state) == message.parts[0].text
     assert question_words(None, AUTH) == "The agent asks you to authenticate"
+
+
+def waiting_with(*parts: Part, message: Message | None = None) -> Task:
+    artifacts = (
+        Artifact(artifact_id="a0", parts=(Part(text="before"),)),
+        Artifact(artifact_id="a1", parts=parts),
+    )
+    return Task(id="t", status=TaskStatus(state=INPUT, message=message), artifacts=artifacts)
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        (Part(text="Which city?"), "Which city?"),
+        (Part(data={"id": "i", "value": "Which city?"}), "Which city?"),
+        (Part(data={"id": "i", "value": ["a", 1]}), 'The agent asks for more information\n["a", 1]'),
+        (Part(data={"id": "i"}), 'The agent asks for more information\n{"id": "i"}'),
+        (Part(text="x" * 5000), "x" * MAX_QUESTION_CHARACTERS + " ..."),
+        (Part(data=["x" * 5000]), '["' + "x" * (MAX_QUESTION_CHARACTERS - 2) + " ..."),
+    ],
+)
+def test_a_status_without_words_asks_what_the_last_artifact_says(part: Part, words: str) -> None:
+    status = asking(waiting_with(part))
+    assert question_words(status.message, status.state) == words
+
+
+def test_a_status_that_says_what_it_asks_is_not_added_to() -> None:
+    task = waiting_with(Part(text="a draft"), message=said(Part(text="Send it?")))
+    assert asking(task) == task.status
+    done = task.model_copy(update={"status": TaskStatus(state=TaskState.COMPLETED)})
+    assert asking(done) == done.status
 
 
 RESULTS: list[Any] = [
