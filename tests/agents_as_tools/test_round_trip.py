@@ -144,6 +144,21 @@ async def test_the_same_answer_to_the_same_question_of_two_calls_is_two_answers(
     assert len(answers.seen) == 4
 
 
+@each_mode
+async def test_two_calls_that_are_the_same_are_confirmed_each(mode: str, tmp_path: Path) -> None:
+    answers = answering(*(types.ElicitResult(action="accept", content={}) for _ in range(2)))
+    config = config_for(raw_command(), profile=profile_with(run={"confirm": "strict"}))
+    async with (
+        running(config) as bridge,
+        exposing(tmp_path, bridge.base_url) as there,
+        there.client(mode, elicitation_callback=answers) as client,
+    ):
+        for _ in range(2):
+            (said,) = (await client.call_tool("add", {"a": 2, "b": 40})).content
+            assert (said.type, said.text) == ("text", '{"sum": 42}')
+    assert len(answers.seen) == 2
+
+
 async def test_every_tool_of_server_everything_is_listed_as_it_is(tmp_path: Path) -> None:
     require_peers()
     answers = answering()
