@@ -10,6 +10,7 @@ import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import anyio
 
@@ -40,6 +41,9 @@ from bridge.translate.elicitation import (
 )
 from bridge.translate.extension import QUESTION, URI
 from bridge.translate.message_to_call import with_metadata
+
+_TAKEN_BACK: Final = "The tool server took its question back before it was answered"
+"""Said while the call goes on: servers that wait a minute for an answer then fail, and do not say whose time it was."""
 
 
 class Patience:
@@ -204,7 +208,7 @@ class Asking:
         else:
             self._is_asking = False
             self._go_on()
-            self._job.status(TaskState.WORKING)
+            self._job.status(TaskState.WORKING, self._job.message((Part(text=_TAKEN_BACK),)))
 
     def _forget(self, mine: Mapping[str, _Open]) -> None:
         for key, one in mine.items():

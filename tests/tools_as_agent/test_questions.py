@@ -380,8 +380,12 @@ async def test_a_question_that_is_taken_back_leaves_the_task_working(http: bool)
     async with asking("legacy", http=http) as client:
         task = await client.ask("ask-withdraw", seconds=0.5)
         async with client.watching(task) as events:
-            shape = shape_of(await events.rest())
-        assert shape == ["statusUpdate WORKING", "artifactUpdate", "statusUpdate COMPLETED"]
+            rest = await events.rest()
+        assert shape_of(rest) == ["statusUpdate WORKING", "artifactUpdate", "statusUpdate COMPLETED"]
+        assert (
+            words_of(rest[0]["statusUpdate"])
+            == "The tool server took its question back before it was answered"
+        )
         assert outcome(await client.get(task["id"])) == "went on without an answer"
         answered = await client.ask("ask-withdraw", seconds=60)
         assert outcome(await client.answer_to(answered, "Ada")) == 'accept {"name": "Ada"}'
