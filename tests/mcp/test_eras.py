@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import anyio
 import pytest
@@ -14,6 +14,7 @@ from mcp import ClientSession, MCPError
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
+from bridge.errors import PeerError
 from bridge.mcp.asking import Questions
 from bridge.mcp.eras import Era, negotiate
 from bridge.mcp.faults import ServerRefusedError
@@ -121,6 +122,25 @@ async def test_a_late_server_that_refuses_both_is_heard() -> None:
     async with answering([("initialize", NOT_YOU)]) as (session, _):
         with pytest.raises(MCPError, match="not you"):
             await negotiate(session, Era.AUTO, silent_seconds=0.01)
+
+
+class Silent(Tools):
+    """Never lists its tools."""
+
+    async def list(self, context: Any, params: Any) -> NoReturn:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+
+async def test_the_deadline_of_a_connection_holds_until_its_tools_are_listed() -> None:
+    pace = SessionPace(connect_seconds=1)
+    async with HttpServer(tools=Silent()).run() as server:
+        session = Session("tools", Url(server.url), era=Era.LEGACY, pace=pace)
+        with anyio.fail_after(20):
+            async with session.run():
+                with pytest.raises(PeerError) as failed:
+                    await session.ready()
+    assert str(failed.value).startswith("tools did not list its tools within 1 s of being connected to")
 
 
 # Servers that cannot ask under the version that they speak
