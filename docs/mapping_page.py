@@ -24,6 +24,7 @@ from bridge.translate import (
     ask_back,
     blocks,
     content,
+    examples,
     extension,
     faults,
     message_to_call,
@@ -186,7 +187,12 @@ def _messages() -> Iterator[str]:
     _, rules, *beside = (inspect.getdoc(message_to_call) or "").split("\n\n")
     yield "\n".join(f"- {line}" for line in rules.splitlines())
     yield "".join(f"\n\n{paragraph}" for paragraph in beside)
-    yield "\n\n## Skills\n\nAn annotation becomes a tag when the server says it itself:\n\n"
+    yield "\n\n## Skills\n\nThe examples of a skill are arguments that fit its schema: as JSON, and as text where each "
+    yield "is a plain value. Formats give:\n\n"
+    yield from _table(
+        ("format", "value"), ((f"`{name}`", f"`{value}`") for name, value in examples._FORMATS.items())
+    )
+    yield "\nAn annotation becomes a tag when the server says it itself:\n\n"
     yield from _table(
         ("annotation", "true", "false"),
         (

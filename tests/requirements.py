@@ -120,6 +120,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     # The MCP client
     "mcp-pages": "All pages of tools/list are read",
     "mcp-bad-tool": "One bad tool is left out with a warning that names it; the others stay",
+    "mcp-unsound-schema": "A tool whose schema is not valid JSON Schema is served, with a warning; the rest is checked",
     "mcp-eras": "Both eras are spoken, found out, remembered, or set",
     "mcp-changed": "list_changed is followed in both eras",
     "mcp-no-leak": "No child process outlives the bridge",

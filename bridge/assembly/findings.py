@@ -184,6 +184,11 @@ def _server(key: str, upstream: Upstream, *, is_needed: bool) -> Peer:
         "" if upstream.down else said,
         None if upstream.down is None else f"{upstream.down}{ends}",
         tuple(f"the tool {one.name} cannot be served: {one.reason}" for one in listing.left_out),
+        tuple(
+            f"not all arguments of the tool {tool.name} are checked: {tool.unchecked}"
+            for tool in listing.tools
+            if tool.unchecked
+        ),
     )
 
 

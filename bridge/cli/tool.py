@@ -210,6 +210,9 @@ class ToolCalling:
         width = max((len(tool.name) for tool in tools), default=0)
         lines = [f"{tool.name:{width}}  {_first_line(tool)}".rstrip() for tool in tools]
         lines += [f"{one.name}  (cannot be called: {one.reason})" for one in left_out]
+        lines += [
+            f"{one.name}  (not all arguments are checked: {one.unchecked})" for one in tools if one.unchecked
+        ]
         return lines or ["no tools"]
 
     def _arguments(self, tool: Tool) -> JsonObject:

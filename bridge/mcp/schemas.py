@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
@@ -44,17 +45,42 @@ MAX_REFERENCES: Final = 64
 """How many references one check is within at once, which is as deep as values may be. Python's own limit must not be
 met: the library that keeps the schemas panics there."""
 
+_MAX_FAULTS: Final = 1000
+"""How many faults of a schema are taken out of it, before none of it is used."""
+_NAMING: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+"""Keywords that hold schemas by name."""
+_READ_TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
+    "properties": ("additionalProperties",),
+    "patternProperties": ("additionalProperties",),
+    "prefixItems": ("items",),
+    "items": ("additionalItems",),
+}
+"""Keyword to those that are about what it leaves over: without it they would refuse what they took."""
+_NARROWED_BY_LESS: Final = ("not", "oneOf", "if", "contains", "unevaluatedProperties", "unevaluatedItems")
+"""Keywords with which a schema that takes more in one place may take less as a whole."""
+
 _MAX_REFERENCES_SHOWN: Final = 8
 """How many references are followed, one to the next, to say what a schema asks for."""
 
 _REFERENCES: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 
 
+def validator_within(validator: Validator, schema: JsonObject) -> Validator:
+    """Checks by a schema that is a part of a compiled one, or made of parts of it."""
+    part: Validator = validator.evolve(schema=_without_dialect(schema))
+    return part
+
+
+class InvalidSchemaError(ValueError):
+    """A schema says something that its dialect does not know, or not in this form."""
+
+
 def validator_of(schema: JsonObject) -> Validator:
     """A schema, compiled by the dialect that its `$schema` names, by default 2020-12. Nothing is ever fetched.
 
     Raises:
-        ValueError: it is no valid schema, is too deep, or refers to a schema elsewhere.
+        InvalidSchemaError: it is no valid schema.
+        ValueError: it is too deep, or refers to a schema elsewhere.
     """
     if is_deeper(schema, MAX_SCHEMA_DEPTH):
         raise ValueError(f"its schema is nested deeper than {MAX_SCHEMA_DEPTH} levels")
@@ -66,7 +92,9 @@ def validator_of(schema: JsonObject) -> Validator:
         kind.check_schema(schema, format_checker=None)  # type: ignore[call-arg]  # the protocol lags behind
     except SchemaError as exc:
         where = "/".join(str(step) for step in exc.absolute_path)
-        raise ValueError(f"its schema is not valid at {where or 'the top'}: {exc.message[:200]}") from exc
+        raise InvalidSchemaError(
+            f"its schema is not valid at {where or 'the top'}: {exc.message[:200]}"
+        ) from exc
     meta = kind.META_SCHEMA
     dialect = specification_with(str(meta.get("$id") or meta.get("id")), default=DRAFT202012)
     root: Resource[JsonValue] = dialect.create_resource(schema)
@@ -76,6 +104,35 @@ def validator_of(schema: JsonObject) -> Validator:
         raise ValueError("its schema refers to what is no schema") from exc
     quick = _quick(kind, _names(schema, "patternProperties"))
     return quick(_without_dialect(schema), registry=Registry())
+
+
+def without_faults(schema: JsonObject) -> JsonObject:
+    """A schema that is not valid without what makes it so, and so takes what it took and more: `{}` where that
+    cannot be told."""
+    if _names(schema, *_NARROWED_BY_LESS):
+        return {}
+    kind = validator_for(schema, default=Draft202012Validator)
+    left = deepcopy(schema)
+    for error in islice(kind(kind.META_SCHEMA).iter_errors(schema), _MAX_FAULTS):
+        _drop(list(error.absolute_path), left)
+    return left if kind(kind.META_SCHEMA).is_valid(left) else {}
+
+
+def _drop(path: list[str | int], schema: JsonObject) -> None:
+    """Take out the keyword to which a path leads, or make the schema there one that takes anything."""
+    names, holder = False, schema
+    for number, step in enumerate(map(str, path), 1):
+        inner = holder.get(step)
+        if number < len(path) and isinstance(inner, dict):
+            names = not names and step in _NAMING
+            holder = inner
+            continue
+        if names:
+            holder[step] = True
+        else:
+            for key in (step, *_READ_TOGETHER.get(step, ())):
+                holder.pop(key, None)
+        return
 
 
 def _without_dialect(schema: JsonValue) -> Any:
@@ -225,11 +282,13 @@ def _passed_over(_: Any, __: JsonValue, ___: JsonValue, ____: JsonObject) -> Ite
     return iter(())
 
 
-def _names(schema: JsonValue, keyword: str) -> bool:
-    """Whether a schema has a keyword anywhere."""
+def _names(schema: JsonValue, *keywords: str) -> bool:
+    """Whether a schema has one of some keywords anywhere."""
     if isinstance(schema, dict):
-        return keyword in schema or any(_names(inner, keyword) for inner in schema.values())
-    return isinstance(schema, list) and any(_names(inner, keyword) for inner in schema)
+        return any(keyword in schema for keyword in keywords) or any(
+            _names(inner, *keywords) for inner in schema.values()
+        )
+    return isinstance(schema, list) and any(_names(inner, *keywords) for inner in schema)
 
 
 @lru_cache(maxsize=4096)

@@ -408,7 +408,16 @@ class Session:
 
     def _listed(self, listing: Listing) -> None:
         before, self.listing = self.listing, listing
+        known = {tool.name: tool.unchecked for tool in before.tools}
         self._tools = {tool.name: tool for tool in listing.tools}
+        for tool in listing.tools:
+            if tool.unchecked and known.get(tool.name) != tool.unchecked:
+                logger.warning(
+                    "%s: not all arguments of the tool %s are checked: %s",
+                    self.name,
+                    tool.name,
+                    tool.unchecked,
+                )
         for left_out in listing.left_out:
             if left_out not in before.left_out:
                 logger.warning("%s: the tool %s is left out: %s", self.name, left_out.name, left_out.reason)

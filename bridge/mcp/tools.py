@@ -1,7 +1,8 @@
 """The tools of a server as it lists them, and which of them can be served. Pure.
 
-What a server lists is kept verbatim. A tool that cannot be served (no name, a schema that is none) is left
-out and reported; the others stay.
+What a server lists is kept verbatim. A tool that cannot be served (no name, a schema that refers elsewhere) is left
+out and reported; the others stay. One whose schema says what its dialect does not know (`"type": "any"`, the
+`exclusiveMinimum: true` of draft 4) is served, and its arguments are checked as far as the rest of the schema goes.
 
 Spec: MCP 2026-07-28 and 2025-11-25, server/tools.
 """
@@ -15,17 +16,20 @@ from jsonschema.protocols import Validator
 from pydantic import JsonValue
 
 from bridge.jsonvalues import JsonObject, exceeds_floats, is_deeper
-from bridge.mcp.schemas import MAX_SCHEMA_DEPTH, validator_of
+from bridge.mcp.schemas import MAX_SCHEMA_DEPTH, InvalidSchemaError, validator_of, without_faults
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tool:
-    """One tool: its name, the object that the server listed, and the compiled schema of its arguments."""
+    """One tool: its name, the object that the server listed, and the schema of its arguments."""
 
     name: str
     listed: JsonObject
     input_schema: JsonObject
+    """As listed, without what is no valid schema."""
     validator: Validator
+    unchecked: str | None = None
+    """Why its arguments are not checked against all that is listed, if so."""
 
     def text(self, key: str) -> str | None:
         """A text that the server gave it, such as `title` or `description`; None when absent or empty."""
@@ -102,9 +106,14 @@ def _tool_from(item: JsonValue) -> Tool:
 
     if (reason := find_invalid_x_mcp_header(schema)) is not None:
         raise ValueError(f"its inputSchema has an invalid x-mcp-header: {reason}")
-    validator = validator_of(schema)
+    unchecked = None
+    try:
+        validator = validator_of(schema)
+    except InvalidSchemaError as exc:
+        unchecked, schema = str(exc), without_faults(schema)
+        validator = validator_of(schema)
     if is_deeper(item, MAX_SCHEMA_DEPTH + 1):
         raise ValueError(f"it is nested deeper than {MAX_SCHEMA_DEPTH} levels")
     if exceeds_floats(item):
         raise ValueError("a number in it is out of range")
-    return Tool(name, item, schema, validator)
+    return Tool(name, item, schema, validator, unchecked)

@@ -16,7 +16,7 @@ from pydantic import JsonValue
 from bridge.a2a.errors import A2AError
 from bridge.a2a.jsontext import parse
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.schemas import UncheckableError, errors_of, resolved, unexpected_properties
+from bridge.mcp.schemas import UncheckableError, errors_of, resolved, unexpected_properties, validator_within
 from bridge.mcp.tools import Tool
 
 MAX_PROBLEMS: Final = 20
@@ -194,7 +194,7 @@ def json_in(text: str) -> tuple[JsonValue, ...]:
 
 def _takes(tool: Tool, schema: JsonObject, value: JsonValue) -> bool:
     try:
-        return not errors_of(tool.validator.evolve(schema=schema), value, 1)
+        return not errors_of(validator_within(tool.validator, schema), value, 1)
     except UncheckableError:
         return False
 

@@ -15,7 +15,7 @@ from typing import Final
 from pydantic import JsonValue
 
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.schemas import UncheckableError, errors_of, matches, resolved
+from bridge.mcp.schemas import UncheckableError, errors_of, matches, resolved, validator_within
 from bridge.mcp.tools import Tool
 from bridge.translate.arguments import properties_of, required_of
 from bridge.translate.patterns import text_for
@@ -70,7 +70,7 @@ def example_of(tool: Tool) -> JsonObject | None:
     it is to blame.
     """
     # The validator has the server's own schema, which may hold arguments that callers do not see.
-    shown = {key: said for key, said in tool.input_schema.items() if key != "$schema"} | {"type": "object"}
+    shown: JsonObject = {**tool.input_schema, "type": "object"}
     for careful in (False, True):
         for made in _Maker(tool, careful=careful).value(shown):
             if isinstance(made, dict) and _fits(tool, shown, made):
@@ -80,7 +80,7 @@ def example_of(tool: Tool) -> JsonObject | None:
 
 def _fits(tool: Tool, schema: JsonObject, value: JsonValue) -> bool:
     try:
-        return not errors_of(tool.validator.evolve(schema=schema), value, 1, _MAX_STEPS)
+        return not errors_of(validator_within(tool.validator, schema), value, 1, _MAX_STEPS)
     except UncheckableError:
         return False
 

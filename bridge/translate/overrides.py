@@ -274,11 +274,10 @@ def overridden(tool: Tool, override: SkillOverride) -> Tool:
         )
         if value is not None
     }
-    if override.arguments:
-        changes["inputSchema"] = shown_schema(tool.input_schema, override.arguments)
+    listed_schema = tool.listed["inputSchema"]
+    if override.arguments and isinstance(listed_schema, dict):
+        changes["inputSchema"] = shown_schema(listed_schema, override.arguments)
     if not changes:
         return tool
-    listed = {**tool.listed, **changes}
-    schema = listed["inputSchema"]
-    assert isinstance(schema, dict)
-    return replace(tool, listed=listed, input_schema=schema)
+    schema = shown_schema(tool.input_schema, override.arguments)
+    return replace(tool, listed={**tool.listed, **changes}, input_schema=schema)

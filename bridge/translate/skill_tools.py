@@ -176,11 +176,9 @@ def _tool_from(listed: JsonValue) -> Tool | None:
 
 def _original(source: Source, skill_id: str, tool: Tool) -> AgentTool:
     listed = {key: value for key, value in tool.listed.items() if key != "execution"}
-    if "type" not in tool.input_schema:
-        listed["inputSchema"] = {
-            "type": "object",
-            **tool.input_schema,
-        }  # many clients refuse the whole list else
+    schema = listed["inputSchema"]
+    if isinstance(schema, dict) and "type" not in schema:
+        listed["inputSchema"] = {"type": "object", **schema}  # many clients refuse the whole list else
     return AgentTool(tool.name, source.key, skill_id, listed, tool, tool.input_schema, _output_of(tool))
 
 

@@ -294,9 +294,15 @@ def test_what_a_profile_says_for_nothing_is_shown_with_its_own_file_and_line(tmp
 def test_a_tool_that_cannot_be_served_is_a_fault(tmp_path: Path) -> None:
     bad = RAW.replace('raw_server.py"]', 'raw_server.py", "--bad-tools"]')
     written(tmp_path, bad, DEVTOOLS)
-    faults = found_in(tmp_path)["faults"]
-    assert faults
-    assert all(fault.startswith("tool_servers.raw: the tool ") for fault in faults)
+    found = found_in(tmp_path)
+    assert found["faults"]
+    assert all(fault.startswith("tool_servers.raw: the tool ") for fault in found["faults"])
+    assert any(
+        note.startswith(
+            "tool_servers.raw: not all arguments of the tool broken-schema are checked: its schema is not valid"
+        )
+        for note in found["notes"]
+    )
 
 
 def test_it_is_said_who_may_use_what(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from bridge.translate.arguments import (
     coerced,
     coerced_fields,
     describe,
-    example_of,
     form_for,
     problems_of,
     whole_numbers,
@@ -27,6 +26,7 @@ from bridge.translate.ask_back import form_from
 from bridge.translate.elicitation import (
     elicitation_from,
 )
+from bridge.translate.examples import example_of
 from bridge.translate.message_to_call import RouteRules, call_from_message
 from bridge.translate.skills import skill_from
 from tests.hostile.a2a_answers import strict_json
@@ -184,7 +184,8 @@ def check_tool(listed: Any, arguments: Any, said: str) -> None:
         coerced_fields(dict(arguments), tool)
         for name in ("a", "b", *list(arguments)[:3]):
             coerced(whole(said)[:2000], name, tool)
-        example_of(tool.input_schema)
+        example = example_of(tool)
+        assert example is None or not problems_of(tool, example)
         skill = skill_from(tool, tool.name, "server")
         strict_json(skill.to_json())
         user = Message(message_id="1", role=Role.USER, parts=(Part(text=whole(said) or "x"),))

@@ -39,8 +39,6 @@ BAD: list[tuple[Any, str, str]] = [
     ({"name": "bad", "inputSchema": {"type": ["object", "null"]}}, "bad", "its inputSchema has the type"),
     ({"name": "bad", "inputSchema": {"$schema": 5}}, "bad", "its $schema is no text"),
     ({"name": "bad", "inputSchema": {"$schema": {}}}, "bad", "its $schema is no text"),
-    (with_property({"type": "nonsense"}), "bad", "its schema is not valid at properties/a/type"),
-    (with_property({"minLength": "3"}), "bad", "its schema is not valid at properties/a/minLength"),
     (with_property({"$ref": "https://x.test/s"}), "bad", "its schema refers to https://x.test/s"),
     (with_property({"$ref": "other.json"}), "bad", "its schema refers to other.json"),
     (with_property({"$ref": "file:///etc/passwd"}), "bad", "its schema refers to file:///etc/passwd"),
@@ -65,6 +63,81 @@ def test_a_bad_tool_is_left_out_and_named_and_the_others_stay(bad: Any, name: st
     assert [tool.listed for tool in tools] == [GOOD, last]
     assert left_out.name == name
     assert left_out.reason.startswith(reason)
+
+
+def unsound(schema: Any, **more: Any) -> Any:
+    """The schema of a tool, in which one property is not described as JSON Schema wants it."""
+    properties = {"a": schema, "b": {"type": "integer"}}
+    return {"type": "object", "properties": properties, "required": ["b"], **more}
+
+
+UNSOUND: list[tuple[Any, str, Any, Any]] = [
+    (unsound({"type": "any"}), "properties/a/type", {"a": [1], "b": 1}, {"a": 1}),
+    (
+        unsound({"type": "nonsense", "maxLength": 2}),
+        "properties/a/type",
+        {"a": "xx", "b": 1},
+        {"a": "xxx", "b": 1},
+    ),
+    (
+        unsound({"type": "number", "minimum": 0, "exclusiveMinimum": True}),
+        "properties/a/exclusiveMinimum",
+        {"a": 0, "b": 1},
+        {"a": -1, "b": 1},
+    ),
+    (unsound({"minLength": "3"}), "properties/a/minLength", {"a": "", "b": 1}, {"b": "x"}),
+    (
+        unsound({"type": "string", "required": True}),
+        "properties/a/required",
+        {"a": "x", "b": 1},
+        {"a": 1, "b": 1},
+    ),
+    (
+        unsound({"enum": {"x": 1}, "type": "string"}),
+        "properties/a/enum",
+        {"a": "y", "b": 1},
+        {"a": 1, "b": 1},
+    ),
+    (unsound("string", additionalProperties=False), "properties/a", {"a": 1, "b": 1}, {"b": 1, "c": 1}),
+    (unsound({"anyOf": [{"type": "null"}, "any"]}), "properties/a/anyOf/1", {"a": 1, "b": 1}, {"b": "x"}),
+    (unsound({"items": [{"type": "null"}]}), "properties/a/items", {"a": [1], "b": 1}, {"b": "x"}),
+    (unsound({}, required=["b", 1]), "required/1", {}, {"b": "x"}),
+    (unsound({"type": "any"}, properties=[], additionalProperties=False), "properties", {"x": 1, "b": 1}, {}),
+    (unsound({}, required="b"), "required", {}, {"b": "x"}),
+    (
+        unsound({"$ref": "#/$defs/n"}, **{"$defs": {"n": {"type": "any"}}}),
+        "$defs/n/type",
+        {"a": 1, "b": 1},
+        {"b": "x"},
+    ),
+    (
+        unsound({"oneOf": [{"type": "any"}, {"const": 1}]}),
+        "properties/a/oneOf/0/type",
+        {"a": 1, "b": "x"},
+        None,
+    ),
+    (unsound({"not": {"type": "any"}}), "properties/a/not/type", {"a": 1}, None),
+]
+
+
+@pytest.mark.proves("mcp-unsound-schema")
+@pytest.mark.parametrize(("schema", "where", "taken", "refused"), UNSOUND)
+def test_a_tool_whose_schema_is_not_valid_is_served_and_checked_by_what_is_left_of_it(
+    schema: Any, where: str, taken: Any, refused: Any
+) -> None:
+    (tool,), left_out = tools_from([{"name": "t", "inputSchema": schema}])
+    assert left_out == ()
+    assert tool.listed["inputSchema"] is schema
+    assert (tool.unchecked or "").startswith(f"its schema is not valid at {where}: ")
+    assert tool.validator.is_valid(taken)
+    assert refused is None or not tool.validator.is_valid(refused)
+    assert tool_of(GOOD).unchecked is None
+
+
+def test_a_schema_that_is_not_valid_is_never_fetched_from_elsewhere_either() -> None:
+    tools, (left_out,) = tools_from([with_property({"type": "any", "$ref": "https://x.test/s"})])
+    assert tools == ()
+    assert left_out.reason.startswith("its schema refers to https://x.test/s")
 
 
 def test_each_bad_tool_is_reported() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bridge.mcp.schemas import validator_of
 from bridge.translate.arguments import (
     MAX_PROBLEMS,
     UNKNOWN_ARGUMENT,
@@ -156,6 +157,18 @@ def test_words_and_forms_that_ask_say_what_a_reference_leads_to() -> None:
     }
     answer: Any = {"c": "red", "cs": '["blue"]', "p": '{"x": 1}'}
     assert problems_of(asked, coerced_fields(answer, asked)) == ()
+
+
+def test_what_is_not_valid_in_a_schema_is_asked_for_as_any_value_and_typed_text_is_read() -> None:
+    asked = tool(required="p n", p={"type": "any"}, n={"type": "integer", "exclusiveMinimum": True})
+    problems = problems_of(asked, {})
+    assert [describe(asked, problem) for problem in problems] == [
+        "p (any value, required) [missing]",
+        "n (integer, required) [missing]",
+    ]
+    form = form_for(asked, problems)
+    assert validator_of(form).is_valid({"p": "[1]", "n": 1})
+    assert [coerced("5", name, asked) for name in ("p", "n")] == ["5", 5]
 
 
 def test_an_argument_that_nobody_knows_is_described_without_a_type() -> None:

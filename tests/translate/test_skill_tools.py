@@ -16,6 +16,7 @@ from bridge.a2a.models import (
     AgentSkill,
 )
 from bridge.mcp.tools import tools_from
+from bridge.translate.call_to_message import Conversation, message_from_call
 from bridge.translate.extension import URI, declaration
 from bridge.translate.own_tools import FOLLOW_UP_TOOLS, MAX_FOUND, SEARCH_TOOLS
 from bridge.translate.skill_tools import (
@@ -76,6 +77,17 @@ def test_a_tool_of_our_extension_is_shown_exactly_without_its_execution() -> Non
     assert (tool.skill_id, tool.source_key) == ("add-Numbers", "calc")
     assert tool.output is not None
     assert tool.original is not None
+
+
+@pytest.mark.parametrize("prop", [{"type": "any"}, {"type": "number", "exclusiveMinimum": True}])
+def test_a_tool_of_our_extension_whose_schema_is_not_valid_is_shown_exactly_and_can_be_called(
+    prop: Any,
+) -> None:
+    odd = {"name": "t", "inputSchema": {"type": "object", "properties": {"p": prop}, "required": ["p"]}}
+    assert listed(Source("x", ours(odd))) == [odd]
+    (tool,) = tools_of_agents([Source("x", ours(odd))], ToolRules())
+    sent = message_from_call(tool, {"p": 5}, Conversation(message_id="m"))
+    assert sent.parts[0].data == {"skill": "t", "arguments": {"p": 5}}
 
 
 def test_a_schema_without_a_type_gets_the_one_that_it_has_to_have() -> None:
