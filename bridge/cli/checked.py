@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -66,10 +66,11 @@ def print_text(path: Path, found: Findings, places: Sequence[str]) -> None:
     for face in found.faces:
         named = f": {face.says}" if face.says else ""
         _section(f"{face.path}, {_KINDS[face.kind]}{named}", _face_lines(face, is_seen=not found.unseen))
-    _section("Not looked at", found.unseen)
-    _section("Notes", found.all_notes)
+    _section("Not looked at", found.unseen, render.sentence)
+    _section("Notes", found.all_notes, render.sentence)
     faults = zip(places, found.faults, strict=True)
-    _section("Faults", (f"{place}: {fault}" if place else fault.words for place, fault in faults))
+    lines = (f"{place}: {fault}" if place else fault.words for place, fault in faults)
+    _section("Faults", lines, render.sentence)
     render.result(f"{path}: {_verdict(found)}")
 
 
@@ -115,11 +116,15 @@ def _usable(face: Face, usable: tuple[str, ...]) -> str:
     return f"{len(usable)} of {len(face.rows)}: {', '.join(usable)}" if usable else "none of them"
 
 
-def _section(title: str, lines: Iterable[str]) -> None:
+def _line(line: str) -> None:
+    render.result(f"  {line}")
+
+
+def _section(title: str, lines: Iterable[str], show: Callable[[str], None] = _line) -> None:
     lines = list(lines)
     if not lines:
         return
     render.heading(title)
     for line in lines:
-        render.result(f"  {line}")
+        show(line)
     render.result("")

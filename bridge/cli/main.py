@@ -118,16 +118,22 @@ def main() -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)
     except ConfigError as exc:
-        click.echo(str(exc), err=True)  # which begins with what it is, and where
+        _complain(str(exc))  # which begins with what it is, and where
         sys.exit(USAGE_AT_FAULT)
     except BridgeError as exc:
-        click.echo(f"mcp-a2a: {exc}{exc.detail}", err=True)
+        _complain(f"mcp-a2a: {exc}{exc.detail}")
         sys.exit(USAGE_AT_FAULT if isinstance(exc, UsageError) else PEER_AT_FAULT)
     except BrokenPipeError:
         sys.exit(PEER_AT_FAULT)
     except Exception:
         logging.getLogger(__name__).exception("this is a bug in mcp-a2a; please report it with these lines")
         sys.exit(PEER_AT_FAULT)
+
+
+def _complain(text: str) -> None:
+    from bridge.cli import render  # imports rich, which `--help` does without
+
+    render.complain(text)
 
 
 def _run() -> int:

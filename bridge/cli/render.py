@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+import click
 from rich.console import Console
 from rich.markup import escape
 
@@ -28,6 +31,11 @@ _UNSEEN: Final = {
     if chr(code) not in "\n\t"
 }
 """Characters that would steer a terminal, or turn its text around, and what is shown instead of them."""
+
+_OF_A_FILE: Final = re.compile(r" *\d* \| ")
+"""How a line of a file is shown, and the marks below it."""
+_QUOTED: Final = re.compile(r"`[^`]*`")
+_NO_BREAK: Final = "\x00"
 
 _AS_AGENT: Final = "as the agent"
 
@@ -118,6 +126,35 @@ def say(line: str) -> None:
     err.print(plain(line))
 
 
+def complain(text: str) -> None:
+    """What is wrong, on stderr: in whole lines for a log or a program, in words that fit for a person's terminal."""
+    lines = text.splitlines()
+    if err.is_terminal:
+        lines = [part for line in lines for part in wrapped(line, err.width)]
+    for line in lines:
+        click.echo(line, err=True)
+
+
+def wrapped(line: str, width: int, indent: str = "") -> list[str]:
+    """A line cut at spaces, so that it fits; all but the first are indented.
+
+    What stands between backticks stays whole, and so does a line of a file that is shown.
+    """
+    if _OF_A_FILE.match(line):
+        return [line]
+    whole = _QUOTED.sub(lambda quoted: quoted[0].replace(" ", _NO_BREAK), line)
+    first = indent + whole[: len(whole) - len(whole.lstrip(" "))]
+    cut = textwrap.wrap(
+        whole.lstrip(" "),
+        width,
+        initial_indent=first,
+        subsequent_indent=f"{first}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [part.replace(_NO_BREAK, " ") for part in cut] or [""]
+
+
 def heading(line: str) -> None:
     """A line of a result that says what is below it."""
     out.print(f"[bold]{plain(line)}[/]")
@@ -126,6 +163,12 @@ def heading(line: str) -> None:
 def result(line: str) -> None:
     """A line of a result."""
     out.print(plain(line))
+
+
+def sentence(line: str, indent: str = "  ") -> None:
+    """Words of a result, which at a terminal are cut to fit."""
+    for part in wrapped(line, out.width, indent) if out.is_terminal else [f"{indent}{line}"]:
+        out.print(plain(part))
 
 
 def plain(text: str) -> str:

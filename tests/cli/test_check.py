@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
+import struct
 import subprocess
 import sys
+import termios
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bridge.cli import render
 from tests.config.test_broken import BROKEN, ENVIRONMENT
 from tests.support.addresses import a_web_page, an_mcp_server
 from tests.support.command import WAIT_SECONDS, environment, free_port, run_here
@@ -226,6 +230,70 @@ def test_at_a_terminal_it_is_said_how_far_it_is(tmp_path: Path) -> None:
     assert "connecting to raw: " in said
     assert "raw is up, 16 tools" in said
     assert json.loads(out)["ok"] is True
+
+
+def at_a_terminal(tmp_path: Path, *words: str) -> tuple[int, list[str]]:
+    """Run the command at a terminal of 80 columns; its exit code, and the lines that it shows."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    shown = b""
+    with subprocess.Popen(
+        [sys.executable, "-m", "bridge", *words],
+        stdout=theirs,
+        stderr=theirs,
+        cwd=tmp_path,
+        env=environment(tmp_path / "state", TERM="xterm"),
+    ) as process:
+        os.close(theirs)
+        with suppress(OSError):  # which says that nobody is at the other end any more
+            while part := os.read(ours, 4096):
+                shown += part
+        os.close(ours)
+        return process.wait(WAIT_SECONDS), shown.decode().splitlines()
+
+
+@pytest.mark.parametrize("command", ["check", "serve"])
+def test_at_a_terminal_what_is_wrong_with_a_file_is_cut_between_words(command: str, tmp_path: Path) -> None:
+    written(tmp_path, "[tool_servers.raw]\nurl = 'http://127.0.0.1:1/mcp'\nzzz = 1\n")
+    code, lines = at_a_terminal(tmp_path, command)
+    assert code == 2
+    assert lines == [
+        "error: unknown key `zzz` in [tool_servers.raw]",
+        " --> bridge.toml:3:1",
+        "  |",
+        "3 | zzz = *",
+        "  | ^^^",
+        "  |",
+        "help: there is `command`, `url`, `env`, `cwd`, `headers`, `auth`, `era`, `fail`,",
+        "  `session`, `sessions`, `sessions_most`, `session_idle_seconds`,",
+        "  `connect_seconds`, `longest_pause_seconds`, `retire_seconds`,",
+        "  `settle_seconds`, `result_limit_bytes`, `concurrency` and",
+        "  `call_timeout_seconds`",
+        "",
+        "1 error in bridge.toml",
+    ]
+
+
+def test_at_a_terminal_the_faults_of_a_check_are_cut_between_words(tmp_path: Path) -> None:
+    written(tmp_path, RAW, DEVTOOLS, "skills.echo = { id = 'add' }\n")
+    code, lines = at_a_terminal(tmp_path, "check")
+    assert code == 1
+    (title,) = [number for number, line in enumerate(lines) if "Faults" in line]
+    assert lines[title + 1 : -2] == [
+        "  bridge.toml:6: tools_as_agent.devtools: skills.echo.id: another skill has or",
+        "    wants the id 'add', so it stays 'echo'",
+    ]
+
+
+def test_a_line_of_a_file_and_a_command_are_never_cut() -> None:
+    line = "12 | command = ['npx', '-y', '@modelcontextprotocol/server-everything']"
+    assert render.wrapped(line, 20) == [line]
+    assert render.wrapped("help: servers are taken by `mcp-a2a wrap --from-json x` alone", 20) == [
+        "help: servers are",
+        "  taken by",
+        "  `mcp-a2a wrap --from-json x`",
+        "  alone",
+    ]
 
 
 def test_rules_that_do_nothing_and_names_that_cannot_be_given_are_faults(tmp_path: Path) -> None:
