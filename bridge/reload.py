@@ -96,15 +96,35 @@ class Reload:
             read = await self._settled()
             if not bridge.asks_for_credentials:  # which then stays so
                 read.plan.require_safe()
-            changes = await bridge.apply(read.plan)
+            changes = await self._applied(bridge, read.plan)
         except Exception as exc:  # noqa: BLE001 - whatever is wrong with a file, what is served goes on
             self._is_refused = True
             _refuse(leaf_of(exc) if isinstance(exc, ExceptionGroup) else exc)
+            return
+        if changes is None:
             return
         changes = self._with_log(changes, read)
         if changes or self._is_refused:
             logger.warning("%s", changes)
         self._last, self._is_refused = read, False
+
+    async def _applied(self, bridge: Bridge, plan: Plan) -> Changes | None:
+        """Apply a plan; None when the files changed before that was done: what they say now must not wait for it.
+
+        Raises:
+            ExceptionGroup: of a BridgeError, see `Bridge.apply`.
+        """
+        changes: Changes | None = None
+
+        async def end_if_it_changes() -> None:
+            await self._watch()
+            group.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(end_if_it_changes)
+            changes = await bridge.apply(plan)
+            group.cancel_scope.cancel()
+        return changes
 
     async def _settled(self) -> Read:
         """What the files say, once none of them has changed for a while, neither before it was read nor meanwhile.

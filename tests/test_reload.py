@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, redirect_stderr
 from dataclasses import dataclass, field
@@ -234,6 +236,28 @@ async def test_the_last_principal_of_a_file_is_taken_away_and_the_bridge_lets_no
             "the configuration was read again and taken over: changed bridge.allow_unauthenticated"
         )
         assert not there.bridge.asks_for_credentials
+
+
+@pytest.mark.proves("web-never-opens")
+async def test_a_principal_that_is_taken_away_does_not_wait_for_what_an_earlier_change_started(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "ada.token").write_text("ada-token")
+    marks = f"import sys; open({str(tmp_path / 'started')!r}, 'w'); sys.stdin.read()"
+    silent = (
+        f"[tool_servers.slow]\ncommand = {json.dumps([sys.executable, '-c', marks])}\n"
+        "connect_seconds = 1000\nfail = 'closed'\n[tools_as_agent.b]\nfrom = ['slow']\n"
+    )
+    ada = PRINCIPALS.format("ada", "ada")
+    async with serving(tmp_path, ada) as there:
+        there.write(silent, ada)
+        await there.until((tmp_path / "started").exists)
+        there.write()
+        assert await there.hears("taken over") == (
+            "the configuration was read again and taken over: removed principals.ada"
+        )
+        assert names(there) == {"/agents/a": "one"}
+        assert list(there.bridge.upstreams) == ["one"]
 
 
 async def test_a_host_that_is_refused_is_told_the_key_of_the_file_that_adds_it(tmp_path: Path) -> None:
