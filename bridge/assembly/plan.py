@@ -134,7 +134,7 @@ class Place:
     port: int = 0
     public_url: str | None = None
     hosts: frozenset[str] = frozenset()
-    hosts_by: str = "--allow-host {}"
+    hosts_by: str = field(default="--allow-host {}", compare=False)
     """How another host is added, with its name in the place of the braces."""
     keys: tuple[Path | str, ...] = ()
     """What seals handles: files, and secrets as they are. None is a file in the user's state folder."""
