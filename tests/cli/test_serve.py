@@ -147,6 +147,14 @@ def test_a_second_process_on_the_same_store_is_refused(tmp_path: Path) -> None:
         assert get(bridge, "/readyz").status_code == 200
 
 
+def test_a_state_folder_that_cannot_be_made_is_told_with_the_variable_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    file = written(tmp_path, RAW, DEVTOOLS)
+    done = run_here("serve", str(file), "--port", str(free_port()), state=tmp_path / "taken" / "state")
+    assert done.returncode == 2
+    assert "XDG_STATE_HOME names another folder for what is kept" in done.stderr
+
+
 def test_a_check_does_not_disturb_a_bridge_on_the_same_file(tmp_path: Path) -> None:
     file = written(tmp_path, "[bridge]\nstore = 'tasks.db'\n", RAW, DEVTOOLS, TEAM)
     with serving(file) as bridge:
