@@ -38,7 +38,7 @@ from bridge.assembly.routes import MCP, Router, Routes
 from bridge.assembly.unit import Unit
 from bridge.errors import UsageError
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.memory import ServerMemory
+from bridge.mcp.memory import FILE_NAME, ServerMemory
 from bridge.mcp.upstream import Upstream
 from bridge.tools_as_agent.sources import Source
 
@@ -69,7 +69,7 @@ class Bridge:
         self._parts = Parts()
         self._retiring: list[_Retiring] = []
         self._plan = self._read = Plan(plan.profile, plan.place, plan.credentials)
-        self._memory = ServerMemory(user_state_path(FOLDER) / "servers.json")
+        self._memory = ServerMemory(user_state_path(FOLDER) / FILE_NAME)
         self._applying = anyio.Lock()
         self._admission = Admission(plan)
         self._access = self._admission.access

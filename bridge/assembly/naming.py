@@ -38,10 +38,8 @@ def name_of(target: Target) -> str:
 
 def own_name(upstream: Upstream, memory: ServerMemory) -> str:
     """What a server calls itself: now, or while it is down, what it did last time. Paths depend on it."""
-    server = str(upstream.target)
     if upstream.greeting is None:
-        return memory.recall(Fact.NAME, server) or upstream.name
-    memory.remember(Fact.NAME, server, upstream.greeting.name)
+        return memory.recall(Fact.NAME, str(upstream.target)) or upstream.name
     return upstream.greeting.name
 
 

@@ -41,6 +41,7 @@ _COMMANDS: Final = (
     "card",
     "call",
     "tasks",
+    "servers",
     "schema",
     "completion",
 )

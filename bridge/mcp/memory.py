@@ -1,7 +1,10 @@
-"""What is known of tool servers that were met before, in one small file.
+"""What is known of tool servers that were met before, in one small file that all bridges of a user share.
 
 It saves a probe at the next start, and a server that is down keeps its name. A file that cannot be read or
 written costs the memory, nothing else.
+
+A bridge reads the file once, at its start, and goes on by that. What it learns or forgets is one change to the file
+as it is then, so that it takes back nothing that another bridge, or a person, changed meanwhile.
 """
 
 from __future__ import annotations
@@ -9,10 +12,20 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
+import tempfile
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Final
+
+from bridge.errors import UsageError
 
 logger = logging.getLogger(__name__)
+
+FILE_NAME: Final = "servers.json"
+"""In the user's state folder."""
 
 
 class Fact(StrEnum):
@@ -44,27 +57,70 @@ class ServerMemory:
     def remember(self, fact: Fact, server: str, value: str) -> None:
         """Note something for the next time."""
         key = _key(fact, server)
-        if self._known.get(key) == value:
-            return
-        self._known[key] = value
-        self._write(server)
+        if self._known.get(key) != value:
+            self._known[key] = value
+            self._write(server, key, value)
 
     def forget(self, fact: Fact, server: str) -> None:
         """What was known has proved wrong."""
-        if self._known.pop(_key(fact, server), None) is not None:
-            self._write(server)
+        key = _key(fact, server)
+        if self._known.pop(key, None) is not None:
+            self._write(server, key, None)
 
-    def _write(self, server: str) -> None:
+    def _write(self, server: str, key: str, value: str | None) -> None:
+        """Make one change to the file as it is now."""
         if self._path is None:
             return
+        known = _read(self._path)
+        if known.pop(key, None) == value:
+            return
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            new = self._path.with_suffix(".new")
-            new.touch(mode=0o600)
-            new.write_text(json.dumps(self._known, indent=1), encoding="utf-8")
-            new.replace(self._path)
+            _replace(self._path, known if value is None else {**known, key: value})
         except OSError as exc:
             logger.warning("cannot remember what %s is: %s", server, exc)
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What the file has of one server."""
+
+    server_id: str
+    """What stands in the file for its command or URL."""
+    facts: Mapping[str, str]
+    """By `Fact`, or by one that another version of the bridge knows."""
+
+    @property
+    def name(self) -> str:
+        """What the server called itself; "" when that is not known."""
+        return self.facts.get(Fact.NAME, "")
+
+
+def remembered_in(path: Path) -> list[Remembered]:
+    """All servers in the file, in the order in which they were met.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
+    servers: dict[str, dict[str, str]] = {}
+    for key, value in _known_in(path).items():
+        fact, _, server_id = key.partition(":")
+        servers.setdefault(server_id, {})[fact] = value
+    return [Remembered(server_id, facts) for server_id, facts in servers.items()]
+
+
+def forget_servers(path: Path, server_ids: Collection[str]) -> None:
+    """Take all that is known of some servers out of the file; a bridge that runs goes on as it began.
+
+    Raises:
+        UsageError: the file cannot be read or written.
+    """
+    known = _known_in(path)
+    try:
+        _replace(
+            path, {key: value for key, value in known.items() if key.partition(":")[2] not in server_ids}
+        )
+    except OSError as exc:
+        raise UsageError(f"cannot write {path}: {exc.strerror or exc}") from exc
 
 
 def _key(fact: Fact, server: str) -> str:
@@ -74,10 +130,36 @@ def _key(fact: Fact, server: str) -> str:
 
 def _read(path: Path | None) -> dict[str, str]:
     try:
-        known = json.loads(path.read_text(encoding="utf-8")) if path else {}
+        return _known_in(path) if path else {}
+    except UsageError as exc:
+        logger.warning("what was remembered of servers is started anew: %s", exc)
+        return {}
+
+
+def _known_in(path: Path) -> dict[str, str]:
+    """What a file has; nothing when it is not there.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as exc:
-        logger.warning("what was remembered of servers is not readable (%s) and is started anew", exc)
-        return {}
+    except OSError as exc:
+        raise UsageError(f"cannot read {path}: {exc.strerror or exc}") from exc
+    except ValueError as exc:
+        raise UsageError(f"{path} is not JSON ({exc})") from exc
     return {str(key): str(value) for key, value in known.items()} if isinstance(known, dict) else {}
+
+
+def _replace(path: Path, known: Mapping[str, str]) -> None:
+    """Write the file in one step, for its owner alone."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor, beside = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(known, file, indent=1)
+        Path(beside).replace(path)
+    finally:
+        Path(beside).unlink(missing_ok=True)

@@ -299,6 +299,7 @@ class Session:
                 listing = await self._first_listing(link, deadline)
                 if self._era is Era.AUTO:
                     self._memory.remember(Fact.ERA, server, link.era)
+                self._memory.remember(Fact.NAME, server, link.greeting.name)
                 held = link
                 self._came_up(link, listing)
                 task_status.started(link)

@@ -1,0 +1,163 @@
+"""`mcp-a2a servers`: what is remembered of tool servers that were met before, and how it is forgotten."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from bridge.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from click.shell_completion import CompletionItem
+
+    from bridge.jsonvalues import JsonObject
+    from bridge.mcp.memory import Remembered
+
+_SHORT_ID: Final = 8
+"""Characters of an id that tell a server from the others, and that are shown."""
+_WITHOUT_NAME: Final = "(did not say its name)"
+_WORDS: Final = {
+    ("era", "legacy"): "speaks MCP 2025-11-25 or older",
+    ("era", "modern"): "speaks MCP 2026-07-28 or newer",
+    ("transport", "http-sse"): "is reached over the older HTTP+SSE",
+    ("serial", "yes"): "asks in the middle of calls: one call at a time",
+}
+"""What is said of a fact and its value, as `Fact` spells them."""
+
+
+def _completed(_: click.Context, __: click.Parameter, begun: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    from bridge.mcp.memory import remembered_in
+
+    words = (one.name or _short(one) for one in remembered_in(_file()))
+    return [CompletionItem(word) for word in words if word.startswith(begun)]
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print what is remembered as JSON.")
+@click.option(
+    "--forget",
+    multiple=True,
+    metavar="NAME|ID",
+    shell_complete=_completed,
+    help="Forget all that is remembered of this server. Repeatable.",
+)
+@click.option("--forget-all", is_flag=True, help="Forget all that is remembered of any server.")
+def servers(**options: Any) -> int:
+    """List what is remembered of tool servers, or forget it.
+
+    Of each server that it was connected to, a bridge remembers its name, which generation of MCP it speaks, and
+    whether it takes one call at a time, so that the next start need not find it out. The file holds no command and no
+    URL: an id stands for them.
+
+    \b
+    mcp-a2a servers
+    mcp-a2a servers --forget mcp-servers/everything
+    mcp-a2a servers --forget 44fbe50c --forget 0a1b2c3d
+
+    A bridge that runs goes on as it began. What was forgotten is found out anew at its next start.
+    """
+    from bridge.cli import logs
+    from bridge.mcp.memory import remembered_in
+
+    logs.set_up("text", "warning")
+    path = _file()
+    known = remembered_in(path)
+    if options["as_json"] and (options["forget"] or options["forget_all"]):
+        raise UsageError("--json is for the list: it goes with neither --forget nor --forget-all")
+    if options["forget"] and options["forget_all"]:
+        raise UsageError("give --forget or --forget-all, not both")
+    if options["forget_all"]:
+        return _forget(path, known)
+    if options["forget"]:
+        return _forget(path, [_meant(word, known) for word in options["forget"]])
+    if options["as_json"]:
+        return _print_json(path, known)
+    return _print(known)
+
+
+def _file() -> Path:
+    from platformdirs import user_state_path
+
+    from bridge.assembly.offered import FOLDER
+    from bridge.mcp.memory import FILE_NAME
+
+    return user_state_path(FOLDER) / FILE_NAME
+
+
+def _meant(word: str, known: Sequence[Remembered]) -> Remembered:
+    """The server of this name, or whose id begins so."""
+    from bridge.config.wording import listed, meant
+
+    found = [one for one in known if one.name == word]
+    if not found and len(word) >= _SHORT_ID:
+        found = [one for one in known if one.server_id.startswith(word)]
+    match found:
+        case [one]:
+            return one
+        case []:
+            hint = meant(word, dict.fromkeys(one.name or _short(one) for one in known))
+            raise UsageError(f"no server {word!r} is remembered" + (f": {hint}" if hint else ""))
+        case _:
+            ids = listed(map(_short, found), "and")
+            raise UsageError(f"{len(found)} servers are called {word!r}: give the id of one, of {ids}")
+
+
+def _forget(path: Path, forgotten: Sequence[Remembered]) -> int:
+    from bridge.cli import render
+    from bridge.mcp.memory import forget_servers
+
+    if not forgotten:
+        render.say("nothing is remembered of tool servers")
+        return 0
+    forget_servers(path, {one.server_id for one in forgotten})
+    for one in dict.fromkeys(map(_title, forgotten)):
+        render.say(f"forgotten: {one}")
+    render.say("A bridge that runs goes on as it began: restart it to have this found out anew")
+    return 0
+
+
+def _print(known: Iterable[Remembered]) -> int:
+    from bridge.cli import render
+
+    known = list(known)
+    if not known:
+        render.say("nothing is remembered of tool servers")
+    for one in known:
+        render.heading(_title(one))
+        for line in _lines(one):
+            render.result(f"  {line}")
+    return 0
+
+
+def _print_json(path: Path, known: Iterable[Remembered]) -> int:
+    from bridge.cli import render
+
+    listed: list[JsonObject] = [{"id": one.server_id, **one.facts} for one in known]
+    render.write(json.dumps({"file": str(path), "servers": listed}, indent=2, ensure_ascii=False) + "\n")
+    return 0
+
+
+def _title(one: Remembered) -> str:
+    return f"{one.name or _WITHOUT_NAME}  {_short(one)}"
+
+
+def _short(one: Remembered) -> str:
+    return one.server_id[:_SHORT_ID]
+
+
+def _lines(one: Remembered) -> list[str]:
+    """What is known beside the name; a fact of another version of the bridge stands as it is."""
+    from bridge.mcp.memory import Fact
+
+    return [
+        _WORDS.get((fact, value), f"{fact}: {value}")
+        for fact, value in one.facts.items()
+        if fact != Fact.NAME
+    ]
