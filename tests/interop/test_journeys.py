@@ -15,6 +15,7 @@ import anyio
 import anyio.abc
 import pytest
 
+from bridge.config.profile import load_profile
 from bridge.mcp.child import Command
 from bridge.mcp.transport import Url
 from tests.interop.conversation import (
@@ -295,6 +296,41 @@ async def server_over(transport: str) -> AsyncIterator[tuple[str, ...]]:
     async with ServerOnPort(port := free_port(), transport) as server:
         await server.start()
         yield (f"http://127.0.0.1:{port}/{'sse' if transport == 'sse' else 'mcp'}",)
+
+
+@pytest.mark.slow
+@pytest.mark.proves("map-contended", "mcp-serial")
+async def test_questions_that_nobody_answers_give_way_to_the_calls_that_wait_and_complete_nothing() -> None:
+    require_peers()
+    profile = load_profile()
+    server = profile.server.model_copy(update={"contended_question_seconds": 1.0})
+    config = config_for(
+        Command(tuple(everything_command())), profile=profile.model_copy(update={"server": server})
+    )
+    second, heard = Outcome(), list[str]()
+    async with (
+        running(config) as there,
+        client_of(("py", "JSONRPC"), there.base_url) as client,
+    ):
+        first = await sent(client, calling("trigger-elicitation-request"))
+        assert first.state == INPUT_REQUIRED
+        async with aclosing(client.subscribe(first.task_id)) as told:
+            first.see(await anext(told))
+            async with aclosing(client.stream(calling("trigger-elicitation-request"))) as events:
+                async for event in events:
+                    second.see(event)
+                    heard += [part["text"] for part in second.said if "text" in part]
+            async for event in told:
+                first.see(event)
+        echoed = await sent(client, calling("echo", message="hi"))
+        ended = [Outcome.of(await client.get(task.task_id)) for task in (first, second)]
+    assert first.state == second.state == INPUT_REQUIRED
+    assert first.said[-1]["text"].startswith("Other calls wait for this server")
+    assert heard[0].startswith("This waits for mcp-servers/everything, which takes no other call while task")
+    assert first.task_id in heard[0]
+    assert (echoed.state, echoed.parts[0]["text"]) == (COMPLETED, "Echo: hi")
+    assert [one.state for one in ended] == [FAILED, FAILED]
+    assert all(one.words.startswith("Other calls waited for this server") for one in ended)
 
 
 @pytest.mark.parametrize("transport", ["stdio", "sse", "streamableHttp"])
