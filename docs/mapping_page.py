@@ -16,10 +16,11 @@ from typing import Any, Final
 
 import mcp_types
 
-from bridge.a2a import errors, life
+from bridge.a2a import errors, life, messages
 from bridge.a2a.models import Part, TaskState
 from bridge.agents_as_tools import mcp_tasks
 from bridge.jsonvalues import JsonObject
+from bridge.tools_as_agent import asides
 from bridge.translate import (
     ask_back,
     blocks,
@@ -65,6 +66,13 @@ PART_SAMPLES: Final[Mapping[str, JsonObject]] = {
     "data": {"data": {"total": 3}},
 }
 """One part of each kind that the table knows."""
+
+ASIDES: Final[Mapping[str, str]] = {
+    extension.UNATTRIBUTED: asides.MISSED.format(3),
+    extension.UNUSED: asides._UNUSED.format(2),
+    extension.BESIDE: asides._BESIDE.format(asides._waiting(["01a2"])),
+}
+"""A sample of the words under each key."""
 
 A2A_ERRORS: Final = {name: one for name, one in vars(errors).items() if isinstance(one, errors.ErrorKind)}
 
@@ -219,6 +227,17 @@ def _questions() -> Iterator[str]:
         ("action", "words"), ((f"`{action}`", _quoted(words)) for action, words in ask_back._REFUSED.items())
     )
     yield "\nThe other way round, and what a client answers: [When a server asks](questions.md).\n\n"
+    yield "### What a task says beside its tool\n\nSome words in a task's status message are the bridge's own. "
+    yield "They are a part of the message, and stand\nin its metadata under a key, so that they can be told from "
+    yield "the tool's; an artifact never holds them. Each key starts with\n"
+    yield f"`{extension.URI}/`.\n\n"
+    known, shown = set(extension.REMARKS), set(ASIDES)
+    assert known == shown, f"the samples and the table differ: {known ^ shown}"
+    yield from _table(
+        ("key", "words"),
+        ((f"`{key.removeprefix(f'{extension.URI}/')}`", _quoted(ASIDES[key])) for key in extension.REMARKS),
+    )
+    yield "\n"
 
 
 def _names() -> Iterator[str]:
@@ -233,7 +252,7 @@ def _names() -> Iterator[str]:
 
 def _keys() -> Iterator[str]:
     yield f"## Keys\n\nOf A2A metadata; the extension is `{extension.URI}`:\n\n"
-    yield from _table(("key", "meaning"), _constants(extension, "urn:"))
+    yield from _table(("key", "meaning"), [*_constants(extension, "urn:"), *_constants(messages, "urn:")])
     yield "\nOf `_meta` of MCP:\n\n"
     yield from _table(("key", "meaning"), [*_constants(result, "mcp-a2a/"), *_constants(blocks, "mcp-a2a/")])
 
