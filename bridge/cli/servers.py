@@ -35,7 +35,10 @@ def _completed(_: click.Context, __: click.Parameter, begun: str) -> list[Comple
 
     from bridge.mcp.memory import remembered_in
 
-    words = (one.name or _short(one) for one in remembered_in(_file()))
+    try:
+        words = [one.name or _short(one) for one in remembered_in(_file())]
+    except UsageError:
+        return []  # the command itself says what is wrong
     return [CompletionItem(word) for word in words if word.startswith(begun)]
 
 

@@ -4,7 +4,8 @@ It saves a probe at the next start, and a server that is down keeps its name. A 
 written costs the memory, nothing else.
 
 A bridge reads the file once, at its start, and goes on by that. What it learns or forgets is one change to the file
-as it is then, so that it takes back nothing that another bridge, or a person, changed meanwhile.
+as it is then, so that it takes back nothing that another bridge, or a person, changed meanwhile. Nothing is locked: of
+two changes in the same moment one may be lost, which costs another probe.
 """
 
 from __future__ import annotations

@@ -302,6 +302,15 @@ async def test_an_era_that_is_set_is_spoken_without_asking(era: Era, tmp_path: P
     assert eras_in(file) == [], "what a person set says nothing of what would have been found out"
 
 
+async def test_what_a_server_calls_itself_is_remembered_whatever_it_is_called_here(tmp_path: Path) -> None:
+    file = tmp_path / "servers.json"
+    async with met(raw_command(), Era.LEGACY, memory=ServerMemory(file)) as there:
+        assert there.upstream.greeting is not None
+        said = there.upstream.greeting.name
+        assert there.upstream.name != said
+    assert [one.facts for one in remembered_in(file)] == [{"name": said}]
+
+
 @pytest.mark.proves("mcp-eras")
 async def test_an_era_that_is_set_wrongly_is_a_clear_message() -> None:
     async with met(raw_command(), Era.MODERN, ready=False) as there:
