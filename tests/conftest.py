@@ -18,10 +18,13 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _ctrl_c_arrives() -> None:
-    """A shell's `&` hands on that SIGINT is ignored, and commands that are started here would ignore it too."""
+def _signals_arrive() -> None:
+    """A shell's `&` hands on that SIGINT is ignored, and nohup that SIGHUP is; commands that are started here would
+    ignore them too."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

@@ -109,6 +109,7 @@ class Running:
 
     def finish(self) -> None:
         """The work is over."""
+        self.held.clear()
         self.finished.set()
         self.listen(None)
 

@@ -25,6 +25,7 @@ _WORDS: Final = {
     ("era", "legacy"): "speaks MCP 2025-11-25 or older",
     ("era", "modern"): "speaks MCP 2026-07-28 or newer",
     ("transport", "http-sse"): "is reached over the older HTTP+SSE",
+    ("mute", "yes"): "cannot ask under MCP 2026-07-28: is spoken to by the older handshake",
     ("serial", "yes"): "asks in the middle of calls: one call at a time",
 }
 """What is said of a fact and its value, as `Fact` spells them."""

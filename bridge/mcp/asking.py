@@ -69,7 +69,7 @@ class Questions:
     def __init__(self, name: str, attribution_seconds: float, on_question: Callable[[], None]) -> None:
         """`attribution_seconds` is how long a question that may be of several calls waits for all but one of them
         to end; `on_question` is called when a question does not say which call it is for."""
-        self._name = name
+        self.name = name
         self._attribution_seconds = attribution_seconds
         self._on_question = on_question
         self._calls: set[_Caller] = set()
@@ -118,7 +118,7 @@ class Questions:
                 question: JsonObject = dict(params)
                 result = dict((await caller.asker.ask({key: question}))[key])
             except PeerError as exc:
-                logger.warning("%s: %s", self._name, exc)
+                logger.warning("%s: %s", self.name, exc)
                 raise MCPError(INVALID_PARAMS, str(exc)) from exc
             except anyio.get_cancelled_exc_class():
                 if is_withdrawn():
@@ -146,8 +146,8 @@ class Questions:
             return left[0]
         logger.warning(
             "%s asked something while %d calls were under way, and nothing says which one it is for: it was"
-            " answered with an error; one call at a time runs on this connection from now on",
-            self._name,
+            " answered with an error, and one call at a time runs on a session from now on",
+            self.name,
             len(calls),
         )
         for call in left:

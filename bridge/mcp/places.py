@@ -10,6 +10,7 @@ no place is free, both sides are told, and the question that has been open for l
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -22,6 +23,8 @@ import anyio
 from bridge.errors import PeerError
 from bridge.mcp.faults import ServerDownError
 from bridge.mcp.session import Session
+
+logger = logging.getLogger(__name__)
 
 SHARED_FROM: Final = 4
 """From so many places on, a quarter of them is not for one principal alone."""
@@ -254,6 +257,12 @@ class Line:
 
     def _withdraw_if_due(self) -> None:
         if self._blocker is not None and anyio.current_time() >= self._deadline:
+            logger.info(
+                "the question of task %s was withdrawn, since %d calls wait for %s",
+                self._blocker.caller.task_id,
+                self.waiting,
+                self._seats[0].session.name,
+            )
             self._blocker.withdraw()
             self.look()
 

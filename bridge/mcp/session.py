@@ -126,7 +126,7 @@ class Session:
     def name(self, name: str) -> None:
         self._name = name
         if self._link is not None:
-            self._link.name = name
+            self._link.name = self._link.questions.name = name
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[Session]:

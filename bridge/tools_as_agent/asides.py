@@ -23,13 +23,13 @@ GAVE_WAY: Final = (
     " without an answer. Send the message again to be asked again"
 )
 _CONTENDED: Final = (
-    "Other calls wait for this server, which takes no other call while this one asks. Without an answer by {} ({:.0f} s"
-    " from now), the question may be withdrawn"
+    "Other calls wait for this server, which takes no other call while this one asks. Without an answer by {}, the"
+    " question may be withdrawn"
 )
 MISSED: Final = (
-    "While {} calls were under way, the server asked something and did not say which of them it was for. Nobody was"
-    " asked, and it was told so. If this result is not what it should be, send the message again: from now on one call"
-    " at a time runs on a session with this server"
+    "While {} calls were under way, the server asked something that may have been about this one, and nobody could be"
+    " asked. If the result is not what it should be, send the message again: one call at a time runs on a session with"
+    " this server from now on"
 )
 _UNUSED: Final = (
     "{} of the messages that came while this was at work answered nothing that it asked, and had no effect"
@@ -64,7 +64,7 @@ def _waiting(task_ids: Sequence[str]) -> str:
 
 def words_on_contention(seconds: float, now_ms: int) -> str:
     """Tells a client that others wait for the server that asks it something."""
-    return _CONTENDED.format(timestamp(now_ms + round(seconds * 1000)), seconds)
+    return _CONTENDED.format(timestamp(now_ms + round(seconds * 1000)))
 
 
 def words_on_waiting(server: str, hold: Hold, mine: Claimant, now_ms: int) -> str:
