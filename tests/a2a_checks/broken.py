@@ -9,6 +9,7 @@ from tests.a2a_checks import faults
 from tests.a2a_checks.spoiling import Spoil
 from tests.a2a_checks.table import BOTH, HTTP_JSON
 
+CONTEXTS_FOR_TASKS: Final = faults.ContextsForTasks()
 RPC_DETAILS: Final = {"rpc-error-data", "rpc-error-info", "rpc-bad-request"}
 HTTP_DETAILS: Final = {"http-error-details", "http-error-info", "http-bad-request"}
 WHOLLY: Final[Mapping[str, tuple[Spoil, set[str]]]] = {
@@ -80,6 +81,14 @@ AMONG_OTHERS: Final[Mapping[str, tuple[Spoil, set[str]]]] = {
     "contexts are replaced": (
         Spoil(answer=faults.context_of_its_own),
         {"turn-context-kept", "turn-context-goes-on"},
+    ),
+    "contexts are taken for tasks": (
+        Spoil(request=CONTEXTS_FOR_TASKS.request, answer=CONTEXTS_FOR_TASKS.answer),
+        {"turn-context-goes-on", "turn-context-question"},
+    ),
+    "messages get ids of the agent's own": (
+        Spoil(request=faults.another_message_id),
+        {"message-id-at-work", "turn-same-words", "turn-while-working"},
     ),
     "nothing blocks": (Spoil(request=faults.never_blocking), {"send-blocks", "send-waits-long"}),
     "nothing is refused": (
@@ -180,6 +189,7 @@ AMONG_OTHERS: Final[Mapping[str, tuple[Spoil, set[str]]]] = {
         Spoil(answer=faults.one_task),
         {
             "json-empty-ids",
+            "message-id-other-content",
             "subscribe-dropped",
             "subscribe-same",
             "subscribe-waiting",

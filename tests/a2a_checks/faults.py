@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any, Final
 
 from tests.a2a_checks.spoiling import LEFT_OUT, Asked, result_of, tasks_in
@@ -93,6 +94,34 @@ def context_of_its_own(asked: Asked, body: Any) -> Any:
         for task in tasks_in(result_of(asked, body)):
             task["contextId"] = "my-own"
     return body
+
+
+class ContextsForTasks:
+    """Takes a message that names a context for one to the last task there."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, str] = {}
+
+    def answer(self, asked: Asked, body: Any) -> Any:
+        for task in tasks_in(result_of(asked, body)):
+            self._last[task["contextId"]] = task["id"]
+        return body
+
+    def request(self, asked: Asked) -> Any:
+        said = asked.params.get("message") if isinstance(asked.params, dict) else None
+        task_id = self._last.get(said.get("contextId", "")) if isinstance(said, dict) else None
+        if task_id is None:
+            return asked.body
+        said.setdefault("taskId", task_id)
+        return {**asked.body}
+
+
+def another_message_id(asked: Asked) -> Any:
+    said = asked.params.get("message") if isinstance(asked.params, dict) else None
+    if not isinstance(said, dict) or not said.get("messageId"):
+        return asked.body
+    said["messageId"] = str(uuid.uuid4())
+    return {**asked.body}
 
 
 def never_blocking(asked: Asked) -> Any:

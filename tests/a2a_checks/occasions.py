@@ -16,10 +16,11 @@ from tests.a2a_checks.talk import Talk, new_id, state_of
 COMPLETES: Final = "completes"
 ASKS: Final = "asks"
 ANSWERS: Final = "answers"
+ANSWERS_IN_PART: Final = "answers-in-part"
 LONG: Final = "runs-long"
 SAYS: Final = "says"
 LOGIN: Final = "needs-auth"
-PURPOSES: Final = (COMPLETES, ASKS, ANSWERS, LONG, SAYS, LOGIN)
+PURPOSES: Final = (COMPLETES, ASKS, ANSWERS, ANSWERS_IN_PART, LONG, SAYS, LOGIN)
 _BY_DEFAULT: Final = (COMPLETES, ASKS, SAYS)
 """What the agent's own example, or a greeting, is tried for."""
 
@@ -90,9 +91,13 @@ class Occasions:
         """A new task that asks for a login."""
         return await self._in_state(LOGIN, {"TASK_STATE_AUTH_REQUIRED"})
 
-    async def working(self) -> dict[str, Any]:
+    async def asking_again(self, asking: Mapping[str, Any]) -> dict[str, Any]:
+        """A task that asks, once it was answered and asks again."""
+        return await self._in_state(ANSWERS_IN_PART, {"TASK_STATE_INPUT_REQUIRED"}, taskId=asking["id"])
+
+    async def working(self, **fields: Any) -> dict[str, Any]:
         """A new task that works until it is canceled."""
-        task = await self.task(LONG, configuration={"returnImmediately": True})
+        task = await self.task(LONG, configuration={"returnImmediately": True}, **fields)
         if state_of(task) not in ("TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"):
             raise self._in_vain_for(LONG, f"its task is {state_of(task)}")
         return task
@@ -105,8 +110,8 @@ class Occasions:
         """The task as it is now."""
         return dict(await self._talk.result(GET, {"id": task["id"]}))
 
-    async def _in_state(self, purpose: str, states: set[str]) -> dict[str, Any]:
-        task = await self.task(purpose)
+    async def _in_state(self, purpose: str, states: set[str], **fields: Any) -> dict[str, Any]:
+        task = await self.task(purpose, **fields)
         if state_of(task) not in states:
             raise self._in_vain_for(purpose, f"its task is {state_of(task)}")
         return task

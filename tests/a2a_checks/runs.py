@@ -35,6 +35,7 @@ OF_BRIDGE: Final[Messages] = {
     "completes": _call("echo", text="hi"),
     "asks": _call("echo"),
     "answers": {"parts": [{"data": {"text": "hi"}}]},
+    "answers-in-part": {"parts": [{"data": {"text": 7}}]},
     "runs-long": _call("wait"),
     "needs-auth": _call("ask-url"),
 }
@@ -44,6 +45,7 @@ OF_SDK: Final[Messages] = {
     "completes": _skill("chunks"),
     "asks": _skill("ask"),
     "answers": {"parts": [{"text": "blue"}]},
+    "answers-in-part": {"parts": [{"text": "blue"}]},
     "runs-long": _skill("slow"),
     "says": _skill("message-only"),
     "needs-auth": _skill("sign-in-and-say"),
@@ -54,6 +56,7 @@ OF_AGAIN: Final[Messages] = {
     "completes": _call("chunks", message="hi"),
     "asks": _call("ask", message="hi"),
     "answers": {"parts": [{"text": "blue"}]},
+    "answers-in-part": {"parts": [{"text": "blue"}]},
     "runs-long": _call("slow", message="hi"),
     "says": _call("message_only", message="hi"),
     "needs-auth": _call("sign_in_and_say", message="hi"),

@@ -51,6 +51,7 @@ class Need(StrEnum):
     SAYS = "a message that is answered with a Message"
     ASKS = "a message whose task asks for input"
     ANSWERS = "an answer to what it asks"
+    ANSWERS_IN_PART = "an answer after which it asks again"
     LONG = "a message whose task works until it is canceled"
     OPEN = "a task that does not end by itself: one that asks, or one that works long"
     LOGIN = "a message whose task asks for a login"
