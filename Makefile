@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # With it, each of the hundreds of commands that the tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test fuzz interop conformance proxies bench check format peers clean
+.PHONY: help run test fuzz interop conformance tck proxies bench check format peers clean
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ interop: .venv/developing peers ## Run the tests that take minutes: a thousand k
 
 conformance: .venv/developing peers ## Run the official MCP suite and our A2A checks against the bridge (3 minutes)
 	@$(BIN)/python -m tests.conformance
+
+tck: .venv/developing ## Run the MUST tests of the official A2A TCK against the bridge (TCK=path of a checkout; a minute)
+	@$(BIN)/python -m tests.conformance.tck "$(TCK)"
 
 proxies: .venv/developing ## Run the bridge behind nginx and Caddy, as docs/guides says (installs them with apt, as root)
 	@$(BIN)/python -m tests.proxies

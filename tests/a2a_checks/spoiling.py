@@ -95,14 +95,12 @@ def spoiled(app: ASGIApp, spoil: Spoil, base_path: str) -> ASGIApp:
 
     async def broken(scope: Scope, receive: Receive, send: Send) -> None:
         asked = Asked(
-            scope["method"], scope["path"].removeprefix(base_path), _json(body := await _body_of(receive))
+            scope["method"], scope["path"].removeprefix(base_path), _json(body := await body_of(receive))
         )
         said = spoil.request(asked)
         body = body if said is asked.body else json.dumps(said).encode()
-        headers = _changed(scope["headers"], {**spoil.asked_headers, "content-length": str(len(body))})
-        await app(
-            {**scope, "headers": headers}, _repeating(body, receive), _Spoiling(spoil, asked, send).send
-        )
+        headers = changed_headers(scope["headers"], {**spoil.asked_headers, "content-length": str(len(body))})
+        await app({**scope, "headers": headers}, repeating(body, receive), _Spoiling(spoil, asked, send).send)
 
     return broken
 
@@ -140,7 +138,7 @@ class _Spoiling:
             body = json.dumps(self._spoil.answer(self._asked, self._declared(json.loads(body)))).encode()
         changes = {**self._spoil.headers, "content-length": str(len(body))}
         status = 200 if self._spoil.ok else self._start["status"]
-        headers = _changed(self._start["headers"], changes)
+        headers = changed_headers(self._start["headers"], changes)
         await self._send({**self._start, "status": status, "headers": headers})
         await self._send({**message, "body": body})
 
@@ -153,7 +151,7 @@ class _Spoiling:
         return body
 
 
-def _changed(
+def changed_headers(
     headers: list[tuple[bytes, bytes]], changes: Mapping[str, str | None]
 ) -> list[tuple[bytes, bytes]]:
     kept = [(name, value) for name, value in headers if name.decode().lower() not in changes]
@@ -167,7 +165,7 @@ def _json(body: bytes) -> Any:
         return None
 
 
-async def _body_of(receive: Receive) -> bytes:
+async def body_of(receive: Receive) -> bytes:
     body = b""
     while True:
         message = await receive()
@@ -176,7 +174,7 @@ async def _body_of(receive: Receive) -> bytes:
             return body
 
 
-def _repeating(body: bytes, receive: Receive) -> Receive:
+def repeating(body: bytes, receive: Receive) -> Receive:
     """The body that was read already, then what else comes."""
     told = [{"type": "http.request", "body": body, "more_body": False}]
 

@@ -29,6 +29,8 @@ from tests.conformance.outcomes import Outcome
 from tests.conformance.recorded import Recorded
 from tests.conformance.runs import RUN_SECONDS, SUITES, Run, Side, chosen
 from tests.conformance.sides import agent_side, round_trip_side
+from tests.conformance.tck.expected import Expected
+from tests.conformance.tck.outcome import Outcome as TckOutcome
 from tests.peers.node import missing_peers
 
 RESULTS: Final = Path(".run") / "conformance"
@@ -79,7 +81,8 @@ async def _judged(runs: Sequence[Run], folder: Path, is_whole: bool, docs: bool)
     (RESULTS / "results.json").write_text(seen.to_text(), "utf-8")
     if docs and not complaints:
         recorded.FILE.write_text(seen.to_text(), "utf-8")
-        page.FILE.write_text(page.page(seen, load_expected()), "utf-8")
+        told = page.page(seen, load_expected(), TckOutcome.in_file(), Expected.in_file())
+        page.FILE.write_text(told, "utf-8")
     elif not complaints:
         differences = Recorded.in_file().differences(seen)
         complaints += [f"not as recorded (--docs records it): {line}" for line in differences]

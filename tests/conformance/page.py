@@ -14,6 +14,9 @@ from tests.conformance.expected import ExpectedFailure
 from tests.conformance.outcomes import Outcome
 from tests.conformance.recorded import AgentChecks, Recorded
 from tests.conformance.runs import RUNS, SIDES, Run
+from tests.conformance.tck.expected import Expected
+from tests.conformance.tck.outcome import Outcome as TckOutcome
+from tests.conformance.tck.page import section
 
 FILE: Final = Path(__file__).parents[2] / "docs" / "conformance.md"
 
@@ -53,7 +56,9 @@ What is not tried needs something that the agent does not declare, or was not to
 """
 
 
-def page(recorded: Recorded, entries: Sequence[ExpectedFailure]) -> str:
+def page(
+    recorded: Recorded, entries: Sequence[ExpectedFailure], tck: TckOutcome, expected_of_tck: Expected
+) -> str:
     """The page."""
     return "".join(
         [
@@ -72,6 +77,7 @@ def page(recorded: Recorded, entries: Sequence[ExpectedFailure]) -> str:
             *(_agent(name, checks) for name, checks in recorded.agents.items()),
             _UNTRIED,
             *_known(recorded.agents),
+            section(tck, expected_of_tck),
         ]
     )
 

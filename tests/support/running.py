@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from socket import socket
 from typing import Any, Final
@@ -25,6 +25,7 @@ from bridge.mcp.eras import Era
 from bridge.mcp.transport import Target
 from bridge.mcp.upstream import Upstream
 from bridge.tools_as_agent.agent import ToolsAgent
+from bridge.translate.overrides import SkillOverride
 from bridge.web import Credential
 
 RAW_SERVER = Path(__file__).with_name("raw_server.py")
@@ -62,13 +63,16 @@ class WrapConfig:
     allow_unauthenticated: bool = False
     hosts: frozenset[str] = frozenset()
     era: Era = Era.AUTO
+    overrides: Mapping[str, SkillOverride] = field(default_factory=dict)
 
     def plan(self) -> Plan:
         """The same as a plan."""
         name = slug(self.name) if self.name else ""
         server = ServerPlan.as_profile_says(self.target, self.era, self.profile.server, self.profile.run)
         store = self.store.removeprefix("sqlite:///") if self.store else None
-        agent = PublishedPlan((name,), self.profile, store, self.name, self.description)
+        agent = PublishedPlan(
+            (name,), self.profile, store, self.name, self.description, overrides=self.overrides
+        )
         return Plan(
             self.profile,
             Place(self.host, self.port, self.public_url, self.hosts),
