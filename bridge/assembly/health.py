@@ -38,8 +38,8 @@ def readiness(parts: Parts, *, starting: bool) -> tuple[bool, JsonObject]:
 
 
 _HELP: Final = (
-    "A task that waits for an answer keeps its server from other calls: answer it or cancel it. With a larger `sessions`"
-    " in [tool_servers.NAME], or in [server] of the mapping profile, other calls run beside it"
+    "A task that waits for an answer keeps its server from other calls: answer it or cancel it. With a larger"
+    " `sessions`, in [tool_servers.NAME] or in [server] of the mapping profile, other calls run beside it"
 )
 
 

@@ -618,7 +618,7 @@ async def test_a_question_of_one_of_several_calls_is_answered_for_none_of_them_a
             told = asked["status"]["message"]
             assert told["metadata"] == {f"{EXTENSION}/unattributed": words_of(asked)}
             assert words_of(asked).startswith(
-                "While 2 calls were under way, the server asked something and did"
+                "While 2 calls were under way, the server asked something that may"
             )
             assert (await client.cancel(waiting))["status"]["state"] == "TASK_STATE_CANCELED"
         assert [answer["code"] for answer in await client.server_saw()] == [-32603]
