@@ -106,9 +106,15 @@ def meant_url(text: str) -> str | None:
     return f"http://{text}" if meant["near"] or meant["port"] else f"https://{text}"
 
 
-async def explained(fault: PeerError, http: httpx2.AsyncClient, url: str, wanted: Wanted) -> PeerError:
-    """A fault that was met at a URL, which says what stands there instead, as far as that can be told."""
-    kind = await kind_at(http, url, wanted)
+async def explained(
+    fault: PeerError,
+    http: httpx2.AsyncClient,
+    url: str,
+    wanted: Wanted,
+    within_seconds: float = _LOOK_SECONDS,
+) -> PeerError:
+    """A fault that was met at a URL, which says what stands there instead, as far as that can be told in time."""
+    kind = await kind_at(http, url, wanted, within_seconds)
     if kind is None:
         return fault
     place = urlsplit(url)
@@ -122,8 +128,10 @@ async def explained(fault: PeerError, http: httpx2.AsyncClient, url: str, wanted
     return type(fault)(f"{words if words.endswith(('?', '.')) else f'{words}.'} {hint}", detail=fault.detail)
 
 
-async def kind_at(http: httpx2.AsyncClient, url: str, wanted: Wanted) -> Kind | None:
-    """What stands at a URL that was not what was wanted; None when that cannot be told."""
+async def kind_at(
+    http: httpx2.AsyncClient, url: str, wanted: Wanted, within_seconds: float = _LOOK_SECONDS
+) -> Kind | None:
+    """What stands at a URL that was not what was wanted; None when that cannot be told in time."""
     looks: dict[Kind, Callable[[], Awaitable[bool]]] = {
         Kind.TLS: lambda: _speaks_tls(http, url),
         Kind.AGENT: lambda: _is_agent(http, url),
@@ -132,7 +140,7 @@ async def kind_at(http: httpx2.AsyncClient, url: str, wanted: Wanted) -> Kind | 
         Kind.SERVER_BELOW: lambda: _is_server(http, f"{url.partition('?')[0].rstrip('/')}/mcp"),
         Kind.PAGE: lambda: _is_page(http, url, wanted),
     }
-    with anyio.move_on_after(_LOOK_SECONDS):
+    with anyio.move_on_after(min(within_seconds, _LOOK_SECONDS)):
         for kind, look in looks.items():
             if (wanted, kind) in _HINTS and await look():
                 return kind

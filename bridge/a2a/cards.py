@@ -92,7 +92,8 @@ class CardSource:
                 raise
             if str(exc) != self._fault:
                 self._fault = str(exc)
-                self._explained = str(await explained(exc, self._http, self.url, Wanted.AGENT))
+                bound = self._bounds.answer_seconds
+                self._explained = str(await explained(exc, self._http, self.url, Wanted.AGENT, bound))
             raise type(exc)(self._explained, detail=exc.detail) from exc
 
     async def _read(self) -> FoundCard:

@@ -99,7 +99,7 @@ def client_of(target: Url, transport: httpx2.AsyncBaseTransport) -> httpx2.Async
 async def explained_at(target: Url, fault: PeerError) -> str:
     """The words of a fault, with what stands at the URL instead. None of the target's headers are sent."""
     async with httpx2.AsyncClient(timeout=target.connect_seconds) as client:
-        return str(await explained(fault, client, target.url, Wanted.SERVER))
+        return str(await explained(fault, client, target.url, Wanted.SERVER, target.connect_seconds))
 
 
 class FaultMappingTransport(httpx2.AsyncHTTPTransport):
