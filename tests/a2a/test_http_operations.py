@@ -5,6 +5,7 @@ One binding meets the store in memory and the other the one in a file, so that e
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -605,7 +606,7 @@ async def test_an_answer_goes_on_with_the_task_and_its_context(driver: Driver, w
     context_id = {"contextId": task["contextId"]} if with_context else {}
     done = await driver.send({"data": {"b": 2}}, taskId=task["id"], **context_id)
     assert (done["id"], done["contextId"], state_of(done)) == (task["id"], task["contextId"], "COMPLETED")
-    assert done["artifacts"][0]["parts"][-1]["data"] == {"sum": 3}
+    assert json.loads(done["artifacts"][0]["parts"][-1]["text"]) == {"sum": 3}
     assert [(said["taskId"], said["contextId"]) for said in done["history"]] == [
         (task["id"], task["contextId"])
     ] * 3

@@ -60,6 +60,12 @@ def saying(words: str = "go", **fields: Any) -> SendMessageRequest:
     )
 
 
+def without_history(task: Task | Message) -> Task:
+    """A task as far as all know the same of it: who reads it is shown its last words in its history as well."""
+    assert isinstance(task, Task)
+    return task.model_copy(update={"history": None})
+
+
 def port_of(url: str) -> int:
     return httpx2.URL(url).port or 0
 
@@ -137,7 +143,7 @@ async def test_a_message_is_followed_to_its_end_and_every_event_told_once(
     async with serving(script) as (url, _), proxied(url) as proxy:
         client = client_at(http, proxy.url(""), binding)
         task = await converse(client, saying(), ear.listener, PACE)
-        assert await client.get(task.id) == task  # type: ignore[union-attr]
+        assert without_history(await client.get(task.id)) == without_history(task)
         assert proxy.count(SUBSCRIBE[binding]) == 0
     assert texts(task) == ear.chunks == ["chunk 0", "chunk 1", "chunk 2"]
     assert isinstance(task, Task)
@@ -238,9 +244,10 @@ async def test_a_task_that_is_known_is_read_first(http: httpx2.AsyncClient) -> N
         task = await converse(client, saying(), pace=PACE)
         assert isinstance(task, Task)
         ear = Ear()
-        assert await wait(client, task.id, ear.listener, PACE) == task
+        read = await wait(client, task.id, ear.listener, PACE)
+        assert without_history(read) == without_history(task)
         assert proxy.count(SUBSCRIBE["JSONRPC"]) == 0
-        assert [event.task for event in ear.events] == [task]
+        assert [event.task for event in ear.events] == [read]
         with pytest.raises(AgentRefusedError, match="TASK_NOT_FOUND"):
             await wait(client, "no-such-task", pace=PACE)
 
@@ -334,7 +341,7 @@ async def test_a_stream_that_is_cut_anywhere_gives_the_same_task(
             with anyio.fail_after(20):
                 task = await converse(client, saying(), pace=PACE)
             assert texts(task) == ["chunk 0", "chunk 1", "chunk 2", "chunk 3"]
-            assert await client.get(task.id) == task  # type: ignore[union-attr]
+            assert without_history(await client.get(task.id)) == without_history(task)
         assert proxy.count(SEND[binding]) == 7
 
 

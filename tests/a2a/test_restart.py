@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
@@ -67,7 +68,7 @@ async def test_a_task_that_waits_for_arguments_goes_on_after_a_restart(tmp_path:
             assert await events.next() == {"task": waiting}
             done = await driver.send({"data": {"b": 41}}, taskId=waiting["id"])
             assert shape_of(await events.rest())[-1] == "statusUpdate COMPLETED"
-        assert done["artifacts"][0]["parts"][-1]["data"] == {"sum": 42}
+        assert json.loads(done["artifacts"][0]["parts"][-1]["text"]) == {"sum": 42}
         assert [said["role"] for said in done["history"]] == ["ROLE_USER", "ROLE_AGENT", "ROLE_USER"]
         assert state_of(await driver.cancel(other["id"])) == "CANCELED"
 
@@ -81,7 +82,7 @@ async def test_what_was_answered_is_kept_over_two_restarts(tmp_path: Path) -> No
         assert state_of(asks_again) == "INPUT_REQUIRED"
     async with bridged(tmp_path / "tasks.db") as driver:
         done = await driver.send({"data": {"b": 2}}, taskId=task["id"])
-        assert done["artifacts"][0]["parts"][-1]["data"] == {"sum": 42}
+        assert json.loads(done["artifacts"][0]["parts"][-1]["text"]) == {"sum": 42}
 
 
 @pytest.mark.proves("a2a-3.3.1-idempotent")
@@ -183,7 +184,7 @@ def test_a_killed_bridge_loses_nothing_that_it_acknowledged_and_leaves_nobody_be
         for task_id in ran:
             assert "restarted" in failure_of(caller.call("GetTask", {"id": task_id}))
         done = caller.send({"data": {"b": 2}}, taskId=waiting["id"])
-        assert done["artifacts"][0]["parts"][-1]["data"] == {"sum": 3}
+        assert json.loads(done["artifacts"][0]["parts"][-1]["text"]) == {"sum": 3}
         assert caller.call("ListTasks", {})["totalSize"] == len(ended) + 1 + len(ran)
         children = children_of(bridge.process.pid)
         assert bridge.stop(signal.SIGTERM) == 0

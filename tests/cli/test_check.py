@@ -266,9 +266,9 @@ def test_at_a_terminal_what_is_wrong_with_a_file_is_cut_between_words(command: s
         "  |",
         "help: there is `command`, `url`, `env`, `cwd`, `headers`, `auth`, `era`, `fail`,",
         "  `session`, `sessions`, `sessions_most`, `session_idle_seconds`,",
-        "  `connect_seconds`, `longest_pause_seconds`, `retire_seconds`,",
-        "  `settle_seconds`, `result_limit_bytes`, `concurrency` and",
-        "  `call_timeout_seconds`",
+        "  `contended_question_seconds`, `attribution_seconds`, `connect_seconds`,",
+        "  `longest_pause_seconds`, `retire_seconds`, `settle_seconds`,",
+        "  `result_limit_bytes`, `concurrency` and `call_timeout_seconds`",
         "",
         "1 error in bridge.toml",
     ]
