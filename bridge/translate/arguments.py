@@ -6,7 +6,7 @@ Spec: MCP server/tools (inputSchema); MCP client/elicitation (the flat schemas o
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,6 +31,11 @@ _EXACT: Final = 2**53
 
 _MAX_WORDS_DEPTH: Final = 4
 """How many arrays and choices within one another a type is said of."""
+
+_MAX_CHOICES_DEPTH: Final = 8
+"""How many choices within one another are looked into: they may refer to themselves."""
+_NARROW: Final = frozenset({"enum", "const", "pattern", "format"})
+"""What leaves a text less free than any words."""
 
 _FLAT: Final = ("string", "number", "integer", "boolean")
 _WORDS_FOR_BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "yes": True, "false": False, "no": False}
@@ -156,6 +161,19 @@ def coerced(text: str, name: str, tool: Tool, *, json_first: bool = False) -> Js
     return text if "string" in _types_of(schema) or not as_json else as_json[0]
 
 
+def value_among(texts: Sequence[str], name: str, tool: Tool) -> str:
+    """The text that is meant for a property, where others may stand beside it.
+
+    All of them, joined, where the property takes that or any words. Else the one that the property takes alone.
+    """
+    joined = "\n".join(texts)
+    schema = resolved_properties(tool.input_schema).get(name, {})
+    if _is_free_text(schema, tool.input_schema):
+        return joined
+    fitting = [one for one in (joined, *texts) if _takes(tool, schema, coerced(one, name, tool))]
+    return fitting[0] if joined in fitting or len(fitting) == 1 else joined
+
+
 def coerced_fields(answer: JsonObject, tool: Tool) -> JsonObject:
     """The answer to a form: nested properties, for which it asked as JSON text, are parsed."""
     properties = resolved_properties(tool.input_schema)
@@ -202,6 +220,18 @@ def _takes(tool: Tool, schema: JsonObject, value: JsonValue) -> bool:
 def _types_of(schema: JsonObject) -> tuple[JsonValue, ...]:
     kinds = schema.get("type")
     return tuple(kinds) if isinstance(kinds, list) else (kinds,)
+
+
+def _is_free_text(schema: JsonObject, root: JsonObject, depth: int = 0) -> bool:
+    """Whether a schema is for words that nothing but their length tells apart."""
+    schema = resolved(schema, root)
+    if _NARROW & schema.keys():
+        return False
+    listed = [schema[key] for key in ("anyOf", "oneOf") if isinstance(schema.get(key), list)]
+    choices = [one for many in listed if isinstance(many, list) for one in many if isinstance(one, dict)]
+    if choices:
+        return depth == _MAX_CHOICES_DEPTH or any(_is_free_text(one, root, depth + 1) for one in choices)
+    return "type" not in schema or "string" in _types_of(schema)
 
 
 def _is_flat(prop: JsonObject, root: JsonObject) -> bool:

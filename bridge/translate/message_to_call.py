@@ -27,7 +27,14 @@ from pydantic import JsonValue
 from bridge.a2a.models import Message, Part, text_of
 from bridge.jsonvalues import JsonObject, is_same
 from bridge.mcp.tools import Tool
-from bridge.translate.arguments import coerced, json_in, properties_of, required_of, resolved_properties
+from bridge.translate.arguments import (
+    coerced,
+    json_in,
+    properties_of,
+    required_of,
+    resolved_properties,
+    value_among,
+)
 from bridge.translate.extension import ARGUMENTS, SKILL
 from bridge.translate.files import place_files
 
@@ -170,7 +177,8 @@ def answer_in(
     """What an answer to a form gives for a tool's arguments; `fields` are the names that the form asked for.
 
     Text counts as data parts do when it is JSON or pairs of known arguments, also behind `skill_id`; any other
-    text is the value of the only field, and nothing when there are several.
+    text is the value of the only field, and nothing when there are several. Where the texts do not fit that field
+    together, it is the one that does alone: some clients send others' words beside a person's.
     """
     content = _content_of(parts)
     objects = [value for value in content.data if isinstance(value, dict)]
@@ -180,7 +188,10 @@ def answer_in(
     found = _arguments_in_text(rest.strip() if name == skill_id else content.text, tool)
     if found is not None and found.keys() <= properties_of(tool.input_schema).keys():
         return found
-    return {fields[0]: text_of(parts)} if len(fields) == 1 else found or {}
+    if len(fields) != 1:
+        return found or {}
+    texts = [part.text for part in parts if part.text is not None]
+    return {fields[0]: value_among(texts, fields[0], tool)}
 
 
 def _given(found: JsonObject, tool: Tool) -> JsonObject:

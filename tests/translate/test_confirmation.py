@@ -106,6 +106,10 @@ def data(value: Any) -> dict[str, Any]:
         (message("done", **{ANSWER: []}), None),
         (message("no", **{ANSWER: "accept"}), "decline"),
         (message("yes", "wait"), None),
+        *(
+            (message("For context: a transcript", text), None)
+            for text in ("yes", "true", '{"action": "accept"}')
+        ),
         (message(data({"action": "accept"})), "accept"),
         (message(data({"action": "decline"})), "decline"),
         (message(data({"action": "cancel"})), "cancel"),

@@ -236,6 +236,49 @@ def test_text_for_a_form_of_one_string_is_that_string(text: str) -> None:
     assert content(said(text), form(name="string")) == {"name": text}
 
 
+CONTEXT: Final = ("For context: what another agent did", "[planner] said: How many seats, 2 or 3?")
+"""As google-adk 2.13.0's RemoteA2aAgent sends it beside the user's answer."""
+CHOICE: Final = {
+    "type": "string",
+    "oneOf": [{"const": "red", "title": "Red"}, {"const": "blue", "title": "Blue"}],
+}
+OPTIONAL: Final = {"anyOf": [{"type": "string", "maxLength": 8}, {"type": "null"}]}
+BESIDE_OTHERS: Final[list[tuple[Any, tuple[str, ...], Any]]] = [
+    ({"type": "integer"}, (*CONTEXT, "5"), 5),
+    ({"type": "integer"}, ("5", *CONTEXT), 5),
+    ({"type": "integer"}, (*CONTEXT, "2", "3"), None),
+    ({"type": "integer"}, (*CONTEXT, "2", "2"), None),
+    ({"type": "integer"}, CONTEXT, None),
+    ({"type": "integer", "maximum": 4}, (*CONTEXT, "5"), None),
+    ({"type": "integer", "maximum": 4}, (*CONTEXT, "5", "4"), 4),
+    ({"type": "boolean"}, (*CONTEXT, "yes"), True),
+    ({"type": "boolean"}, (*CONTEXT, "yes", "no"), None),
+    ({"type": "string", "enum": ["red", "blue"]}, (*CONTEXT, "blue"), "blue"),
+    (CHOICE, (*CONTEXT, "blue"), "blue"),
+    ({"type": "string", "format": "email"}, (*CONTEXT, "ada@example.com"), "ada@example.com"),
+    ({"type": "string", "pattern": "^[A-Z]{3}$"}, (*CONTEXT, "LIS"), "LIS"),
+    ({"type": "string", "pattern": "^b"}, ("blue", "book"), "blue\nbook"),
+    ({"type": "array", "items": {"enum": ["a", "b"]}}, (*CONTEXT, '["a"]'), ["a"]),
+    ({"type": "string"}, ("Lisbon", "by train"), "Lisbon\nby train"),
+    ({"type": "string", "maxLength": 8}, (*CONTEXT, "Lisbon"), None),
+    (OPTIONAL, (*CONTEXT, "Lisbon"), None),
+    ({}, ("Lisbon", "5"), "Lisbon\n5"),
+]
+
+
+@pytest.mark.proves("map-answers")
+@pytest.mark.parametrize(("field", "texts", "value"), BESIDE_OTHERS)
+def test_the_one_text_that_fits_the_only_field_is_the_answer_where_all_texts_together_do_not(
+    field: Any, texts: tuple[str, ...], value: Any
+) -> None:
+    schema = {"type": "object", "properties": {"it": field}, "required": ["it"]}
+    asked = elicitation_from("k", {"message": "Which?", "requestedSchema": schema})
+    if value is None:
+        assert at_fault(said(*texts), asked) == {"k": ["it"]}
+    else:
+        assert content(said(*texts), asked) == {"it": value}
+
+
 @pytest.mark.parametrize("text", ["decline", "cancel", "maybe"])
 def test_words_that_do_not_fit_are_asked_again_and_never_taken_for_a_refusal(text: str) -> None:
     assert at_fault(said(text), form(sure="boolean")) == {"who": ["sure"]}
