@@ -42,6 +42,7 @@ from bridge.errors import PeerError
 from tests.support.agents import give, say, serving
 from tests.support.command import ROOT
 from tests.support.faults import RESET
+from tests.support.lines import first_line
 from tests.support.proxy import proxy_to
 from tests.support.running import EXTENSION, Running, config_for, listening, raw_command, running
 
@@ -77,8 +78,7 @@ def stranger() -> Iterator[str]:
     """The echo agent of the official SDK, in a process of its own; its URL."""
     command = [sys.executable, "-m", "tests.peers.echo_agent"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
+        yield first_line(process)
         process.terminate()
 
 

@@ -20,6 +20,7 @@ import pytest
 
 from tests.support.addresses import a_web_page, an_mcp_server
 from tests.support.command import ROOT, WAIT_SECONDS, environment, free_port, run_command, run_here
+from tests.support.lines import first_line
 
 INITIALIZE = {
     "protocolVersion": "2025-11-25",
@@ -107,9 +108,8 @@ def an_agent(port: int = 0) -> Iterator[str]:
     """A foreign agent in a process of its own; its URL."""
     command = [sys.executable, "-m", "tests.peers.echo_agent", "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as agent:
-        assert agent.stdout is not None
         try:
-            yield agent.stdout.readline().strip()
+            yield first_line(agent)
         finally:
             agent.kill()
 

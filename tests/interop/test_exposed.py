@@ -26,6 +26,7 @@ from tests.interop.test_real_servers import ROWS, URL_REQUIRED, Row
 from tests.peers.node import everything_command, inspector_command, js_agent_command, require_peers
 from tests.support.command import ROOT, environment, wrapping
 from tests.support.exposing import answering
+from tests.support.lines import first_line
 
 pytestmark = pytest.mark.slow
 
@@ -179,8 +180,7 @@ def js_agent() -> Iterator[str]:
     with subprocess.Popen(
         js_agent_command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as agent:
-        assert agent.stdout is not None
-        yield agent.stdout.readline().strip()
+        yield first_line(agent)
         agent.communicate(timeout=10)
 
 
@@ -189,8 +189,7 @@ def py_agent() -> Iterator[str]:
     """The URL of an agent on a2a-sdk, in a process of its own."""
     command = [sys.executable, "-m", "tests.peers.sdk_behaviours"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as agent:
-        assert agent.stdout is not None
-        yield agent.stdout.readline().strip()
+        yield first_line(agent)
         agent.terminate()
 
 

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.support.lines import first_line
+
 if TYPE_CHECKING:
     from bridge.mcp.child import Command
 
@@ -33,7 +35,6 @@ def asking_url(era: str, *options: str, port: int = 0) -> Iterator[str]:
     argv = asking_argv(era, *options, "--http", str(port))
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         try:
-            assert process.stdout is not None
-            yield process.stdout.readline().strip()
+            yield first_line(process)
         finally:
             process.kill()

@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 
 from bridge.cli.main import main
+from tests.support.lines import WAIT_SECONDS, Lines
 from tests.support.running import RAW_SERVER
 
-WAIT_SECONDS = 30.0
 ROOT = Path(__file__).parents[2]
 
 
@@ -98,7 +98,15 @@ class Wrapping:
 
     process: subprocess.Popen[str]
     port: int
-    lines: list[str] = field(default_factory=list)
+    _stderr: Lines = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._stderr = Lines(self.process, self.process.stderr)
+
+    @property
+    def lines(self) -> list[str]:
+        """What was read of its stderr so far."""
+        return self._stderr.said
 
     @property
     def url(self) -> str:
@@ -107,18 +115,12 @@ class Wrapping:
 
     def read_until(self, words: str) -> None:
         """Read its stderr until a line holds these words."""
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.lines.append(line)
-            if words in line:
-                return
-        raise AssertionError(f"it ended without saying {words!r}:\n{''.join(self.lines)}")
+        self._stderr.until(words)
 
     def stop(self, number: int = signal.SIGINT) -> int:
         """Send a signal and wait for the end; its exit code."""
         self.process.send_signal(number)
-        assert self.process.stderr is not None
-        self.lines += self.process.stderr.readlines()
+        self._stderr.rest()
         return self.process.wait(WAIT_SECONDS)
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.command import ROOT, Wrapping, environment, free_port
+from tests.support.lines import first_line
 from tests.support.running import RAW_SERVER
 
 RAW = f"[tool_servers.raw]\ncommand = {json.dumps([sys.executable, str(RAW_SERVER)])}\nera = 'legacy'\n"
@@ -58,8 +59,7 @@ def an_agent() -> Iterator[str]:
     """A foreign agent in a process of its own; its URL."""
     command = [sys.executable, "-m", "tests.peers.echo_agent", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as agent:
-        assert agent.stdout is not None
         try:
-            yield agent.stdout.readline().strip()
+            yield first_line(agent)
         finally:
             agent.kill()

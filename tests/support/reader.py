@@ -66,7 +66,7 @@ class Server:
             text=True,
             start_new_session=True,
         )
-        self._listening = threading.Thread(target=self._listen)
+        self._listening = threading.Thread(target=self._listen, daemon=True)
         self._listening.start()
 
     def _listen(self) -> None:
@@ -100,7 +100,8 @@ class Server:
         finally:
             if self._process.poll() is None:
                 os.killpg(self._process.pid, signal.SIGKILL)
-            self._listening.join()
+            self._listening.join(WAIT_SECONDS)
+            assert not self._listening.is_alive(), f"{self.line}: something that it started goes on"
             assert self._process.stderr is not None
             self._process.stderr.close()
 
