@@ -49,6 +49,12 @@ WHOLLY: Final[Mapping[str, tuple[Spoil, set[str]]]] = {
         Spoil(headers={"etag": None, "cache-control": None}),
         {"card-max-age", "card-etag"},
     ),
+    "only the first text is read": (
+        Spoil(request=faults.first_text_alone),
+        {"skill-among-texts", "skill-two-calls"},
+    ),
+    "output modes are passed over": (Spoil(request=faults.no_output_modes), {"output-json"}),
+    "an example that does not fit": (Spoil(answer=faults.wrong_example), {"card-examples"}),
     "a card without skills": (Spoil(answer=faults.no_skills), {"card-full-arrays"}),
     "two skills with one id": (Spoil(answer=faults.same_skills), {"card-skills"}),
     "streams that are not declared": (Spoil(answer=faults.no_streaming), {"stream-undeclared"}),
@@ -89,6 +95,10 @@ AMONG_OTHERS: Final[Mapping[str, tuple[Spoil, set[str]]]] = {
     "messages get ids of the agent's own": (
         Spoil(request=faults.another_message_id),
         {"message-id-at-work", "turn-same-words", "turn-while-working"},
+    ),
+    "results are said twice": (
+        Spoil(answer=faults.data_beside_texts, bindings=BOTH),
+        {"output-once", "output-json"},
     ),
     "nothing blocks": (Spoil(request=faults.never_blocking), {"send-blocks", "send-waits-long"}),
     "nothing is refused": (

@@ -49,6 +49,16 @@ class Card:
         """Its skills, as far as they are objects."""
         return _objects(self.fields.get("skills"))
 
+    def schema_of(self, skill_id: str) -> Mapping[str, Any] | None:
+        """What a skill's arguments have to be, as an extension says it that lists the tools behind the skills."""
+        for one in self.extensions:
+            found = one.get("params")
+            for step in ("tools", skill_id, "inputSchema"):
+                found = found.get(step) if isinstance(found, dict) else None
+            if isinstance(found, dict):
+                return found
+        return None
+
     @property
     def needs_credential(self) -> bool:
         """Whether it requires authentication of everybody."""

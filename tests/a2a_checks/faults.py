@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from typing import Any, Final
 
@@ -122,6 +123,40 @@ def another_message_id(asked: Asked) -> Any:
         return asked.body
     said["messageId"] = str(uuid.uuid4())
     return {**asked.body}
+
+
+def first_text_alone(asked: Asked) -> Any:
+    said = asked.params.get("message") if isinstance(asked.params, dict) else None
+    parts = said.get("parts") if isinstance(said, dict) else None
+    if not isinstance(parts, list) or not all(isinstance(part, dict) and "text" in part for part in parts):
+        return asked.body
+    said["parts"] = parts[:1]
+    return {**asked.body}
+
+
+def no_output_modes(asked: Asked) -> Any:
+    configuration = asked.params.get("configuration") if isinstance(asked.params, dict) else None
+    if not isinstance(configuration, dict):
+        return asked.body
+    configuration.pop("acceptedOutputModes", None)
+    return {**asked.body}
+
+
+def data_beside_texts(asked: Asked, body: Any) -> Any:
+    for task in tasks_in(result_of(asked, body)):
+        for artifact in task.get("artifacts", ()):
+            said = [part for part in artifact["parts"] if part.get("text", "").startswith("{")]
+            twins = [part for part in artifact["parts"] if "data" in part]
+            artifact["parts"] += [{"data": json.loads(part["text"])} for part in said]
+            artifact["parts"] += [{"text": json.dumps(part["data"])} for part in twins]
+    return body
+
+
+def wrong_example(asked: Asked, body: Any) -> Any:
+    if asked.is_card:
+        said = body["skills"][0]
+        said["examples"] = [json.dumps({"skill": said["id"], "arguments": {"text": 7}})]
+    return body
 
 
 def never_blocking(asked: Asked) -> Any:

@@ -20,7 +20,13 @@ ANSWERS_IN_PART: Final = "answers-in-part"
 LONG: Final = "runs-long"
 SAYS: Final = "says"
 LOGIN: Final = "needs-auth"
-PURPOSES: Final = (COMPLETES, ASKS, ANSWERS, ANSWERS_IN_PART, LONG, SAYS, LOGIN)
+CALLS: Final = "calls-in-words"
+CALLS_ANOTHER: Final = "calls-another-in-words"
+GIVES_DATA: Final = "gives-data"
+PURPOSES: Final = (
+    *(COMPLETES, ASKS, ANSWERS, ANSWERS_IN_PART, LONG, SAYS, LOGIN),
+    *(CALLS, CALLS_ANOTHER, GIVES_DATA),
+)
 _BY_DEFAULT: Final = (COMPLETES, ASKS, SAYS)
 """What the agent's own example, or a greeting, is tried for."""
 
@@ -64,11 +70,15 @@ class Occasions:
     async def completed(self) -> dict[str, Any]:
         """A task that has completed with an artifact; the same one each time."""
         if self._completed is None:
-            task = await self._in_state(COMPLETES, {"TASK_STATE_COMPLETED"})
-            if not task.get("artifacts"):
-                raise self._in_vain_for(COMPLETES, "its task completes without an artifact")
-            self._completed = task
+            self._completed = await self.completing(COMPLETES)
         return self._completed
+
+    async def completing(self, purpose: str) -> dict[str, Any]:
+        """A new task of a message for this purpose that has completed with an artifact."""
+        task = await self._in_state(purpose, {"TASK_STATE_COMPLETED"})
+        if not task.get("artifacts"):
+            raise self._in_vain_for(purpose, "its task completes without an artifact")
+        return task
 
     async def ended(self) -> dict[str, Any]:
         """A task that has ended, canceled if need be."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
+
+from jsonschema import SchemaError
+from jsonschema.validators import validator_for
 
 from tests.a2a_checks.card import Card, require_card
 from tests.a2a_checks.shapes import Aspect, Field, Flaw, Shape, at_least_one, flaws_in, may, must, some
@@ -161,6 +164,37 @@ async def has_whole_skills(look: Look) -> None:
     require(len(ids) == len(set(ids)), "an id of its own for each skill", sorted(ids))
 
 
+async def has_examples_that_fit(look: Look) -> None:
+    require_card(look.card)
+    said = [one for skill in look.card.skills for one in _examples_of(skill, look.card)]
+    need(bool(said), "no example says arguments for which an extension gives the schema")
+    for example, arguments, schema in said:
+        faults = [error.message for error in validator_for(schema)(schema).iter_errors(arguments)]
+        require(not faults, "an example that its schema takes", f"{example}: {'; '.join(faults)}")
+
+
+def _examples_of(skill: Mapping[str, Any], card: Card) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
+    """The examples that say arguments: as they stand, their arguments, and the schema of those, if it is one."""
+    schema = card.schema_of(str(skill.get("id")))
+    if schema is None or not _is_schema(schema):
+        return
+    for example in skill.get("examples") or ():
+        try:
+            said = json.loads(example)
+        except ValueError:
+            continue
+        if isinstance(said, dict) and "arguments" in said:
+            yield example, said["arguments"], schema
+
+
+def _is_schema(schema: Mapping[str, Any]) -> bool:
+    try:
+        validator_for(schema).check_schema(schema)
+    except SchemaError:
+        return False
+    return True
+
+
 async def has_whole_security(look: Look) -> None:
     require_card(look.card)
     schemes = look.card.fields.get("securitySchemes") or {}
@@ -235,6 +269,14 @@ CHECKS: Final = (
     ),
     _check(
         "card-skills", "4.4.5", "Each skill has its required fields and an id of its own", has_whole_skills
+    ),
+    _check(
+        "card-examples",
+        "4.4.5",
+        "Each example of a skill fits the schema that an extension gives for its arguments",
+        has_examples_that_fit,
+        Level.SHOULD,
+        Need.EXAMPLES,
     ),
     _check(
         "card-security",

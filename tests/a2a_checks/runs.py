@@ -38,6 +38,9 @@ OF_BRIDGE: Final[Messages] = {
     "answers-in-part": {"parts": [{"data": {"text": 7}}]},
     "runs-long": _call("wait"),
     "needs-auth": _call("ask-url"),
+    "calls-in-words": {"parts": [{"text": "echo text=hi"}]},
+    "calls-another-in-words": {"parts": [{"text": "add a=1 b=2"}]},
+    "gives-data": _call("add", a=1, b=2),
 }
 """What the bridge is told before the raw server (which knows no ask-url) or the asking one."""
 
@@ -49,6 +52,7 @@ OF_SDK: Final[Messages] = {
     "runs-long": _skill("slow"),
     "says": _skill("message-only"),
     "needs-auth": _skill("sign-in-and-say"),
+    "gives-data": _skill("data"),
 }
 """What the agent of many behaviours is told."""
 
@@ -60,6 +64,8 @@ OF_AGAIN: Final[Messages] = {
     "runs-long": _call("slow", message="hi"),
     "says": _call("message_only", message="hi"),
     "needs-auth": _call("sign_in_and_say", message="hi"),
+    "calls-in-words": {"parts": [{"text": "plain message=hi"}]},
+    "calls-another-in-words": {"parts": [{"text": "chunks message=hi"}]},
 }
 """What the same agent is told where its skills are tools, and those are skills again."""
 

@@ -21,6 +21,7 @@ from asking_shapes import (
     Json,
     Refused,
     Stopped,
+    added,
     check_answer,
     field_form,
     form,
@@ -55,6 +56,7 @@ TOOLS: list[Json] = [
     tool("sample"),
     tool("roots"),
     tool("echo", required="text", text="string"),
+    tool("add", required="a b", a="number", b="number"),
     tool("wait"),
     tool("cancelled"),
     tool("pending"),
@@ -270,6 +272,8 @@ class Legacy(AskingServer):
         match call.tool:
             case "echo":
                 return text(str(call.arguments.get("text", "nothing")))
+            case "add":
+                return added(call.arguments)
             case "wait":
                 self.until(call, lambda: False)
             case "cancelled":

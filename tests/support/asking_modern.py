@@ -23,6 +23,7 @@ from asking_shapes import (
     Call,
     Json,
     Refused,
+    added,
     check_answer,
     field_form,
     form,
@@ -67,6 +68,7 @@ TOOLS: list[Json] = [
     tool("roots"),
     tool("task-job", **JOB),
     tool("echo", required="text", text="string"),
+    tool("add", required="a b", a="number", b="number"),
     tool("wait"),
     tool("cancelled"),
     tool("answers"),
@@ -179,6 +181,8 @@ class Modern(AskingServer):
                 return self._begin_job(call)
             case "echo":
                 return text(str(call.arguments.get("text", "nothing")))
+            case "add":
+                return added(call.arguments)
             case "wait":
                 self.until(call, lambda: False)
             case "cancelled":

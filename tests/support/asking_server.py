@@ -15,7 +15,7 @@ ask-again   M asks for what an answer lacks         pending     L how many quest
 sample, roots  ask for what nobody declares         job         L a task: steps, seconds, ask, fail
 task-job    M a task, see asking_jobs.py            optional-job L the same, also without a task
 ask-noisy   L progress while its form is open
-echo, wait    as the raw server's                   cancelled     how many tool calls were cancelled
+echo, add, wait  as the raw server's                cancelled     how many tool calls were cancelled
 answers       all answers so far, as JSON           requests      how many of each method, as JSON
 log           a log message                         grow          adds a tool, and says so
 forget        L: the sessions of HTTP; M: what was asked so far has expired

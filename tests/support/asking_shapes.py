@@ -5,6 +5,7 @@ Nothing here knows an era, a transport or a task. No library: the server has to 
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -164,6 +165,12 @@ def tool(name: str, *, required: str = "", annotations: Json | None = None, **pr
 def text(words: str, **more: Any) -> Json:
     """A tool's result of one text."""
     return {"content": [{"type": "text", "text": words}], **more}
+
+
+def added(arguments: Json) -> Json:
+    """A sum, said as a text and as data."""
+    total = {"sum": arguments["a"] + arguments["b"]}
+    return text(json.dumps(total), structuredContent=total)
 
 
 def form(message: str, schema: Json | None = None) -> Json:
