@@ -62,7 +62,7 @@ def require_agents(options: dict[str, Any]) -> None:
 
 async def _fault_of(connection: Connection) -> str:
     try:
-        found = await connection.card()
+        found = await connection.card_to_show()
     except PeerError as exc:
         return str(exc)
     import httpx2
