@@ -141,7 +141,7 @@ async def test_an_open_call_that_may_not_be_repeated_has_failed_and_says_so(stor
     async with asking("legacy", store=store) as client:
         task = await client.ask(tool)
     async with asking("legacy", store=store) as client:
-        failed = await client.get(task["id"])
+        failed = await client.ended(task)
         assert state_of(failed) == "FAILED"
         assert words_of(failed).startswith(GONE)
         fault = await client.refused("SendMessage", **message(*said("yes"), taskId=task["id"]))
