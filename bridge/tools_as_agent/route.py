@@ -49,6 +49,7 @@ from bridge.translate.message_to_call import (
     skill_asked_for_in,
     skill_named_in,
     with_metadata,
+    with_one_text,
 )
 from bridge.translate.overrides import ArgumentRule, completed, is_hidden, not_theirs
 from bridge.translate.skills import accepts_any, output_modes_of
@@ -95,7 +96,7 @@ def is_answer(turn: Turn, skills: Skills, options: AgentOptions) -> bool:
         case ServerQuestion() as asked:
             return bool(fitting_answers(message, open_questions(asked)))
         case OwnQuestion() as asked if asked.fields and (skill := skills.by_id.get(asked.skill_id)):
-            call = _merged(asked, skill.tool, replace(turn, message=message))
+            call = _merged(asked, skill.tool, replace(turn, message=with_one_text(message)))
             arguments = completed(call.arguments, skill.listed.input_schema, skill.override.arguments)
             is_new = call.arguments != asked.arguments and not call.unplaced
             return is_new and not problems_of(skill.tool, arguments)

@@ -36,7 +36,7 @@ from bridge.translate.arguments import (
 )
 from bridge.translate.content import MAX_DATA_DEPTH
 from bridge.translate.extension import ANSWER, BLOCK, OCCASIONS, QUESTION
-from bridge.translate.message_to_call import answer_in
+from bridge.translate.message_to_call import answer_in, with_one_text
 from bridge.translate.questions import Answer, answer_of
 
 MAX_QUESTION_BYTES: Final = 262_144
@@ -217,9 +217,11 @@ def answers_from(
 
 def fitting_answers(message: Message, questions: Sequence[Elicitation]) -> dict[str, JsonObject]:
     """The answers to all of these forms in a message that does not say what it is for; none when it fits less than
-    all of them, or says nothing that they ask for. An address to visit is never answered so."""
+    all of them, or says nothing that they ask for. An address to visit is never answered so, and no text is picked
+    out of several."""
     if any(question.form is None for question in questions):
         return {}
+    message = with_one_text(message)
     try:
         found = answers_from(message, questions, fill_defaults=False)
     except A2AError:

@@ -148,6 +148,14 @@ def with_metadata(message: Message, metadata: JsonObject) -> Message:
     return message.model_copy(update={"metadata": {**metadata, **(message.metadata or {})}})
 
 
+def with_one_text(message: Message) -> Message:
+    """A message with its text parts as one, so that none of them is taken alone."""
+    if sum(part.text is not None for part in message.parts) < 2:
+        return message
+    others = tuple(part for part in message.parts if part.text is None)
+    return message.model_copy(update={"parts": (*others, Part(text=text_of(message.parts)))})
+
+
 def skill_named_in(message: Message) -> str | Unclear | None:
     """The skill that a message names by our extension's key, or a data part of it (rules 0 and 1)."""
     said = (message.metadata or {}).get(SKILL)

@@ -483,6 +483,26 @@ async def test_a_message_that_may_be_no_answer_is_a_new_task_that_names_the_open
         assert state_of(await client.get(asks["id"])) == state_of(asks)
 
 
+@pytest.mark.proves("a2a-in-context", "map-answers")
+@pytest.mark.parametrize(
+    ("call", "text", "result"),
+    [
+        (call_part("ask-one"), "yes", 'accept {"sure": true}'),  # the server asks
+        (call_part("add", a=1), "5", '{"sum": 6}'),  # an argument is asked for
+    ],
+)
+async def test_one_text_among_others_answers_the_task_that_it_names_and_none_in_its_context_alone(
+    call: Any, text: str, result: str
+) -> None:
+    async with asking("modern") as client:
+        asks = await client.send(call)
+        parts = said("For context: what another agent did", text)
+        other = await client.send(*parts, contextId=asks["contextId"])
+        assert other["id"] != asks["id"]
+        assert await client.get(asks["id"]) == asks
+        assert outcome(await client.send(*parts, taskId=asks["id"])) == result
+
+
 @pytest.mark.proves("a2a-3.3.1-idempotent", "map-answers")
 @both_eras
 async def test_the_same_answer_sent_twice_answers_once(era: str) -> None:

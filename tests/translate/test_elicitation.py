@@ -15,6 +15,8 @@ from bridge.translate.elicitation import (
     Elicitation,
     answers_from,
     elicitation_from,
+    fitting_answers,
+    named_answers,
     parts_of_questions,
     question_metadata,
     required_urls,
@@ -277,6 +279,15 @@ def test_the_one_text_that_fits_the_only_field_is_the_answer_where_all_texts_tog
         assert at_fault(said(*texts), asked) == {"k": ["it"]}
     else:
         assert content(said(*texts), asked) == {"it": value}
+
+
+@pytest.mark.proves("a2a-held", "a2a-in-context")
+def test_a_message_that_does_not_say_what_it_is_for_answers_with_all_of_its_texts_or_not_at_all() -> None:
+    asked = [form("seats", number="integer")]
+    seats = {"seats": {"action": "accept", "content": {"number": 5}}}
+    assert fitting_answers(said("5"), asked) == seats
+    assert fitting_answers(said(*CONTEXT, "5"), asked) == {}
+    assert named_answers(said(*CONTEXT, "5", question="seats"), asked) == seats
 
 
 @pytest.mark.parametrize("text", ["decline", "cancel", "maybe"])
