@@ -13,31 +13,26 @@ import gc
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final, Protocol
 
 import anyio
 import anyio.abc
-import uvicorn
-from starlette.types import ASGIApp
 
 from bridge.assembly.aside import HERE, calls_itself
+from bridge.assembly.bounds import server_limits
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.first import Watching
 from bridge.assembly.plan import Plan
+from bridge.descriptors import raise_descriptors
 from bridge.errors import UsageError
+from bridge.http_server import Server
 from bridge.reload import Reload
 from bridge.stopping import Stopping, watch_signals
 
 logger = logging.getLogger(__name__)
-
-_KEEP_ALIVE_SECONDS: Final = 75
-"""Longer than clients keep idle connections, so that they close first: a server that does can lose a request."""
-
-_GOODBYE_SECONDS: Final = 3
-"""For answers that are still being written once all tasks have ended."""
 
 _DEAD_PEER_MS: Final = 60_000
 """After which the kernel drops a connection whose peer takes nothing in."""
@@ -71,7 +66,7 @@ async def serve(plan: Plan, audience: Audience, reload: Reload | None = None) ->
             await tasks.start(watch_signals, stopping)
             bridge = Bridge(plan, audience, own_url=_own_url(plan.place.host, port))
             async with bridge.run(), anyio.create_task_group() as serving:
-                server = _uvicorn_for(bridge.app)
+                server = Server(bridge.app, server_limits(plan.profile, raise_descriptors()))
                 # Before anything is there, as what is offered may be published here as well.
                 serving.start_soon(_serve_on, server, listener, serving.cancel_scope)
                 await bridge.apply(plan)
@@ -126,16 +121,16 @@ async def aside(
         port: int = listener.getsockname()[1]
         plan = replace(plan, place=replace(plan.place, host=HERE, port=port))
         bridge = Bridge(plan, watching, over_http=over_http, own_url=_own_url(HERE, port))
-        server = _uvicorn_for(bridge.app)
-        serving.start_soon(server.serve, [listener])
+        server = Server(bridge.app, server_limits(plan.profile, raise_descriptors()))
+        serving.start_soon(server.serve_on, listener)
         async with bridge.run():
             yield bridge, plan
         server.should_exit = True
 
 
-async def _serve_on(server: _Server, listener: socket.socket, scope: anyio.CancelScope) -> None:
+async def _serve_on(server: Server, listener: socket.socket, scope: anyio.CancelScope) -> None:
     """Serve until the server is told to exit; then nothing beside it goes on."""
-    await server.serve(sockets=[listener])
+    await server.serve_on(listener)
     scope.cancel()
 
 
@@ -154,31 +149,6 @@ def _has_terminal() -> bool:
     return True
 
 
-class _Server(uvicorn.Server):
-    """uvicorn without its own signal handlers: one first signal ends its streams before ours could end."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-def _uvicorn_for(app: ASGIApp) -> _Server:
-    return _Server(
-        uvicorn.Config(
-            app,
-            lifespan="off",
-            ws="none",
-            http="httptools",
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=_GOODBYE_SECONDS,
-        )
-    )
-
-
 async def _reload_until_stopping(reload: Reload, bridge: Bridge, stopping: Stopping) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(reload.run, bridge)
@@ -186,7 +156,7 @@ async def _reload_until_stopping(reload: Reload, bridge: Bridge, stopping: Stopp
         tasks.cancel_scope.cancel()
 
 
-async def _stop_server(server: _Server, bridge: Bridge, stopping: Stopping, audience: Audience) -> None:
+async def _stop_server(server: Server, bridge: Bridge, stopping: Stopping, audience: Audience) -> None:
     await stopping.asked.wait()
     audience.stopping(bridge.running)
     async with anyio.create_task_group() as tasks:

@@ -19,7 +19,7 @@ _OF_THE_PLACE: Final = {
 }
 """Keys of `[bridge]` that count for the process, and where they stand in a `Place`."""
 
-_OF_THE_PROCESS: Final = ("store", "requests", "streams")
+_OF_THE_PROCESS: Final = ("store", "requests", "connections", "streams")
 """Tables of the profile of `[bridge]` that count for the process."""
 
 

@@ -156,7 +156,7 @@ class Plan:
     """All of it."""
 
     profile: Profile
-    """Of the process: its `server`, `store`, `requests` and `streams` tables count."""
+    """Of the process: its `server`, `store`, `requests`, `connections` and `streams` tables count."""
     place: Place = Place()
     credentials: Sequence[Credential] = ()
     allow_unauthenticated: bool = False

@@ -95,7 +95,7 @@ class BridgeTable(Table):
     )
     mapping: Text = Field(
         default=DEFAULT_PROFILE,
-        description="the profile of the process: its `server`, `store`, `requests` and `streams`",
+        description="the profile of the process: its `server`, `store`, `requests`, `connections` and `streams`",
     )
     log_format: Literal["text", "json"] = Field(default="text", description="how log lines are written")
     log_level: Literal["debug", "info", "warning", "error"] = Field(

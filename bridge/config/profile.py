@@ -19,7 +19,7 @@ from bridge.config.faults import faults_of, without_guesses
 from bridge.config.nodes import Node, tidied
 from bridge.config.profile_places import DEFAULT, NoProfileError, mappings_folder, profile_place
 from bridge.config.sources import DEFAULT_SOURCE, Source, source_at
-from bridge.config.values import Count, NotNegative
+from bridge.config.values import Count, Network, NotNegative
 from bridge.config.values import Table as _Table
 from bridge.config.wording import listed, spelled
 
@@ -93,13 +93,30 @@ class ContentTable(_Table):
 class RequestsTable(_Table):
     """`[requests]`"""
 
+    head_limit_bytes: Annotated[int, Field(ge=1024)]
+    headers: Annotated[int, Field(ge=16)]
+    target_limit_bytes: Annotated[int, Field(ge=256)]
+    head_seconds: PositiveFloat
     body_limit_bytes: PositiveInt
+    body_seconds: PositiveFloat
+    bytes_per_second: NotNegative
+    pipelined: PositiveInt
     json_depth: Annotated[int, Field(ge=8, le=100)]
     parts: PositiveInt
     repeat_seconds: NotNegative
     repeat_answered_seconds: NotNegative
     held_messages: Count
     held_bytes: Count
+
+
+class ConnectionsTable(_Table):
+    """`[connections]`"""
+
+    most: PositiveInt
+    new: PositiveInt
+    each: PositiveInt
+    proxies: Annotated[list[Network], Field(max_length=1000)]
+    idle_seconds: PositiveFloat
 
 
 class StreamsTable(_Table):
@@ -156,13 +173,14 @@ class Profile(_Table):
     server: ServerTable
     content: ContentTable
     requests: RequestsTable
+    connections: ConnectionsTable
     streams: StreamsTable
     store: StoreTable
     agents: AgentsTable
 
 
 TABLES_OF: Final[Mapping[str, tuple[str, ...]]] = {
-    "bridge": ("server", "requests", "streams", "store"),
+    "bridge": ("server", "requests", "connections", "streams", "store"),
     "tools_as_agent": ("card", "route", "arguments", "run", "content"),
     "agents_as_tools": ("agents", "run"),
 }

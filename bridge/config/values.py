@@ -6,6 +6,7 @@ plain words what it takes. What one key means for another is not known here; tha
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 from collections.abc import Iterator
@@ -150,6 +151,14 @@ def _baggage_key(given: str) -> str:
     return given
 
 
+def _network(given: str) -> str:
+    try:
+        ipaddress.ip_network(given, strict=False)
+    except ValueError as exc:
+        raise refused('`{key}` takes IP addresses, and networks like "10.0.0.0/8"') from exc
+    return given
+
+
 def _from_variable(given: object, info: ValidationInfo) -> Secret:
     if isinstance(given, str):
         return from_environment(given, reading_of(info))
@@ -198,6 +207,7 @@ HeaderName = Annotated[str, StringConstraints(pattern=HEADER_NAME)]
 Json = Annotated[JsonValue, WithJsonSchema({})]
 Url = Annotated[str, AfterValidator(_url), WithJsonSchema(_URL_SCHEMA)]
 BaseUrl = Annotated[Url, AfterValidator(_base_url)]
+Network = Annotated[str, AfterValidator(_network)]
 Origin = Annotated[str, AfterValidator(_origin), WithJsonSchema(_URL_SCHEMA)]
 FilePath = Annotated[Path, PlainValidator(_path), WithJsonSchema(_PATH_SCHEMA)]
 Folder = Annotated[Path, PlainValidator(_folder), WithJsonSchema(_PATH_SCHEMA)]

@@ -278,7 +278,9 @@ async def test_a_package_that_cannot_be_fetched_is_told_with_the_variable_that_m
         assert await there.rest() == []
         words = str(there.last_words)
         above = f"{said} | " if said.startswith("error:") else ""
-        assert words.startswith(f"; its last words: {above}4 | 5 | 6 | 7 | 8; a child is given few variables: ")
+        assert words.startswith(
+            f"; its last words: {above}4 | 5 | 6 | 7 | 8; a child is given few variables: "
+        )
         assert words.endswith(f" with --env {variable}, in a file with `env`")
 
 

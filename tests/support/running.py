@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from socket import socket
+from socket import AF_INET, IPPROTO_TCP, SO_REUSEADDR, SOCK_STREAM, SOL_SOCKET, socket
 from typing import Any, Final
 
 import anyio
 import httpx2
-import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridge.a2a.engine import Engine
+from bridge.assembly.bounds import server_limits
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.naming import slug
 from bridge.assembly.plan import Place, Plan, PublishedPlan, ServerPlan
 from bridge.config.profile import Profile, load_profile
+from bridge.http_server import Server, ServerLimits
 from bridge.mcp.child import Command
 from bridge.mcp.eras import Era
 from bridge.mcp.transport import Target
@@ -150,22 +151,23 @@ class Running:
         return f"{self.root_url}{self.bridge.path}"
 
 
+DEFAULT_LIMITS: Final = server_limits(load_profile(), descriptors=4096)
+
+
 @asynccontextmanager
-async def listening(app: Any, port: int = 0) -> AsyncIterator[str]:
+async def listening(app: Any, port: int = 0, limits: ServerLimits = DEFAULT_LIMITS) -> AsyncIterator[str]:
     """Serve an ASGI application, by default on a free port; its root URL."""
-    config = uvicorn.Config(app, port=port, lifespan="off", log_config=None, proxy_headers=False)
-    server = _Server(config)
+    server = _Server(app, limits)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(server.serve)
-        while not server.started:
-            await anyio.sleep(0.001)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        try:
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            server.ending.set()
-            for listener in server.servers:
-                listener.close()  # which it would not do when it is cancelled
+        with socket(AF_INET, SOCK_STREAM, IPPROTO_TCP) as listener:
+            listener.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+            listener.bind(("127.0.0.1", port))
+            tasks.start_soon(server.serve_on, listener)
+            await server.starting.wait()
+            try:
+                yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+            finally:
+                server.ending.set()
 
 
 def mounted(base: str, app: ASGIApp) -> ASGIApp:
@@ -178,20 +180,17 @@ def mounted(base: str, app: ASGIApp) -> ASGIApp:
     return at
 
 
-class _Server(uvicorn.Server):
-    """uvicorn that leaves the signals of the test run alone, and ends at once where its own looks ten times a second:
-    over all tests these tenths are minutes."""
+class _Server(Server):
+    """The bridge's server, which ends at once where its own looks ten times a second: over all tests these tenths are
+    minutes."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.ending = anyio.Event()
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
+    def __init__(self, app: Any, limits: ServerLimits) -> None:
+        super().__init__(app, limits)
+        self.starting, self.ending = anyio.Event(), anyio.Event()
 
     async def main_loop(self) -> None:
         await self.on_tick(0)  # which makes the headers of every response
+        self.starting.set()
         await self.ending.wait()
 
     async def shutdown(self, sockets: list[socket] | None = None) -> None:

@@ -1,0 +1,430 @@
+"""The HTTP server: uvicorn, with bounds on what a peer may hold before it is known who it is.
+
+uvicorn's parser takes heads of any size, and waits for the rest of a head or a body for ever. Here a head has bounds in
+bytes, headers and time, its target one of its own, and a body has to come at a pace; all of it is refused as soon as it
+is too much, before a task or an application knows of it. Which connections there may be is for `connections.py`.
+
+A request that is being answered is never cut off: what is wrong behind it ends the connection after its answer.
+
+The connections are accepted here, not by asyncio, which logs a traceback for each that finds no descriptor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import logging
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from http import HTTPStatus
+from typing import Any, Final
+
+import anyio
+import httptools
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from bridge.connections import ConnectionLimits, Connections
+
+logger = logging.getLogger(__name__)
+
+_GOODBYE_SECONDS: Final = 3
+"""For answers that are still being written once all tasks have ended."""
+
+_BACKLOG: Final = 2048
+"""Connections that the system keeps until they are accepted."""
+
+_AT_ONCE: Final = 16
+"""Connections that are accepted before anything else gets its turn; fewer than `connections.py` leaves descriptors."""
+
+_NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+_PAUSE_SECONDS: Final = 0.1
+"""Until the next attempt where there was no descriptor, and closing a connection freed none."""
+
+_UNREAD_BYTES: Final = 1024 * 1024
+"""What is read of a body after its answer, so that the connection can go on."""
+
+
+@dataclass(frozen=True)
+class RequestLimits:
+    """What one request may send."""
+
+    head_bytes: int
+    headers: int
+    target_bytes: int
+    bytes_per_second: float
+    """How fast a body has to come, over each stretch of `ConnectionLimits.body_seconds`, and an answer to go."""
+    pipelined: int
+    """Requests that wait for the answers to earlier ones of their connection."""
+
+
+class Refusal(Enum):
+    """Why the server itself refuses a request: the HTTP status, and words for its peer and the log."""
+
+    MALFORMED = HTTPStatus.BAD_REQUEST, "what came is not an HTTP request"
+    TARGET = HTTPStatus.REQUEST_URI_TOO_LONG, "the target of the request is too long"
+    HEAD = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the head of the request is too large"
+    SLOW_HEAD = HTTPStatus.REQUEST_TIMEOUT, "the head of the request did not come in time"
+    SLOW_BODY = HTTPStatus.REQUEST_TIMEOUT, "the body of the request came too slowly"
+    PIPELINED = HTTPStatus.SERVICE_UNAVAILABLE, "too many requests were sent ahead on one connection"
+    FULL = HTTPStatus.SERVICE_UNAVAILABLE, "all connections are in use"
+    SITE_FULL = HTTPStatus.SERVICE_UNAVAILABLE, "too many connections of one address"
+
+    @property
+    def answer(self) -> bytes:
+        """The whole response."""
+        status, words = self.value
+        body = json.dumps({"error": {"message": f"{words[0].upper()}{words[1:]}"}}).encode()
+        again = b"retry-after: 1\r\n" if status is HTTPStatus.SERVICE_UNAVAILABLE else b""
+        return (
+            b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n%sconnection: close\r\n\r\n%s"
+            % (status, status.phrase.encode(), len(body), again, body)
+        )
+
+    async def app(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ARG002 - as ASGI has it
+        """The same as an application."""
+        head, _, body = self.answer.partition(b"\r\n\r\n")
+        headers = [tuple(line.split(b": ", 1)) for line in head.split(b"\r\n")[1:]]
+        await send({"type": "http.response.start", "status": self.value[0], "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    @property
+    def line(self) -> str:
+        """For the log."""
+        status, words = self.value
+        return f"refused with {status:d}: {words}"
+
+
+class _RefusedError(Exception):
+    """Raised through the parser, which feeds nothing more then."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.line)
+        self.refusal = refusal
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """uvicorn's HTTP/1.1 on one connection, with bounds.
+
+    A small request that comes in one piece passes one comparison for each bound; all else is for what comes in pieces.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        limits: RequestLimits,
+        connections: Connections,
+    ) -> None:
+        super().__init__(config, server_state, app_state)
+        self.kept = False
+        self.site: str | None = None
+        self.url = b""
+        self.headers = []
+        self._limits = limits
+        self._connections = connections
+        self._awaits_head = True
+        self._ended_one = False
+        """Whether a request came to its end in the piece at hand."""
+        self._head_bytes = 0
+        self._body_bytes = 0
+        """Of this stretch of time."""
+        self._framing_bytes = 0
+        """What came in place of a body: extensions of a chunk, trailers."""
+        self._unread_bytes = 0
+        self._unsent_bytes = 0
+        """When its rest was over the last time."""
+        self._reads_body = False
+        """Whether its body did not come with its head."""
+        self._is_refused = False
+
+    # What the connections are told
+
+    @property
+    def peer(self) -> str:
+        """The address of the other end."""
+        return self.client[0] if self.client else ""
+
+    @property
+    def has_sent_all(self) -> bool:
+        """Whether nothing that was answered is still on its way."""
+        return not self.transport.get_write_buffer_size()
+
+    def head_is_late(self) -> None:
+        """Say so where a part of it has come; who opens a connection ahead of its need has done nothing wrong."""
+        self._refuse(Refusal.SLOW_HEAD, silently=not self._head_bytes)
+
+    def look_at_body(self) -> None:
+        """Refuse it unless enough of it came since the last look. Where we read nothing, none could."""
+        wanted = self._wanted_bytes(self._connections.limits.body_seconds)
+        if self._body_bytes < wanted and not self.flow.read_paused and not self.pipeline:
+            self._refuse(Refusal.SLOW_BODY)
+            return
+        self._body_bytes = 0
+        self._connections.bodies.add(self)
+
+    def rest_is_over(self) -> None:
+        """Close it, unless its peer is still taking in the answer, at the pace that bodies have."""
+        unsent, before = self.transport.get_write_buffer_size(), self._unsent_bytes
+        self._unsent_bytes = unsent
+        if not unsent:
+            self.transport.close()
+        elif before and before - unsent < self._wanted_bytes(self._connections.limits.idle_seconds):
+            self.transport.abort()
+        else:
+            self._connections.idle.add(self)
+
+    def give_way(self) -> None:
+        """Read no more of the body."""
+        self._refuse(Refusal.FULL)
+
+    def refuse_more(self) -> None:
+        """Let it ask nothing."""
+        self._refuse(Refusal.SITE_FULL)
+
+    def abort(self) -> None:
+        """Be gone."""
+        self.transport.abort()
+
+    # What asyncio tells
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._connections.arrived(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connections.left(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        most = self._limits.head_bytes
+        if len(data) <= most:
+            self._feed(data)
+            return
+        for start in range(0, len(data), most):
+            self._feed(data[start : start + most])
+
+    def _feed(self, data: bytes) -> None:
+        """Parse a piece that is not larger than a head may be: so much more than counted a head may hold."""
+        if self._is_refused:
+            return
+        cycle = None if self._awaits_head else self.cycle
+        body_bytes = len(cycle.body) if cycle is not None else 0
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            pass  # to what nobody speaks here: RFC 9110 section 7.8 lets a server go on in HTTP/1.1
+        except httptools.HttpParserError as exc:
+            raised = exc.__context__
+            self._refuse(raised.refusal if isinstance(raised, _RefusedError) else Refusal.MALFORMED)
+            return
+        if self._ended_one:
+            self._ended_one = False
+        elif self._awaits_head:
+            self._head_goes_on(len(data))
+        else:
+            is_body = self.cycle is not cycle or len(self.cycle.body) > body_bytes
+            self._body_goes_on(len(data), is_body=is_body)
+
+    # What the parser tells
+
+    def on_headers_complete(self) -> None:
+        limits = self._limits
+        if len(self.url) > limits.target_bytes:
+            raise _RefusedError(Refusal.TARGET)
+        if len(self.headers) > limits.headers or (self._head_bytes and self._size() > limits.head_bytes):
+            raise _RefusedError(Refusal.HEAD)
+        if len(self.pipeline) >= limits.pipelined:
+            raise _RefusedError(Refusal.PIPELINED)
+        if not self._connections.enters(self):
+            raise _RefusedError(Refusal.FULL)
+        super().on_headers_complete()
+        self._awaits_head = False
+        self._head_bytes = self._unsent_bytes = 0
+        self.headers = []  # where trailers go, which are no headers of the request (RFC 9110 section 6.5.1)
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._awaits_head = self._ended_one = True
+        if self._body_bytes or self._reads_body:
+            self._body_bytes = self._unread_bytes = self._framing_bytes = 0
+            self._reads_body = False
+            self._connections.bodies.discard(self)
+            if self.cycle.response_complete:
+                self._rest()
+
+    def on_response_complete(self) -> None:
+        if self.pipeline:
+            super().on_response_complete()
+            if not self._awaits_head:
+                self._await_body()
+            return
+        self.server_state.total_requests += 1
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+            self._rest()
+
+    def _rest(self) -> None:
+        """Wait for another request, once this one has been read."""
+        if self._awaits_head and not self._is_refused:
+            self._connections.idle.add(self)
+
+    # What comes in pieces
+
+    def _wanted_bytes(self, seconds: float) -> float:
+        return self._limits.bytes_per_second * seconds
+
+    def _head_goes_on(self, size: int) -> None:
+        self._head_bytes += size
+        if len(self.url) > self._limits.target_bytes:
+            self._refuse(Refusal.TARGET)
+        elif self._head_bytes > self._limits.head_bytes or len(self.headers) > self._limits.headers:
+            self._refuse(Refusal.HEAD)
+        else:
+            self._connections.await_head(self)
+
+    def _size(self) -> int:
+        """Of a head that is whole, without what stands between its words."""
+        return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+
+    def _body_goes_on(self, size: int, *, is_body: bool) -> None:
+        self._body_bytes += size
+        if self.cycle.response_complete:
+            self._unread_bytes += size
+        else:
+            self._framing_bytes = 0 if is_body else self._framing_bytes + size
+        if self._unread_bytes > _UNREAD_BYTES:
+            self._refuse(Refusal.SLOW_BODY, silently=True)
+        elif self._framing_bytes > self._limits.head_bytes or len(self.headers) > self._limits.headers:
+            self._refuse(Refusal.HEAD)
+        else:
+            self._await_body()
+
+    def _await_body(self) -> None:
+        """It has to come at a pace, once nothing before it is answered any more."""
+        if not self._reads_body and not self.pipeline and not self._is_refused:
+            self._reads_body = True
+            self._connections.bodies.add(self)
+
+    def _refuse(self, refusal: Refusal, *, silently: bool = False) -> None:
+        """Read nothing more, and end the connection: with an answer, or after the one that is on its way."""
+        self._is_refused = True
+        cycle: RequestResponseCycle | None = self.cycle
+        is_answered = cycle is not None and cycle.response_complete and not self._awaits_head
+        if not silently and not is_answered:
+            self._connections.seldom.warn(refusal.line, self.peer)
+        if cycle is not None and not cycle.response_complete:
+            if self._awaits_head or self.pipeline or cycle.response_started:
+                self._end_after(cycle, refusal)
+                return
+            cycle.disconnected = True
+            cycle.message_event.set()
+        elif silently or is_answered:
+            self.transport.close()
+            return
+        self.transport.write(refusal.answer)
+        self.transport.write_eof()
+        self._connections.refused(self)
+
+    def _end_after(self, cycle: RequestResponseCycle, refusal: Refusal) -> None:
+        """Answer all before what is refused, and what is refused in its turn if anything is known of it."""
+        cycle.keep_alive = False
+        if self.pipeline and not self._awaits_head:
+            self.pipeline[0] = cycle, refusal.app
+
+
+@dataclass(frozen=True)
+class ServerLimits:
+    """Of all requests and connections of a server."""
+
+    requests: RequestLimits
+    connections: ConnectionLimits
+
+
+class Server(uvicorn.Server):
+    """uvicorn, with bounds, and without its own signal handlers: one first signal ends its streams before ours could
+    end."""
+
+    def __init__(self, app: ASGIApp, limits: ServerLimits) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                lifespan="off",
+                ws="none",
+                http="httptools",
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                timeout_graceful_shutdown=_GOODBYE_SECONDS,
+            )
+        )
+        self._limits = limits
+        self._accepting = anyio.CancelScope()
+
+    async def serve_on(self, listener: socket.socket) -> None:
+        """Serve until `should_exit` is set. The listener is closed then, before what runs has ended."""
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._accept, listener)
+            await self.serve(sockets=[])
+            self._accepting.cancel()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept nothing more, and end what is open."""
+        self._accepting.cancel()
+        await super().shutdown(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave them to `stopping.py`."""
+        yield
+
+    async def _accept(self, listener: socket.socket) -> None:
+        connections = Connections(self._limits.connections)
+        with listener, self._accepting:
+            while True:
+                await anyio.wait_readable(listener)
+                async with anyio.create_task_group() as batch:
+                    for accepted in _accepted(listener, connections):
+                        batch.start_soon(self._connect, accepted, connections)
+
+    async def _connect(self, accepted: socket.socket | None, connections: Connections) -> None:
+        if accepted is None:
+            await anyio.sleep(_PAUSE_SECONDS)
+            return
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: BoundedProtocol(
+                self.config, self.server_state, self.lifespan.state, self._limits.requests, connections
+            ),
+            accepted,
+        )
+
+
+def _accepted(listener: socket.socket, connections: Connections) -> Iterator[socket.socket | None]:
+    """Connections that are there to be accepted, a few at most; None where there was no descriptor for one."""
+    for _ in range(_AT_ONCE):
+        try:
+            accepted, _ = listener.accept()
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as exc:
+            if exc.errno in _NO_DESCRIPTOR:
+                connections.relieve()
+                yield None
+                return
+            logger.debug(
+                "a connection broke before it was accepted: %s", exc
+            )  # Linux says so here: accept(2)
+            continue
+        accepted.setblocking(False)
+        yield accepted
