@@ -331,8 +331,11 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.close()
             return
         self.transport.write(refusal.answer)
-        self.transport.write_eof()
         self._connections.refused(self)
+        try:
+            self.transport.write_eof()
+        except OSError:  # the peer is gone, of which asyncio has not heard yet
+            self.transport.abort()
 
     def _end_after(self, cycle: RequestResponseCycle, refusal: Refusal) -> None:
         """Answer all before what is refused, and what is refused in its turn if anything is known of it."""

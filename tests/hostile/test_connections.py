@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
 import socket
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_network
 from typing import Any, Final
 
 import anyio
+import anyio.lowlevel
 import pytest
+import uvicorn
 from anyio.abc import SocketStream
+from uvicorn.server import ServerState
 
+from bridge.assembly.bounds import server_limits
 from bridge.connections import ConnectionLimits, Connections
-from bridge.http_server import RequestLimits, ServerLimits
-from tests.support.running import listening
+from bridge.descriptors import raise_descriptors
+from bridge.http_server import BoundedProtocol, RequestLimits, ServerLimits
+from tests.support.running import listening, profile_with
 
 WAIT_SECONDS: Final = 10.0
 SOON: Final = 0.05
@@ -209,6 +217,24 @@ async def test_a_connection_that_sends_nothing_is_closed_in_silence() -> None:
         served.peer() as stream,
     ):
         assert await until_closed(stream) == b""
+
+
+async def test_a_peer_that_is_gone_is_refused_without_a_fault() -> None:
+    config = uvicorn.Config(App(), ws="none", log_config=None)
+    connections = Connections(CONNECTIONS)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = socket.create_connection(listener.getsockname())
+        accepted, _ = listener.accept()
+    transport, protocol = await asyncio.get_running_loop().connect_accepted_socket(
+        lambda: BoundedProtocol(config, ServerState(), {}, REQUESTS, connections), accepted
+    )
+    protocol.data_received(HEAD)
+    client.close()  # so that it answers our next byte with a reset, before the loop hears of anything
+    protocol.head_is_late()
+    assert transport.is_closing()
+    with anyio.fail_after(WAIT_SECONDS):
+        while protocol in connections.draining:
+            await anyio.lowlevel.checkpoint()
 
 
 async def test_what_is_wrong_behind_a_call_ends_the_connection_after_its_answer() -> None:
@@ -487,8 +513,6 @@ class Peer:
 async def test_connections_of_one_address_are_bounded_unless_it_is_loopback_or_a_proxy(
     addresses: list[str], refused: list[int]
 ) -> None:
-    from ipaddress import ip_network
-
     connections = Connections(replace(CONNECTIONS, each=2, proxies=(ip_network("10.0.0.0/8"),)))
     peers = [Peer(address) for address in addresses]
     for peer in peers:
@@ -499,6 +523,34 @@ async def test_connections_of_one_address_are_bounded_unless_it_is_loopback_or_a
     again = Peer(addresses[0])
     connections.arrived(again)
     assert not again.refused
+
+
+def test_the_limits_of_a_profile_are_those_of_the_server() -> None:
+    profile = profile_with(connections={"most": 500, "new": 50, "each": 5, "proxies": ["10.0.0.1/8", "::1"]})
+    assert server_limits(profile, descriptors=20_000) == ServerLimits(
+        RequestLimits(head_bytes=32_768, headers=100, target_bytes=8192, bytes_per_second=500, pipelined=16),
+        ConnectionLimits(
+            most=500,
+            new=50,
+            each=5,
+            proxies=(ip_network("10.0.0.0/8"), ip_network("::1/128")),
+            idle_seconds=75,
+            head_seconds=10,
+            body_seconds=20,
+        ),
+    )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system may refuse its own hard limit")
+def test_the_limit_of_descriptors_is_raised_as_far_as_it_may_be() -> None:
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1000), hard))
+        assert raise_descriptors() == resource.getrlimit(resource.RLIMIT_NOFILE)[0] == hard
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.mark.parametrize(
