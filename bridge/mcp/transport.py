@@ -10,7 +10,7 @@ import json
 import logging
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
@@ -38,6 +38,13 @@ logger = logging.getLogger(__name__)
 
 _ERROR_BODY_BYTES: Final = 64 * 1024
 """How much of an error page is read: it only has to be told from a JSON-RPC error."""
+
+_EVENTS: Final = "text/event-stream"
+_EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_ENDS_BYTES: Final = 3
+"""How much of the end of an event may stand in the chunk before."""
+_OF_PACKING: Final = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+"""The headers that say how a body travels."""
 
 NOT_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
 """The errors that come before a request has left. After any other, the server may have acted on it."""
@@ -123,11 +130,9 @@ class FaultMappingTransport(httpx2.AsyncHTTPTransport):
             return self._fault(request, 502, BROKEN_OFF, f"{self._name} broke off: {reason_of(exc)}")
         if response.status_code >= 400:
             return await self._error_page(request, response)
-        assert isinstance(response.stream, httpx2.AsyncByteStream)
-        response.stream = _BoundedStream(response.stream, self._limit_bytes)
-        if response.headers.get("content-type", "").lower().startswith("application/json"):
-            return await self._whole(request, response)
-        return response
+        kind = response.headers.get("content-type", "").lower()
+        unpacked = _unpacked(request, response, self._limit_bytes, in_events=kind.startswith(_EVENTS))
+        return await self._whole(request, unpacked) if kind.startswith("application/json") else unpacked
 
     async def _whole(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """A body that is one JSON text, read here, where what goes wrong with it can still be said."""
@@ -180,43 +185,67 @@ class _TooLargeError(httpx2.SSEError):
     """A response above the limit. The SDK tells the words of an SSEError, and does not ask for the rest."""
 
 
-class _BoundedStream(httpx2.AsyncByteStream):
-    """A response body that ends with an error that the SDK expects when it breaks or grows too large."""
+def _unpacked(
+    request: httpx2.Request, packed: httpx2.Response, limit_bytes: int, *, in_events: bool
+) -> httpx2.Response:
+    """The same response without its content encoding, bounded by what it unpacks to."""
+    headers = [(name, value) for name, value in packed.headers.multi_items() if name not in _OF_PACKING]
+    return httpx2.Response(
+        packed.status_code,
+        headers=headers,
+        stream=_BoundedStream(packed, limit_bytes, in_events=in_events),
+        request=request,
+        extensions=packed.extensions,
+    )
 
-    def __init__(self, stream: httpx2.AsyncByteStream, limit_bytes: int) -> None:
-        self._stream = stream
+
+class _BoundedStream(httpx2.AsyncByteStream):
+    """A response body, unpacked, that ends with an error that the SDK expects when it breaks or grows too large.
+
+    Of a stream of events each one is bounded: the stream itself may be open for ever.
+    """
+
+    def __init__(self, packed: httpx2.Response, limit_bytes: int, *, in_events: bool) -> None:
+        self._packed = packed
         self._limit_bytes = limit_bytes
+        self._in_events = in_events
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
+        size, rest = 0, b""
         try:
-            async for chunk in self._stream:
-                size += len(chunk)
-                if size > self._limit_bytes:
-                    raise _TooLargeError(
-                        f"the response is larger than {self._limit_bytes} bytes: {LIMITED_BY}"
-                    )
-                yield chunk
+            # Pieces of 1 MiB at most, however far a few bytes unpack.
+            async with aclosing(self._packed.aiter_bytes()) as chunks:
+                async for chunk in chunks:
+                    pieces = _EVENT_END.split(rest + chunk) if self._in_events else [rest + chunk]
+                    first = size - len(rest) + len(pieces[0])
+                    if max(first, *map(len, pieces)) > self._limit_bytes:
+                        raise _TooLargeError(
+                            f"the response is larger than {self._limit_bytes} bytes: {LIMITED_BY}"
+                        )
+                    size = first if len(pieces) == 1 else len(pieces[-1])
+                    rest = pieces[-1][-_ENDS_BYTES:]
+                    yield chunk
         except _TooLargeError:
             raise
-        except httpx2.TransportError as exc:
+        except (httpx2.TransportError, httpx2.DecodingError) as exc:
             raise httpx2.StreamError(f"the response broke off: {reason_of(exc)}") from exc
 
     async def aclose(self) -> None:
-        await self._stream.aclose()
+        await self._packed.aclose()
 
 
 async def beginning_of(response: httpx2.Response) -> bytes:
-    """The first bytes of a body; the rest is not read."""
+    """The first bytes of a body, unpacked; the rest is not read."""
     chunks: list[bytes] = []
     size = 0
     try:
-        async for chunk in response.aiter_raw():
-            chunks.append(chunk)
-            size += len(chunk)
-            if size >= _ERROR_BODY_BYTES:
-                break
-    except (httpx2.TransportError, httpx2.StreamError):
+        async with aclosing(response.aiter_bytes()) as pieces:
+            async for piece in pieces:
+                chunks.append(piece[: _ERROR_BODY_BYTES - size])
+                size += len(piece)
+                if size >= _ERROR_BODY_BYTES:
+                    break
+    except (httpx2.TransportError, httpx2.StreamError, httpx2.DecodingError):
         logger.debug("an error page broke off")
     finally:
         await response.aclose()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
@@ -129,3 +130,52 @@ async def test_an_error_of_the_server_and_a_result_are_handed_on() -> None:
 async def test_a_compressed_result_is_unpacked_once() -> None:
     async with _answering(_response("200 OK", gzip.compress(RESULT), JSON, "content-encoding: gzip")) as url:
         assert (await _post(url, lambda _: None)).content == RESULT
+
+
+BOMB: Final = gzip.compress(b" " * 64 * LIMIT_BYTES * LIMIT_BYTES)
+"""64 KB that unpack to 64 MB."""
+GZIP: Final = "content-encoding: gzip"
+
+
+@pytest.mark.parametrize("twice", [False, True])
+async def test_a_result_is_bounded_by_what_it_unpacks_to(twice: bool) -> None:
+    heard: list[str] = []
+    packed = gzip.compress(BOMB) if twice else BOMB
+    encoding = "content-encoding: gzip, gzip" if twice else GZIP
+    tracemalloc.start()
+    try:
+        async with _answering(_response("200 OK", packed, JSON, encoding)) as url:
+            said = (await _post(url, heard.append)).json()
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert heard == [TOO_LARGE]
+    assert said["error"]["message"].startswith("the response is larger than 1000 bytes")
+    assert peak_bytes < 16 * LIMIT_BYTES * LIMIT_BYTES
+
+
+async def test_a_packed_error_of_the_server_is_handed_on_and_no_more_of_it_unpacked_than_is_read() -> None:
+    async with _answering(_response("400 Bad Request", gzip.compress(ERROR), JSON, GZIP)) as url:
+        assert (await _post(url, lambda _: None)).content == ERROR
+    heard: list[str] = []
+    async with _answering(_response("500 Oh No", BOMB, JSON, GZIP)) as url:
+        await _post(url, heard.append)
+    assert heard == [HTTP_STATUS]
+
+
+EVENTS: Final = "content-type: text/event-stream"
+
+
+@pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\r\r"])
+async def test_each_event_of_a_stream_is_bounded_and_not_all_of_them_together(end: bytes) -> None:
+    stream = (b"data: " + b"x" * 900 + end) * 10
+    for packed, headers in ((stream, [EVENTS]), (gzip.compress(stream), [EVENTS, GZIP])):
+        async with _answering(_response("200 OK", packed, *headers)) as url:
+            assert (await _post(url, lambda _: None)).content == stream
+
+
+async def test_an_event_is_bounded_by_what_it_unpacks_to() -> None:
+    stream = gzip.compress(b"data: " + b"x" * 900 + b"\n\ndata: " + b"x" * 900 + b"\ndata: " + b"x" * 900)
+    async with _answering(_response("200 OK", stream, EVENTS, GZIP)) as url:
+        with pytest.raises(httpx2.SSEError, match="larger than 1000 bytes"):
+            await _post(url, lambda _: None)
