@@ -15,6 +15,7 @@ from bridge.assembly.own_card import OwnCard
 from bridge.config.profile import Profile, RunTable, ServerTable
 from bridge.errors import UsageError
 from bridge.mcp.eras import Era
+from bridge.mcp.link import ListBounds
 from bridge.mcp.session import SessionPace
 from bridge.mcp.transport import Target
 from bridge.mcp.upstream import SessionRules
@@ -47,6 +48,8 @@ class ServerPlan:
             settle_seconds=server.settle_seconds,
             concurrency=run.concurrency,
             attribution_seconds=server.attribution_seconds,
+            unanswered_most=server.unanswered_most,
+            list_bounds=ListBounds(server.tools_most, server.tools_limit_bytes),
         )
         rules = SessionRules(
             per=server.session,

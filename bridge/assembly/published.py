@@ -130,6 +130,8 @@ def options_of(plan: PublishedPlan) -> AgentOptions:
         held_answer_seconds=profile.run.held_answer_seconds,
         cancel_grace_seconds=profile.run.cancel_grace_seconds,
         inline_limit_bytes=profile.content.inline_limit_bytes,
+        links_most=profile.content.links_most,
+        links_limit_bytes=profile.content.links_limit_bytes,
         allow_file_links=profile.content.allow_file_links,
         progress_in_flight=profile.run.progress_in_flight,
         progress_per_second=profile.run.progress_per_second,

@@ -53,7 +53,8 @@ def set_up(log_format: str, level: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel("DEBUG" if level == "debug" else "WARNING")
-    logging.getLogger("mcp").setLevel("DEBUG" if level == "debug" else "CRITICAL")
+    for name in ("mcp", "client"):  # the second is the logger of its client session
+        logging.getLogger(name).setLevel("DEBUG" if level == "debug" else "CRITICAL")
     # Each request of the first two names its whole URL, secrets and all; the third tells of every change in a folder,
     # to which it would add one where the log is a file beside the configuration.
     for name in ("httpx2", "httpcore2", "watchfiles"):

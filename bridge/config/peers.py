@@ -117,6 +117,13 @@ class ToolServerTable(Table):
     result_limit_bytes: PositiveInt | None = Field(
         default=None, description="what one message of it may carry"
     )
+    tools_most: PositiveInt | None = Field(default=None, description="tools that it may list")
+    tools_limit_bytes: PositiveInt | None = Field(
+        default=None, description="what its list of tools may carry"
+    )
+    unanswered_most: PositiveInt | None = Field(
+        default=None, description="requests of it whose answers it has not taken in"
+    )
     concurrency: PositiveInt | None = Field(default=None, description="calls at the same time")
     call_timeout_seconds: PositiveFloat | None = Field(default=None, description="how long a call may take")
 

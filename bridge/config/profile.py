@@ -81,12 +81,17 @@ class ServerTable(_Table):
     contended_question_seconds: PositiveFloat
     attribution_seconds: NotNegative
     result_limit_bytes: PositiveInt
+    tools_most: PositiveInt
+    tools_limit_bytes: PositiveInt
+    unanswered_most: PositiveInt
 
 
 class ContentTable(_Table):
     """`[content]`"""
 
     inline_limit_bytes: Count
+    links_most: Count
+    links_limit_bytes: Count
     allow_file_links: bool
 
 

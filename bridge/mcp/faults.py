@@ -26,6 +26,7 @@ HTTP_STATUS: Final = "http-status"
 BROKEN_OFF: Final = "broken-off"
 TOO_LARGE: Final = "too-large"
 NO_MCP: Final = "no-mcp"
+FLOODED: Final = "flooded"
 
 DEFAULT_RESULT_LIMIT_BYTES: Final = 64 * 1024 * 1024
 """What one answer may carry: one HTTP response, or one line of a child. Above it is TOO_LARGE. The SDK's bound of

@@ -58,7 +58,8 @@ from bridge.sse import Event
 logger = logging.getLogger(__name__)
 
 POSTS_AT_ONCE: Final = 32
-"""Requests that are posted at one time, and beside them as many other messages: no cancellation waits for calls."""
+"""Requests that are posted at one time, and beside them as many answers and as many other messages: no cancellation
+waits for calls."""
 
 _READ_BUFFER: Final = 16
 _OLD_TRANSPORT_STATUSES: Final = frozenset({400, 404, 405})
@@ -123,6 +124,7 @@ class _Connection:
     _posts: dict[RequestId, anyio.CancelScope] = field(default_factory=dict)
     _request_places: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(POSTS_AT_ONCE))
     _other_places: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(POSTS_AT_ONCE))
+    _answer_places: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(POSTS_AT_ONCE))
 
     async def run(self, events: Events, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:
         """Send and receive until the server ends its events; then nobody hears of what is still posted."""
@@ -168,8 +170,12 @@ class _Connection:
                     if given_up is not None:
                         given_up.cancel()
                     tasks.start_soon(self._post_other, item.message)
-                case message:
-                    tasks.start_soon(self._post_other, message)
+                case JSONRPCNotification() as notification:
+                    tasks.start_soon(self._post_other, notification)
+                case answer:
+                    # It waits here: whoever asks and takes in no answers is seen where they wait (`Wire`).
+                    await self._answer_places.acquire()
+                    tasks.start_soon(self._post_answer, answer)
 
     async def _post_request(self, request: JSONRPCRequest, scope: anyio.CancelScope) -> None:
         try:
@@ -182,9 +188,17 @@ class _Connection:
         finally:
             self._posts.pop(request.id, None)
 
+    async def _post_answer(self, answer: JSONRPCMessage) -> None:
+        try:
+            self._tell_of(await self._post(answer))
+        finally:
+            self._answer_places.release()
+
     async def _post_other(self, message: JSONRPCMessage) -> None:
         async with self._other_places:
-            error = await self._post(message)
+            self._tell_of(await self._post(message))
+
+    def _tell_of(self, error: ErrorData | None) -> None:
         if error is not None:
             logger.warning("%s did not take a message: %s", self.target, error.message)
 

@@ -24,7 +24,7 @@ from mcp.shared.inbound import mcp_param_headers, x_mcp_header_map
 from pydantic import JsonValue
 
 from bridge.errors import PeerError
-from bridge.jsonvalues import JsonObject
+from bridge.jsonvalues import JsonObject, written
 from bridge.mcp.asking import Questions
 from bridge.mcp.child import Command, child
 from bridge.mcp.eras import Era, negotiate
@@ -44,7 +44,7 @@ from bridge.mcp.stderr import LastWords
 from bridge.mcp.tools import Tool, tools_from
 from bridge.mcp.transport import Target, streamable_http
 from bridge.mcp.values import Asker, Greeting, Listing, OnProgress, ToolCall
-from bridge.mcp.wire import OnTaskNews, Stamp, Wire
+from bridge.mcp.wire import OnTaskNews, Stamp, UnansweredBounds, Wire
 from bridge.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -52,6 +52,15 @@ logger = logging.getLogger(__name__)
 CLIENT: Final = types.Implementation(name="mcp-a2a", version=__version__)
 MAX_PAGES: Final = 1000
 """Pages of one tools/list: a server that never ends its list cannot hang the bridge."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListBounds:
+    """How much a server may list, on all pages together."""
+
+    tools: int = 5000
+    bytes: int = 16 * 1024 * 1024
+    """As much as a card may weigh: it says all of the tools."""
 
 
 class RefusedHandshakeError(PeerError):
@@ -93,7 +102,7 @@ class Link:
     lost: anyio.Event = field(default_factory=anyio.Event)
     """No new calls: the connection is gone, or its session is, or another is to take its place."""
     why_lost: str = ""
-    """Where that was our wish: why, in words."""
+    """Where that was our doing: why, in words."""
     request_ids: Iterator[int] = field(default_factory=lambda: count(secrets.randbits(40)))
     """A call that is made again has another id than before (basic/patterns/mrtr), also after a restart."""
     calls: int = 0
@@ -125,20 +134,30 @@ class Link:
         capabilities = self.session.server_capabilities
         return bool(capabilities and capabilities.tools and capabilities.tools.list_changed)
 
-    async def list_tools(self) -> Listing:
+    async def list_tools(self, bounds: ListBounds = ListBounds()) -> Listing:
         """Every page of tools/list.
 
         Raises:
-            PeerError: the server cannot list its tools.
+            PeerError: the server cannot list its tools, or there is no end of them.
         """
         listed: list[JsonValue] = []
         cursor: JsonValue = None
+        held_bytes = 0
         for _ in range(MAX_PAGES):
             page = await self.request("tools/list", {} if cursor is None else {"cursor": cursor})
             tools = page.get("tools")
             if not isinstance(tools, list):
                 raise PeerError(f"{self.name} answered tools/list without a list of tools")
             listed += tools
+            held_bytes += len(written(page))
+            if len(listed) > bounds.tools:
+                raise PeerError(
+                    f"{self.name} lists more than {bounds.tools} tools: `tools_most` is the limit"
+                )
+            if held_bytes > bounds.bytes:
+                raise PeerError(
+                    f"{self.name} lists tools of more than {bounds.bytes} bytes: `tools_limit_bytes` is the limit"
+                )
             before, cursor = cursor, page.get("nextCursor")
             if cursor is None:
                 return Listing(*tools_from(listed))
@@ -246,6 +265,7 @@ class Link:
             else:
                 self.listening.set()
             await self.wire.closed.wait()
+            self.why_lost = self.why_lost or self.wire.why_closed
             self.lost.set()
             tasks.cancel_scope.cancel()
 
@@ -284,9 +304,11 @@ async def open_link(
     *,
     attribution_seconds: float,
     on_question: Callable[[], None],
+    unanswered_most: int,
     over_http_sse: bool = False,
 ) -> AsyncIterator[Link]:
-    """Connect to a server and greet it before the deadline. For the two after it see `Questions`.
+    """Connect to a server and greet it before the deadline. For the two after it see `Questions`, and for the one
+    after these `UnansweredBounds`.
 
     Raises:
         UsageError: its command cannot be started (in a group of exceptions).
@@ -297,7 +319,8 @@ async def open_link(
     last_words, holder = LastWords(), _Holder()
     async with _streams(name, target, last_words, holder.fault, over_http_sse) as streams:
         questions = Questions(name, attribution_seconds, on_question)
-        wire = Wire(name, streams, questions, holder.tools_changed)
+        bounds = UnansweredBounds(unanswered_most, target.result_limit_bytes)
+        wire = Wire(name, streams, questions, holder.tools_changed, bounds)
         async with ClientSession(
             client_info=CLIENT, dispatcher=wire, elicitation_callback=_answered_by_the_wire
         ) as session:

@@ -13,7 +13,7 @@ import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -26,7 +26,14 @@ from bridge.errors import BridgeError, PeerError, UsageError, leaf_of
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.eras import Era
 from bridge.mcp.faults import NotTakenError, ServerDownError, ServerRefusedError, cannot_ask
-from bridge.mcp.link import Deadline, Link, NoStreamableHttpError, RefusedHandshakeError, open_link
+from bridge.mcp.link import (
+    Deadline,
+    Link,
+    ListBounds,
+    NoStreamableHttpError,
+    RefusedHandshakeError,
+    open_link,
+)
 from bridge.mcp.memory import Fact, ServerMemory
 from bridge.mcp.tools import Tool
 from bridge.mcp.transport import Target, Url, explained_at, is_local
@@ -54,7 +61,7 @@ _LISTEN_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class SessionPace:
-    """How patient the bridge is with a server, and how much it asks of one session at once."""
+    """How patient the bridge is with a server, how much it asks of one session at once, and how much it takes."""
 
     connect_seconds: float = 30
     """From the start of a connection until the tools are listed; also how long a call waits for that."""
@@ -68,6 +75,9 @@ class SessionPace:
     """Calls at the same time."""
     attribution_seconds: float = 10
     """How long a question that may be of several calls waits for all but one of them to end."""
+    unanswered_most: int = 256
+    """Requests of the server whose answers it has not taken in."""
+    list_bounds: ListBounds = field(default_factory=ListBounds)
 
 
 class Session:
@@ -327,6 +337,7 @@ class Session:
             deadline=deadline,
             attribution_seconds=self._pace.attribution_seconds,
             on_question=self._on_question,
+            unanswered_most=self._pace.unanswered_most,
         )
         if self._memory.recall(Fact.TRANSPORT, server) == _HTTP_SSE:
             try:
@@ -365,7 +376,7 @@ class Session:
         with anyio.CancelScope(deadline=deadline.ends_at):
             with anyio.move_on_after(_LISTEN_SECONDS):
                 await link.listening.wait()
-            return await link.list_tools()
+            return await link.list_tools(self._pace.list_bounds)
         raise PeerError(
             f"{self.name} did not list its tools within {deadline.seconds:g} s of being connected to",
             detail=str(link.last_words),
@@ -384,7 +395,7 @@ class Session:
             link.tools_changed = anyio.Event()
             try:
                 with anyio.fail_after(self._pace.connect_seconds):
-                    self._listed(await link.list_tools())
+                    self._listed(await link.list_tools(self._pace.list_bounds))
             except (PeerError, TimeoutError) as exc:
                 logger.warning("%s: its tools changed, but cannot be listed: %s", self.name, _words(exc))
 

@@ -17,6 +17,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -40,7 +41,7 @@ from mcp.shared.inbound import (
     encode_header_value,
 )
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp.shared.message import ClientMessageMetadata
+from mcp.shared.message import ClientMessageMetadata, MessageMetadata
 from mcp.shared.transport_context import TransportContext
 from mcp_types import (
     CLIENT_CAPABILITIES_META_KEY,
@@ -55,9 +56,9 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from bridge.jsonvalues import JsonObject, exceeds_floats
+from bridge.jsonvalues import JsonObject, exceeds_floats, written
 from bridge.mcp.asking import ELICIT, Questions
-from bridge.mcp.faults import UNREACHABLE, error_of
+from bridge.mcp.faults import DEFAULT_RESULT_LIMIT_BYTES, FLOODED, UNREACHABLE, error_of
 from bridge.mcp.values import OnProgress, Progress
 from bridge.trace import OnHop
 
@@ -72,6 +73,9 @@ _HANDSHAKE: Final = frozenset({"server/discover", "initialize"})
 """The requests that start a session. The SDK gives the first up after 10 s and passes its answer over, which a slow
 server gives later; who connects has a deadline of its own. The second must not be cancelled."""
 
+_SHOWN_CHARACTERS: Final = 80
+"""How much of what is passed over stands in the log."""
+
 _CLOSED: Final = "Connection closed"
 """As the SDK says it."""
 _CANCEL_SECONDS: Final = 5.0
@@ -83,6 +87,11 @@ CAPABILITIES: Final[JsonObject] = {
     "extensions": {TASKS_EXTENSION: {}},
 }
 """What we declare on every request of MCP 2026-07-28. Sampling and roots are not declared."""
+
+_NOT_TAKEN_IN: Final = (
+    "it sent {} requests ({} bytes) and took in no answers, so that its connection was ended: `unanswered_most` and"
+    " `result_limit_bytes` of the tool server are the limits"
+)
 
 OnTaskNews = Callable[[JsonObject], None]
 """Takes the task as the server describes it in a notification."""
@@ -102,6 +111,16 @@ class _Answer:
         self.arrived.set()
 
 
+@dataclass(frozen=True, slots=True)
+class UnansweredBounds:
+    """What a server may ask (pings, questions) before it takes in the answers."""
+
+    most: int = 256
+    """Requests: far beyond one question for each call that runs, and a ping now and then."""
+    most_bytes: int = DEFAULT_RESULT_LIMIT_BYTES
+    """What they carry together."""
+
+
 class Wire(JSONRPCDispatcher):
     """The SDK's dispatcher, which also tells when it ends and what arrives, in order.
 
@@ -110,13 +129,23 @@ class Wire(JSONRPCDispatcher):
     """
 
     def __init__(
-        self, name: str, streams: TransportStreams, questions: Questions, on_tools_changed: Callable[[], None]
+        self,
+        name: str,
+        streams: TransportStreams,
+        questions: Questions,
+        on_tools_changed: Callable[[], None],
+        bounds: UnansweredBounds = UnansweredBounds(),
     ) -> None:
         super().__init__(*streams, on_stream_exception=self._unreadable)
         self._name = name
-        self._warned = False
+        self._warned: set[str] = set()
+        """What was said once, by its kind."""
         self.closed = anyio.Event()
         """Set once the connection has ended, however it did."""
+        self.why_closed = ""
+        """Where we ended it: why, in words."""
+        self._bounds = bounds
+        self._unanswered = self._unanswered_bytes = 0
         self._questions = questions
         self._on_tools_changed = on_tools_changed
         self._writable = True
@@ -145,7 +174,11 @@ class Wire(JSONRPCDispatcher):
 
         def see(method: str, params: Mapping[str, Any] | None) -> bool:
             self._see(method, params or {})
-            return on_notify_intercept(method, params) if on_notify_intercept else False
+            if on_notify_intercept is not None:
+                on_notify_intercept(method, params)
+            return (
+                True  # the session has nobody else to tell, and logs a traceback for each that it cannot read
+            )
 
         async def answer(
             context: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
@@ -213,6 +246,38 @@ class Wire(JSONRPCDispatcher):
             opts.pop("timeout", None)
         return await super().send_raw_request(method, params, opts, _related_request_id=_related_request_id)
 
+    async def _dispatch_request(
+        self,
+        req: JSONRPCRequest,
+        metadata: MessageMetadata,
+        on_request: OnRequest,
+        sender_ctx: Context | None,
+    ) -> None:
+        """The server asks something. Each request waits in memory until its answer is taken in."""
+        self._unanswered += 1
+        self._unanswered_bytes += _weight_of(req)
+        if (
+            self._unanswered > self._bounds.most or self._unanswered_bytes > self._bounds.most_bytes
+        ) and self._tg is not None:
+            self.why_closed = _NOT_TAKEN_IN.format(self._unanswered, self._unanswered_bytes)
+            await self._write_stream.aclose()
+            self._tg.cancel_scope.cancel()
+            return
+        await super()._dispatch_request(req, metadata, on_request, sender_ctx)
+
+    async def _handle_request(
+        self,
+        req: JSONRPCRequest,
+        dctx: DispatchContext[TransportContext],
+        scope: anyio.CancelScope,
+        on_request: OnRequest,
+    ) -> None:
+        try:
+            await super()._handle_request(req, dctx, scope, on_request)  # type: ignore[arg-type]  # its own class
+        finally:
+            self._unanswered -= 1
+            self._unanswered_bytes -= _weight_of(req)
+
     def _hop(self, direction: str, **message: Any) -> None:
         """Tell who watches, if anybody does, of a message."""
         if self.on_hop is not None:
@@ -234,7 +299,8 @@ class Wire(JSONRPCDispatcher):
         """The connection ended: whoever waits is told."""
         for answer in self._answers.values():
             if not answer.arrived.is_set():
-                answer.settle(ErrorData(code=CONNECTION_CLOSED, message=_CLOSED))
+                closed = ErrorData(code=CONNECTION_CLOSED, message=_CLOSED)
+                answer.settle(error_of(FLOODED, self.why_closed) if self.why_closed else closed)
         super()._fan_out_closed()
 
     async def _unreadable(self, exc: Exception) -> None:
@@ -247,13 +313,13 @@ class Wire(JSONRPCDispatcher):
         if answer is not None:
             self._resolve_pending(*answer)
             return
-        logger.log(
-            logging.DEBUG if self._warned else logging.WARNING,
-            "%s sends something beside MCP messages, which is passed over: %s",
-            self._name,
-            _beginning(exc),
-        )
-        self._warned = True
+        self._pass_over("something beside MCP messages", _beginning(exc))
+
+    def _pass_over(self, kind: str, said: str) -> None:
+        """Say what is of no use: once for each kind, as there may be thousands."""
+        level = logging.DEBUG if kind in self._warned else logging.WARNING
+        self._warned.add(kind)
+        logger.log(level, "%s sends %s, which is passed over: %s", self._name, kind, said)
 
     def _see(self, method: str, params: Mapping[str, Any]) -> None:
         if self.on_hop is not None:
@@ -262,7 +328,10 @@ class Wire(JSONRPCDispatcher):
             self._on_tools_changed()
         elif method == _PROGRESS:
             listener = self._progress.get(str(params.get("progressToken")))
-            if listener is not None and (progress := _progress_from(params)) is not None:
+            progress = _progress_from(params)
+            if progress is None:
+                self._pass_over("progress without a number", repr(params.get("progress"))[:_SHOWN_CHARACTERS])
+            elif listener is not None:
                 listener(progress)
         elif method in _TASK_NEWS:
             on_news = self._task_news.get(str(params.get("taskId")))
@@ -325,6 +394,11 @@ class Stamp:
         return stamped
 
 
+def _weight_of(request: JSONRPCRequest) -> int:
+    """About how much a request of the server holds."""
+    return len(written([request.id, request.method, request.params]))
+
+
 def _line_in(exc: Exception) -> str:
     """The line that the SDK could not read; "" when that is not what went wrong."""
     found = exc.errors(include_url=False) if isinstance(exc, ValidationError) else []
@@ -337,7 +411,7 @@ def _beginning(exc: Exception) -> str:
     line = _line_in(exc)
     if line.lstrip().startswith("{"):
         return f"{len(line)} characters that look like JSON"
-    return repr(line[:80]) if line else str(exc).partition("\n")[0][:200]
+    return repr(line[:_SHOWN_CHARACTERS]) if line else str(exc).partition("\n")[0][:200]
 
 
 def _answer_in(exc: Exception) -> tuple[RequestId, dict[str, Any] | ErrorData] | None:

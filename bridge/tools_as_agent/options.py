@@ -30,6 +30,10 @@ class AgentOptions:
     """How long a call may go on once nobody answered what it asks."""
     inline_limit_bytes: int
     """How large a linked resource may be to be read and passed on in place of its link."""
+    links_most: int
+    """How many linked resources of one result are read."""
+    links_limit_bytes: int
+    """What those of one result may carry together."""
     allow_file_links: bool
     progress_per_second: float
     """Progress events over time; a call may have ten seconds' worth of them at once."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 
 import anyio
 from pydantic import JsonValue
@@ -22,7 +23,7 @@ from pydantic import JsonValue
 from bridge.a2a.job import Job
 from bridge.a2a.models import Artifact, Part, TaskState
 from bridge.errors import PeerError
-from bridge.jsonvalues import JsonObject
+from bridge.jsonvalues import JsonObject, written
 from bridge.mcp.faults import ServerRefusedError
 from bridge.mcp.places import DisplacedError, Line
 from bridge.mcp.tasks import TaskCancelledError
@@ -147,16 +148,19 @@ class ToolRun:
         if URI in job.turn.extensions or not isinstance(content, list):
             return {}
         read: dict[str, Sequence[JsonValue]] = {}
-        # The tool has done its work: links that take too long are passed on as they are.
+        left_bytes = self._options.links_limit_bytes
+        # The tool has done its work: links that take too long, or too much, are passed on as they are.
         with anyio.move_on_after(self._options.call_timeout_seconds):
-            for uri in links_to_read(content):
+            for uri, times in islice(links_to_read(content).items(), self._options.links_most):
                 try:
                     contents = await self._upstream.read(uri)
                 except PeerError as exc:
                     logger.info("the link %s of %s cannot be read: %s", uri, self._decision.skill_id, exc)
                     continue
-                if _size_of(contents) <= self._options.inline_limit_bytes:
+                size = len(written(contents))
+                if size <= self._options.inline_limit_bytes and size * times <= left_bytes:
                     read[uri] = contents
+                    left_bytes -= size * times
         return read
 
 
@@ -201,8 +205,3 @@ def _note_on(parts: Sequence[Part], job: Job) -> tuple[Part, ...]:
     """Says which media types were delivered although the client did not name them."""
     extra = unaccepted_types(parts, job.turn.configuration.accepted_output_modes or ())
     return (Part(text=f"The result also holds {', '.join(extra)}"),) if extra else ()
-
-
-def _size_of(contents: Sequence[JsonValue]) -> int:
-    texts = (item.get("text") or item.get("blob") for item in contents if isinstance(item, dict))
-    return sum(len(text) for text in texts if isinstance(text, str))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -66,11 +67,12 @@ class Repeated(StrEnum):
     DATA = "the data alone"
 
 
-def links_to_read(content: Sequence[JsonValue]) -> tuple[str, ...]:
-    """The links of a result that a client without the extension could not open: all but http(s)."""
+def links_to_read(content: Sequence[JsonValue]) -> Counter[str]:
+    """The links of a result that a client without the extension could not open, all but http(s), and how often each
+    stands there."""
     blocks = (block for block in content if isinstance(block, dict) and block.get("type") == "resource_link")
     uris = (block.get("uri") for block in blocks)
-    return tuple(dict.fromkeys(uri for uri in uris if isinstance(uri, str) and not _is_web(uri)))
+    return Counter(uri for uri in uris if isinstance(uri, str) and not _is_web(uri))
 
 
 def parts_from_result(

@@ -77,8 +77,8 @@ async def check_result(case: tuple[Any, Any, bool]) -> None:
 
 def _check_task(result: Any, active: bool) -> None:
     content = result.get("content")
-    links = links_to_read(content) if isinstance(content, list) else ()
-    read = {uri: [result] for uri in links[:1]}
+    links = links_to_read(content) if isinstance(content, list) else {}
+    read = {uri: [result] for uri in [*links][:1]}
     parts = parts_from_result(result, LinkRules(active, read=read))
     metadata: Any = {SKILL: "t", PEER: peer_metadata(result), **error_metadata(1, "x", result)}
     for state in (TaskState.COMPLETED, TaskState.FAILED):

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import logging
+import sys
 import tracemalloc
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
+import anyio
 import httpx2
 import pytest
 
@@ -17,7 +22,15 @@ from bridge.a2a.catalog_source import CatalogSource
 from bridge.a2a.client import AgentClient, ClientOptions
 from bridge.a2a.models import AgentCard, Message, Part, Role, SendMessageRequest
 from bridge.errors import PeerError
+from bridge.mcp.child import Command
+from bridge.mcp.eras import Era
+from bridge.mcp.faults import ServerLostError
+from bridge.mcp.link import ListBounds
+from bridge.mcp.session import SessionPace
+from bridge.mcp.upstream import Upstream
+from bridge.mcp.values import OnProgress, ToolCall
 from tests.hostile.raw_peer import Reply, raw_peer
+from tests.support.running import Rpc, call_part, config_for, profile_with, running
 from tests.support.scripted_agent import plain_card
 
 MEGABYTE: Final = 1_000_000
@@ -82,3 +95,81 @@ async def test_what_an_agent_packed_is_bounded_by_what_it_unpacks_to(
         peer.answer = lambda *_: Reply((head + b"Connection: close\r\n\r\n", BOMB))
         with holding_at_most(2 * limit_bytes + 12 * MEGABYTE), pytest.raises(PeerError, match="more than"):
             await read(http, peer.url)
+
+
+# Tool servers
+
+
+def flooding(*options: str) -> Command:
+    """The server that floods."""
+    return Command((sys.executable, str(Path(__file__).with_name("flooding_server.py")), *options))
+
+
+@asynccontextmanager
+async def met(target: Command, pace: SessionPace | None = None) -> AsyncIterator[Upstream]:
+    """A server, connected to."""
+    upstream = Upstream("tools", target, era=Era.LEGACY, pace=pace)
+    with anyio.fail_after(60):
+        async with upstream.run():
+            yield upstream
+
+
+async def called(
+    upstream: Upstream, name: str, on_progress: OnProgress | None = None, **arguments: Any
+) -> Any:
+    """What a tool gives."""
+    async with upstream.line("someone", "somewhere") as line:
+        return await line.session.call(ToolCall(name, arguments), on_progress)
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "limit_bytes"), [(20_000, 1, 64 * MEGABYTE), (1000, 20_000, MEGABYTE)]
+)
+async def test_a_server_that_asks_and_takes_in_no_answers_loses_its_connection(
+    count: int, size: int, limit_bytes: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with met(replace(flooding(), result_limit_bytes=limit_bytes)) as upstream:
+        with holding_at_most(16 * MEGABYTE), pytest.raises(ServerLostError, match="took in no answers"):
+            await called(upstream, "ping", count=count, bytes=size)
+        assert await called(upstream, "links", count=0) == {"content": []}
+    assert "tools is down: it sent " in caplog.text
+
+
+async def test_a_server_that_asks_much_and_takes_in_the_answers_keeps_its_connection() -> None:
+    async with met(flooding()) as upstream:
+        assert await called(upstream, "ping", count=2000, bytes=1000, reads=True) == {"content": []}
+        assert upstream.down is None
+
+
+async def test_progress_without_a_number_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with met(flooding()) as upstream:
+        await called(upstream, "progress", lambda _: None, count=100)
+    assert [
+        (record.name, record.exc_info) for record in caplog.records if record.levelno >= logging.WARNING
+    ] == [("bridge.mcp.wire", None)]
+    assert "tools sends progress without a number, which is passed over: 'much'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("size", "words"), [(1, "lists more than 20 tools"), (100_000, "lists tools of more than 1000000 bytes")]
+)
+async def test_a_list_of_tools_is_bounded_on_all_pages_together(size: int, words: str) -> None:
+    pace = SessionPace(list_bounds=ListBounds(20, MEGABYTE))
+    async with met(flooding("--endless", str(size)), pace) as upstream:
+        with pytest.raises(PeerError, match=words):
+            await upstream.ready()
+
+
+@pytest.mark.parametrize("same", [False, True])
+async def test_links_of_a_result_are_read_no_further_than_their_number_and_sum_allow(same: bool) -> None:
+    content = {"links_most": 8, "links_limit_bytes": 500_000, "inline_limit_bytes": 200_000}
+    config = replace(config_for(flooding()), profile=profile_with(content=content))
+    async with running(config) as bridge, httpx2.AsyncClient(timeout=30) as http:
+        rpc = Rpc(http, bridge.base_url)
+        task = await rpc.send(call_part("links", count=100, bytes=100_000, same=same))
+        few = await rpc.send(call_part("links", count=100, bytes=100, same=same))
+    (artifact,) = task["artifacts"]
+    assert [part["url"] for part in artifact["parts"] if "url" in part][:1]
+    assert len(artifact["parts"]) == 100
+    assert sum("url" not in part for part in artifact["parts"]) == (0 if same else 4)
+    assert sum("url" not in part for part in few["artifacts"][0]["parts"]) == (100 if same else 8)

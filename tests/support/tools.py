@@ -41,6 +41,8 @@ def options_with(**chosen: Any) -> AgentOptions:
         "cancel_grace_seconds": 1.0,
         "held_answer_seconds": 5,
         "inline_limit_bytes": 1,
+        "links_most": 1,
+        "links_limit_bytes": 1,
         "allow_file_links": False,
         "progress_in_flight": 1,
         "progress_per_second": 1.0,

@@ -214,11 +214,11 @@ def test_an_allowed_file_link_is_a_url_part() -> None:
     ]
 
 
-def test_links_to_read_are_each_named_once_and_never_of_the_web() -> None:
+def test_links_to_read_are_counted_and_never_of_the_web() -> None:
     uris = ["https://a/", "HTTP://b/", "demo://x", "file:///y", "demo://x", "http://[broken", "", None]
     content: list[Any] = [{"type": "resource_link", "uri": uri} for uri in uris]
     content += [{"type": "text", "uri": "demo://text"}, "demo://string"]
-    assert links_to_read(content) == ("demo://x", "file:///y", "")
+    assert links_to_read(content) == {"demo://x": 2, "file:///y": 1, "": 1}
 
 
 def test_what_a_result_says_beside_its_content_is_kept_for_metadata() -> None:
