@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Final
 
+from pydantic import JsonValue
+
 from bridge.a2a.life import ENDED, IllegalTransitionError, after
 from bridge.a2a.models import (
     Artifact,
@@ -28,13 +30,90 @@ from bridge.a2a.models import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
+from bridge.jsonvalues import values_in, written
 
 logger = logging.getLogger(__name__)
 
 _MOST_MESSAGES: Final = 100
 """How many messages of a history are kept, the newest ones; what an agent reports for hours has no end."""
-_MOST_BYTES: Final = 16_777_216
-"""How much they may hold together; the last one is always kept."""
+_SHARE_OF_MESSAGES: Final = 16
+"""They may hold this part of what a task may; the last one is always kept."""
+_OBJECT_BYTES: Final = 700
+"""What a part, a message or an artifact takes in memory beside what it says, measured."""
+_VALUE_BYTES: Final = 100
+"""The same for a value in plain JSON."""
+
+
+class TooMuchError(Exception):
+    """A task holds more than is taken."""
+
+
+class Gathered:
+    """What is known of a task from the events that were heard, and how much that holds together."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.task: Task | None = None
+        self._limit_bytes = limit_bytes
+        self._artifacts: dict[str, int] = {}
+        self._artifact_bytes = self._other_bytes = 0
+        self._messages: dict[int, int] = {}
+        """By the identity of the messages in the history, which holds them."""
+
+    def take(self, event: StreamResponse) -> Task:
+        """The task after an event. Messages make room for newer ones.
+
+        Raises:
+            TooMuchError: it holds too much all the same. The task stays what it was.
+        """
+        before, payload = self.task, event.payload
+        if before is None:
+            assert not isinstance(payload, Message), "a message begins no task"
+            after_it = begun_by(payload)
+        else:
+            after_it = folded(before, event)
+        if after_it is not before:
+            self._weigh(after_it, payload)
+            self.task = self._with_newest(after_it)
+        assert self.task is not None
+        return self.task
+
+    def _weigh(self, task: Task, payload: object) -> None:
+        if isinstance(payload, TaskArtifactUpdateEvent):
+            new, weight = payload.artifact, _weight_of_artifact(payload.artifact)
+            held = self._artifacts.get(new.artifact_id, 0)
+            self._artifacts[new.artifact_id] = weight + (held if payload.append else 0)
+            self._artifact_bytes += weight - (0 if payload.append else held)
+        elif isinstance(payload, Task):
+            artifacts = task.artifacts or ()
+            self._artifacts = dict.fromkeys((one.artifact_id for one in artifacts), 0)
+            for one in artifacts:
+                self._artifacts[one.artifact_id] += _weight_of_artifact(one)
+            self._artifact_bytes = sum(self._artifacts.values())
+        if isinstance(payload, Task | TaskStatusUpdateEvent):
+            said = task.status.message
+            self._other_bytes = (weight_of_message(said) if said else 0) + _weight_of(task.metadata)
+        if self._artifact_bytes + self._other_bytes > self._limit_bytes:
+            raise TooMuchError
+
+    def _with_newest(self, task: Task) -> Task:
+        """The task with the newest of its messages, as many as it may hold."""
+        history, last = task.history or (), task.status.message
+        left = self._limit_bytes - self._artifact_bytes - self._other_bytes
+        share, kept = min(left, self._limit_bytes // _SHARE_OF_MESSAGES), dict[int, int]()
+        for message in reversed(history[-_MOST_MESSAGES:]):
+            known = self._messages.get(id(message))
+            kept[id(message)] = weight = weight_of_message(message) if known is None else known
+            if message is last:
+                continue
+            share -= weight
+            if weight > left:
+                raise TooMuchError
+            if share < 0 and len(kept) > 1:
+                del kept[id(message)]
+                break
+        self._messages = kept
+        first = len(history) - len(kept)
+        return task.model_copy(update={"history": history[first:]}) if first else task
 
 
 def begun_by(payload: Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent) -> Task:
@@ -79,9 +158,24 @@ def fuller(heard: Task, read: Task) -> Task:
     return heard.model_copy(update={"history": read.history}) if told else heard
 
 
-def size_of(part: Part) -> int:
-    """About how much a part holds; a part of nothing is something too."""
-    return len(part.text or part.raw or "") + (len(repr(part.data)) if part.data is not None else 0) + 100
+def weight_of_message(message: Message) -> int:
+    """About how much a message takes in memory."""
+    return _OBJECT_BYTES + sum(map(_weight_of_part, message.parts)) + _weight_of(message.metadata)
+
+
+def _weight_of_artifact(artifact: Artifact) -> int:
+    texts = len(artifact.name or "") + len(artifact.description or "")
+    return _OBJECT_BYTES + texts + sum(map(_weight_of_part, artifact.parts)) + _weight_of(artifact.metadata)
+
+
+def _weight_of_part(part: Part) -> int:
+    texts = (part.text, part.raw, part.url, part.filename, part.media_type)
+    beside = _weight_of(part.data) + _weight_of(part.metadata)
+    return _OBJECT_BYTES + sum(len(text) for text in texts if text) + beside
+
+
+def _weight_of(value: JsonValue) -> int:
+    return 0 if value is None else _VALUE_BYTES * values_in(value) + len(written(value))
 
 
 def _with_what_goes_on(task: Task, event: StreamResponse) -> StreamResponse:
@@ -130,15 +224,4 @@ def _with_words_in_history(task: Task) -> Task:
     said, history = task.status.message, task.history or ()
     if said is None or said.role is not Role.AGENT or task.status.state in ENDED or history[-1:] == (said,):
         return task
-    return task.model_copy(update={"history": (*_newest(history, sum(map(size_of, said.parts))), said)})
-
-
-def _newest(history: Sequence[Message], more_bytes: int) -> Sequence[Message]:
-    """The newest messages that may be kept beside one more."""
-    first, held = len(history), more_bytes
-    while first > 0 and len(history) - first < _MOST_MESSAGES - 1:
-        held += sum(map(size_of, history[first - 1].parts))
-        if held > _MOST_BYTES:
-            break
-        first -= 1
-    return history[first:]
+    return task.model_copy(update={"history": (*history, said)})

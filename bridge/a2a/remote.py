@@ -27,7 +27,7 @@ import anyio
 from bridge.a2a.bindings import AgentRefusedError
 from bridge.a2a.client import AgentClient
 from bridge.a2a.fetch import NotReachedError, UnansweredError
-from bridge.a2a.heard import begun_by, folded, fuller, size_of
+from bridge.a2a.heard import Gathered, TooMuchError, fuller
 from bridge.a2a.life import ENDED, SETTLED
 from bridge.a2a.models import (
     Message,
@@ -76,8 +76,8 @@ class Pace:
     most_seconds: float = 5.0
     outage_seconds: float = 120.0
     """How long its agent may be out of reach."""
-    artifact_limit_bytes: int = 268_435_456
-    """How much a task's artifacts may hold, as far as they come in a stream."""
+    task_limit_bytes: int = 268_435_456
+    """How much a task may hold, its artifacts, its messages and all."""
     stale_seconds: float = 10.0
     """How long a task may show the question that was just answered before it is taken for asked again."""
 
@@ -171,14 +171,18 @@ class _Following:
     def __init__(
         self, client: AgentClient, listener: Listener, pace: Pace, answered: TaskStatus | None
     ) -> None:
-        self.task: Task | None = None
+        self._gathered = Gathered(pace.task_limit_bytes)
         self._client = client
         self._listener = listener
         self._pace = pace
         self._answered = answered
         self._answered_until = math.inf
-        self._artifact_bytes = 0
         self._can_subscribe = client.streams
+
+    @property
+    def task(self) -> Task | None:
+        """As it is known; None before the first event of it."""
+        return self._gathered.task
 
     def may_be_asked_again(self) -> None:
         """The answer is on its way: the same question is a new one after a while."""
@@ -244,31 +248,29 @@ class _Following:
         if isinstance(payload, Message) and self.task is None:
             self._listener.on_event(event)
             return payload
-        if self.task is None:
-            self.task = begun_by(payload)
-            self._listener.on_task(self.task.id)
-        elif event.task == self.task:
+        if event.task is not None and event.task == self.task:
             return self._reply(self.task)
-        else:
-            self._require_bounded(event)
-            self.task = folded(self.task, event)
+        is_new = self.task is None
+        task = self._gather(event)
+        if is_new:
+            self._listener.on_task(task.id)
         self._listener.on_event(event)
-        return self._reply(self.task)
+        return self._reply(task)
 
-    def _require_bounded(self, event: StreamResponse) -> None:
-        """Refuse to keep what an agent gives without end.
+    def _gather(self, event: StreamResponse) -> Task:
+        """Take an event to what is known.
 
         Raises:
-            TaskLostError: its artifacts are larger than any result may be.
+            TaskLostError: the agent gives more than any task may hold.
         """
-        update = event.artifact_update
-        self._artifact_bytes += sum(map(size_of, update.artifact.parts)) if update else 0
-        if self._artifact_bytes > self._pace.artifact_limit_bytes:
-            assert self.task is not None
-            words = (
-                f"{self._client} gives more than {self._pace.artifact_limit_bytes} bytes, which is not taken"
+        try:
+            return self._gathered.take(event)
+        except TooMuchError:
+            limit = (
+                f"{self._pace.task_limit_bytes} bytes, which is not taken: `task_limit_bytes` is the limit"
             )
-            raise TaskLostError(words, self.task.id, self.task)
+            task_id = self.task.id if self.task else _task_id_of(event)
+            raise TaskLostError(f"{self._client} gives more than {limit}", task_id, self.task) from None
 
     async def _subscribe(self, task_id: str) -> bool | None:
         """Listen to the task anew; whether it settled meanwhile. None: the agent does not let us."""
@@ -330,6 +332,11 @@ def _at_once(request: SendMessageRequest) -> SendMessageRequest:
     return request.model_copy(
         update={"configuration": configuration.model_copy(update={"return_immediately": True})}
     )
+
+
+def _task_id_of(event: StreamResponse) -> str:
+    payload = event.payload
+    return payload.id if isinstance(payload, Task) else payload.task_id or ""
 
 
 def _event_of(answer: Task | Message) -> StreamResponse:

@@ -25,6 +25,8 @@ class FaceOptions:
     """How long it may do so."""
     outage_seconds: float
     """How long an agent may be out of reach before its tasks are given up."""
+    task_limit_bytes: int
+    """How much a task may hold, with all that its agent gave and said."""
     skill_in_text: bool
     """Whether the skill is also named in the text of a message, for agents that ignore metadata."""
     inline_limit_bytes: int
@@ -43,4 +45,4 @@ class FaceOptions:
     @property
     def pace(self) -> Pace:
         """How the tasks of its agents are followed."""
-        return Pace(outage_seconds=self.outage_seconds)
+        return Pace(outage_seconds=self.outage_seconds, task_limit_bytes=self.task_limit_bytes)

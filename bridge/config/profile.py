@@ -155,6 +155,7 @@ class AgentsTable(_Table):
     task_ttl_seconds: PositiveInt
     outage_seconds: NotNegative
     follow_up_seconds: PositiveInt
+    task_limit_bytes: PositiveInt
     unnamed_most: PositiveInt
     found_most: PositiveInt
     skill_in_text: bool

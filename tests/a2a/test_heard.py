@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
-from bridge.a2a.heard import begun_by, folded
+from bridge.a2a.heard import Gathered, TooMuchError, begun_by, folded
 from bridge.a2a.models import StreamResponse, Task, TaskState, text_of
 from bridge.translate.blocks import joined, pieces_in
 
@@ -68,13 +68,71 @@ def test_what_an_agent_says_on_its_way_is_in_the_history() -> None:
 
 
 def test_of_what_an_agent_says_on_its_way_the_newest_is_kept() -> None:
-    known = task()
+    known = Gathered(16 * 1_000_000)
     for number in range(1000):
-        known = folded(known, saying(str(number)))
-    assert said_in(known) == [str(number) for number in range(899, 999)]
-    for words in ("a" * 9_000_000, "b" * 9_000_000, "c" * 99_000_000):
-        known = folded(folded(known, saying(words)), saying("next"))
-    assert said_in(known) == ["c" * 99_000_000]
+        known.take(saying(str(number)))
+    assert said_in(known.take(status("WORKING"))) == [str(number) for number in range(900, 1000)]
+    for words in ("a" * 600_000, "b" * 600_000, "c" * 6_000_000):
+        known.take(saying(words))
+    assert said_in(known.take(status("WORKING"))) == ["c" * 6_000_000]
+
+
+def whole(**more: Any) -> StreamResponse:
+    return StreamResponse(task=task(**more))
+
+
+def spoken(words: str) -> StreamResponse:
+    said = {"messageId": words, "role": "ROLE_AGENT", "taskId": "t", "parts": [{"text": words * 1000}]}
+    return StreamResponse.model_validate({"message": said})
+
+
+def test_of_messages_in_the_middle_of_a_task_the_newest_are_kept() -> None:
+    known = Gathered(16 * 100_000)
+    for number in range(1000, 2000):
+        known.take(whole() if number == 1000 else spoken(str(number)))
+    assert known.task is not None
+    assert [one.message_id for one in known.task.history or ()] == [str(n) for n in range(1982, 2000)]
+
+
+def take_often(known: Gathered, event: StreamResponse) -> None:
+    for _ in range(1000):
+        known.take(event)
+
+
+A: Final = {"artifactId": "a"}
+WORDS: Final = {"text": "x" * 1000}
+SAID: Final = {"messageId": "m", "role": "ROLE_AGENT"}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        chunk("x" * 1000),
+        chunk("", metadata={"x": "x" * 1000}),
+        chunk("", metadata={"x": [{}] * 10}),
+        whole(artifacts=[{**A, "parts": [WORDS] * 100}]),
+        whole(artifacts=[{**A, "parts": [{"text": ""}] * 150}]),
+        whole(artifacts=[{**A, "parts": [{"data": {"n": [0] * 1000}}]}]),
+        whole(metadata={"x": "x" * 100_000}),
+        whole(history=[{**SAID, "parts": [WORDS] * 100}]),
+        status("WORKING", message={**SAID, "parts": [WORDS] * 100}),
+    ],
+)
+def test_what_a_task_holds_is_bounded_together(event: StreamResponse) -> None:
+    known = Gathered(100_000)
+    known.take(whole())
+    with pytest.raises(TooMuchError):
+        take_often(known, event)
+
+
+def test_what_takes_the_place_of_something_weighs_in_its_place() -> None:
+    known = Gathered(100_000)
+    known.take(whole())
+    for _ in range(1000):
+        known.take(chunk("x" * 50_000, append=False))
+        known.take(chunk("more"))
+    known.take(whole(artifacts=[{**A, "parts": [{"text": "all"}]}]))
+    assert texts(known.take(chunk("x" * 50_000))) == ["all", "x" * 50_000]
 
 
 def test_chunks_are_joined_and_a_task_replaces_all_that_was_known() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import logging
 import sys
 import tracemalloc
@@ -20,7 +21,8 @@ from bridge.a2a.card import CARD_LIMIT_BYTES, FoundCard
 from bridge.a2a.cards import CardSource
 from bridge.a2a.catalog_source import CatalogSource
 from bridge.a2a.client import AgentClient, ClientOptions
-from bridge.a2a.models import AgentCard, Message, Part, Role, SendMessageRequest
+from bridge.a2a.models import AgentCard, Message, Part, Role, SendMessageRequest, TaskState
+from bridge.a2a.remote import Pace, TaskLostError, converse
 from bridge.errors import PeerError
 from bridge.mcp.child import Command
 from bridge.mcp.eras import Era
@@ -95,6 +97,52 @@ async def test_what_an_agent_packed_is_bounded_by_what_it_unpacks_to(
         peer.answer = lambda *_: Reply((head + b"Connection: close\r\n\r\n", BOMB))
         with holding_at_most(2 * limit_bytes + 12 * MEGABYTE), pytest.raises(PeerError, match="more than"):
             await read(http, peer.url)
+
+
+# Streams of agents
+
+
+def events_of(*results: dict[str, Any]) -> bytes:
+    told = [{"jsonrpc": "2.0", "id": 1, "result": result} for result in results]
+    return b"".join(b"data: " + json.dumps(one).encode() + b"\n\n" for one in told)
+
+
+WORKING: Final = {"taskId": "t", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}}
+DONE: Final = {"taskId": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"}}
+PART: Final = {"text": "x" * 100_000}
+SAID: Final = {"messageId": "m", "role": "ROLE_AGENT", "taskId": "t", "contextId": "c", "parts": [PART]}
+GIVEN: Final = {
+    "taskId": "t",
+    "contextId": "c",
+    "artifact": {"artifactId": "a", "parts": [PART]},
+    "append": True,
+}
+
+
+async def conversation(event: dict[str, Any]) -> Any:
+    """What becomes of a task whose agent sends 40 MB of one kind of event before it ends."""
+    begun, sent, end = (events_of(one) for one in ({"statusUpdate": WORKING}, event, {"statusUpdate": DONE}))
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+    async with raw_peer() as peer, httpx2.AsyncClient() as http:
+        peer.answer = lambda *_: Reply((head, begun, *[sent] * 400, end))
+        client = _client(http, peer.url)
+        with anyio.fail_after(60), holding_at_most(12 * MEGABYTE):
+            return await converse(client, REQUEST, pace=Pace(task_limit_bytes=4 * MEGABYTE))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [{"message": SAID}, {"statusUpdate": {**WORKING, "status": {**WORKING["status"], "message": SAID}}}],
+)
+async def test_of_what_an_agent_says_without_end_the_newest_is_kept(event: dict[str, Any]) -> None:
+    task = await conversation(event)
+    assert task.status.state is TaskState.COMPLETED
+    assert len(task.history) <= 2
+
+
+async def test_a_task_whose_agent_gives_without_end_is_given_up() -> None:
+    with pytest.raises(TaskLostError, match="gives more than 4000000 bytes"):
+        await conversation({"artifactUpdate": GIVEN})
 
 
 # Tool servers
