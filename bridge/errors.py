@@ -42,6 +42,15 @@ class StoreConflictError(StoreError):
     """A change does not follow what is stored: the task has ended, or its sequence number is taken."""
 
 
+ECHO_CHARACTERS: Final = 200
+"""As much of a name that a peer sent as an answer to it repeats: enough to find the fault, of 16 MB too."""
+
+
+def echoed(name: str) -> str:
+    """A name that a peer sent, as an error repeats it."""
+    return name if len(name) <= ECHO_CHARACTERS else f"{name[:ECHO_CHARACTERS]}..."
+
+
 def leaf_of(exc: BaseException) -> BaseException:
     """What went wrong first, out of the groups that task groups wrap it in."""
     while isinstance(exc, BaseExceptionGroup):

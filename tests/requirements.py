@@ -66,7 +66,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "sse-gone": "A client that goes away never affects the task",
     "sse-slow": "A slow reader is cut off, and the task goes on",
     "web-host": "A Host that is not ours, or an Origin of someone else, is refused",
-    "web-json": "Only JSON is taken, bounded in size, depth and parts",
+    "web-json": "Only JSON is taken, bounded in size, depth, values and parts",
     "web-auth": "Beyond loopback: with a token, or explicitly without; 401 says which scheme",
     "web-never-opens": "A reload never opens a bridge that asked for credentials; what is taken away holds at once",
     "web-skills": "A skill or tool that a principal may not use is to it as if it were not there, on both faces",

@@ -14,7 +14,7 @@ from typing import Any, Final
 import httpx2
 from pydantic import JsonValue, ValidationError
 
-from bridge.a2a.errors import A2AError
+from bridge.a2a.errors import PARSE_ERROR, A2AError
 from bridge.a2a.jsontext import parse
 from bridge.errors import PeerError, reason_of
 
@@ -126,7 +126,8 @@ def json_from(text: bytes, where: str) -> JsonValue:
     try:
         return parse(text)
     except A2AError as exc:
-        raise PeerError(f"{where} answered with something that is no JSON: {exc}") from exc
+        fault = "something that is no JSON" if exc.kind is PARSE_ERROR else "what is not taken"
+        raise PeerError(f"{where} answered with {fault}: {exc}") from exc
 
 
 def status_words(response: httpx2.Response) -> str:

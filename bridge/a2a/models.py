@@ -27,6 +27,7 @@ from pydantic import (
     FailFast,
     Field,
     JsonValue,
+    SerializeAsAny,
     SerializerFunctionWrapHandler,
     model_serializer,
     model_validator,
@@ -88,6 +89,10 @@ _ItemT = TypeVar("_ItemT")
 Several = Annotated[tuple[_ItemT, ...], _FirstFault()]
 """An array. Only its first item at fault is told: each fault weighs a hundred times what a bad item does."""
 
+PlainJson = SerializeAsAny[JsonValue]
+PlainObject = SerializeAsAny[JsonObject]
+"""JSON of any shape. It was checked when it came in; that is not done again, value by value, each time it goes out."""
+
 Base64 = Annotated[str, AfterValidator(_checked_base64)]
 Timestamp = Annotated[str, AfterValidator(_checked_timestamp)]
 Id = Annotated[str, Field(min_length=1, max_length=512)]
@@ -140,8 +145,8 @@ class Part(Model):
     text: str | None = None
     raw: Base64 | None = None
     url: str | None = None
-    data: JsonValue = None
-    metadata: JsonObject | None = None
+    data: PlainJson = None
+    metadata: PlainObject | None = None
     filename: str | None = None
     media_type: str | None = None
 
@@ -191,7 +196,7 @@ class Message(Model):
     task_id: MaybeId = None
     role: Role
     parts: Annotated[Several[Part], Field(min_length=1)]
-    metadata: JsonObject | None = None
+    metadata: PlainObject | None = None
     extensions: Several[str] | None = None
     reference_task_ids: Several[str] | None = None
 
@@ -211,7 +216,7 @@ class Artifact(Model):
     name: str | None = None
     description: str | None = None
     parts: Annotated[Several[Part], Field(min_length=1)]
-    metadata: JsonObject | None = None
+    metadata: PlainObject | None = None
     extensions: Several[str] | None = None
 
 
@@ -223,7 +228,7 @@ class Task(Model):
     status: TaskStatus
     artifacts: Several[Artifact] | None = None
     history: Several[Message] | None = None
-    metadata: JsonObject | None = None
+    metadata: PlainObject | None = None
 
 
 class TaskStatusUpdateEvent(Model):
@@ -232,7 +237,7 @@ class TaskStatusUpdateEvent(Model):
     task_id: Id
     context_id: Id
     status: TaskStatus
-    metadata: JsonObject | None = None
+    metadata: PlainObject | None = None
 
 
 class TaskArtifactUpdateEvent(Model):
@@ -243,7 +248,7 @@ class TaskArtifactUpdateEvent(Model):
     artifact: Artifact
     append: bool | None = None
     last_chunk: bool | None = None
-    metadata: JsonObject | None = None
+    metadata: PlainObject | None = None
 
 
 class StreamResponse(Model):
@@ -301,7 +306,7 @@ class SendMessageRequest(Model):
     tenant: str | None = None
     message: Message
     configuration: SendMessageConfiguration | None = None
-    metadata: JsonObject | None = None
+    metadata: PlainObject | None = None
 
 
 class SendMessageResponse(Model):
@@ -352,7 +357,7 @@ class CancelTaskRequest(Model):
 
     tenant: str | None = None
     id: Id
-    metadata: JsonObject | None = None
+    metadata: PlainObject | None = None
 
 
 class SubscribeToTaskRequest(Model):
@@ -384,7 +389,7 @@ class AgentExtension(Model):
     uri: str
     description: str | None = None
     required: bool | None = None
-    params: JsonObject | None = None
+    params: PlainObject | None = None
 
 
 class AgentCapabilities(Model):
@@ -399,7 +404,7 @@ class AgentCapabilities(Model):
 class SecurityRequirement(Model):
     """Schemes that together are needed, each with its scopes as `{"list": [...]}`. Section 4.5."""
 
-    schemes: Mapping[str, JsonObject]
+    schemes: Mapping[str, PlainObject]
 
 
 class AgentSkill(Model):
@@ -420,7 +425,7 @@ class AgentCardSignature(Model):
 
     protected: str
     signature: str
-    header: JsonObject | None = None
+    header: PlainObject | None = None
 
 
 class AgentCard(Model):
@@ -433,7 +438,7 @@ class AgentCard(Model):
     version: str
     documentation_url: str | None = None
     capabilities: AgentCapabilities
-    security_schemes: Mapping[str, JsonObject] | None = None
+    security_schemes: Mapping[str, PlainObject] | None = None
     security_requirements: Several[SecurityRequirement] | None = None
     default_input_modes: Annotated[Several[str], Field(min_length=1)]
     default_output_modes: Annotated[Several[str], Field(min_length=1)]

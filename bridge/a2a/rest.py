@@ -17,6 +17,7 @@ from pydantic_core import to_json
 
 from bridge.a2a.errors import METHOD_NOT_ALLOWED, METHOD_NOT_FOUND, A2AError, Violation, invalid_params
 from bridge.a2a.operations import Operation
+from bridge.errors import echoed
 from bridge.jsonvalues import JsonObject
 
 MEDIA_TYPE: Final = "application/a2a+json"
@@ -103,7 +104,7 @@ def match(verb: str, path: str) -> tuple[Operation, dict[str, str]]:
         raise A2AError(
             METHOD_NOT_ALLOWED, f"{verb} is not allowed here, only {verbs}", headers={"Allow": verbs}
         )
-    raise A2AError(METHOD_NOT_FOUND, f"There is nothing at {path}")
+    raise A2AError(METHOD_NOT_FOUND, f"There is nothing at {echoed(path)}")
 
 
 def params_from(

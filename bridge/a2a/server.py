@@ -47,6 +47,8 @@ from bridge.a2a.service import Service, Stream
 from bridge.a2a.streams import EventStream, StreamPace, is_gone
 from bridge.a2a.versions import HEADER as VERSION_HEADER
 from bridge.a2a.versions import require_served
+from bridge.errors import echoed
+from bridge.jsonvalues import DEFAULT_MAX_VALUES
 from bridge.web import (
     DEFAULT_BODY_LIMIT_BYTES,
     Access,
@@ -79,6 +81,7 @@ class ServerLimits:
 
     body_bytes: int = DEFAULT_BODY_LIMIT_BYTES
     json_depth: int = DEFAULT_MAX_DEPTH
+    json_values: int = DEFAULT_MAX_VALUES
     streams: int = 10_000
     """Open streams, of all clients together."""
     card_max_age_seconds: int = 60
@@ -195,7 +198,7 @@ class AgentServer:
                     headers={"Allow": "POST"},
                 )
             caller = self._admit(request)
-            payload = parse(await self._body(request), self._limits.json_depth)
+            payload = await self._json(request)
             request_id = jsonrpc.id_of(payload)
             call = jsonrpc.call_from(payload)
             require_served(request.asked_version)
@@ -221,7 +224,7 @@ class AgentServer:
             caller = self._admit(request)
             operation, path_params = rest.match(request.verb, request.path)
             require_served(request.asked_version)
-            body = parse(await self._body(request), self._limits.json_depth) if request.verb == "POST" else {}
+            body = await self._json(request) if request.verb == "POST" else {}
             params = rest.params_from(operation, path_params, request.query.multi_items(), body)
             result = await self._perform(request, operation, params, caller)
         except (A2AError, RefusedError) as exc:
@@ -245,12 +248,12 @@ class AgentServer:
         }
         return Caller(principal, frozenset(asked) & self._agent.extensions)
 
-    async def _body(self, request: _Request) -> bytes:
+    async def _json(self, request: _Request) -> JsonValue:
         body = await body_of(request.receive, request.headers, self._limits.body_bytes)
         if not body and request.path not in ("", "/"):
-            return b"{}"  # POST /tasks/{id}:cancel says all in its path
+            return {}  # POST /tasks/{id}:cancel says all in its path
         require_json(request.headers, _ACCEPTED)
-        return body
+        return parse(body, self._limits.json_depth, self._limits.json_values)
 
     async def _perform(
         self, request: _Request, operation: Operation, params: JsonValue, caller: Caller
@@ -328,7 +331,7 @@ def _operation(method: str) -> Operation:
     try:
         return Operation(method)
     except ValueError:
-        raise A2AError(METHOD_NOT_FOUND, f"There is no method {method!r}") from None
+        raise A2AError(METHOD_NOT_FOUND, f"There is no method {echoed(method)!r}") from None
 
 
 def _activated(caller: Caller) -> dict[str, str]:

@@ -31,7 +31,7 @@ from bridge.agents_as_tools.sending import Unnamed
 from bridge.agents_as_tools.surroundings import Surroundings
 from bridge.agents_as_tools.tools import PublishedTool
 from bridge.agents_as_tools.turns import Turns
-from bridge.errors import PeerError
+from bridge.errors import PeerError, echoed
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.serving import INTERNAL_ERROR, INVALID_PARAMS, Incoming, McpRefusal
 from bridge.seal import HandleError
@@ -219,7 +219,7 @@ class AgentsFace:
         """See `ToolFace.prompt`."""
         found = self._listing.examples.get(name)
         if found is None or not may_use(found[0].name):
-            raise McpRefusal(INVALID_PARAMS, f"There is no prompt {name[:200]}")
+            raise McpRefusal(INVALID_PARAMS, f"There is no prompt {echoed(name)}")
         text = f"Use the tool {found[0].name}: {found[1]}"
         return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
 
@@ -275,7 +275,7 @@ class AgentsFace:
     async def _call(self, incoming: Incoming) -> JsonObject:
         tool = self._listing.tools.by_name.get(incoming.name)
         if tool is None:
-            raise McpRefusal(INVALID_PARAMS, f"Unknown tool: {incoming.name[:200]}")
+            raise McpRefusal(INVALID_PARAMS, f"Unknown tool: {echoed(incoming.name)}")
         agent = self._listing.agents[tool.agent_key]
         return await AgentCall(agent, tool, incoming, self._surroundings())()
 

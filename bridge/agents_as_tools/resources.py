@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote
 from bridge.a2a.models import Part, Task
 from bridge.agents_as_tools.handles import FarTask, Handles
 from bridge.agents_as_tools.remote_agent import RemoteAgent
+from bridge.errors import echoed
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.serving import INVALID_PARAMS, McpRefusal
 from bridge.seal import HandleError, HandleTooLongError
@@ -75,7 +76,7 @@ async def read_part(
         McpRefusal: there is no such part for this principal.
         PeerError: the agent cannot be asked.
     """
-    unknown = McpRefusal(INVALID_PARAMS, f"There is no resource {uri[:200]}", {"uri": uri})
+    unknown = McpRefusal(INVALID_PARAMS, f"There is no resource {echoed(uri)}", {"uri": echoed(uri)})
     steps = uri.removeprefix(SCHEME).split("/")
     numbers = _NUMBERS.fullmatch(steps[4]) if len(steps) == 5 and steps[1] == "tasks" else None
     if numbers is None:

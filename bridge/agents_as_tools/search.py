@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from bridge.errors import echoed
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.serving import Incoming
 from bridge.translate.call_to_message import BadArgumentsError
@@ -40,5 +41,5 @@ def call_of_skill(incoming: Incoming, tools: Sequence[AgentTool]) -> Incoming:
     if not isinstance(name, str) or not isinstance(given, dict):
         raise BadArgumentsError("skill: the name of one that find_skill gave; arguments: an object")
     if not any(tool.name == name for tool in tools) or not incoming.may_use(name):
-        raise BadArgumentsError(f"There is no skill {name[:200]!r}; find_skill gives their names")
+        raise BadArgumentsError(f"There is no skill {echoed(name)!r}; find_skill gives their names")
     return replace(incoming, name=name, arguments=given)

@@ -130,6 +130,7 @@ async def offered(
                 McpLimits(
                     body_bytes=requests.body_limit_bytes,
                     json_depth=requests.json_depth,
+                    json_values=requests.json_values,
                     streams=streams.open,
                 ),
             )

@@ -105,6 +105,7 @@ async def published(
             ServerLimits(
                 body_bytes=process.requests.body_limit_bytes,
                 json_depth=process.requests.json_depth,
+                json_values=process.requests.json_values,
                 streams=process.streams.open,
                 card_max_age_seconds=plan.profile.card.max_age_seconds,
             ),

@@ -107,6 +107,7 @@ class RequestsTable(_Table):
     bytes_per_second: NotNegative
     pipelined: PositiveInt
     json_depth: Annotated[int, Field(ge=8, le=100)]
+    json_values: PositiveInt
     parts: PositiveInt
     repeat_seconds: NotNegative
     repeat_answered_seconds: NotNegative

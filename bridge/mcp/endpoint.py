@@ -22,7 +22,8 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bridge.web import Access, Place, Principal, RefusedError, require_json
+from bridge.jsonvalues import holds_more_values
+from bridge.web import Access, Place, Principal, RefusedError, body_of, require_json
 
 _JSON: Final = "application/json"
 _METHODS: Final = ("GET", "POST", "DELETE")
@@ -56,6 +57,10 @@ class Endpoint:
     path: str
     name: str
     """The face's, by which principals are told what they may use."""
+    body_bytes: int
+    """Of one message."""
+    json_values: int
+    """Values and keys in one message."""
     is_stopping: bool = False
     _streams: _Served = field(default_factory=dict)
     """The open streams of notifications of legacy clients."""
@@ -126,7 +131,9 @@ class Endpoint:
             try:
                 # Who goes away in the middle of what it posts has nothing more to be told.
                 with suppress(ClientDisconnect):
-                    await self.inner(scope, receive, watched_send)
+                    await self.inner(scope, await self._bounded(scope, receive), watched_send)
+            except RefusedError as exc:
+                await _refusal(exc)(scope, receive, watched_send)
             finally:
                 del served[life]
         if not life.cancelled_caught or ended:
@@ -136,6 +143,24 @@ class Endpoint:
         else:
             refused = self.access.refusal("is not known any more") if user.is_let_go else _stopping()
             await _refusal(refused)(scope, receive, send)
+
+    async def _bounded(self, scope: Scope, receive: Receive) -> Receive:
+        """What gives the message that is posted, read whole before anything is made of it.
+
+        Raises:
+            RefusedError: it is too large, or holds too many values.
+        """
+        if scope["method"] != "POST":
+            return receive
+        body = await body_of(receive, Headers(scope=scope), self.body_bytes)
+        if holds_more_values(body, self.json_values):
+            raise RefusedError(413, f"The message holds more than {self.json_values} values and keys")
+        waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def replayed() -> Message:
+            return waiting.pop() if waiting else await receive()
+
+        return replayed
 
 
 def _readable(scope: Scope) -> list[tuple[bytes, bytes]]:

@@ -24,8 +24,8 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from pydantic_core import PydanticSerializationError, to_json
 from starlette.types import ASGIApp
 
-from bridge.errors import leaf_of
-from bridge.jsonvalues import JsonObject
+from bridge.errors import ECHO_CHARACTERS, echoed, leaf_of
+from bridge.jsonvalues import DEFAULT_MAX_VALUES, JsonObject
 from bridge.mcp.checked import checked_server, introduce
 from bridge.mcp.endpoint import Endpoint
 from bridge.mcp.listening import Listening
@@ -60,6 +60,8 @@ class McpLimits:
     """Of one message, over HTTP and stdio."""
     json_depth: int = 64
     """Levels of arrays and objects in a request's parameters, as on the A2A face."""
+    json_values: int = DEFAULT_MAX_VALUES
+    """Values and keys in one message."""
     sessions: int = 10_000
     """Open sessions of legacy HTTP clients."""
     session_idle_seconds: float = 1800
@@ -101,7 +103,7 @@ class McpServer:
         options = self._server.create_initialization_options()
         async with (
             self._telling(),
-            stdio_streams(self._limits.body_bytes) as client,
+            stdio_streams(self._limits.body_bytes, self._limits.json_values) as client,
             anyio.create_task_group() as eras,
         ):
             for messages in client.of_each_era:
@@ -121,7 +123,9 @@ class McpServer:
             max_request_body_size=self._limits.body_bytes,
             max_sessions=self._limits.sessions,
         )
-        self._endpoint = Endpoint(manager.asgi_app, access, place, path, name)
+        self._endpoint = Endpoint(
+            manager.asgi_app, access, place, path, name, self._limits.body_bytes, self._limits.json_values
+        )
         async with self._telling(), manager.run():
             try:
                 yield self._endpoint
@@ -156,6 +160,8 @@ class McpServer:
         """The middleware. What the SDK finds wrong with a request it raises from `call_next`."""
         method = self._methods.get(ctx.method)
         require_admitted(ctx)
+        if len(ctx.method) > ECHO_CHARACTERS:  # which the SDK would repeat in full
+            raise MCPError(types.METHOD_NOT_FOUND, "Method not found", echoed(ctx.method))
         checked = await call_next(ctx)
         if method is None or ctx.request_id is None:
             return checked
@@ -211,7 +217,7 @@ class McpServer:
     async def _answered(self, context: Context) -> JsonObject:
         name = param(context, "name")
         if self._input_schema(name, principal_of(context).may_use) is None:
-            raise McpRefusal(INVALID_PARAMS, f"Unknown tool: {name}")
+            raise McpRefusal(INVALID_PARAMS, f"Unknown tool: {echoed(name)}")
         reports = Reports(context.session)
         incoming = incoming_of(context, reports)
         if not asks_for_progress(context):

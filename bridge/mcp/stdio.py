@@ -18,9 +18,10 @@ from __future__ import annotations
 import logging
 import os
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import anyio
@@ -38,6 +39,7 @@ from mcp_types import (
 )
 from pydantic_core import from_json
 
+from bridge.jsonvalues import holds_more_values
 from bridge.mcp.lines import Lines, TooLong, line_of, message_in
 
 logger = logging.getLogger(__name__)
@@ -68,7 +70,7 @@ class StdioClient:
 
 
 @asynccontextmanager
-async def stdio_streams(limit_bytes: int) -> AsyncIterator[StdioClient]:
+async def stdio_streams(limit_bytes: int, max_values: int) -> AsyncIterator[StdioClient]:
     """The client at our stdin and stdout, as messages. Can be entered once in a process."""
     wire_in, wire_out = _taken_over()
     legacy, legacy_messages = anyio.create_memory_object_stream[SessionMessage | Exception](_LINES_AHEAD)
@@ -78,7 +80,8 @@ async def stdio_streams(limit_bytes: int) -> AsyncIterator[StdioClient]:
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(writer.run, tasks.cancel_scope)
-            tasks.start_soon(_read, wire_in, limit_bytes, _Eras(legacy, modern), sink.clone())
+            read = partial(_message_or_refusal, limit_bytes=limit_bytes, max_values=max_values)
+            tasks.start_soon(_read, wire_in, Lines(limit_bytes), read, _Eras(legacy, modern), sink.clone())
             try:
                 yield StdioClient((legacy_messages, modern_messages), sink)
             finally:
@@ -144,14 +147,19 @@ def _is_modern(request: JSONRPCRequest) -> bool:
     return request.method != "initialize" and isinstance(meta, dict) and PROTOCOL_VERSION_META_KEY in meta
 
 
-async def _read(wire_in: int, limit_bytes: int, received: _Eras, sink: Outgoing) -> None:
-    lines = Lines(limit_bytes)
+async def _read(
+    wire_in: int,
+    lines: Lines,
+    read: Callable[[bytes | TooLong], SessionMessage],
+    received: _Eras,
+    sink: Outgoing,
+) -> None:
     with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError), closing(received), sink:
         while chunk := await _chunk(wire_in):
             for line in lines.feed(chunk):
                 if isinstance(line, bytes) and (not line or line.isspace()):
                     continue
-                message = _message_or_refusal(line, limit_bytes)
+                message = read(line)
                 if isinstance(message.message, JSONRPCError) and message.message.id is None:
                     await sink.send(message)
                 else:
@@ -171,9 +179,11 @@ async def _chunk(wire_in: int) -> bytes:
         return b""
 
 
-def _message_or_refusal(line: bytes | TooLong, limit_bytes: int) -> SessionMessage:
+def _message_or_refusal(line: bytes | TooLong, limit_bytes: int, max_values: int) -> SessionMessage:
     if isinstance(line, TooLong):
         return _refusal(INVALID_REQUEST, f"The message is larger than {limit_bytes} bytes")
+    if holds_more_values(line, max_values):
+        return _refusal(INVALID_REQUEST, f"The message holds more than {max_values} values and keys")
     message = message_in(line)
     if isinstance(message, SessionMessage):
         return message

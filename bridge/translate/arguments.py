@@ -15,6 +15,7 @@ from pydantic import JsonValue
 
 from bridge.a2a.errors import A2AError
 from bridge.a2a.jsontext import parse
+from bridge.errors import echoed
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.schemas import UncheckableError, errors_of, resolved, unexpected_properties, validator_within
 from bridge.mcp.tools import Tool
@@ -106,7 +107,7 @@ def describe(tool: Tool, problem: Problem) -> str:
         return problem.message
     prop = resolved_properties(tool.input_schema).get(problem.name)
     if prop is None:
-        return f"{problem.name}: {problem.message}"
+        return f"{echoed(problem.name)}: {problem.message}"
     title, description = prop.get("title"), prop.get("description")
     words = [type_words(prop, tool.input_schema)]
     if problem.name in required_of(tool.input_schema):

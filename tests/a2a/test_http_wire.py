@@ -383,7 +383,9 @@ async def test_json_that_is_nested_too_deeply_is_refused(driver: Driver, levels:
 @pytest.mark.proves("web-json")
 @pytest.mark.parametrize("kind", DRIVERS, ids=lambda kind: kind.binding)
 async def test_the_profile_bounds_bodies_parts_and_depth(kind: type[Driver]) -> None:
-    profile = profile_with(requests={"body_limit_bytes": 20_000, "parts": 3, "json_depth": 10})
+    profile = profile_with(
+        requests={"body_limit_bytes": 20_000, "parts": 3, "json_depth": 10, "json_values": 500}
+    )
     async with configured(kind, profile=profile) as driver:
         parts = [{"text": "a"}] * 2
         assert state_of(await driver.send(ECHO, *parts)) == "COMPLETED"
@@ -391,11 +393,41 @@ async def test_the_profile_bounds_bodies_parts_and_depth(kind: type[Driver]) -> 
         assert (fault.reason, fault.fields) == ("INVALID_PARAMS", {"message.parts"})
         fault = await driver.refused("SendMessage", **message(ECHO, {"data": nested(10)}))
         assert fault.reason == "INVALID_REQUEST"
+        fault = await driver.refused("SendMessage", **message(ECHO, {"data": [0] * 500}))
+        assert (fault.reason, "500 values" in fault.message) == ("PAYLOAD_TOO_LARGE", True)
         large = message(call_part("echo", text="x" * 20_000))
         answer = await driver.answer("SendMessage", large)
         assert answer.fault
         assert (answer.http.status_code, answer.fault.reason) == (413, "PAYLOAD_TOO_LARGE")
         assert "20000 bytes" in answer.fault.message
+
+
+@pytest.mark.proves("web-json")
+@pytest.mark.parametrize("values", [b"{}," * 5_000_000, b"0," * 8_000_000, b'"",' * 5_000_000], ids=len)
+async def test_a_body_of_millions_of_values_is_refused_before_one_is_made(
+    driver: Driver, values: bytes
+) -> None:
+    request = driver.request("SendMessage", message(ECHO, {"data": ["here"]}))
+    content = request.content.replace(b'"here"', values[:-1])
+    headers = {**driver.headers, "Content-Type": "application/json"}
+    answer = driver.answer_from(await driver.client.post(request.url, content=content, headers=headers))
+    assert answer.fault
+    assert (answer.http.status_code, answer.fault.reason) == (413, "PAYLOAD_TOO_LARGE")
+    assert "250000 values" in answer.fault.message
+
+
+async def test_a_name_that_an_error_repeats_is_cut(rpc: JsonRpcDriver) -> None:
+    name = "\x01" * 1_000_000
+    body = {"jsonrpc": "2.0", "id": 1, "method": name, "params": {}}
+    response = await rpc.client.post(rpc.base_url, json=body, headers=rpc.headers)
+    assert response.json()["error"]["message"] == f"There is no method {name[:200] + '...'!r}"
+
+
+@pytest.mark.proves("web-json")
+async def test_a_string_of_megabytes_passes_whatever_it_holds(driver: Driver) -> None:
+    for said in ("QUJD" * 3_900_000, ',":[{' * 2_500_000):
+        task = await driver.send(call_part("echo", text=said))
+        assert state_of(task) == "COMPLETED"
 
 
 @pytest.mark.proves("web-json")

@@ -103,14 +103,16 @@ async def test_nothing_but_the_protocol_is_on_stdout_and_it_ends_with_stdin(vers
 
 async def test_a_line_that_is_no_message_is_answered_and_the_next_one_is_read() -> None:
     async with lines_to(PROGRAM, MODERN) as lines:
-        for line, code in (
-            (b"{nonsense\n", -32700),
-            (b'{"a": 1}\n', -32600),
-            (b"x" * (17 << 20) + b"\n", -32600),
+        for line, code, words in (
+            (b"{nonsense\n", -32700, "no JSON"),
+            (b'{"a": 1}\n', -32600, "no JSON-RPC message"),
+            (b"x" * (17 << 20) + b"\n", -32600, "larger than 16777216 bytes"),
+            (b"[" + b"{}," * 130_000 + b"0]\n", -32600, "more than 250000 values"),
         ):
             await lines.write(b"\r\n" + line)
             answer = await lines.receive()
             assert (answer["id"], answer["error"]["code"]) == (None, code)
+            assert words in answer["error"]["message"]
         assert (await lines.tool(1, "echo"))["result"]
 
 
@@ -207,6 +209,34 @@ async def test_only_our_own_requests_are_let_in() -> None:
         preflight = await http.client.options(http.url, headers={"origin": "https://evil.example"})
         assert preflight.status_code == 403
         assert "access-control-allow-origin" not in preflight.headers
+
+
+@pytest.mark.proves("web-json")
+@pytest.mark.parametrize("version", [MODERN, LEGACY])
+async def test_a_message_of_many_values_is_refused_and_a_long_string_is_not(version: str) -> None:
+    async with wire_to(version) as (http, _):
+        arguments = {"a": [{}] * 250_000}
+        many = await http.post(http.message(1, "tools/call", {"name": "echo", "arguments": arguments}))
+        assert (many.status_code, many.json()["error"]["message"]) == (
+            413,
+            "The message holds more than 250000 values and keys",
+        )
+        long = await http.tool(2, "echo", a="QUJD" * 1_000_000)
+        assert len(long["result"]["structuredContent"]["arguments"]["a"]) == 4_000_000
+
+
+async def test_a_name_that_an_error_repeats_is_cut() -> None:
+    name, cut = "x" * 1_000_000, "x" * 200 + "..."
+    async with wire_to(LEGACY) as (http, _):
+
+        async def refused(method: str, params: dict[str, str]) -> dict[str, Any]:
+            error: dict[str, Any] = (await http.call(1, method, params))[-1]["error"]
+            return error
+
+        method_not_found = {"code": -32601, "message": "Method not found", "data": cut}
+        assert await refused(name, {}) == method_not_found
+        unknown_tool = {"code": -32602, "message": f"Unknown tool: {cut}"}
+        assert await refused("tools/call", {"name": name}) == unknown_tool
 
 
 @pytest.mark.parametrize("version", [MODERN, LEGACY])

@@ -173,6 +173,7 @@ def test_what_is_not_valid_in_a_schema_is_asked_for_as_any_value_and_typed_text_
 
 def test_an_argument_that_nobody_knows_is_described_without_a_type() -> None:
     assert describe(tool(), Problem("x", "is no argument")) == "x: is no argument"
+    assert describe(tool(), Problem("x" * 201, "is none")) == f"{'x' * 200}...: is none"
 
 
 @pytest.mark.parametrize(
