@@ -5,7 +5,7 @@ Made anew whenever a card or the configuration changes, and never changed: whoev
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -18,7 +18,7 @@ from bridge.agents_as_tools.resources import card_resource
 from bridge.agents_as_tools.tools import PublishedTool, Tools, published_tools
 from bridge.jsonvalues import JsonObject
 from bridge.translate.overrides import Remark, ToolOverride
-from bridge.translate.skill_tools import AgentTool, Source, listing, tools_of_agents
+from bridge.translate.skill_tools import AgentTool, Source, listing, skills_by_id, tools_of_agents
 from bridge.web import MayUse, everything
 
 Example = tuple[PublishedTool, str]
@@ -125,8 +125,18 @@ def listing_of(
         {key: card_resource(agent) for key, agent in known.items()},
         _examples(tools, known),
         _introduction(options, tuple(by_key.values())),
-        remarks_on(tools, overrides, are_known=bool(agents) and len(known) == len(by_key)),
+        (
+            *_on_skills_left_out(known, options.rules.skills_most),
+            *remarks_on(tools, overrides, are_known=bool(agents) and len(known) == len(by_key)),
+        ),
     )
+
+
+def _on_skills_left_out(agents: Mapping[str, RemoteAgent], most: int) -> Iterator[Remark]:
+    for key, agent in agents.items():
+        if (count := len(agent.card.skills)) > most:
+            words = f"{key} has {count} skills, and the first {most} are offered: `skills_most` is the limit"
+            yield Remark(("from",), words)
 
 
 def _keyed(agents: Sequence[RemoteAgent]) -> dict[str, RemoteAgent]:
@@ -160,10 +170,10 @@ def _introduction(options: FaceOptions, agents: Sequence[RemoteAgent]) -> Introd
 
 
 def _examples(tools: Tools, agents: Mapping[str, RemoteAgent]) -> dict[str, Example]:
+    skills = {key: skills_by_id(agent.card) for key, agent in agents.items()}
     return {
         f"{tool.name}_{number}": (tool, example)
         for tool in tools.published
-        for skill in agents[tool.agent_key].card.skills
-        if skill.id == tool.skill_id
-        for number, example in enumerate(skill.examples or (), 1)
+        if tool.skill_id is not None
+        for number, example in enumerate(skills[tool.agent_key][tool.skill_id].examples or (), 1)
     }

@@ -146,7 +146,10 @@ def options_of(name: str, plan: OfferedPlan) -> FaceOptions:
         title=plan.title,
         instructions=plan.instructions,
         rules=ToolRules(
-            chosen.granularity, always_prefixed=chosen.prefix == "always", found_most=chosen.found_most
+            chosen.granularity,
+            always_prefixed=chosen.prefix == "always",
+            found_most=chosen.found_most,
+            skills_most=chosen.skills_most,
         ),
         follow_up_tools=chosen.follow_up_tools,
         follow_up_seconds=chosen.follow_up_seconds,

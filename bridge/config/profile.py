@@ -159,6 +159,7 @@ class AgentsTable(_Table):
     task_limit_bytes: PositiveInt
     unnamed_most: PositiveInt
     found_most: PositiveInt
+    skills_most: PositiveInt
     skill_in_text: bool
     part_inline_limit_bytes: Count
     agent_connect_seconds: PositiveFloat

@@ -42,6 +42,9 @@ Granularity = Literal["skill", "agent", "search"]
 MAX_EXAMPLES: Final = 5
 """How many examples of a skill stand in a description; the card has all of them."""
 
+MAX_SKILLS: Final = 5000
+"""Skills of one agent. No host takes as many tools; whoever finds them by `find_skill` has each looked through."""
+
 _WORD: Final = re.compile(r"\w+")
 _SHOWN_ICON: Final = ("https://", "http://", "data:")
 
@@ -62,6 +65,8 @@ class ToolRules:
     always_prefixed: bool = False
     found_most: int = MAX_FOUND
     """Skills that find_skill gives at most."""
+    skills_most: int = MAX_SKILLS
+    """Skills of one agent that are offered at most: the first ones."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,7 +89,7 @@ class AgentTool:
 
 def tools_of_agents(sources: Sequence[Source], rules: ToolRules) -> tuple[AgentTool, ...]:
     """What can be called, in the order of the agents and their cards."""
-    found = [tool for source in sources for tool in _tools_of(source, rules)]
+    found = [tool for source in sources for tool in _tools_of(_within(source, rules), rules)]
     wanted = {
         id(tool): Named(
             tool.source_key,
@@ -96,6 +101,14 @@ def tools_of_agents(sources: Sequence[Source], rules: ToolRules) -> tuple[AgentT
     }
     names = tool_names(wanted.values(), always_prefixed=rules.always_prefixed)
     return tuple(_called(tool, names[wanted[id(tool)]]) for tool in found)
+
+
+def skills_by_id(card: AgentCard) -> Mapping[str, AgentSkill]:
+    """The skills of a card in its order; of two with one id, the first."""
+    found: dict[str, AgentSkill] = {}
+    for skill in card.skills:
+        found.setdefault(skill.id, skill)
+    return found
 
 
 def listing(
@@ -137,6 +150,13 @@ def _score(tool: AgentTool, words: set[str]) -> int:
     return 3 * len(words & named) + len(words & described)
 
 
+def _within(source: Source, rules: ToolRules) -> Source:
+    card = source.card
+    if len(card.skills) <= rules.skills_most:
+        return source
+    return replace(source, card=card.model_copy(update={"skills": card.skills[: rules.skills_most]}))
+
+
 def _tools_of(source: Source, rules: ToolRules) -> list[AgentTool]:
     """The tools of one agent, each with the name that it would like."""
     card, originals = source.card, _originals(source.card)
@@ -146,11 +166,10 @@ def _tools_of(source: Source, rules: ToolRules) -> list[AgentTool]:
         return [_whole_agent(source, source.key)]
     if not card.skills:
         return [_whole_agent(source, "message")]
-    skills = {skill.id: skill for skill in reversed(card.skills)}  # of two with one id, the first
     tools = []
-    for skill_id in dict.fromkeys(skill.id for skill in card.skills):
+    for skill_id, skill in skills_by_id(card).items():
         if originals is None or skill_id not in originals:
-            tools.append(_message_tool(source, skills[skill_id]))
+            tools.append(_message_tool(source, skill))
         elif (original := originals[skill_id]) is not None:
             tools.append(_original(source, skill_id, original))
     return tools

@@ -1,0 +1,80 @@
+"""What is listed of agents whose cards are long."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import httpx2
+
+from bridge.a2a.card import FoundCard, card_from
+from bridge.a2a.client import ClientOptions
+from bridge.agents_as_tools.listing import Listing, listing_of
+from bridge.agents_as_tools.remote_agent import RemoteAgent
+from bridge.jsonvalues import written
+from tests.hostile.agent_cards import card_of
+from tests.support.agent_faces import OPTIONS
+
+URL = "http://127.0.0.1:1/"
+
+
+class Watched(tuple[Any, ...]):
+    """Skills that count how often they are looked through."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        type(self).times += 1
+        return super().__iter__()
+
+
+class Remembered:
+    """A card that was read in an earlier run."""
+
+    def __init__(self, found: FoundCard) -> None:
+        self.found = found
+
+    def cached(self) -> FoundCard:
+        return self.found
+
+    async def refresh(self) -> FoundCard:
+        return self.found
+
+    async def watch(self, on_change: Callable[[FoundCard], Awaitable[None]]) -> NoReturn:
+        raise NotImplementedError
+
+
+async def listed(count: int, most: int = 100) -> tuple[Listing, type[Watched]]:
+    """What is listed of an agent of so many skills, and how often they were looked through."""
+
+    class Skills(Watched):
+        """Those of this card."""
+
+    skills = [
+        {"id": f"s{n}", "name": f"S{n}", "description": "", "tags": [], "examples": ["one", "two"]}
+        for n in range(count)
+    ]
+    card, _ = card_from(written({**card_of(URL), "skills": skills}), URL)
+    watched = card.model_copy(update={"skills": Skills(card.skills)})
+    async with httpx2.AsyncClient() as http:
+        agent = RemoteAgent(URL, Remembered(FoundCard(URL, b"", watched)), http, ClientOptions(), key="big")
+        agent.use_what_is_remembered()
+        Skills.times = 0
+        rules = replace(OPTIONS.rules, skills_most=most)
+        return listing_of([agent], replace(OPTIONS, rules=rules), {}), Skills
+
+
+async def test_the_skills_of_a_card_are_looked_through_as_often_however_many_there_are() -> None:
+    (few, of_few), (many, of_many) = await listed(2), await listed(100)
+    assert (len(few.examples), len(many.examples)) == (4, 200)
+    assert of_few.times == of_many.times
+
+
+async def test_skills_beyond_the_limit_are_left_out_and_that_is_said() -> None:
+    found, _ = await listed(5, most=3)
+    assert [one.skill_id for one in found.tools.published] == ["s0", "s1", "s2"]
+    assert sorted(found.examples) == ["s0_1", "s0_2", "s1_1", "s1_2", "s2_1", "s2_2"]
+    (remark,) = found.remarks
+    assert str(remark) == "from: big has 5 skills, and the first 3 are offered: `skills_most` is the limit"
+    assert (await listed(3, most=3))[0].remarks == ()
