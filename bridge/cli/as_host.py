@@ -99,7 +99,7 @@ def check(options: dict[str, Any], host: places.Host, server: JsonObject) -> Non
     say(f"{len(tools)} tools, as {host.title} would see them:")
     for tool in sorted(tools, key=lambda tool: tool.name):
         description = (tool.description or "").strip().partition("\n")[0]
-        say(f"  {tool.name}  {render.unseen(description)}")
+        say(f"  {tool.name}  {description}")
     if words:
         render.say(words.strip())
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from bridge.a2a.fetch import shown
-from bridge.cli.render import err, plain, unseen
+from bridge.cli.render import err, styled
 from bridge.cli.suggested import lines_for
+from bridge.unseen import spelled_out
 
 if TYPE_CHECKING:
     from bridge.assembly.bridge import Bridge
@@ -41,45 +41,44 @@ class OnTerminal:
 
     def connecting(self, key: str, target: object) -> None:
         """A server that is started or called, before it has answered."""
-        err.print(f"[dim]Connecting to {_named(key)}{escape(str(target))}[/]")
+        err.say(("Connecting to ", "dim"), *_named(key, "dim "), (str(target), "dim"))
 
     def connected(self, key: str, upstream: Upstream) -> None:
         """A server that is there."""
         greeting = upstream.greeting
         said = f"{greeting.name} {greeting.version}".strip() if greeting else upstream.name
         tools = len(upstream.listing.tools)
-        err.print(f"[green]✓[/] {_named(key)}{escape(said)}, {tools} tool{'' if tools == 1 else 's'}")
+        err.say(("✓ ", "green"), *_named(key), f"{said}, {tools} tool{'' if tools == 1 else 's'}")
 
     def failed(self, key: str, why: str) -> None:
         """A server that is down."""
-        err.print(f"[yellow]✗[/] {_named(key)}is down: {escape(why)}")
-        err.print(
-            "[dim]  It is tried again in the background; its skills appear on the card once it is up.[/]"
-        )
+        err.say(("✗ ", "yellow"), *_named(key), f"is down: {why}")
+        again = "  It is tried again in the background; its skills appear on the card once it is up."
+        err.say((again, "dim"))
 
     def serving(self, bridge: Bridge, port: int) -> None:
         """What is served, and how to call it."""
         root = root_url(self._plan.place, port)
         for agent in bridge.published:
             base = f"{root}{agent.path}"
-            err.print(f"\n[bold]Agent[/]  {base}")
-            err.print(f"[bold]Card[/]   {base}/.well-known/agent-card.json")
-            err.print(f"[bold]Tasks[/]  {escape(agent.store)}")
+            err.say("\n", ("Agent", "bold"), f"  {base}")
+            err.say(("Card", "bold"), f"   {base}/.well-known/agent-card.json")
+            err.say(("Tasks", "bold"), f"  {agent.store}")
             err.print(_skills(agent), soft_wrap=False, crop=False)
         for offered in bridge.offered:
-            err.print(f"\n[bold]MCP[/]    {root}/mcp/{offered.name}")
+            err.say("\n", ("MCP", "bold"), f"    {root}/mcp/{offered.name}")
             err.print(_tools(offered), soft_wrap=False, crop=False)
             for one in offered.remote_agents:
                 if not one.has_card:
-                    key, url = plain(one.key), plain(shown(one.url))
-                    err.print(f"[yellow]✗[/] [bold]{key}[/]: its tools are listed once {url} gives its card")
+                    when = f"its tools are listed once {shown(one.url)} gives its card"
+                    err.say(("✗ ", "yellow"), *_named(one.key), when)
         if len(bridge.published) == 1:
             (agent,) = bridge.published
             lines = list(lines_for(agent, f"{root}{agent.path}", self._plan.credentials))
             if lines:
                 err.print("\nTry it:")
             for line in lines:
-                err.print(f"  {line}", markup=False)
+                err.print(f"  {line}")
 
     def stopping(self, running: int) -> None:
         """The first Ctrl+C."""
@@ -138,8 +137,8 @@ def root_url(place: Place, port: int) -> str:
     return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
 
 
-def _named(key: str) -> str:
-    return f"[bold]{escape(key)}[/]: " if key else ""
+def _named(key: str, style: str = "") -> tuple[tuple[str, str], ...]:
+    return ((key, f"{style}bold"), (": ", style.strip())) if key else ()
 
 
 def _skills(agent: Published) -> Group:
@@ -161,8 +160,8 @@ def table_of(rows: Sequence[tuple[str, str]], most_columns: int) -> Group:
     for name, description in rows[:_MOST_ROWS]:
         is_long = cell_len(name) > _NAME_WIDTH
         if is_long:
-            lines.append(Text(f"  {unseen(name)}", style="cyan", no_wrap=True, overflow="ignore"))
-        said = Text(unseen(description.strip().partition("\n")[0]))
+            lines.append(Text(f"  {spelled_out(name)}", style="cyan", no_wrap=True, overflow="ignore"))
+        said = styled(description.strip().partition("\n")[0])
         lines.append(_row("" if is_long else name, said, column, width))
     if len(rows) > _MOST_ROWS:
         lines.append(_row("…", Text(f"and {len(rows) - _MOST_ROWS} more"), column, width))
@@ -173,5 +172,5 @@ def _row(name: str, said: Text, column: int, width: int) -> Table:
     table = Table(box=None, show_header=False, padding=(0, 0, 0, 2), width=width)
     table.add_column(no_wrap=True, overflow="ignore", style="cyan", width=column)
     table.add_column(overflow="fold", ratio=1)
-    table.add_row(Text(unseen(name)), said)
+    table.add_row(styled(name), said)
     return table

@@ -8,8 +8,7 @@ import sys
 from datetime import UTC, datetime
 
 from bridge import trace
-
-_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) != "\t"}
+from bridge.unseen import spelled_as_json, spelled_out
 
 
 class TextFormat(logging.Formatter):
@@ -21,9 +20,9 @@ class TextFormat(logging.Formatter):
         call = trace.call_id.get()
         where = f" [{call}]" if call != "-" else ""
         # What a peer sent may stand in a message: it must not begin a line of its own, nor steer a terminal.
-        message = record.getMessage().translate(_CONTROLS)
+        message = spelled_out(record.getMessage(), in_one_line=True)
         line = f"{moment} {record.levelname}{where} {message}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        return f"{line}\n{spelled_out(self.formatException(record.exc_info))}" if record.exc_info else line
 
 
 class JsonFormat(logging.Formatter):
@@ -40,7 +39,7 @@ class JsonFormat(logging.Formatter):
         }
         if record.exc_info:
             said["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(said, ensure_ascii=False)
+        return spelled_as_json(json.dumps(said, ensure_ascii=False))
 
 
 def set_up(log_format: str, level: str) -> None:

@@ -12,25 +12,42 @@ import select
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
+
+from bridge.unseen import spelled_out
 
 if TYPE_CHECKING:
     from bridge.a2a.card import FoundCard
     from bridge.a2a.models import AgentCard
 
-err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
-out = Console(highlight=False, soft_wrap=True, emoji=False)
 
-_UNSEEN: Final = {
-    code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
-    for code in (*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-    if chr(code) not in "\n\t"
-}
-"""Characters that would steer a terminal, or turn its text around, and what is shown instead of them."""
+class Terminal(Console):
+    """A console that shows words as they are: no markup is read in them, and nothing in them steers it."""
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, highlight=False, soft_wrap=True, emoji=False, markup=False)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """A text as it is printed."""
+        return super().render_str(spelled_out(text), **options)
+
+    def say(self, *words: str | tuple[str, str]) -> None:
+        """A line made of words, each with a style of its own where it has one."""
+        self.print(styled(*words))
+
+
+def styled(*words: str | tuple[str, str]) -> Text:
+    """Words in a row, each with a style of its own where it has one."""
+    pairs = ((word, "") if isinstance(word, str) else word for word in words)
+    return Text.assemble(*((spelled_out(word), style) for word, style in pairs))
+
+
+err = Terminal(stderr=True)
+out = Terminal()
 
 _OF_A_FILE: Final = re.compile(r" *\d* \| ")
 """How a line of a file is shown, and the marks below it."""
@@ -46,10 +63,10 @@ _LOOK_SECONDS: Final = 0.5
 def card(found: FoundCard, arguments_of: Callable[[str], Iterable[str]]) -> None:
     """What an agent says of itself; `arguments_of` gives what is known of a skill's arguments, in lines."""
     shown, capabilities = found.card, found.card.capabilities
-    out.print(f"[bold]{plain(shown.name)}[/] {plain(shown.version)}")
-    out.print(plain(shown.description))
+    out.say((shown.name, "bold"), f" {shown.version}")
+    out.print(shown.description)
     if shown.provider:
-        out.print(f"by {plain(shown.provider.organization)} {plain(shown.provider.url)}")
+        out.print(f"by {shown.provider.organization} {shown.provider.url}")
     _section(
         "Interfaces",
         (f"{one.protocol_binding} {one.protocol_version}  {one.url}" for one in shown.supported_interfaces),
@@ -81,7 +98,7 @@ def card(found: FoundCard, arguments_of: Callable[[str], Iterable[str]]) -> None
 def deviations(found: FoundCard) -> None:
     """What in a card is not as the specification asks."""
     for deviation in found.deviations:
-        err.print(f"[yellow]not as A2A 1.0 asks:[/] {plain(deviation)}")
+        err.say(("not as A2A 1.0 asks:", "yellow"), f" {deviation}")
 
 
 def card_text(found: FoundCard) -> None:
@@ -96,7 +113,7 @@ def ask(line: str) -> str | None:
     """
     try:
         # Not by rich: a Ctrl+C while it prints leaves the line in its buffer, so that it is printed again.
-        err.file.write(f"{unseen(line)} ")
+        err.file.write(f"{spelled_out(line)} ")
         err.file.flush()
         _wait_for_a_line()
         answer = sys.stdin.readline()
@@ -123,7 +140,7 @@ def _wait_for_a_line() -> None:
 
 def say(line: str) -> None:
     """One line for a person."""
-    err.print(plain(line))
+    err.print(line)
 
 
 def complain(text: str) -> None:
@@ -132,7 +149,7 @@ def complain(text: str) -> None:
     if err.is_terminal:
         lines = [part for line in lines for part in wrapped(line, err.width)]
     for line in lines:
-        click.echo(line, err=True)
+        click.echo(spelled_out(line), err=True)
 
 
 def wrapped(line: str, width: int, indent: str = "") -> list[str]:
@@ -157,23 +174,18 @@ def wrapped(line: str, width: int, indent: str = "") -> list[str]:
 
 def heading(line: str) -> None:
     """A line of a result that says what is below it."""
-    out.print(f"[bold]{plain(line)}[/]")
+    out.say((line, "bold"))
 
 
 def result(line: str) -> None:
     """A line of a result."""
-    out.print(plain(line))
+    out.print(line)
 
 
 def sentence(line: str, indent: str = "  ") -> None:
     """Words of a result, which at a terminal are cut to fit."""
     for part in wrapped(line, out.width, indent) if out.is_terminal else [f"{indent}{line}"]:
-        out.print(plain(part))
-
-
-def plain(text: str) -> str:
-    """A peer's text for a terminal: it neither steers it nor is read as markup."""
-    return escape(text.translate(_UNSEEN))
+        out.print(part)
 
 
 def can_ask() -> bool:
@@ -193,23 +205,18 @@ def share_a_place() -> bool:
     return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 
 
-def unseen(text: str) -> str:
-    """A text without what would steer a terminal."""
-    return text.translate(_UNSEEN)
-
-
 def write(text: str) -> None:
     """To stdout: exactly as it is for a pipe, harmless for a terminal."""
-    sys.stdout.write(text.translate(_UNSEEN) if sys.stdout.isatty() else text)
+    sys.stdout.write(spelled_out(text) if sys.stdout.isatty() else text)
     sys.stdout.flush()
 
 
 def _section(title: str, lines: Iterable[str]) -> None:
     lines = list(lines)
     if lines:
-        out.print(f"\n[bold]{title}[/]")
+        out.say("\n", (title, "bold"))
     for line in lines:
-        out.print(f"  {plain(line)}")
+        out.print(f"  {line}")
 
 
 def _security_lines(shown: AgentCard) -> Iterable[str]:
@@ -226,22 +233,22 @@ def _security_lines(shown: AgentCard) -> Iterable[str]:
 
 
 def _skills(shown: AgentCard, arguments_of: Callable[[str], Iterable[str]]) -> None:
-    out.print("\n[bold]Skills[/]")
+    out.say("\n", ("Skills", "bold"))
     for skill in shown.skills:
-        name = f" {plain(skill.name)}" if skill.name != skill.id else ""
-        tags = f" [dim]({plain(', '.join(skill.tags))})[/]" if skill.tags else ""
-        out.print(f"  [cyan]{plain(skill.id)}[/]{name}{tags}")
+        name = f" {skill.name}" if skill.name != skill.id else ""
+        tags = f" ({', '.join(skill.tags)})" if skill.tags else ""
+        out.say("  ", (skill.id, "cyan"), name, (tags, "dim"))
         for line in skill.description.strip().splitlines():
-            out.print(f"    {plain(line)}")
+            out.print(f"    {line}")
         for line in arguments_of(skill.id):
-            out.print(f"      {plain(line)}")
+            out.print(f"      {line}")
         takes = _other_than(shown.default_input_modes, skill.input_modes)
         gives = _other_than(shown.default_output_modes, skill.output_modes)
         if takes or gives:
-            out.print(f"    [dim]{plain(takes or _AS_AGENT)} -> {plain(gives or _AS_AGENT)}[/]")
+            out.say((f"    {takes or _AS_AGENT} -> {gives or _AS_AGENT}", "dim"))
         examples = sorted(skill.examples or (), key=lambda example: example.startswith("{"))
         for example in examples[:1]:  # the one that is typed most easily
-            out.print(f"    [dim]e.g.[/] {plain(example)}")
+            out.say(("    e.g.", "dim"), f" {example}")
 
 
 def _other_than(defaults: Sequence[str], modes: Sequence[str] | None) -> str:

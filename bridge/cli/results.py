@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Final, TypeGuard
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bridge.cli.answers import is_question
-from bridge.cli.render import can_ask, err, plain, share_a_place, unseen, write
+from bridge.cli.render import can_ask, err, share_a_place, write
 from bridge.cli.repeats import Shown
 from bridge.errors import UsageError
+from bridge.unseen import spelled_out
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -88,7 +89,7 @@ class CallView:
     def unanswered(self, reason: str, command: str, *, declinable: bool) -> None:
         """Nobody is there to answer what was asked; `command` would."""
         decline = " (--decline in place of the answer declines)" if declinable else ""
-        self._fault(f"The task waits for an answer, and {reason}. To answer it{decline}:\n{plain(command)}")
+        self._fault(f"The task waits for an answer, and {reason}. To answer it{decline}:\n{command}")
 
     def unasked(self) -> None:
         """Nobody is there to answer what a tool asked, and so its call is over."""
@@ -103,11 +104,11 @@ class CallView:
 
     def hop(self, protocol: str, direction: str, text: str) -> None:
         """A message on the wire, in one line; between two tokens of JSON the end of a line means nothing."""
-        self._fault(f"{protocol} {direction} {plain(' '.join(text.splitlines()))}")
+        self._fault(f"{protocol} {direction} {' '.join(text.splitlines())}")
 
     def not_canceled(self, task_id: str, reason: str) -> None:
         """The task may go on, though nobody waits for it."""
-        self._fault(f"[yellow]task {plain(task_id)} could not be canceled:[/] {plain(reason)}")
+        self._fault((f"task {task_id} could not be canceled:", "yellow"), f" {reason}")
 
     def settle(self) -> None:
         """Leave both streams at the beginning of a line."""
@@ -124,7 +125,7 @@ class CallView:
     def _task_id(self, task_id: str) -> None:
         if task_id != self._said_task:
             self._said_task = task_id
-            self._say(f"[dim]task {plain(task_id)}[/]")
+            self._say((f"task {task_id}", "dim"))
 
     def status(self, status: TaskStatus, metadata: JsonObject | None = None) -> None:
         """How a task stands, or a call that is none; `metadata` may hold how far it is."""
@@ -132,7 +133,7 @@ class CallView:
         word = status.state.value.removeprefix("TASK_STATE_").replace("_", " ").lower()
         parts = status.message.parts if status.message else ()
         if status.state.name == "COMPLETED" and not self._has_result:
-            self._say(f"[green]{word}[/]")
+            self._say((word, "green"))
             self.results(parts)  # an agent that answers with its last word instead of an artifact
             return
         words = "\n".join(self._notes(parts, with_data=not word.startswith("input")))
@@ -141,23 +142,22 @@ class CallView:
             self._move_bar(*numbers, words.partition("\n")[0])
             return
         step = f" {numbers[0]:g}{f'/{numbers[1]:g}' if numbers[1] else ''}" if numbers else ""
-        colour = _COLOURS.get(word, "cyan")
-        line = f"[{colour}]{word}[/]{step}{f': {plain(words)}' if words else ''}"
+        line = (word, _COLOURS.get(word, "cyan")), f"{step}{f': {words}' if words else ''}"
         if self._json_lines and word.endswith("required") and can_ask():
-            self._fault(line)  # who is asked must see what
+            self._fault(*line)  # who is asked must see what
         else:
-            self._say(line)
+            self._say(*line)
 
-    def _say(self, markup: str) -> None:
+    def _say(self, *words: str | tuple[str, str]) -> None:
         if not self._json_lines:
-            self._fault(markup)
+            self._fault(*words)
 
-    def _fault(self, markup: str) -> None:
+    def _fault(self, *words: str | tuple[str, str]) -> None:
         """What a person has to hear, whatever they asked to see."""
         self._end_bar()
         if share_a_place():
             self.settle()
-        err.print(markup)
+        err.say(*words)
 
     def _move_bar(self, progress: float, total: float | None, words: str) -> None:
         if self._bar is None:
@@ -168,7 +168,7 @@ class CallView:
             self._bar.add_task("")
             self._bar.start()
         bar = self._bar.tasks[0]
-        said = unseen(words) or bar.description
+        said = spelled_out(words) or bar.description
         self._bar.update(bar.id, completed=progress, total=total, description=said)
 
     def _artifact(self, artifact: Artifact, *, goes_on: bool) -> None:

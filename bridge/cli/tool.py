@@ -192,7 +192,7 @@ class ToolCalling:
         tool = next((one for one in self._session.listing.tools if one.name == name), None)
         if tool is None and (name is not None or self._said.has_answer):
             words = f"there is no tool {name!r}" if name is not None else "which tool?"
-            listed = [render.unseen(f"  {line}") for line in self._listed()]
+            listed = [f"  {line}" for line in self._listed()]
             raise UsageError("\n".join([f"{words}; the server has:", *listed]))
         return tool
 

@@ -12,7 +12,6 @@ import mcp_types as types
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from bridge.cli import render
 from bridge.errors import PeerError, leaf_of, reason_of
 
 TRIAL_SECONDS: Final = 60.0
@@ -76,4 +75,4 @@ def _last_words(handle: int) -> str:
     with open(handle, "rb", closefd=False) as said:
         said.seek(0)
         words = said.read().decode(errors="replace").strip()
-    return f"\nIt wrote to stderr:\n{render.unseen(words[-_LAST_CHARACTERS:])}" if words else ""
+    return f"\nIt wrote to stderr:\n{words[-_LAST_CHARACTERS:]}" if words else ""

@@ -58,8 +58,15 @@ class Done:
 Run = Callable[..., Awaitable[Done]]
 
 
-def command(name: str, patch: pytest.MonkeyPatch) -> Run:
-    """Runs one command of `mcp-a2a` to its end, in this process, which is quick, and without a terminal."""
+class Screen(StringIO):
+    """What a terminal would be sent."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def command(name: str, patch: pytest.MonkeyPatch, stream: type[StringIO] = StringIO) -> Run:
+    """Runs one command of `mcp-a2a` to its end, in this process, which is quick, and with nobody to ask."""
 
     def to_its_end() -> int | None:
         try:
@@ -70,8 +77,8 @@ def command(name: str, patch: pytest.MonkeyPatch) -> Run:
     async def run(*arguments: str, **more: str) -> Done:
         with (
             patch.context() as patched,
-            redirect_stdout(StringIO()) as out,
-            redirect_stderr(StringIO()) as err,
+            redirect_stdout(stream()) as out,
+            redirect_stderr(stream()) as err,
         ):
             patched.setattr(sys, "argv", ["mcp-a2a", name, *arguments])
             for variable, value in more.items():

@@ -1,0 +1,198 @@
+"""A peer whose every word would steer a terminal: none of the commands and none of the logs lets one through."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import redirect_stderr
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from bridge.cli import banner
+from bridge.cli.logs import JsonFormat, TextFormat
+from bridge.unseen import spelled_out, without_unseen
+from tests.cli.test_call import Done, Run, Screen, command
+from tests.support.running import config_for, running
+from tests.support.scripted_agent import Json, plain_card, scripted_agent
+from tests.support.tool_server import ToolServer, listed
+
+STEERING: Final = (
+    "\x1b]0;title\x07\x1b[2J\x08\x9b31m\x9d8;;http://evil.test\x9c\x7f"
+    "\u202e\u2066\u200f\u061c\u200b\u2060\ufeff\u00ad\u2028\U000e0041"
+)
+"""A title, a cleared screen, C1's own commands, a turned text, and letters that nobody sees."""
+MARKUP: Final = "[/x ] [link=http://evil.test]here[/link] [bold]"
+EVIL: Final = f"evil{STEERING}{MARKUP}"
+
+HARMFUL: Final = [one for one in STEERING if not (one.isascii() and one.isprintable())]
+
+
+def require_harmless(said: str) -> None:
+    """None of it steers a terminal, and its characters and markup stand there spelled out."""
+    assert [one for one in HARMFUL if one in said] == []
+    assert re.search(r"\\(x1b|u001b)\]0;title\\(x07|u0007)", said)
+    assert MARKUP in said
+
+
+def evil_card(url: str) -> Json:
+    """A card of which every word is evil."""
+    skill = {
+        "id": EVIL,
+        "name": f"n{EVIL}",
+        "description": EVIL,
+        "tags": ["[/x", f"]{EVIL}"],
+        "examples": [EVIL],
+        "inputModes": [EVIL],
+        "outputModes": [EVIL],
+    }
+    return {
+        **plain_card(url),
+        "name": EVIL,
+        "version": EVIL,
+        "description": EVIL,
+        "provider": {"organization": "[/x", "url": "]"},
+        "capabilities": {"streaming": True, "extensions": [{"uri": EVIL, "description": EVIL}]},
+        "securitySchemes": {EVIL: {"httpAuthSecurityScheme": {"scheme": EVIL}}},
+        "defaultInputModes": [EVIL],
+        "defaultOutputModes": [EVIL],
+        "skills": [skill, {**plain_card(url)["skills"][0], "description": EVIL}],
+    }
+
+
+def evil_task(state: str) -> Json:
+    message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": EVIL}, {"data": {EVIL: EVIL}}]}
+    return {
+        "id": f"task{EVIL}",
+        "contextId": f"context{EVIL}",
+        "status": {"state": f"TASK_STATE_{state}", "message": message},
+        "artifacts": [{"artifactId": "a", "name": EVIL, "parts": [{"text": EVIL}, {"url": EVIL}]}],
+        "metadata": {"skill": EVIL},
+    }
+
+
+def evil_answers(method: str, params: Json) -> list[Json]:
+    """What the agent answers: by the text that is sent, it asks, fails, refuses or is done."""
+    said = json.dumps(params)
+    if "refuse" in said:
+        return [{"error": {"code": -32603, "message": EVIL}}]
+    task = evil_task(next((state for state in ("FAILED", "INPUT_REQUIRED") if state in said), "COMPLETED"))
+    if method == "ListTasks":
+        return [{"tasks": [task], "nextPageToken": "", "pageSize": 1, "totalSize": 1}]
+    return [task if method in ("GetTask", "CancelTask") else {"task": task}]
+
+
+@pytest.fixture
+async def agent() -> AsyncIterator[str]:
+    async with scripted_agent(
+        evil_answers, {k: v for k, v in evil_card("").items() if k != "supportedInterfaces"}
+    ) as url:
+        yield url
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ToolServer]:
+    tools = [
+        {**listed(name, x={"type": "string", "description": EVIL}), "title": EVIL, "description": EVIL}
+        for name in (f"tool{EVIL}", "fine", "fail")
+    ]
+    async with ToolServer(EVIL, tools, EVIL).run() as server:
+        yield server
+
+
+@pytest.fixture
+def at_screen(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Awaitable[Done]]:
+    """Runs a command at a terminal."""
+
+    async def run(name: str, *arguments: str) -> Done:
+        return await command(name, monkeypatch, Screen)(*arguments)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("card", "AGENT"),
+        ("card", "AGENT", "--json"),
+        ("call", "AGENT", "--text", "go"),
+        ("call", "AGENT", "--text", "go", "--json-output"),
+        ("call", "AGENT", "--text", "FAILED"),
+        ("call", "AGENT", "--text", "INPUT_REQUIRED"),
+        ("call", "AGENT", "--text", "refuse"),
+        ("call", "AGENT", "--text", "go", "--trace"),
+        ("call", "AGENT", "--text", "go", "--no-wait"),
+        ("call", "AGENT", "evi"),
+        ("call", "AGENT", "--task", "t"),
+        ("tasks", "AGENT"),
+        ("tasks", "AGENT", "--json-output"),
+        ("tasks", "AGENT", "t"),
+        ("tasks", "AGENT", "INPUT_REQUIRED"),
+        ("tasks", "AGENT", "t", "--cancel"),
+        ("call", "SERVER"),
+        ("call", "SERVER", "--json-output"),
+        ("call", "SERVER", "nothing"),
+        ("call", "SERVER", "fine"),
+        ("call", "SERVER", "fail"),
+        ("call", "SERVER", "fine", "y=1", "--trace"),
+        ("check", "FILE"),
+        ("check", "FILE", "--json"),
+        ("show", "FILE", "--card", "made"),
+        ("show", "FILE", "--tools", "offered"),
+    ],
+    ids=" ".join,
+)
+async def test_no_word_of_a_peer_steers_the_terminal(
+    words: tuple[str, ...], agent: str, server: ToolServer, at_screen: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "bridge.toml"
+    file.write_text(
+        f'[tool_servers.tools]\nurl = "{server.url}"\n[agents.remote]\ncard = "{agent}"\n'
+        '[tools_as_agent.made]\nfrom = ["tools"]\n[agents_as_tools.offered]\nfrom = ["remote"]\n',
+        encoding="utf-8",
+    )
+    places = {"AGENT": agent, "SERVER": server.url, "FILE": str(file)}
+    done = await at_screen(*(places.get(word, word) for word in words))
+    assert "Traceback" not in done.err
+    require_harmless(done.out + done.err)
+
+
+async def test_no_word_of_a_server_steers_the_terminal_from_the_banner(server: ToolServer) -> None:
+    config = config_for(server.target)
+    screen = Screen()
+    async with running(config) as there:
+        with redirect_stderr(screen):
+            teller = banner.OnTerminal(config.plan())
+            (upstream,) = there.bridge.whole.upstreams.values()
+            teller.connecting(EVIL, EVIL)
+            teller.connected(EVIL, upstream)
+            teller.failed(EVIL, EVIL)
+            teller.serving(there.bridge.whole, 8080)
+    require_harmless(screen.getvalue())
+
+
+@pytest.mark.parametrize("form", [TextFormat(), JsonFormat()], ids=["text", "json"])
+def test_no_word_of_a_peer_steers_the_terminal_from_a_log(form: logging.Formatter) -> None:
+    try:
+        raise ValueError(EVIL)
+    except ValueError as exc:
+        fault = (type(exc), exc, exc.__traceback__)
+    record = logging.LogRecord("bridge", logging.INFO, "", 0, "%s\n", (EVIL,), fault)
+    line = form.format(record)
+    assert [one for one in HARMFUL if one in line] == []
+    if isinstance(form, JsonFormat):
+        assert json.loads(line)["message"] == f"{EVIL}\n"
+    else:
+        assert line.splitlines()[0].endswith(f"{spelled_out(EVIL)}\\x0a")
+
+
+def test_emoji_and_the_words_of_any_language_are_left_as_they_are() -> None:
+    said = "👩‍💻 ❤️‍🔥 می‌خواهم 日本語 à\n\tb"
+    assert (spelled_out(said), without_unseen(said)) == (said, said)
+    assert (
+        without_unseen(f"a{STEERING}b \u200db\u200c\u200d\u200c\u200dc")
+        == "a]0;title[2J31m8;;http://evil.testb b\u200c\u200dc"
+    )
