@@ -31,6 +31,9 @@ OUTER_PATH: Final = "mcp_a2a.outer_path"
 API_KEY_HEADER: Final = "X-API-Key"
 """The header that carries an API key: the one that most clients know by this name."""
 
+_ONLY_ONCE: Final = ("host", "origin", "authorization", API_KEY_HEADER.lower())
+"""The headers that decide who is let in."""
+
 _HOST: Final = re.compile(r"(?:\[(?P<address>[0-9a-f:.%a-z]+)\]|(?P<name>[^\s:@/?#\[\]]+))(?::\d*)?")
 _PATH: Final = re.compile(r"(/[^/\s?#\\][^\s?#\\]*)?")
 
@@ -234,8 +237,12 @@ class Place:
         """Refuse what a web page of someone else could have sent.
 
         Raises:
-            RefusedError: 421 for a Host that is not ours, 403 for an Origin that is not.
+            RefusedError: 421 for a Host that is not ours, 403 for an Origin that is not, 400 where one of them, or a
+                secret, is said twice: what stands between might have judged the other.
         """
+        names = [name.lower() for name in headers.keys()]  # noqa: SIM118 - of Starlette's, a name for each line
+        if twice := [name for name in _ONLY_ONCE if names.count(name) > 1]:
+            raise RefusedError(400, f"The header {twice[0]} is sent more than once")
         host = headers.get("host", "")
         if not self._is_own_host(host):
             name = host_name(host)

@@ -106,6 +106,17 @@ def test_a_web_page_is_let_in_only_when_it_is_our_own(origin: str, let_in: bool)
         assert refused.value.status == 403
 
 
+@pytest.mark.proves("web-host")
+@pytest.mark.parametrize("name", ["host", "Origin", "authorization", "x-api-key"])
+def test_a_header_that_decides_who_is_let_in_is_sent_once(name: str) -> None:
+    once = [(b"host", b"localhost"), (b"origin", b"http://localhost")]
+    twice = [(name.encode().lower(), b"localhost"), (name.encode().lower(), b"localhost")]
+    BARE.require_own(Headers(raw=once))
+    with pytest.raises(RefusedError, match=f"The header {name.lower()} is sent more than once") as refused:
+        BARE.require_own(Headers(raw=[*once, *twice]))
+    assert refused.value.status == 400
+
+
 def scope(client: str | None) -> dict[str, Any]:
     return {"scheme": "http", "client": (client, 5) if client else None}
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pydantic import JsonValue
@@ -66,7 +66,7 @@ _JSON: Final = rest.PLAIN_MEDIA_TYPE
 _ACCEPTED: Final = frozenset({_JSON, rest.MEDIA_TYPE})
 
 _REFUSALS: Final[Mapping[int, ErrorKind]] = {
-    400: INVALID_REQUEST,
+    400: replace(INVALID_REQUEST, at_http_level=True),
     401: UNAUTHENTICATED,
     403: FORBIDDEN,
     413: TOO_LARGE,

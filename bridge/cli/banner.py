@@ -14,7 +14,7 @@ from rich.text import Text
 from bridge.a2a.fetch import shown
 from bridge.cli.render import err, styled
 from bridge.cli.suggested import lines_for
-from bridge.unseen import spelled_out
+from bridge.words import spelled_out
 
 if TYPE_CHECKING:
     from bridge.assembly.bridge import Bridge

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from datetime import UTC, datetime
+from typing import Final
 
 from bridge import trace
-from bridge.unseen import spelled_as_json, spelled_out
+from bridge.words import spelled_as_json, spelled_out
+
+_USER: Final = re.compile(r"(?<=://)[^/@\s\"'<>]+@")
+_QUERY: Final = re.compile(r"(://[^\s?#\"'<>]*[?#])[^\s\"'<>]+")
 
 
 class TextFormat(logging.Formatter):
@@ -20,9 +25,11 @@ class TextFormat(logging.Formatter):
         call = trace.call_id.get()
         where = f" [{call}]" if call != "-" else ""
         # What a peer sent may stand in a message: it must not begin a line of its own, nor steer a terminal.
-        message = spelled_out(record.getMessage(), in_one_line=True)
+        message = spelled_out(_discreet(record, record.getMessage()), in_one_line=True)
         line = f"{moment} {record.levelname}{where} {message}"
-        return f"{line}\n{spelled_out(self.formatException(record.exc_info))}" if record.exc_info else line
+        if not record.exc_info:
+            return line
+        return f"{line}\n{spelled_out(_discreet(record, self.formatException(record.exc_info)))}"
 
 
 class JsonFormat(logging.Formatter):
@@ -35,11 +42,18 @@ class JsonFormat(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "call": trace.call_id.get(),
-            "message": record.getMessage(),
+            "message": _discreet(record, record.getMessage()),
         }
         if record.exc_info:
-            said["traceback"] = self.formatException(record.exc_info)
+            said["traceback"] = _discreet(record, self.formatException(record.exc_info))
         return spelled_as_json(json.dumps(said, ensure_ascii=False))
+
+
+def _discreet(record: logging.LogRecord, text: str) -> str:
+    """Words of a library without the user and query of the URLs in them, in which secrets may stand. Ours have none."""
+    if record.name.partition(".")[0] == "bridge":
+        return text
+    return _QUERY.sub(r"\1***", _USER.sub("", text))
 
 
 def set_up(log_format: str, level: str) -> None:

@@ -107,6 +107,9 @@ def _store(said: str | None, name: str) -> str | None:
 
 
 def _servers(options: Mapping[str, Any], name: str) -> Tables:
+    from bridge.cli import render
+    from bridge.config.masking import has_secrets
+
     if options["from_json"]:
         return {"import": {"mcp_json": _absolute(str(options["from_json"]))}}
     words: tuple[str, ...] = options["target"]
@@ -114,6 +117,10 @@ def _servers(options: Mapping[str, Any], name: str) -> Tables:
     if words[0].startswith(("http://", "https://")):
         table = {"url": _without_password(words[0]), "headers": _headers(options["header"]), **era}
     else:
+        if has_secrets(words):
+            render.say(
+                "A word of the command may be a secret: it stands in the file as it is (better: --env NAME)"
+            )
         table = {
             "command": list(words),
             "cwd": str(Path.cwd()),

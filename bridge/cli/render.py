@@ -18,7 +18,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from bridge.unseen import spelled_out
+from bridge.words import spelled_out
 
 if TYPE_CHECKING:
     from bridge.a2a.card import FoundCard

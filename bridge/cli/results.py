@@ -20,7 +20,7 @@ from bridge.cli.answers import is_question
 from bridge.cli.render import can_ask, err, share_a_place, write
 from bridge.cli.repeats import Shown
 from bridge.errors import UsageError
-from bridge.unseen import spelled_out
+from bridge.words import spelled_out
 
 if TYPE_CHECKING:
     from pydantic import JsonValue

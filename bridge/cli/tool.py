@@ -100,12 +100,13 @@ def server_from(words: Sequence[str], options: Mapping[str, Any]) -> Command:
     Raises:
         UsageError: it is given what only a URL takes.
     """
+    from bridge.config.masking import shown_words
     from bridge.config.secrets import child_variable_from
 
     if options["header"] or options["bearer"]:
         raise UsageError("--header and --bearer are for a URL; a command takes --env")
     variables = dict(child_variable_from(text) for text in options["variables"])
-    return Command(tuple(words), variables, str(Path.cwd()))
+    return Command(tuple(words), variables, str(Path.cwd()), shown=tuple(shown_words(words)))
 
 
 class ToolCalling:

@@ -257,6 +257,7 @@ def credentials_from(texts: tuple[str, ...]) -> list[Credential]:
 
 def _target_from(options: dict[str, Any], connect_seconds: float, limit_bytes: int) -> Any:
     from bridge.address import meant_url
+    from bridge.config.masking import shown_words
     from bridge.config.secrets import child_variable_from, header_from
     from bridge.mcp.child import Command
     from bridge.mcp.transport import Url
@@ -272,7 +273,7 @@ def _target_from(options: dict[str, Any], connect_seconds: float, limit_bytes: i
         headers = dict(header_from(text) for text in options["header"])
         return Url(words[0], headers, connect_seconds, limit_bytes)
     if words[0].startswith(("http://", "https://")):
-        raise UsageError(f"give a URL or a command, not both: {words[0]} {' '.join(words[1:])}")
+        raise UsageError(f"give a URL or a command, not both: {' '.join(shown_words(words))}")
     if options["header"]:
         raise UsageError("--header is for a URL; a command takes --env")
     meant = meant_url(words[0]) if len(words) == 1 and shutil.which(words[0]) is None else None
@@ -281,4 +282,4 @@ def _target_from(options: dict[str, Any], connect_seconds: float, limit_bytes: i
             f"{words[0]!r} is no command; an address begins with its scheme: did you mean {meant}?"
         )
     variables = dict(child_variable_from(text) for text in options["variables"])
-    return Command(words, variables, str(Path.cwd()), limit_bytes)
+    return Command(words, variables, str(Path.cwd()), limit_bytes, tuple(shown_words(words)))

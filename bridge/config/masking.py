@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from bridge.config.positions import KeyPath, Positions, Span
+from bridge.config.wording import shown_url
 
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """The name of an environment variable. What is none may be the secret itself, put where its name belongs."""
@@ -32,6 +33,8 @@ _SECRET_OPTION: Final = re.compile(rf"-.*({_NAMED_SECRET.pattern}|auth|header|ke
 """An option whose value is the next word."""
 _SECRET_WORD: Final = re.compile(rf"[^=:]*({_NAMED_SECRET.pattern}|auth|key)[^=:]*[=:].+", re.IGNORECASE)
 """`--token=VALUE`, `TOKEN=VALUE`, `Authorization: VALUE`"""
+
+_OPTION_WITH_VALUE: Final = re.compile(r"-{1,2}[A-Za-z][\w-]*=")
 
 _IN_A_VALUE: Final = re.compile(r"[^\s{}\[\],=\"']")
 _ANY: Final = re.compile(r"[^\s\"']")
@@ -93,8 +96,9 @@ def has_secrets(words: Sequence[object]) -> bool:
 
 
 def shown_words(words: Sequence[str]) -> list[str]:
-    """The words of a command without those that may be secrets."""
-    return [HIDDEN if _is_secret_among(words, index) else word for index, word in enumerate(words)]
+    """The words of a command without what may be a secret in them: `--token=***`, `--password ***`, the query of a
+    URL."""
+    return [_shown_word(words, index) for index in range(len(words))]
 
 
 def masked_line(before: str, source: str, *, masked: bool) -> str:
@@ -128,6 +132,13 @@ def _is_secret_word(data: dict[str, Any], path: KeyPath) -> bool:
         return has_secrets(words_of(value))
     is_word = isinstance(path[-1], int) and path[-2:-1] == ("command",)
     return is_word and _is_secret_among(value_at(data, path[:-1]), int(path[-1]))
+
+
+def _shown_word(words: Sequence[str], index: int) -> str:
+    if not _is_secret_among(words, index):
+        return shown_url(words[index])
+    option = _OPTION_WITH_VALUE.match(words[index])
+    return f"{option[0]}{HIDDEN}" if option else HIDDEN
 
 
 def _is_secret_among(words: Sequence[object], index: int) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, PrivateAttr
 
+from bridge.config.masking import shown_words
 from bridge.config.secret_values import plain
 from bridge.config.values import (
     Command,
@@ -137,12 +138,15 @@ class ToolServerTable(Table):
 
     def shown(self, key: str) -> Any:
         """What is shown in place of a value; None for the value itself."""
-        return self._shown.get(key)
+        if key in self._shown or key != "command" or not self.command:
+            return self._shown.get(key)
+        shown = shown_words(self.command)
+        return shown if shown != list(self.command) else None
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """Without what was filled in from the environment."""
         for name, value in super().__repr_args__():
-            yield name, self._shown.get(name or "", value)
+            yield name, self.shown(name or "") or value
 
     def variables(self) -> dict[str, str]:
         """The command's variables, in plain."""

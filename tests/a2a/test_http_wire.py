@@ -416,6 +416,18 @@ async def test_a_body_of_millions_of_values_is_refused_before_one_is_made(
     assert "250000 values" in answer.fault.message
 
 
+@pytest.mark.proves("web-auth")
+async def test_two_headers_that_decide_who_calls_are_refused(driver: Driver) -> None:
+    request = driver.request("ListTasks", {})
+    tokens = [("Authorization", "Bearer token-a"), ("Authorization", "Bearer token-b")]
+    twice = httpx2.Headers([*request.headers.multi_items(), *tokens])
+    asked = httpx2.Request(request.method, request.url, headers=twice, content=request.content)
+    answer = driver.answer_from(await driver.client.send(asked))
+    assert answer.fault
+    assert (answer.http.status_code, answer.fault.reason) == (400, "INVALID_REQUEST")
+    assert answer.fault.message == "The header authorization is sent more than once"
+
+
 async def test_a_name_that_an_error_repeats_is_cut(rpc: JsonRpcDriver) -> None:
     name = "\x01" * 1_000_000
     body = {"jsonrpc": "2.0", "id": 1, "method": name, "params": {}}

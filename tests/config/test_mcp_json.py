@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bridge.config.diagnose import ConfigError, Diagnostic
 from bridge.config.json_document import read_json
 from bridge.config.load import load
+from bridge.config.masking import shown_words
 from bridge.config.mcp_json import read_servers
 from bridge.config.models import ToolServerTable
 
@@ -129,6 +130,23 @@ def test_what_is_shown_of_a_server_has_its_variables_by_their_names(
 def test_a_server_without_variables_is_shown_as_it_is(tmp_path: Path) -> None:
     found = server(tmp_path, {"command": "npx", "args": ["-y", "x"]})
     assert found.shown("command") is None
+
+
+def test_a_word_of_a_command_that_may_be_a_secret_is_not_shown() -> None:
+    words = [
+        "npx",
+        "-y",
+        "x",
+        "--token=s3cret",
+        "--password",
+        "s3cret",
+        "API_KEY=s3cret",
+        "https://a/b?key=s3cret",
+    ]
+    hidden = ["npx", "-y", "x", "--token=***", "--password", "***", "***", "https://a/b"]
+    table = ToolServerTable.model_validate({"command": words})
+    assert shown_words(words) == table.shown("command") == hidden
+    assert "s3cret" not in repr(table)
 
 
 def test_a_number_of_many_digits_is_no_json_that_is_read(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
-"""What stands in a text and is not seen: characters that steer a terminal, turn a text around, or show nothing.
+"""The words of peers as they may be shown: without what steers a terminal, turns a text around, or is not seen.
 
-Pure. A peer's words are shown with such characters spelled out; a host is given them without.
+Pure. A terminal and a log are shown such characters spelled out; a host is given the words without. What the words
+say is not judged.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from typing import Final
+from urllib.parse import urlsplit
 
 _STEERING: Final = "\x00-\x08\x0b-\x1f\x7f-\x9f"
 """C0 but tab and line feed, DEL, and C1: what begins a terminal's commands."""
@@ -38,6 +40,17 @@ def spelled_as_json(text: str) -> str:
 def without_unseen(text: str) -> str:
     """A text for who reads every character of it, as a model does: without those that a person would not see."""
     return _LOST_JOINER.sub("", _UNSEEN.sub("", text))
+
+
+def web_link(url: str | None) -> str | None:
+    """A URL that a person may be given to open: one of http or https; None for any other."""
+    if url is None or not url.isprintable() or " " in url:
+        return None
+    try:
+        place = urlsplit(url)
+    except ValueError:
+        return None
+    return url if place.scheme in ("http", "https") and place.hostname else None
 
 
 def _code(found: re.Match[str]) -> str:
