@@ -20,6 +20,7 @@ from bridge.jsonvalues import JsonObject
 from bridge.translate.overrides import Remark, ToolOverride
 from bridge.translate.skill_tools import AgentTool, Source, listing, skills_by_id, tools_of_agents
 from bridge.web import MayUse, everything
+from bridge.words import web_link, without_unseen
 
 Example = tuple[PublishedTool, str]
 """An example of a skill, and its tool."""
@@ -162,17 +163,17 @@ def _introduction(options: FaceOptions, agents: Sequence[RemoteAgent]) -> Introd
     ]
     said = "\n\n".join([*(f"{card.name}: {card.description}" for card in cards), *unknown])
     return Introduction(
-        options.title or (only.name if only else None),
-        options.instructions or said or None,
-        only.documentation_url if only else None,
-        only.icon_url if only else None,
+        options.title or (without_unseen(only.name) if only else None),
+        options.instructions or without_unseen(said) or None,
+        web_link(only.documentation_url) if only else None,
+        web_link(only.icon_url) if only else None,
     )
 
 
 def _examples(tools: Tools, agents: Mapping[str, RemoteAgent]) -> dict[str, Example]:
     skills = {key: skills_by_id(agent.card) for key, agent in agents.items()}
     return {
-        f"{tool.name}_{number}": (tool, example)
+        f"{tool.name}_{number}": (tool, without_unseen(example))
         for tool in tools.published
         if tool.skill_id is not None
         for number, example in enumerate(skills[tool.agent_key][tool.skill_id].examples or (), 1)

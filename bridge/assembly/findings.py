@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
+
+from pydantic import JsonValue
 
 from bridge.a2a.catalog_source import CatalogSource
 from bridge.a2a.fetch import shown
+from bridge.a2a.models import AgentCard
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.mistaken import mistaken
@@ -21,6 +25,10 @@ from bridge.assembly.routes import MCP
 from bridge.errors import PeerError
 from bridge.mcp.upstream import Upstream
 from bridge.web import Principal
+from bridge.words import without_unseen
+
+_NAMED_MOST: Final = 5
+"""Tools or skills that one note names."""
 
 
 @dataclass(frozen=True)
@@ -184,12 +192,43 @@ def _server(key: str, upstream: Upstream, *, is_needed: bool) -> Peer:
         "" if upstream.down else said,
         None if upstream.down is None else f"{upstream.down}{ends}",
         tuple(f"the tool {one.name} cannot be served: {one.reason}" for one in listing.left_out),
-        tuple(
-            f"not all arguments of the tool {tool.name} are checked: {tool.unchecked}"
-            for tool in listing.tools
-            if tool.unchecked
+        (
+            *(
+                f"not all arguments of the tool {tool.name} are checked: {tool.unchecked}"
+                for tool in listing.tools
+                if tool.unchecked
+            ),
+            *_on_unseen(
+                {f"the tool {tool.name}": tool.listed for tool in listing.tools}, "the card has them"
+            ),
         ),
     )
+
+
+def _words_of_card(card: AgentCard) -> dict[str, JsonValue]:
+    skills = {f"the skill {skill.id}": skill.to_object() for skill in card.skills}
+    return {"the card": [card.name, card.description], **skills}
+
+
+def _on_unseen(words: Mapping[str, JsonValue], then: str) -> tuple[str, ...]:
+    """A warning of characters that nobody sees in the words of a peer, by what holds them: they may be meant to
+    mislead, a person or a model."""
+    found = [
+        what for what, said in words.items() if any(without_unseen(text) != text for text in _texts_in(said))
+    ]
+    if not found:
+        return ()
+    more = f" and {len(found) - _NAMED_MOST} more" if len(found) > _NAMED_MOST else ""
+    where = ", ".join(found[:_NAMED_MOST])
+    return (f"characters that turn text around, or that nobody sees, are in {where}{more}; {then}",)
+
+
+def _texts_in(value: JsonValue) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in (*value, *value.values()) if isinstance(value, dict) else value:
+            yield from _texts_in(inner)
 
 
 async def _agent(agent: RemoteAgent, plan: RemotePlan | None) -> Peer:
@@ -204,6 +243,8 @@ async def _agent(agent: RemoteAgent, plan: RemotePlan | None) -> Peer:
             f" {skills}"
         )
     notes = tuple(f"not as A2A 1.0 asks: {one}" for one in agent.deviations)
+    if agent.has_card:
+        notes += _on_unseen(_words_of_card(agent.card), "hosts are given its words without them")
     return Peer("agents", agent.key, shown(agent.url), said, down, notes=notes)
 
 

@@ -46,6 +46,7 @@ from bridge.mcp.transport import Target, streamable_http
 from bridge.mcp.values import Asker, Greeting, Listing, OnProgress, ToolCall
 from bridge.mcp.wire import OnTaskNews, Stamp, UnansweredBounds, Wire
 from bridge.version import __version__
+from bridge.words import web_link
 
 logger = logging.getLogger(__name__)
 
@@ -123,9 +124,9 @@ class Link:
             name=info.name if info else self.name,
             version=info.version if info else "",
             title=info.title if info else None,
-            website_url=info.website_url if info else None,
+            website_url=web_link(info.website_url) if info else None,
             instructions=self.session.instructions,
-            icon_url=next((icon.src for icon in icons or () if icon.src.startswith("https:")), None),
+            icon_url=next((icon.src for icon in icons or () if web_link(icon.src)), None),
         )
 
     @property

@@ -35,6 +35,7 @@ from bridge.translate.own_tools import (
     object_schema,
     search_tools,
 )
+from bridge.words import web_link, without_unseen
 
 Granularity = Literal["skill", "agent", "search"]
 """One tool for each skill, one for each agent, or one that finds skills and one that calls them."""
@@ -46,7 +47,12 @@ MAX_SKILLS: Final = 5000
 """Skills of one agent. No host takes as many tools; whoever finds them by `find_skill` has each looked through."""
 
 _WORD: Final = re.compile(r"\w+")
-_SHOWN_ICON: Final = ("https://", "http://", "data:")
+_SAID: Final = frozenset({"title", "description"})
+"""What is words for people and models, wherever it stands in a tool."""
+_VALUES: Final = frozenset({"default", "const", "enum", "examples", "_meta"})
+"""What holds values, which a call gives back as they are."""
+_BY_NAME: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+"""What holds schemas by names, which may be any of the words above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +249,7 @@ def _listed(title: str, description: str, card: AgentCard, schema: JsonObject) -
         "inputSchema": schema,
         "annotations": AGENT_HINTS,
     }
-    if card.icon_url and card.icon_url.startswith(_SHOWN_ICON):
+    if web_link(card.icon_url):
         listed["icons"] = [{"src": card.icon_url}]
     return listed
 
@@ -258,4 +264,25 @@ def _description(skill: AgentSkill, card: AgentCard) -> str:
 
 
 def _called(tool: AgentTool, name: str) -> AgentTool:
-    return replace(tool, name=name, listed={**tool.listed, "name": name})
+    listed = {key: _seen(value, key) for key, value in tool.listed.items()}
+    if isinstance(icons := listed.get("icons"), list):
+        listed["icons"] = [
+            icon for icon in icons if isinstance(icon, dict) and _is_icon(str(icon.get("src")))
+        ]
+    return replace(tool, name=name, listed={**listed, "name": name})
+
+
+def _is_icon(source: str) -> bool:
+    """Whether a host may show it: MCP takes images that stand in the URL themselves, too."""
+    return web_link(source) is not None or source.startswith("data:image/")
+
+
+def _seen(value: JsonValue, key: str) -> JsonValue:
+    """What stands under a key of a tool, its words without the characters that a person would not see."""
+    if isinstance(value, str):
+        return without_unseen(value) if key in _SAID else value
+    if isinstance(value, dict) and key not in _VALUES:
+        return {name: _seen(inner, "" if key in _BY_NAME else name) for name, inner in value.items()}
+    if isinstance(value, list) and key not in _VALUES:
+        return [_seen(inner, key) for inner in value]
+    return value

@@ -10,7 +10,7 @@ import httpx2
 
 from bridge.a2a.card import FoundCard, card_from
 from bridge.a2a.client import ClientOptions
-from bridge.agents_as_tools.listing import Listing, listing_of
+from bridge.agents_as_tools.listing import Introduction, Listing, listing_of
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.jsonvalues import written
 from tests.hostile.agent_cards import card_of
@@ -45,7 +45,7 @@ class Remembered:
         raise NotImplementedError
 
 
-async def listed(count: int, most: int = 100) -> tuple[Listing, type[Watched]]:
+async def listed(count: int, most: int = 100, **said: str) -> tuple[Listing, type[Watched]]:
     """What is listed of an agent of so many skills, and how often they were looked through."""
 
     class Skills(Watched):
@@ -55,7 +55,7 @@ async def listed(count: int, most: int = 100) -> tuple[Listing, type[Watched]]:
         {"id": f"s{n}", "name": f"S{n}", "description": "", "tags": [], "examples": ["one", "two"]}
         for n in range(count)
     ]
-    card, _ = card_from(written({**card_of(URL), "skills": skills}), URL)
+    card, _ = card_from(written({**card_of(URL), "skills": skills, **said}), URL)
     watched = card.model_copy(update={"skills": Skills(card.skills)})
     async with httpx2.AsyncClient() as http:
         agent = RemoteAgent(URL, Remembered(FoundCard(URL, b"", watched)), http, ClientOptions(), key="big")
@@ -78,3 +78,12 @@ async def test_skills_beyond_the_limit_are_left_out_and_that_is_said() -> None:
     (remark,) = found.remarks
     assert str(remark) == "from: big has 5 skills, and the first 3 are offered: `skills_most` is the limit"
     assert (await listed(3, most=3))[0].remarks == ()
+
+
+async def test_only_web_links_and_words_that_can_be_seen_introduce_an_agent() -> None:
+    links = {"documentationUrl": "javascript:alert(1)", "iconUrl": "data:text/html,x"}
+    found, _ = await listed(1, name="Gu\u202eide", description="Kno\u200bws", **links)
+    assert found.introduction == Introduction("Guide", "Guide: Knows", None, None)
+    links = {"documentationUrl": "https://a/docs", "iconUrl": "http://a/icon.png"}
+    found, _ = await listed(1, name="Guide", description="Knows", **links)
+    assert found.introduction == Introduction("Guide", "Guide: Knows", *links.values())

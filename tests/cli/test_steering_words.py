@@ -14,7 +14,7 @@ import pytest
 
 from bridge.cli import banner
 from bridge.cli.logs import JsonFormat, TextFormat
-from bridge.unseen import spelled_out, without_unseen
+from bridge.words import spelled_out, without_unseen
 from tests.cli.test_call import Done, Run, Screen, command
 from tests.support.running import config_for, running
 from tests.support.scripted_agent import Json, plain_card, scripted_agent
@@ -32,9 +32,14 @@ HARMFUL: Final = [one for one in STEERING if not (one.isascii() and one.isprinta
 
 
 def require_harmless(said: str) -> None:
-    """None of it steers a terminal, and its characters and markup stand there spelled out."""
-    assert [one for one in HARMFUL if one in said] == []
+    """None of it steers a terminal; its characters are spelled out, and its markup stands as it was sent."""
+    require_seen(said)
     assert re.search(r"\\(x1b|u001b)\]0;title\\(x07|u0007)", said)
+
+
+def require_seen(said: str) -> None:
+    """There is nothing but what is seen, and the markup."""
+    assert [one for one in HARMFUL if one in said] == []
     assert MARKUP in said
 
 
@@ -113,6 +118,17 @@ def at_screen(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Awaitable[Done]]
     return run
 
 
+def both_in(folder: Path, agent: str, server: str) -> Path:
+    """A file of both."""
+    file = folder / "bridge.toml"
+    file.write_text(
+        f'[tool_servers.tools]\nurl = "{server}"\n[agents.remote]\ncard = "{agent}"\n'
+        '[tools_as_agent.made]\nfrom = ["tools"]\n[agents_as_tools.offered]\nfrom = ["remote"]\n',
+        encoding="utf-8",
+    )
+    return file
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -141,23 +157,26 @@ def at_screen(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Awaitable[Done]]
         ("check", "FILE"),
         ("check", "FILE", "--json"),
         ("show", "FILE", "--card", "made"),
-        ("show", "FILE", "--tools", "offered"),
     ],
     ids=" ".join,
 )
 async def test_no_word_of_a_peer_steers_the_terminal(
     words: tuple[str, ...], agent: str, server: ToolServer, at_screen: Run, tmp_path: Path
 ) -> None:
-    file = tmp_path / "bridge.toml"
-    file.write_text(
-        f'[tool_servers.tools]\nurl = "{server.url}"\n[agents.remote]\ncard = "{agent}"\n'
-        '[tools_as_agent.made]\nfrom = ["tools"]\n[agents_as_tools.offered]\nfrom = ["remote"]\n',
-        encoding="utf-8",
-    )
+    file = both_in(tmp_path, agent, server.url)
     places = {"AGENT": agent, "SERVER": server.url, "FILE": str(file)}
     done = await at_screen(*(places.get(word, word) for word in words))
     assert "Traceback" not in done.err
     require_harmless(done.out + done.err)
+
+
+async def test_the_tools_that_a_host_would_see_have_nothing_that_is_unseen(
+    agent: str, server: ToolServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = both_in(tmp_path, agent, server.url)
+    done = await command("show", monkeypatch)(str(file), "--tools", "offered")
+    require_seen(done.out)
+    assert "\\u001b" not in done.out
 
 
 async def test_no_word_of_a_server_steers_the_terminal_from_the_banner(server: ToolServer) -> None:
@@ -187,6 +206,26 @@ def test_no_word_of_a_peer_steers_the_terminal_from_a_log(form: logging.Formatte
         assert json.loads(line)["message"] == f"{EVIL}\n"
     else:
         assert line.splitlines()[0].endswith(f"{spelled_out(EVIL)}\\x0a")
+
+
+@pytest.mark.parametrize("form", [TextFormat(), JsonFormat()], ids=["text", "json"])
+def test_a_url_in_a_line_of_a_library_is_logged_without_user_and_query(form: logging.Formatter) -> None:
+    words = "Connecting to http://ada:s3cret@host/mcp?key=s3cret, then 'https://b/?s3cret#x'"
+    line = form.format(logging.LogRecord("mcp.client", logging.DEBUG, "", 0, words, (), None))
+    assert "s3cret" not in line
+    assert "http://host/mcp?*** then 'https://b/?***'" in line
+
+
+async def test_characters_that_nobody_sees_are_a_note_of_check(
+    agent: str, server: ToolServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    done = await command("check", monkeypatch)(str(both_in(tmp_path, agent, server.url)), "--json")
+    of_server, of_agent = (note for note in json.loads(done.out)["notes"] if "that nobody sees" in note)
+    assert of_server.startswith(
+        "tool_servers.tools: characters that turn text around, or that nobody sees, are in"
+    )
+    assert of_agent.startswith("agents.remote: ")
+    assert of_agent.endswith("; hosts are given its words without them")
 
 
 def test_emoji_and_the_words_of_any_language_are_left_as_they_are() -> None:

@@ -10,12 +10,16 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 
 from bridge.a2a.models import AgentCard
 from bridge.mcp.tools import Tool
+from bridge.mcp.transport import Url
 from bridge.mcp.values import Greeting
 from bridge.tools_as_agent.card import Server, make_card
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.skills import skills_of
 from bridge.translate.extension import URI
 from bridge.translate.skills import skill_from
+from tests.support.mcp_face import Face
+from tests.support.mcp_serving import served
+from tests.support.running import config_for, running
 from tests.support.tools import options_with, tool
 
 BASE = "https://bridge.example.com/agents/demo"
@@ -141,3 +145,11 @@ def test_without_tools_one_placeholder_says_why(down: str | None, why: str) -> N
 
 def test_the_modes_of_the_agent_are_those_of_all_its_skills() -> None:
     assert card_of(ECHO, UPLOAD).default_input_modes == ("application/json", "text/plain", "image/png")
+
+
+async def test_a_server_s_links_that_are_none_of_the_web_are_not_on_the_card() -> None:
+    face = Face(website_url="javascript:alert(1)", icons=[{"src": "data:text/html,x"}])
+    async with served(face) as url, running(config_for(Url(url))) as there:
+        (agent,) = there.bridge.whole.published
+        card = agent.server.card(BASE)
+    assert (card.name, card.documentation_url, card.icon_url) == ("A Face", None, None)

@@ -122,9 +122,43 @@ def test_a_skill_whose_id_is_a_uuid_is_named_after_its_name_and_called_by_its_id
     assert (tool.name, tool.listed["name"], tool.skill_id) == ("plan_a_trip", "plan_a_trip", skill_id)
 
 
-@pytest.mark.parametrize("icon_url", ["javascript:alert(1)", "file:///x", ""])
+@pytest.mark.parametrize(
+    "icon_url", ["javascript:alert(1)", "file:///x", "data:text/html,x", "https://", " http://a", ""]
+)
 def test_an_icon_that_no_host_should_open_is_left_out(icon_url: str) -> None:
     assert "icons" not in listed(Source("guide", card(skill(), icon_url=icon_url)))[0]
+
+
+def test_words_reach_a_host_without_the_characters_that_nobody_sees_and_values_as_they_are() -> None:
+    evil, seen = "read\u202e \u200bme\x1b[2J\U000e0041 \u200d👩\u200d💻", "read me[2J 👩\u200d💻"
+    said = {"title": evil, "description": evil}
+    property_of_any_name = {"type": "string", **said, "default": evil, "enum": [evil], "const": evil}
+    schema = {"type": "object", "properties": {"default": property_of_any_name, "title": {"type": "string"}}}
+    tool = {"name": "t", **said, "inputSchema": schema, "annotations": {"title": evil}, "_meta": said}
+    (shown,) = listed(Source("x", ours(tool)))
+    words = {"title": seen, "description": seen}
+    assert shown == {
+        "name": "t",
+        **words,
+        "inputSchema": {
+            "type": "object",
+            "properties": {"default": {**property_of_any_name, **words}, "title": {"type": "string"}},
+        },
+        "annotations": {"title": seen},
+        "_meta": said,
+    }
+    (message,) = listed(Source("x", card(skill(name=evil, description=evil, tags=(evil,)))))
+    assert message["title"] == seen
+    assert message["description"].startswith(f"{seen}\nThe skill {seen} of the agent Guide.\nTags: {seen}")
+
+
+def test_only_icons_that_a_host_can_show_reach_it() -> None:
+    good = [{"src": "https://a/i.png"}, {"src": "data:image/png;base64,AAAA"}]
+    bad = [{"src": "javascript:alert(1)"}, {"src": "data:text/html,x"}, {"src": "file:///x"}]
+    (shown,) = listed(
+        Source("x", ours({"name": "t", "inputSchema": {"type": "object"}, "icons": good + bad}))
+    )
+    assert shown["icons"] == good
 
 
 def test_an_agent_without_skills_gets_one_tool_for_messages() -> None:
