@@ -94,7 +94,7 @@ async def child(*arguments: str, state: Path, together: bool = False) -> Done:
     """Runs `mcp-a2a` as a process of its own, without a terminal; `together` is `2>&1`."""
     with anyio.fail_after(WAIT_SECONDS):
         done = await anyio.run_process(
-            [sys.executable, "-m", "bridge", *arguments],
+            [sys.executable, "-P", "-m", "bridge", *arguments],
             stdin=subprocess.DEVNULL,
             stderr=subprocess.STDOUT if together else subprocess.PIPE,
             check=False,
@@ -153,7 +153,7 @@ async def at_terminal(*arguments: str, state: Path, results: bool = False) -> As
     try:
         with anyio.fail_after(WAIT_SECONDS):
             async with await anyio.open_process(
-                [sys.executable, "-m", "bridge", "call", *arguments],
+                [sys.executable, "-P", "-m", "bridge", "call", *arguments],
                 stdin=line,
                 stdout=line if results else subprocess.PIPE,
                 stderr=line,

@@ -219,7 +219,7 @@ def test_a_value_that_nothing_could_hold_is_a_fault_of_the_file(words: str, tmp_
 def test_at_a_terminal_it_is_said_how_far_it_is(tmp_path: Path) -> None:
     written(tmp_path, RAW, DEVTOOLS)
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "bridge", "check", "--json"]
+    command = [sys.executable, "-P", "-m", "bridge", "check", "--json"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=theirs, cwd=tmp_path, env=environment(tmp_path / "state")
     ) as process:
@@ -238,7 +238,7 @@ def at_a_terminal(tmp_path: Path, *words: str) -> tuple[int, list[str]]:
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     shown = b""
     with subprocess.Popen(
-        [sys.executable, "-m", "bridge", *words],
+        [sys.executable, "-P", "-m", "bridge", *words],
         stdout=theirs,
         stderr=theirs,
         cwd=tmp_path,

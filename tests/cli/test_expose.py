@@ -88,7 +88,7 @@ class Host:
 def expose(*arguments: str, state: Path) -> Iterator[Host]:
     """Start `mcp-a2a expose` over stdio."""
     with subprocess.Popen(
-        [sys.executable, "-m", "bridge", "expose", *arguments],
+        [sys.executable, "-P", "-m", "bridge", "expose", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -116,7 +116,7 @@ def test_what_cannot_be_written_is_refused(words: list[str], said: str, tmp_path
 def answered(tmp_path: Path, *answers: str) -> int:
     """Run it at a terminal, and give these answers, each to one question; the exit code."""
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "bridge", "init"]
+    command = [sys.executable, "-P", "-m", "bridge", "init"]
     with subprocess.Popen(
         command, stdin=theirs, stderr=theirs, cwd=tmp_path, env=environment(tmp_path / "state")
     ) as process:

@@ -184,7 +184,7 @@ def test_a_value_of_the_environment_is_called_by_its_variable(tmp_path: Path) ->
 def parameters(file: Path, *words: str) -> StdioServerParameters:
     return StdioServerParameters(
         command=sys.executable,
-        args=["-m", "bridge", "serve", str(file), "--stdio", *words],
+        args=["-P", "-m", "bridge", "serve", str(file), "--stdio", *words],
         env=environment(file.parent / "state", XDG_CACHE_HOME=str(file.parent / "cache")),
         cwd=ROOT,
     )

@@ -184,7 +184,7 @@ def stream_end(url: str, task_id: str, watching: threading.Event) -> dict[str, o
 
 def test_a_free_port_is_said_and_names_the_store(tmp_path: Path) -> None:
     server = (sys.executable, str(ROOT / "tests/support/raw_server.py"))
-    command = [sys.executable, "-m", "bridge", "wrap", "--port", "0", "--era", "legacy", "--", *server]
+    command = [sys.executable, "-P", "-m", "bridge", "wrap", "--port", "0", "--era", "legacy", "--", *server]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment(tmp_path)) as process:
         bridge = Wrapping(process, 0)
         bridge.read_until("curl -s")

@@ -64,7 +64,7 @@ def expose_command(url: str, folder: Path, *options: str) -> StdioServerParamete
     """`mcp-a2a expose` over stdio, with folders of the test's own."""
     return StdioServerParameters(
         command=sys.executable,
-        args=["-m", "bridge", "expose", *options, url],
+        args=["-P", "-m", "bridge", "expose", *options, url],
         env=environment(folder / "state", XDG_CACHE_HOME=str(folder / "cache")),
         cwd=folder,
     )

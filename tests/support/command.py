@@ -39,7 +39,7 @@ def free_port() -> int:
 def run_command(*arguments: str, state: Path, **more: str) -> subprocess.CompletedProcess[str]:
     """Run the command to its end."""
     return subprocess.run(
-        [sys.executable, "-m", "bridge", *arguments],
+        [sys.executable, "-P", "-m", "bridge", *arguments],
         capture_output=True,
         text=True,
         timeout=WAIT_SECONDS,

@@ -38,7 +38,7 @@ def started(
     """
     port = free_port()
     with subprocess.Popen(
-        [*under, sys.executable, "-m", "bridge", *words, str(port)],
+        [*under, sys.executable, "-P", "-m", "bridge", *words, str(port)],
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
         text=True,
