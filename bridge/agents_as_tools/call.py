@@ -28,7 +28,7 @@ from bridge.a2a.models import (
 )
 from bridge.a2a.remote import Listener, converse, wait
 from bridge.agents_as_tools.given import Given
-from bridge.agents_as_tools.handles import FarCall, tool_mark
+from bridge.agents_as_tools.handles import FarCall, FarQuestion, tool_mark
 from bridge.agents_as_tools.mcp_tasks import task_fields
 from bridge.agents_as_tools.progress import tell_progress
 from bridge.agents_as_tools.remote_agent import RemoteAgent
@@ -41,7 +41,7 @@ from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.serving import Incoming
 from bridge.seal import HandleTooLongError
-from bridge.translate.ask_back import Waiting, answer_message, as_answered, modes_of
+from bridge.translate.ask_back import Waiting, answer_message, as_answered, mark_of, modes_of, with_own_keys
 from bridge.translate.call_to_message import (
     BadArgumentsError,
     Conversation,
@@ -135,14 +135,17 @@ class AgentCall:
 
     async def _come_back(self, state: str) -> Task | Message:
         """A question was answered; unless it was answered before, which changes nothing now."""
-        far = self._given.task(state)
-        task = await self._agent.client.get(far.task_id)
+        answered = self._given.question(state)
+        task = await self._agent.client.get(answered.task.task_id)
         if task.status.state in ENDED:
             return task
         responses = self._incoming.input_responses or {}
-        questions = as_answered(self._shown.questions(task), task.status, responses)
+        lasting = self._shown.questions(task)
+        # An agent that says no more than that it waits does not say for what.
+        is_open = task.status.message is None or mark_of(lasting) == answered.asked
+        questions = as_answered(with_own_keys(lasting), task.status, responses)
         asked = {question.key for question in questions}
-        if not asked or not asked & responses.keys():
+        if not is_open or not asked & responses.keys():
             return task if asked else await self._wait(task.id, None)
         answer = answer_message(questions, responses, self._waiting(state, task))
         return await self._next(answer, task)
@@ -181,13 +184,13 @@ class AgentCall:
             self._asking = None
             return answer_message(questions, {**responses}, self._waiting(task.id, task))
         self._let_go = True
-        far = self._shown.far(task.id)
-        state = self._around.handles.of_question(far, incoming.principal, self._given.digest)
+        question = FarQuestion(self._shown.far(task.id), mark_of(questions))
+        state = self._around.handles.of_question(question, incoming.principal, self._given.digest)
         return {
             "resultType": "input_required",
             "inputRequests": {
-                question.key: {"method": "elicitation/create", "params": question.params}
-                for question in questions
+                one.key: {"method": "elicitation/create", "params": one.params}
+                for one in with_own_keys(questions)
             },
             "requestState": state,
         }

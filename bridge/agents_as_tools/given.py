@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bridge.agents_as_tools.handles import FarContext, FarTask, Handles
+from bridge.agents_as_tools.handles import FarContext, FarQuestion, Handles
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.serving import INVALID_PARAMS, Incoming, McpRefusal
 from bridge.seal import HandleError, request_digest
@@ -61,16 +61,16 @@ class Given:
             raise BadArgumentsError("context: it belongs to another agent")
         return context
 
-    def task(self, state: str) -> FarTask:
-        """The task that a round comes back to.
+    def question(self, state: str) -> FarQuestion:
+        """The question that a round answers.
 
         Raises:
             McpRefusal: its state is of another call.
         """
         try:
-            far = self.handles.question(state, self.incoming.principal, self.digest)
+            question = self.handles.question(state, self.incoming.principal, self.digest)
         except HandleError as exc:
             raise McpRefusal(INVALID_PARAMS, str(exc)) from exc
-        if far.agent != self.mark:
+        if question.task.agent != self.mark:
             raise McpRefusal(INVALID_PARAMS, str(HandleError()))
-        return far
+        return question

@@ -21,6 +21,15 @@ class FarTask:
 
 
 @dataclass(frozen=True, slots=True)
+class FarQuestion:
+    """What a task of an agent asks, as a requestState names it."""
+
+    task: FarTask
+    asked: str
+    """Tells it from what the same task asks later, maybe under the same keys; see `ask_back.mark_of`."""
+
+
+@dataclass(frozen=True, slots=True)
 class FarCall:
     """A call that became an MCP task, as the id of that names it."""
 
@@ -54,9 +63,11 @@ class Handles:
         self._seal = seal
         self._now_seconds = now_seconds
 
-    def of_question(self, task: FarTask, principal: str, request: bytes) -> str:
+    def of_question(self, question: FarQuestion, principal: str, request: bytes) -> str:
         """The requestState of a question, good for the same request only."""
-        return self._sealed(Purpose.REQUEST_STATE, task.agent, (task.task_id,), principal, request)
+        task = question.task
+        ids = (task.task_id, question.asked)
+        return self._sealed(Purpose.REQUEST_STATE, task.agent, ids, principal, request)
 
     def of_task(self, task: FarTask, principal: str) -> str:
         """The handle of a task, for the follow-up tools."""
@@ -84,13 +95,18 @@ class Handles:
         began = int(created)
         return FarCall(FarTask(handle.agent, task_id), tool, began, handle.expires_seconds - began)
 
-    def question(self, text: str, principal: str, request: bytes) -> FarTask:
-        """The task that a requestState names.
+    def question(self, text: str, principal: str, request: bytes) -> FarQuestion:
+        """The question that a requestState names.
 
         Raises:
             HandleError: it is forged, another's, of another request or too old.
         """
-        return self._task(text, Binding(Purpose.REQUEST_STATE, principal, request))
+        binding = Binding(Purpose.REQUEST_STATE, principal, request)
+        handle = self._seal.open(text, binding, self._now_seconds())
+        if len(handle.ids) != 2:
+            raise HandleError
+        task_id, asked = handle.ids
+        return FarQuestion(FarTask(handle.agent, task_id), asked)
 
     def task(self, text: str, principal: str) -> FarTask:
         """The task that a handle names; raises as `question` does."""
@@ -116,4 +132,4 @@ class Handles:
         return self._seal.seal(Handle(agent, ids, expires), Binding(purpose, principal, request))
 
 
-__all__ = ["FarCall", "FarContext", "FarTask", "Handles", "agent_mark", "tool_mark"]
+__all__ = ["FarCall", "FarContext", "FarQuestion", "FarTask", "Handles", "agent_mark", "tool_mark"]

@@ -155,6 +155,24 @@ def with_lasting_keys(questions: Iterable[AskedBack], status: TaskStatus) -> tup
     )
 
 
+def with_own_keys(questions: tuple[AskedBack, ...]) -> tuple[AskedBack, ...]:
+    """The same questions under the keys that their agent gives them, where it gives each one of its own.
+
+    These may come back in later questions of the task: what they are given out with has to say which time it is, by
+    `mark_of`.
+    """
+    names = [one.own_key for one in questions]
+    return tuple(
+        replace(one, key=one.own_key) if one.own_key and names.count(one.own_key) == 1 else one
+        for one in questions
+    )
+
+
+def mark_of(questions: Iterable[AskedBack]) -> str:
+    """What tells these questions, under their lasting keys, from all others of their task; short."""
+    return _hashed(json.dumps(sorted(one.key for one in questions)))[:8]
+
+
 def as_answered(
     questions: tuple[AskedBack, ...], status: TaskStatus, responses: Mapping[str, JsonValue]
 ) -> tuple[AskedBack, ...]:
