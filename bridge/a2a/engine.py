@@ -40,7 +40,7 @@ from bridge.a2a.models import (
     milliseconds,
 )
 from bridge.a2a.refusals import ended, not_cancelable, unavailable
-from bridge.a2a.tasks import Tasks
+from bridge.a2a.tasks import StorePace, Tasks
 from bridge.errors import StoreError
 from bridge.store.records import Store
 from bridge.store.retention import Retention, retain
@@ -66,8 +66,8 @@ class EngineLimits:
     watch_events: int = DEFAULT_WATCH_EVENTS
     input_timeout_seconds: float = 86_400
     """How long a task waits for its client's answer before it fails."""
-    retry_seconds: float = 5
-    """How long to wait before a store that failed is tried again."""
+    store_pace: StorePace = field(default_factory=StorePace)
+    """How often the store is looked after."""
 
 
 _RESTARTED: Final = "The bridge restarted while this task was running, so its outcome is not known"
@@ -99,7 +99,7 @@ class Engine:
         self._messages = MessageBook(store, self.limits.repeat_seconds, self.limits.repeat_answered_seconds)
         self._closing = False
         self._idle = anyio.Event()
-        self._tasks = Tasks(store, ids, self.limits.retry_seconds, self._look_whether_idle)
+        self._tasks = Tasks(store, ids, self.limits.store_pace, self._look_whether_idle)
         self._intake = Intake(agent, store, ids, self._tasks, self._messages, self._start)
         self._stack = AsyncExitStack()
 

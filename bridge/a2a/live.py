@@ -142,8 +142,6 @@ class Live:
         self.origin = origin
         self.kept = b""
         self.running: Running | None = None
-        self.mending = False
-        """Whether someone already waits for the store, to end this task."""
         self.left = False
         """Whether another process goes on with it: nothing more will happen to it here."""
         self.failure: Exception | None = None
@@ -226,15 +224,17 @@ class Live:
             self._visible, self._visible_seq = entry.task, entry.seq
             for watcher in tuple(self._watchers):
                 watcher.see(entry)
-        entry.commit.settle(error)
-        self._moved.set()
-        self._moved = anyio.Event()
-        self._on_change(self)
+        try:
+            entry.commit.settle(error)
+        finally:  # whoever waits for the task is told, whatever becomes of those who wait for the event
+            self._moved.set()
+            self._moved = anyio.Event()
+            self._on_change(self)
 
     def fall_back(self) -> None:
         """Forget what could not be stored, so that the task can go on from what is."""
         self._task, self._seq = self._visible, self._visible_seq
-        self.failure, self.mending = None, False
+        self.failure = None
 
     def watch(
         self,

@@ -6,9 +6,10 @@ does. A task whose events could not be stored is ended here once the store can w
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Final, TypeVar
+from dataclasses import dataclass
+from typing import Final, NoReturn, TypeVar
 
 import anyio
 import anyio.abc
@@ -31,21 +32,36 @@ K = TypeVar("K", bound=Hashable)
 _UNSTORED: Final = "The bridge could not store what happened to this task"
 
 
+@dataclass(frozen=True, slots=True)
+class StorePace:
+    """How often a store is looked after."""
+
+    look_seconds: float = 5
+    """How long to wait before it is looked at again while no task is in trouble."""
+    retry_seconds: float = 5
+    """How long to wait before it is tried again once it failed."""
+
+
 class Tasks:
     """Where the engine finds a task. Used within the task group that it is started in."""
 
-    def __init__(self, store: Store, ids: Ids, retry_seconds: float, on_change: Callable[[], None]) -> None:
+    def __init__(self, store: Store, ids: Ids, pace: StorePace, on_change: Callable[[], None]) -> None:
         """`on_change` is called when something happened to any task."""
         self._store = store
         self._ids = ids
-        self._retry_seconds = retry_seconds
+        self._pace = pace
         self._on_change = on_change
         self._live: dict[str, Live] = {}
         self._loading: dict[str, anyio.Event] = {}
+        self._unstored: dict[str, Live] = {}
+        """Those whose events could not be stored."""
+        self._disturbed = anyio.Event()
+        """Set when there is one more of them."""
 
     def start(self, group: anyio.abc.TaskGroup) -> None:
         """Use this task group from here on."""
         self._group = group
+        group.start_soon(self._look_after_store)
 
     def __iter__(self) -> Iterator[Live]:
         """Those in memory."""
@@ -134,14 +150,29 @@ class Tasks:
         """A task whose events could not be stored is stopped, and ended as soon as the store can write again."""
         if live.running is not None:
             live.running.scope.cancel()
-        elif not live.mending:
-            live.mending = True
-            self._group.start_soon(self._end_unstored, live)
+        else:
+            self._unstored[live.id] = live
+            self._disturbed.set()
 
-    async def _end_unstored(self, live: Live) -> None:
+    async def _look_after_store(self) -> NoReturn:
+        """Try a store that failed until it can write, whoever found out, and end the tasks that it owes events."""
+        while True:
+            if self._store.failure is None and not self._unstored:
+                self._disturbed = anyio.Event()
+                with anyio.move_on_after(self._pace.look_seconds):
+                    await self._disturbed.wait()
+                continue
+            if await self._store.probe():
+                for live in self._taken_unstored():
+                    self._end_unstored(live)
+            await anyio.sleep(self._pace.retry_seconds)
+
+    def _taken_unstored(self) -> Sequence[Live]:
+        taken, self._unstored = self._unstored, {}
+        return tuple(taken.values())
+
+    def _end_unstored(self, live: Live) -> None:
         overtaken = isinstance(live.failure, StoreConflictError)
-        while not await self._store.probe():  # noqa: ASYNC110 - a disk tells nobody that it has room again
-            await anyio.sleep(self._retry_seconds)
         live.fall_back()
         if overtaken or live.visible is None:
             # What the store holds counts: there is nothing to add to it, now or ever.

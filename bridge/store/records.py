@@ -132,8 +132,8 @@ class Quota:
 
 
 Done = Callable[[Exception | None], None]
-"""Called on the event loop once a change is durable (None) or was refused (StoreError), in the order in
-which changes were submitted."""
+"""Called in a task, so that it may start others, once a change is durable (None) or was refused (StoreError), in the
+order in which changes were submitted."""
 
 
 class Store(AbstractAsyncContextManager["Store"], Protocol):

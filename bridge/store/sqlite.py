@@ -84,6 +84,9 @@ class SQLiteStore:
         # The loop's own look-ups never wait for a scan: each has its connection.
         self._scans_at_once = anyio.CapacityLimiter(1)
         self._writer = Writer(connection, str(self._path), self._resources.close)
+        # Entering a task group does not wait either.
+        self._group = await anyio.create_task_group().__aenter__()
+        self._group.start_soon(self._writer.deliver)
         return self
 
     def _open(self) -> sqlite3.Connection:
@@ -130,7 +133,11 @@ class SQLiteStore:
         """
         # The writer's thread closes the connections and the lock behind it: not before its last write, and
         # the connection that writes last, which copies the log back into the file and removes it.
-        await self._writer.close(CLOSE_SECONDS)
+        try:
+            await self._writer.close(CLOSE_SECONDS)
+        finally:
+            # Without the block's own exception, which would come out of the group as one of a group.
+            await self._group.__aexit__(None, None, None)
 
     def submit(self, change: Change, done: Done) -> None:
         """Queue a change; see `Store.submit`."""

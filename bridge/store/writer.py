@@ -5,7 +5,10 @@ turn of the event loop reaches the thread together; the thread takes all that ha
 decides which changes follow, writes the rest of the batch in one transaction and answers with one call to
 the loop. A change that does not follow is refused alone; a transaction that fails refuses its whole batch.
 
-    submit -> _pending -> (end of the turn) -> _queue -> thread: BEGIN, fold, write, COMMIT -> _answer -> done
+    submit -> _pending -> (end of the turn) -> _queue -> thread: BEGIN, fold, write, COMMIT -> _answers -> deliver: done
+
+Answers are delivered by a task, `deliver`, and not by a bare callback of the loop: whoever is told may start another
+task, or look at the time, which anyio has for tasks alone.
 
 The thread owns the connection, `_standings` and `_trouble`; all else is the loop's. The file has one owner
 (`lock.py`), so what the thread remembers of a task between two batches is what the file says.
@@ -55,10 +58,13 @@ class _Job:
 
 _Item: TypeAlias = "_Submitted | _Job"
 _Answer: TypeAlias = "tuple[Done, Exception | None]"
+_Answers: TypeAlias = "tuple[Sequence[_Answer], str | None]"
+"""The answers to a batch, and why the store cannot write."""
 
 
 class Writer:
-    """Writes changes in the order of their submission. All methods are for the event loop's thread."""
+    """Writes changes in the order of their submission. All methods are for the event loop's thread, and a task of its
+    owner has to `deliver`."""
 
     def __init__(self, connection: sqlite3.Connection, name: str, release: Callable[[], None]) -> None:
         """Start the thread. `name` says in messages what is written.
@@ -73,6 +79,8 @@ class Writer:
         self._pending: list[_Item] = []
         self._closing = False
         self._stopped: asyncio.Future[None] = self._loop.create_future()
+        self._answers: asyncio.Queue[_Answers | None] = asyncio.Queue()
+        self._delivery = anyio.CancelScope(shield=True)
         self._queue: queue.SimpleQueue[list[_Item] | None] = queue.SimpleQueue()
         self._release = release
         self._standings: dict[str, Standing] = {}
@@ -130,16 +138,18 @@ class Writer:
             self._thread.join()
         else:
             logger.error("%s is not closed after %s s; changes may be lost", self._name, wait_seconds)
+            self._delivery.cancel()
         if cancelled is not None:
             raise cancelled
 
-    def _answer(self, answers: Sequence[_Answer], failure: str | None) -> None:
-        self.failure = failure
-        for done, error in answers:
-            try:
-                done(error)
-            except Exception:  # a callback that fails must not take the answers of others with it
-                logger.exception("what was to be told about a change failed")
+    async def deliver(self) -> None:
+        """Tell how changes ended, until the thread has ended; no cancellation from outside cuts it short."""
+        with self._delivery:
+            while (told := await self._answers.get()) is not None:
+                answers, self.failure = told
+                for done, error in answers:
+                    _deliver(done, error)
+            self._stopped.set_result(None)
 
     # From here on: the thread.
 
@@ -148,7 +158,7 @@ class Writer:
             self._serve()
         finally:
             self._release()
-            self._tell(self._stopped.set_result, None)
+            self._tell(None)
 
     def _serve(self) -> None:
         ends = False
@@ -159,7 +169,7 @@ class Writer:
                     answers = self._keep([item for item in run if isinstance(item, _Submitted)])
                 else:
                     answers = [self._do(item) for item in run if isinstance(item, _Job)]
-                self._tell(self._answer, answers, self._trouble)
+                self._tell((answers, self._trouble))
 
     def _take(self) -> tuple[list[_Item], bool]:
         """All that is queued, at least one entry, and whether it is the last."""
@@ -172,9 +182,9 @@ class Writer:
             return items, True
         return items, False
 
-    def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
+    def _tell(self, answers: _Answers | None) -> None:
         with suppress(RuntimeError):  # the loop was closed without closing us: nobody is left to be told
-            self._loop.call_soon_threadsafe(callback, *arguments)
+            self._loop.call_soon_threadsafe(self._answers.put_nowait, answers)
 
     def _keep(self, batch: Sequence[_Submitted]) -> list[_Answer]:
         """Keep changes, all that follow in one transaction, and say how each ended."""
@@ -254,6 +264,13 @@ class Writer:
             refusal = StoreError(f"{self._name} cannot keep this: {cause}")
         refusal.__cause__ = cause
         return refusal
+
+
+def _deliver(done: Done, error: Exception | None) -> None:
+    try:
+        done(error)
+    except Exception:  # one that fails must not take the answers of others with it
+        logger.exception("what was to be told about a change failed")
 
 
 def _is_storage_fault(exc: Exception) -> bool:

@@ -391,6 +391,27 @@ async def test_answers_come_in_the_order_of_submission(store: Store) -> None:
     assert order == list(range(1, 101))
 
 
+async def test_an_answer_may_start_a_task_and_look_at_the_time(store: Store) -> None:
+    began: list[float] = []
+
+    async def begin() -> None:
+        began.append(anyio.current_time())
+
+    async with anyio.create_task_group() as group:
+        told = anyio.Event()
+
+        def done(_: Exception | None) -> None:
+            began.append(anyio.current_time())
+            group.start_soon(begin)
+            told.set()
+
+        store.submit(first("t1"), done)
+        with anyio.fail_after(10):
+            await told.wait()
+    assert began == sorted(began)
+    assert len(began) == 2
+
+
 async def test_a_change_submitted_by_an_answer_is_kept(store: Store) -> None:
     second = anyio.Event()
     store.submit(first("t1"), lambda _: store.submit(Change("t1", 2, b"two"), lambda _: second.set()))

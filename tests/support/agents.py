@@ -27,12 +27,14 @@ from bridge.a2a.models import (
 from bridge.a2a.server import AgentServer, ServerLimits
 from bridge.a2a.service import Service
 from bridge.a2a.streams import StreamPace
+from bridge.a2a.tasks import StorePace
 from bridge.store.memory import MemoryStore
 from bridge.store.records import Store
 from bridge.web import LOCAL, Access, Place
 from tests.support.running import listening, message
 
 ALICE = Caller(LOCAL)
+PACE = StorePace(retry_seconds=0.001)
 
 
 @dataclass
@@ -103,7 +105,7 @@ def engine_of(
     **limits: Any,
 ) -> Engine:
     """An engine, not yet entered, whose agent follows a script; its limits are short unless given."""
-    quick: dict[str, Any] = {"cancel_grace_seconds": 5, "drain_seconds": 0, "retry_seconds": 0.001}
+    quick: dict[str, Any] = {"cancel_grace_seconds": 5, "drain_seconds": 0, "store_pace": PACE}
     return Engine(
         Scripted(script), store or MemoryStore(), (clock or Clock()).ids, EngineLimits(**{**quick, **limits})
     )
