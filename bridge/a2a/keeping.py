@@ -8,7 +8,6 @@ Spec: RFC 9111 sections 4.2 (freshness), 4.3 (validation) and 5.2.2.5 (no-store)
 from __future__ import annotations
 
 import logging
-import os
 import re
 import time
 from contextlib import suppress
@@ -16,10 +15,12 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Final, Self
-from uuid import uuid4
 
 import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
+
+from bridge.errors import UsageError
+from bridge.store.private import write_privately
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +66,11 @@ class Kept(BaseModel):
     def write(self, file: Path) -> None:
         """Put it into a file, in the place of what was kept before; or nothing, when it may not be stored."""
         if self.may_be_stored:
-            write_privately(file, self.model_dump_json().encode())
+            try:
+                # For its owner's eyes, as the URLs in it may hold keys.
+                write_privately(file, self.model_dump_json().encode())
+            except (OSError, UsageError) as exc:
+                logger.warning("%s cannot be kept: %s", file, exc)
             return
         with suppress(OSError):
             file.unlink(missing_ok=True)
@@ -98,17 +103,3 @@ def validators_in(headers: httpx2.Headers) -> dict[str, str]:
 def may_be_stored(headers: httpx2.Headers) -> bool:
     """Whether an answer may be kept on disk."""
     return not _NO_STORE.search(headers.get("cache-control", ""))
-
-
-def write_privately(file: Path, text: bytes) -> None:
-    """Keep a text: whole or not at all, and for its owner's eyes, as the URLs in it may hold keys."""
-    beside = file.with_name(f"{file.name}.{uuid4().hex}")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-            out.write(text)
-        beside.replace(file)
-    except OSError as exc:
-        logger.warning("%s cannot be kept: %s", file, exc)
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)

@@ -159,8 +159,10 @@ class Tasks:
         while True:
             if self._store.failure is None and not self._unstored:
                 self._disturbed = anyio.Event()
-                with anyio.move_on_after(self._pace.look_seconds):
+                with anyio.move_on_after(self._pace.look_seconds) as rest:
                     await self._disturbed.wait()
+                if rest.cancelled_caught:
+                    await self._store.check()
                 continue
             if await self._store.probe():
                 for live in self._taken_unstored():

@@ -25,6 +25,7 @@ from bridge.config.profile import AgentsTable, Profile
 from bridge.errors import UsageError
 from bridge.mcp.server import McpLimits, McpServer
 from bridge.seal import Seal, agent_mark, key_in
+from bridge.store.private import private_folder
 from bridge.translate.extension import URI
 from bridge.translate.skill_tools import ToolRules
 
@@ -58,12 +59,20 @@ async def sharing(plan: Plan) -> AsyncIterator[Shared]:
     place = plan.place
     keys = [key_in(key.parent, key.name) if isinstance(key, Path) else key.encode() for key in place.keys]
     try:
-        seal = Seal(keys or [key_in(place.state or user_state_path(FOLDER))])
+        seal = Seal(keys or [_own_key(place.state or user_state_path(FOLDER))])
     except UsageError as exc:
         raise UsageError(f"{exc}; XDG_STATE_HOME names another folder for what is kept") from exc
     timeout = httpx2.Timeout(None, connect=plan.profile.agents.agent_connect_seconds)
     async with httpx2.AsyncClient(timeout=timeout, limits=httpx2.Limits(keepalive_expiry=2.0)) as http:
         yield Shared(http, seal, plan.profile, place.cache, place.baggage_keys)
+
+
+def _own_key(folder: Path) -> bytes:
+    try:
+        private_folder(folder)
+    except OSError as exc:
+        raise UsageError(f"{folder} cannot be used: {exc.strerror}") from exc
+    return key_in(folder)
 
 
 @dataclass

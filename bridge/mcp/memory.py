@@ -13,8 +13,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
-import tempfile
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.errors import UsageError
+from bridge.store.private import write_privately
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +76,7 @@ class ServerMemory:
             return
         try:
             _replace(self._path, known if value is None else {**known, key: value})
-        except OSError as exc:
+        except (OSError, UsageError) as exc:
             logger.warning("cannot remember what %s is: %s", server, exc)
 
 
@@ -155,12 +154,4 @@ def _known_in(path: Path) -> dict[str, str]:
 
 
 def _replace(path: Path, known: Mapping[str, str]) -> None:
-    """Write the file in one step, for its owner alone."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor, beside = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(known, file, indent=1)
-        Path(beside).replace(path)
-    finally:
-        Path(beside).unlink(missing_ok=True)
+    write_privately(path, json.dumps(known, indent=1).encode())

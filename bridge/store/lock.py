@@ -1,50 +1,158 @@
-"""One owner per file: a lock of the operating system, held as long as its holder lives.
+"""One owner per file: a lock of the operating system, held as long as its holder lives, and what becomes of the file.
 
 It knows how each system locks a file. It never waits, and it never looks at process ids: the kernel lets go
 when the holder dies, however it dies, so that a stale lock cannot exist.
+
+On Linux the lock is on the file itself, so that no other name of it, and no file that is deleted beside it, makes a
+second owner. Elsewhere flock and SQLite's own locks would get in each other's way, so it is on a sibling.
+
+A process loses all its POSIX locks on a file once it closes *any* descriptor of it, and SQLite's locks are of that
+kind. So there is one descriptor here, opened before SQLite opens the file and closed after its last connection;
+what is looked at meanwhile is looked at by name, or on that descriptor. Nothing else may open the file.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final
 
-from bridge.errors import StoreLockedError
+from bridge.errors import StoreLockedError, UsageError
 
 if sys.platform == "win32":
     import msvcrt
 
     def _take(descriptor: int) -> None:
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+
+    def _head_of(_: int) -> bytes:
+        return MAGIC
 else:
     import fcntl
 
     def _take(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
+    def _head_of(descriptor: int) -> bytes:
+        return os.pread(descriptor, len(MAGIC), 0)
+
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+MAGIC: Final = b"SQLite format 3\0"
+"""How a database begins (https://www.sqlite.org/fileformat.html, 1.3)."""
+
+_OPEN: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+_DESCRIPTORS: Final = "/proc/self/fd"
+_LOCKS_THE_FILE: Final = sys.platform.startswith("linux")
+"""Whether a lock by flock leaves SQLite's own locks alone."""
+
+
+class OwnedFile:
+    """A file that this process owns, and a database from its first commit on."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._names = os.fspath(path), f"{path}-wal"
+        self._descriptor = descriptor
+        self._inode = _inode(os.fstat(descriptor))
+        self._log: tuple[int, int] | None = None
+        self._size_bytes = 0
+
+    def loss(self) -> str | None:
+        """What happened to the file underneath its owner, in words; None while it is what was opened.
+
+        To be called while no checkpoint can run. The file never shrinks, as nothing vacuums it.
+        """
+        try:
+            found, log = (os.lstat(name) for name in self._names)
+        except FileNotFoundError as exc:
+            return f"{exc.filename} was deleted or moved"
+        except OSError as exc:
+            return f"{exc.filename} cannot be looked at: {exc.strerror}"
+        if _inode(found) != self._inode:
+            return "another file has taken its place"
+        if self._log not in (None, _inode(log)):
+            return "another log has taken the place of its own"
+        if found.st_size < self._size_bytes:
+            return "it was cut short"
+        if _head_of(self._descriptor) != MAGIC:
+            return "its beginning was overwritten"
+        self._log, self._size_bytes = _inode(log), found.st_size
+        return None
+
 
 @contextmanager
-def owned(path: Path) -> Iterator[None]:
-    """Own a file for the length of the block, by a lock on its sibling `<file>.mcp-a2a-lock`.
+def owned(path: Path) -> Iterator[OwnedFile]:
+    """Own a file for the length of the block, making it where it is missing, for its owner's eyes.
 
-    The sibling is left behind: deleting it would let two owners hold locks on two files of one name.
-    Raises StoreLockedError when someone else owns the file, OSError when the sibling cannot be opened.
+    Raises StoreLockedError when someone else owns the file, UsageError when it is a symbolic link, OSError when it
+    cannot be opened.
     """
-    descriptor = os.open(f"{path}.mcp-a2a-lock", os.O_RDWR | os.O_CREAT, 0o600)
+    if path.is_symlink():
+        raise UsageError(f"{path} is a symbolic link: name the file that it leads to, {path.readlink()}")
+    with _descriptor_of(path) as descriptor, _locked(path, descriptor):
+        yield OwnedFile(path, descriptor)
+
+
+@contextmanager
+def _descriptor_of(path: Path) -> Iterator[int]:
+    if _is_open_here(path):
+        # It would take the locks of the other connections along when it is closed.
+        raise _in_use(path)
     try:
-        try:
-            _take(descriptor)
-        except (BlockingIOError, PermissionError) as exc:
-            raise StoreLockedError(
-                f"{path} is in use by another bridge: stop that one, or give this one a store of its own"
-            ) from exc
-        yield
+        descriptor = os.open(path, _OPEN, 0o600)
+    except OSError as exc:
+        if exc.errno == errno.ELOOP:
+            raise UsageError(f"{path} is a symbolic link: name the file that it leads to") from exc
+        raise
+    try:
+        yield descriptor
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def _locked(path: Path, descriptor: int) -> Iterator[None]:
+    if _LOCKS_THE_FILE:
+        _take_or_refuse(path, descriptor)
+        yield
+        return
+    # It is left behind: deleting it would let two owners hold locks on two files of one name.
+    sibling = os.open(f"{path}.mcp-a2a-lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        _take_or_refuse(path, sibling)
+        yield
+    finally:
+        os.close(sibling)
+
+
+def _take_or_refuse(path: Path, descriptor: int) -> None:
+    try:
+        _take(descriptor)
+    except (BlockingIOError, PermissionError) as exc:
+        raise _in_use(path) from exc
+
+
+def _in_use(path: Path) -> StoreLockedError:
+    return StoreLockedError(
+        f"{path} is in use by another bridge: stop that one, or give this one a store of its own"
+    )
+
+
+def _is_open_here(path: Path) -> bool:
+    """Whether this process has the file open already, by whatever name; False where the system does not say."""
+    with suppress(OSError):
+        wanted = _inode(path.stat())
+        for name in os.listdir(_DESCRIPTORS):
+            with suppress(OSError):
+                if _inode(os.stat(f"{_DESCRIPTORS}/{name}")) == wanted:
+                    return True
+    return False
+
+
+def _inode(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino

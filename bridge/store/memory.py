@@ -207,6 +207,9 @@ class MemoryStore:
         """True: memory can always be written."""
         return True
 
+    async def check(self) -> None:
+        """Nothing: nobody else can get at memory."""
+
 
 def _matches(query: Query, task: _Task) -> bool:
     return (

@@ -198,3 +198,7 @@ class Store(AbstractAsyncContextManager["Store"], Protocol):
     async def probe(self) -> bool:
         """Try whether the store can write again; clears `failure` when it can."""
         ...
+
+    async def check(self) -> None:
+        """Look, without writing, whether what is kept is still there; `failure` says so when it is not."""
+        ...

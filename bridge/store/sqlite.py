@@ -10,9 +10,8 @@ free to start over, and it stays near 4 MB. After a burst it is cut back to `LOG
 
 from __future__ import annotations
 
-import os
 import sqlite3
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, TypeVar
@@ -22,7 +21,8 @@ import anyio.to_thread
 
 from bridge.errors import StoreError, UsageError
 from bridge.store.batch import delete_tasks
-from bridge.store.lock import owned
+from bridge.store.lock import OwnedFile, owned
+from bridge.store.private import private_file, private_folder
 from bridge.store.reader import Reader
 from bridge.store.records import Change, Cursor, Done, Listing, Query, Quota, StoredMessage, StoredTask
 from bridge.store.retention import surplus_of
@@ -47,6 +47,9 @@ INLINE_LIMIT_BYTES: Final = 64 * 1024
 which is less than the 400 us and more that tasks of a megabyte take. A listing has many tasks and counts
 the others, so it never runs there."""
 
+_ENDINGS: Final = ("", "-wal", "-shm")
+"""How the names of a database's files end."""
+
 PAGE_TASKS: Final = 64
 """How many unfinished tasks are read at a time."""
 
@@ -67,8 +70,7 @@ class SQLiteStore:
         """Name the file; it is made when the store is entered. Raises UsageError for ":memory:"."""
         if str(path) == ":memory:":
             raise UsageError("a SQLite store needs a file; a store in memory is MemoryStore")
-        # One file, one lock, whatever name it is reached by.
-        self._path = Path(path).resolve()
+        self._path = Path(path).parent.resolve() / Path(path).name
         self._synchronous = synchronous
         self._resources = ExitStack()
 
@@ -76,40 +78,43 @@ class SQLiteStore:
         """Own and open the file, making it and its folder where they are missing.
 
         Raises StoreLockedError when another process has it, UsageError when it cannot be opened, is not a
-        store, or was written by a newer release.
+        store, was written by a newer release, or others on this machine can get at it.
         """
         # On the loop's thread, unlike a scan: nothing is served before this is done, and a cancellation
         # cannot come between the lock and its owner.
-        connection = self._open()
+        connection, file = self._open()
         # The loop's own look-ups never wait for a scan: each has its connection.
         self._scans_at_once = anyio.CapacityLimiter(1)
-        self._writer = Writer(connection, str(self._path), self._resources.close)
+        self._writer = Writer(connection, str(self._path), self._resources.close, file.loss)
         # Entering a task group does not wait either.
         self._group = await anyio.create_task_group().__aenter__()
         self._group.start_soon(self._writer.deliver)
         return self
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self) -> tuple[sqlite3.Connection, OwnedFile]:
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             raise UsageError(f"SQLite {sqlite3.sqlite_version} is too old: {OLDEST_SQLITE} is needed")
         try:
             with ExitStack() as stack:
-                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                stack.enter_context(owned(self._path))
-                # Made here, as SQLite would make it readable by everyone; its log inherits the mode.
-                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+                private_folder(self._path.parent)
+                # It makes the file, which SQLite would make readable by everyone; the log inherits the mode.
+                file = stack.enter_context(owned(self._path))
                 connection = sqlite3.connect(
                     self._path, isolation_level=None, check_same_thread=False, cached_statements=256
                 )
                 stack.callback(connection.close)
                 self._configure(connection)
                 prepare(connection, self._path)
+                for ending in _ENDINGS:
+                    private_file(self._path.with_name(self._path.name + ending))
+                if (loss := file.loss()) is not None:
+                    raise UsageError(f"the store {self._path} cannot be opened: {loss}")
                 self._look_ups = stack.enter_context(Reader(self._path))
                 self._scans = stack.enter_context(Reader(self._path))
                 self._resources = stack.pop_all()
         except (OSError, sqlite3.Error) as exc:
             raise UsageError(f"the store {self._path} cannot be opened: {exc}") from exc
-        return connection
+        return connection, file
 
     def _configure(self, connection: sqlite3.Connection) -> None:
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
@@ -216,6 +221,11 @@ class SQLiteStore:
         except StoreError:
             return False
         return True
+
+    async def check(self) -> None:
+        """Look whether the file is still what was opened, by a transaction that changes nothing."""
+        with suppress(StoreError):
+            await self._writer.run(lambda _: 0)
 
     async def _scan(self, read: Callable[[], T]) -> T:
         return await anyio.to_thread.run_sync(read, limiter=self._scans_at_once)

@@ -10,7 +10,7 @@ the loop. A change that does not follow is refused alone; a transaction that fai
 Answers are delivered by a task, `deliver`, and not by a bare callback of the loop: whoever is told may start another
 task, or look at the time, which anyio has for tasks alone.
 
-The thread owns the connection, `_standings` and `_trouble`; all else is the loop's. The file has one owner
+The thread owns the connection, `_standings`, `_lost` and `_trouble`; all else is the loop's. The file has one owner
 (`lock.py`), so what the thread remembers of a task between two batches is what the file says.
 """
 
@@ -62,14 +62,26 @@ _Answers: TypeAlias = "tuple[Sequence[_Answer], str | None]"
 """The answers to a batch, and why the store cannot write."""
 
 
+class _LostError(Exception):
+    """The file was taken away from underneath."""
+
+
 class Writer:
     """Writes changes in the order of their submission. All methods are for the event loop's thread, and a task of its
     owner has to `deliver`."""
 
-    def __init__(self, connection: sqlite3.Connection, name: str, release: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        name: str,
+        release: Callable[[], None],
+        loss: Callable[[], str | None] = lambda: None,
+    ) -> None:
         """Start the thread. `name` says in messages what is written.
 
-        The thread calls `release` when it will not touch the connection again, and before it ends.
+        The thread calls `release` when it will not touch the connection again, and before it ends, and `loss` before
+        and after each transaction, and so after each checkpoint: it says what became of the file underneath, if
+        anything did. Nothing is written from then on, and what may not be found again is not acknowledged.
         """
         self.failure: str | None = None
         """Why the last transaction failed, in words; None once one succeeds."""
@@ -83,6 +95,8 @@ class Writer:
         self._delivery = anyio.CancelScope(shield=True)
         self._queue: queue.SimpleQueue[list[_Item] | None] = queue.SimpleQueue()
         self._release = release
+        self._loss = loss
+        self._lost: str | None = None
         self._standings: dict[str, Standing] = {}
         self._trouble: str | None = None
         # A daemon, so that a disk that hangs for good cannot keep the process from ending.
@@ -245,9 +259,11 @@ class Writer:
     def _transaction(self) -> Iterator[None]:
         connection = self._connection
         try:
+            self._require_file()
             connection.execute("BEGIN IMMEDIATE")
             yield
             connection.execute("COMMIT")
+            self._require_file()
         except BaseException:
             self._standings.clear()
             # After some failures SQLite has rolled back by itself; a disk that is gone may fail this as well.
@@ -256,10 +272,16 @@ class Writer:
                     connection.execute("ROLLBACK")
             raise
 
+    def _require_file(self) -> None:
+        self._lost = self._lost or self._loss()
+        if self._lost is not None:
+            raise _LostError(f"{self._lost}, so nothing more is kept until the bridge is restarted")
+
     def _refusal(self, cause: Exception) -> StoreError:
         if _is_storage_fault(cause):
             self._trouble = f"{self._name} cannot be written: {cause}"
-            refusal = StoreError(f"{self._trouble}; see to the disk, new work is refused until it can be")
+            hint = "" if self._lost else "; see to the disk, new work is refused until it can be"
+            refusal = StoreError(f"{self._trouble}{hint}")
         else:
             refusal = StoreError(f"{self._name} cannot keep this: {cause}")
         refusal.__cause__ = cause
@@ -278,7 +300,7 @@ def _is_storage_fault(exc: Exception) -> bool:
 
     A damaged file is a plain DatabaseError; DatabaseError's other subclasses speak of one value.
     """
-    return isinstance(exc, sqlite3.OperationalError) or type(exc) is sqlite3.DatabaseError
+    return isinstance(exc, (sqlite3.OperationalError, _LostError)) or type(exc) is sqlite3.DatabaseError
 
 
 def _settle(result: asyncio.Future[int], number: int, error: Exception | None) -> None:

@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import signal
+import stat
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -316,6 +317,21 @@ async def test_an_era_that_is_set_wrongly_is_a_clear_message() -> None:
     async with met(raw_command(), Era.MODERN, ready=False) as there:
         with pytest.raises(PeerError, match="tools refused the MCP handshake: Method not found"):
             await there.upstream.ready()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX modes and links")
+def test_what_is_remembered_is_written_over_no_file_that_lies_in_its_way(tmp_path: Path) -> None:
+    folder, victim = tmp_path / "state", tmp_path / "victim"
+    folder.mkdir()
+    folder.chmod(0o777)
+    victim.write_text("untouched")
+    for name in ("servers.new", "servers.json"):
+        (folder / name).symlink_to(victim)
+    ServerMemory(folder / "servers.json").remember(Fact.NAME, "http://one", "One")
+    assert victim.read_text() == "untouched"
+    assert ServerMemory(folder / "servers.json").recall(Fact.NAME, "http://one") == "One"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o775
+    assert stat.S_IMODE((folder / "servers.json").lstat().st_mode) == 0o600
 
 
 # Calls

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,12 +24,15 @@ from bridge.store.writer import Writer
 from tests.store.changes import first, keep, keep_all
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import IO
 
 ROOT = Path(__file__).parents[2]
 
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX modes, limits or signals")
+linux_only = pytest.mark.skipif(
+    sys.platform != "linux", reason="elsewhere the lock is on a file beside the store"
+)
 
 WRITES_WITHOUT_END = """
 import asyncio, sys
@@ -94,6 +99,34 @@ async def main(path):
 asyncio.run(main(sys.argv[1]))
 """
 
+TAKES_THE_FILE = """
+import asyncio, sys
+from bridge.errors import StoreError
+from bridge.store.sqlite import SQLiteStore
+
+async def main(path):
+    try:
+        async with SQLiteStore(path):
+            print("owned")
+    except StoreError as exc:
+        print(type(exc).__name__)
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+COMES_FROM_OUTSIDE = """
+import os, sqlite3, sys
+
+connection = sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None)
+try:
+    connection.execute("UPDATE tasks SET state = 'mine'")
+    print("written")
+except sqlite3.OperationalError as exc:
+    print(exc)
+connection.close()
+print("the log is", "there" if os.path.exists(sys.argv[1] + "-wal") else "gone")
+"""
+
 OWNS_THE_FILE = """
 import asyncio, sys
 from bridge.store.sqlite import SQLiteStore
@@ -143,7 +176,7 @@ async def test_leaving_the_store_leaves_one_file_without_a_log(tmp_path: Path) -
     async with SQLiteStore(path) as store:
         await keep(store, first("t1"))
         assert (tmp_path / "tasks.db-wal").exists()
-    assert {file.name for file in tmp_path.iterdir()} == {"tasks.db", "tasks.db.mcp-a2a-lock"}
+    assert {file.name for file in tmp_path.iterdir()} - {"tasks.db.mcp-a2a-lock"} == {"tasks.db"}
 
 
 async def test_a_second_owner_is_refused_by_name(tmp_path: Path) -> None:
@@ -156,11 +189,149 @@ async def test_a_second_owner_is_refused_by_name(tmp_path: Path) -> None:
 
 
 @posix_only
-async def test_a_link_to_the_file_is_the_same_file(tmp_path: Path) -> None:
+async def test_a_symbolic_link_is_no_store(tmp_path: Path) -> None:
     (tmp_path / "link.db").symlink_to(tmp_path / "tasks.db")
+    with pytest.raises(UsageError, match=r"link\.db is a symbolic link: name the file that it leads to"):
+        await SQLiteStore(tmp_path / "link.db").__aenter__()
+    assert [file.name for file in tmp_path.iterdir()] == ["link.db"]
+
+
+@linux_only
+@pytest.mark.proves("store-owner")
+async def test_another_name_of_the_file_makes_no_second_owner(tmp_path: Path) -> None:
     async with SQLiteStore(tmp_path / "tasks.db"):
+        (tmp_path / "other.db").hardlink_to(tmp_path / "tasks.db")
         with pytest.raises(StoreLockedError):
-            await SQLiteStore(tmp_path / "link.db").__aenter__()
+            await SQLiteStore(tmp_path / "other.db").__aenter__()
+        assert printed_by(TAKES_THE_FILE, tmp_path / "other.db") == ["StoreLockedError"]
+
+
+@linux_only
+@pytest.mark.proves("store-owner")
+async def test_a_file_that_is_deleted_beside_the_store_makes_no_second_owner(tmp_path: Path) -> None:
+    async with SQLiteStore(tmp_path / "tasks.db"):
+        for file in tmp_path.glob("*lock*"):
+            file.unlink()
+        assert printed_by(TAKES_THE_FILE, tmp_path / "tasks.db") == ["StoreLockedError"]
+
+
+@posix_only
+@pytest.mark.proves("store-owner")
+async def test_nobody_else_can_write_in_the_middle_of_a_transaction_however_often_the_file_was_looked_at(
+    tmp_path: Path,
+) -> None:
+    """Closing any descriptor of the file would take SQLite's own locks away, without a word."""
+    path, writes = tmp_path / "tasks.db", threading.Barrier(2, timeout=30)
+
+    def hold(connection: sqlite3.Connection) -> int:
+        connection.execute("UPDATE tasks SET state = 'held'")
+        writes.wait()
+        writes.wait()
+        return 0
+
+    async with SQLiteStore(path) as store:
+        await keep(store, first("t1"))
+        for _ in range(1_000):
+            await store.check()
+        assert await store.probe()
+        with pytest.raises(StoreLockedError):
+            await SQLiteStore(path).__aenter__()
+        async with anyio.create_task_group() as group:
+            group.start_soon(store._writer.run, hold)
+            await anyio.to_thread.run_sync(writes.wait)
+            assert printed_by(COMES_FROM_OUTSIDE, path) == ["database is locked", "the log is there"]
+            await anyio.to_thread.run_sync(writes.wait)
+        await keep(store, first("t2"))
+    async with SQLiteStore(path) as store:
+        assert await store.load("t2") is not None
+
+
+def moved_away(path: Path) -> None:
+    path.rename(path.with_name("away.db"))
+
+
+def cut_to_nothing(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def cut_in_half(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def replaced(path: Path) -> None:
+    other = path.with_name("other.db")
+    other.write_bytes(path.read_bytes())
+    other.replace(path)
+
+
+def overwritten(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.write(b"not a database")
+
+
+def without_its_log(path: Path) -> None:
+    path.with_name(f"{path.name}-wal").unlink()
+
+
+@posix_only
+@pytest.mark.parametrize(
+    "do", [Path.unlink, moved_away, cut_to_nothing, cut_in_half, replaced, overwritten, without_its_log]
+)
+async def test_a_store_that_is_taken_away_acknowledges_nothing_more(
+    do: Callable[[Path], None], tmp_path: Path
+) -> None:
+    path = tmp_path / "tasks.db"
+    async with SQLiteStore(path):
+        pass  # so that the file holds its tables, and not the log alone
+    async with SQLiteStore(path) as store:
+        await keep(store, first("t1"))
+        do(path)
+        answers = await keep_all(store, *(first(f"t{number}") for number in range(2, 22)))
+        assert {type(answer) for answer in answers} == {StoreError}
+        assert "nothing more is kept until the bridge is restarted" in str(answers[0])
+        assert not await store.probe()
+        assert store.failure is not None
+
+
+@posix_only
+async def test_a_store_that_is_taken_away_while_nothing_happens_is_found_out(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.db"
+    async with SQLiteStore(path) as store:
+        await store.check()
+        assert store.failure is None
+        path.unlink()
+        await store.check()
+        assert store.failure is not None
+        assert f"{path} was deleted or moved" in store.failure
+
+
+@posix_only
+async def test_what_others_may_do_to_the_files_is_taken_away_and_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "state"
+    path = folder / "tasks.db"
+    async with SQLiteStore(path):
+        pass
+    folder.chmod(0o777)
+    path.chmod(0o664)
+    async with SQLiteStore(path):
+        modes = [stat.S_IMODE(one.stat().st_mode) for one in (folder, path)]
+    assert modes == [0o775, 0o660]
+    assert f"everyone on this machine could write to {folder}; its mode is 775 from now on" in caplog.text
+    assert f"everyone on this machine could read {path}; its mode is 660 from now on" in caplog.text
+
+
+@posix_only
+async def test_a_file_that_another_user_put_where_everyone_may_is_refused(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root may give a file to another user")
+    tmp_path.chmod(0o1777)
+    path = tmp_path / "tasks.db"
+    path.touch()
+    os.chown(path, 65_534, -1)
+    with pytest.raises(UsageError, match="belongs to another user, in a folder that everyone can write to"):
+        await SQLiteStore(path).__aenter__()
 
 
 @pytest.mark.proves("store-owner")
@@ -270,7 +441,7 @@ async def test_nobody_else_can_read_the_files(tmp_path: Path) -> None:
         await keep(store, first("t1"))
         modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert modes.keys() >= {"tasks.db", "tasks.db-wal", "tasks.db.mcp-a2a-lock"}
+    assert modes.keys() >= {"tasks.db", "tasks.db-wal"}
     assert set(modes.values()) == {0o600}
 
 
