@@ -96,7 +96,9 @@ class Engine:
         self.limits = limits or EngineLimits()
         """May be replaced at any time; the repeats of messages stay as they were at the start."""
         self._retention = retention
-        self._messages = MessageBook(store, self.limits.repeat_seconds, self.limits.repeat_answered_seconds)
+        self._messages = MessageBook(
+            store, ids, self.limits.repeat_seconds, self.limits.repeat_answered_seconds
+        )
         self._closing = False
         self._idle = anyio.Event()
         self._tasks = Tasks(store, ids, self.limits.store_pace, self._look_whether_idle)
@@ -157,7 +159,7 @@ class Engine:
 
     def written(self, request: SendMessageRequest, caller: Caller) -> None:
         """The answer to a message was written in full to its client."""
-        self._messages.written(caller.principal.name, request.message.message_id, self._ids.now_ms())
+        self._messages.written(caller.principal.name, request.message.message_id)
 
     async def stream(self, request: SendMessageRequest, caller: Caller) -> Watcher:
         """Take a message in and watch its task. The caller closes the watcher.

@@ -29,6 +29,9 @@ class Ids:
 
     new: Callable[[], str]
     now_ms: Callable[[], int]
+    """Milliseconds since the epoch, as the wall clock has them: it may be set back."""
+    elapsed_ms: Callable[[], int]
+    """Milliseconds of a clock that only goes on, from a beginning of its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,3 +54,8 @@ def new_id() -> str:
 def now_ms() -> int:
     """Milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
+
+
+def elapsed_ms() -> int:
+    """Milliseconds since some moment, by a clock that nobody sets."""
+    return time.monotonic_ns() // 1_000_000

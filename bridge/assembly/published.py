@@ -18,7 +18,7 @@ from bridge.a2a.job import HeldLimits
 from bridge.a2a.server import AgentServer, ServerLimits
 from bridge.a2a.service import Service
 from bridge.a2a.streams import StreamPace
-from bridge.assembly.naming import new_id, now_ms
+from bridge.assembly.naming import elapsed_ms, new_id, now_ms
 from bridge.assembly.own_card import OwnCard
 from bridge.assembly.plan import Place, PublishedPlan
 from bridge.config.profile import Profile
@@ -154,7 +154,7 @@ def _engine_for(agent: ToolsAgent, store: Store, profile: Profile, process: Prof
     kept = process.store
     quota = Quota(kept.keep_ended_tasks, kept.keep_ended_tasks_each)
     retention = Retention(kept.keep_ended_seconds, quota, kept.clean_every_seconds)
-    return Engine(agent, store, Ids(new_id, now_ms), _engine_limits(profile, process), retention)
+    return Engine(agent, store, Ids(new_id, now_ms, elapsed_ms), _engine_limits(profile, process), retention)
 
 
 def _engine_limits(profile: Profile, process: Profile) -> EngineLimits:

@@ -398,9 +398,9 @@ async def test_after_a_while_a_message_id_is_free_again() -> None:
     async with engine_of(finish, clock=clock, repeat_seconds=600) as engine:
         request = asked()
         first = await engine.send(request, ALICE)
-        clock.now_ms += 600_000
+        clock.pass_ms(600_000)
         assert (await engine.send(request, ALICE)).id == first.id
-        clock.now_ms += 1
+        clock.pass_ms(1)
         second = await engine.send(request, ALICE)
         assert second.id != first.id
         assert (await engine.send(request, ALICE)).id == second.id
@@ -834,7 +834,7 @@ async def test_the_same_message_is_a_new_one_once_its_answer_was_written_where_t
         assert again == first.model_copy(update={"metadata": answered})
         (snapshot,) = [from_json(one.text) for one in await all_of(await engine.stream(request, ALICE))]
         assert snapshot["task"]["metadata"] == answered
-        clock.now_ms += 10_001
+        clock.pass_ms(10_001)
         assert (await engine.send(request, ALICE)).id != first.id
 
 
@@ -850,7 +850,7 @@ async def test_the_same_message_finds_its_task_as_long_as_that_runs_whatever_was
         request = asked(configuration={"returnImmediately": True})
         first = await engine.send(request, ALICE)
         engine.written(request, ALICE)
-        clock.now_ms += 3_600_000
+        clock.pass_ms(3_600_000)
         assert (await engine.send(request, ALICE)).id == first.id
         gate.go.set()
 
@@ -864,9 +864,38 @@ async def test_after_a_restart_the_same_message_finds_its_task_since_nobody_know
         first = await engine.send(request, ALICE)
         engine.written(request, ALICE)
     async with engine_of(finish, store, clock, repeat_seconds=600) as engine:
-        clock.now_ms += 599_000
+        clock.pass_ms(599_000)
         assert (await engine.send(request, ALICE)).id == first.id
-        clock.now_ms += 2_000
+        clock.pass_ms(2_000)
+        assert (await engine.send(request, ALICE)).id != first.id
+
+
+@pytest.mark.proves("a2a-3.3.1-idempotent")
+@pytest.mark.parametrize("set_ms", [-7_200_000, 7_200_000])
+async def test_a_wall_clock_that_is_set_makes_no_two_tasks_of_a_message_and_holds_no_id(set_ms: int) -> None:
+    clock, request = Clock(), asked()
+    async with engine_of(finish, clock=clock, repeat_seconds=600) as engine:
+        first = await engine.send(request, ALICE)
+        clock.now_ms += set_ms
+        second = await engine.send(asked(), ALICE)
+        assert (await engine.send(request, ALICE)).id == first.id
+        clock.now_ms -= set_ms
+        assert (await engine.send(request, ALICE)).id == first.id
+        clock.elapsed_ms += 600_001
+        assert (await engine.send(request, ALICE)).id not in {first.id, second.id}
+
+
+@pytest.mark.proves("a2a-3.3.1-idempotent")
+async def test_after_a_restart_a_message_that_came_in_the_future_counts_as_come_now() -> None:
+    store, clock, request = MemoryStore(), Clock(), asked()
+    async with engine_of(finish, store, clock) as engine:
+        first = await engine.send(request, ALICE)
+    clock.now_ms -= 7_200_000
+    async with engine_of(finish, store, clock, repeat_seconds=600) as engine:
+        assert (await engine.send(request, ALICE)).id == first.id
+        clock.pass_ms(600_000)
+        assert (await engine.send(request, ALICE)).id == first.id
+        clock.pass_ms(1)
         assert (await engine.send(request, ALICE)).id != first.id
 
 
@@ -1053,9 +1082,9 @@ async def test_a_task_that_nobody_answers_fails_after_its_time(state: TaskState)
     async with engine_of(ask, store, clock, input_timeout_seconds=0.01) as engine:
         task = await engine.send(asked(), ALICE)
         stream = await engine.subscribe(task.id, ALICE)
-        clock.now_ms += 10
+        clock.pass_ms(10)
         late = await engine.send(asked(), ALICE)
-        clock.now_ms += 1
+        clock.pass_ms(1)
         assert await shape(stream) == [f"task {state.name}", "statusUpdate FAILED"]
         failed = await engine.get(task.id, None, ALICE)
         assert words(failed) == "This agent's question was not answered within 0.01 s"
@@ -1081,7 +1110,7 @@ async def test_a_task_that_is_worked_on_is_left_to_its_work() -> None:
         hears = await engine.send(asked({"text": "hears"}), ALICE)
         waits = await engine.send(asked(), ALICE)
         stream = await engine.subscribe(waits.id, ALICE)
-        clock.now_ms += 1_000_000
+        clock.pass_ms(1_000_000)
         assert (await shape(stream))[-1] == "statusUpdate FAILED"
         over.set()
         assert (await engine.get(hears.id, None, ALICE)).status.state is INPUT
@@ -1101,7 +1130,7 @@ async def test_a_task_that_cannot_be_read_is_left_as_it_is_and_others_still_fail
     async with engine_of(ask, store, clock, input_timeout_seconds=0.01) as engine:
         task = await engine.send(asked(), ALICE)
         stream = await engine.subscribe(task.id, ALICE)
-        clock.now_ms += 1_000
+        clock.pass_ms(1_000)
         assert (await shape(stream))[-1] == "statusUpdate FAILED"
         assert engine.ready
     stored = await store.load("broken")
@@ -1127,6 +1156,6 @@ async def test_a_store_that_cannot_be_searched_is_asked_again_later(caplog: pyte
     async with engine_of(ask, FailsOnce(), clock, input_timeout_seconds=0.01) as engine:
         task = await engine.send(asked(), ALICE)
         stream = await engine.subscribe(task.id, ALICE)
-        clock.now_ms += 1_000
+        clock.pass_ms(1_000)
         assert (await shape(stream))[-1] == "statusUpdate FAILED"
     assert "tried again later" in caplog.text

@@ -90,12 +90,18 @@ class Clock:
 
     def __init__(self) -> None:
         self.now_ms = 1_700_000_000_000
+        self.elapsed_ms = 0
         self._numbers = count(1)
 
     @property
     def ids(self) -> Ids:
         """As the engine takes them."""
-        return Ids(lambda: f"id-{next(self._numbers)}", lambda: self.now_ms)
+        return Ids(lambda: f"id-{next(self._numbers)}", lambda: self.now_ms, lambda: self.elapsed_ms)
+
+    def pass_ms(self, milliseconds: int) -> None:
+        """Let time go by; to set the wall clock, change `now_ms` alone."""
+        self.now_ms += milliseconds
+        self.elapsed_ms += milliseconds
 
 
 def engine_of(

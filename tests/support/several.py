@@ -15,7 +15,7 @@ from bridge.a2a.events import Ids
 from bridge.a2a.gating import Gate
 from bridge.a2a.server import AgentServer
 from bridge.a2a.service import Service
-from bridge.assembly.naming import new_id, now_ms
+from bridge.assembly.naming import elapsed_ms, new_id, now_ms
 from bridge.errors import PeerError
 from bridge.mcp.eras import Era
 from bridge.mcp.session import SessionPace
@@ -126,7 +126,7 @@ async def team(
         served = ToolsAgent(sources, options, overrides, now_ms=now_ms)
         changes.agent = served
         kept = await stack.enter_async_context(MemoryStore() if store is None else SQLiteStore(store))
-        engine = await stack.enter_async_context(Engine(served, kept, Ids(new_id, now_ms)))
+        engine = await stack.enter_async_context(Engine(served, kept, Ids(new_id, now_ms, elapsed_ms)))
         stack.push_async_callback(engine.drain, 0)
         server = AgentServer(served, Service(engine, Gate(GATED)), Access((), LOCAL), Place())
         root_url = await stack.enter_async_context(listening(mounted(BASE, server.at(BASE))))
