@@ -16,6 +16,7 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
 import anyio
@@ -139,9 +140,9 @@ class Questions:
         self._on_question()
         calls = [call for call in self._calls if not call.as_task] or list(self._calls)
         with anyio.move_on_after(self._attribution_seconds):
-            while len(left := self._under_way(calls)) > 1:
+            while len([*islice(self._under_way(calls), 2)]) > 1:
                 await self._ended.wait()
-        left = self._under_way(calls)
+        left = [*self._under_way(calls)]
         if len(left) == 1:
             return left[0]
         logger.warning(
@@ -155,8 +156,8 @@ class Questions:
                 call.asker.miss_question(len(calls))
         raise MCPError(INTERNAL_ERROR, _UNATTRIBUTED.format(len(calls)))
 
-    def _under_way(self, calls: Sequence[_Caller]) -> list[_Caller]:
-        return [call for call in calls if call in self._calls]
+    def _under_way(self, calls: Sequence[_Caller]) -> Iterator[_Caller]:
+        return (call for call in calls if call in self._calls)
 
 
 def _related_task(params: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -5,15 +5,17 @@ that runs on it. Whoever waits is served in turns, principal by principal, and w
 one of them alone may not take the last quarter of the places: a call of another finds one free.
 
 A call whose client is asked something *holds* its place for as long as that takes. When others wait meanwhile and
-no place is free, both sides are told, and the question that has been open for longest is withdrawn in time.
+no place is free, both sides are told, and the question that has been open for longest is withdrawn in time. Of those
+who wait, a call is told when it comes, and once it is its principal's next: telling all of every question that
+comes first would cost as many updates as calls wait, times as many as there are questions.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -66,6 +68,10 @@ class _Ticket:
     since: float
     place: Place | None = None
     is_displaced: bool = False
+    told_of: Place | None = None
+    """The place that it was told it waits for."""
+    deadline: float = math.inf
+    """When it has to withdraw the question behind which it waits; infinite for one that is not its principal's next."""
     moved: anyio.Event = field(default_factory=anyio.Event)
     """Set, and replaced, when there is something new for it to look at."""
 
@@ -102,6 +108,7 @@ class Place:
         self._tell, self._give_up = tell, give_up
         if self.held_since == math.inf:
             self.held_since, self.is_contended = anyio.current_time(), False
+            self._line.holding[self] = None
             self._line.look()
 
     def go_on(self) -> None:
@@ -125,6 +132,7 @@ class Place:
 
     def _end_hold(self) -> None:
         self.held_since, self._tell, self._give_up = math.inf, None, None
+        self._line.holding.pop(self, None)
 
 
 class Line:
@@ -146,10 +154,11 @@ class Line:
         self._contended_seconds = contended_seconds
         self._most_sessions = most_sessions
         self._open_another = open_another
-        self._waiting: dict[str, deque[_Ticket]] = {}
-        """By principal; who is served next stands first."""
+        self._waiting: dict[str, dict[_Ticket, None]] = {}
+        """By principal; who is served next stands first, and so do its calls."""
         self._running: Counter[str] = Counter()
-        self._places: list[Place] = []
+        self.holding: dict[Place, None] = {}
+        """Those whose calls' clients are asked something, the oldest question first."""
         self._blocker: Place | None = None
         """The place whose question has been open for longest, while others wait for it."""
         self._deadline = math.inf
@@ -173,14 +182,14 @@ class Line:
     @property
     def running(self) -> int:
         """How many calls have a place."""
-        return len(self._places)
+        return self._running.total()
 
     @property
     def holds(self) -> tuple[Hold, ...]:
         """The calls whose clients are asked something, the oldest question first."""
         left = max(self._deadline - anyio.current_time(), 0)
         return tuple(
-            Hold(place.caller, left if place is self._blocker else math.inf) for place in self._holding()
+            Hold(place.caller, left if place is self._blocker else math.inf) for place in self.holding
         )
 
     def limit(self, places_each: int) -> None:
@@ -199,7 +208,7 @@ class Line:
             DisplacedError: the call had to make room for those of others.
         """
         ticket = _Ticket(caller, on_held, anyio.current_time())
-        self._waiting.setdefault(caller.principal, deque()).append(ticket)
+        self._waiting.setdefault(caller.principal, {})[ticket] = None
         try:
             self.look(ticket)
             with anyio.move_on_after(within_seconds):
@@ -215,7 +224,7 @@ class Line:
         tickets = self._waiting.get(principal)
         if not tickets:
             return False
-        ticket = tickets[-1]
+        ticket = next(reversed(tickets))
         self._forget(ticket)
         ticket.is_displaced = True
         ticket.move()
@@ -226,22 +235,24 @@ class Line:
         """Give away the places that are free, and see who waits for whom."""
         while (found := self._next()) is not None and (seats := self._free()) is not None:
             self._seat(found, seats)
-        blocker, deadline = self._blocker, self._deadline
         self._blocker, self._deadline = self._contended()
-        if self._blocker is None:
-            return
         left = self._deadline - anyio.current_time()
-        self._blocker.contend(left)
-        for ticket in self._tickets():
-            if self._blocker is not blocker or ticket is newcomer:
-                ticket.on_held(Hold(self._blocker.caller, left))
-            if self._deadline != deadline:
+        if self._blocker is not None:
+            self._blocker.contend(left)
+        nexts = [_first(tickets) for tickets in self._waiting.values()]
+        for ticket in nexts:
+            if ticket.deadline != self._deadline:
+                ticket.deadline = self._deadline
                 ticket.move()
+        for ticket in nexts if newcomer is None or newcomer.place else (*nexts, newcomer):
+            if self._blocker not in (None, ticket.told_of):
+                ticket.told_of = self._blocker
+                ticket.on_held(Hold(self._blocker.caller, left))
 
     def _contended(self) -> tuple[Place | None, float]:
         """The question behind which others wait, and when it is withdrawn."""
-        first = next(self._holding(), None)
-        since = min((tickets[0].since for tickets in self._waiting.values()), default=None)
+        first = next(iter(self.holding), None)
+        since = min((_first(tickets).since for tickets in self._waiting.values()), default=None)
         if first is None or since is None or self._free(may_open=False) is not None:
             return None, math.inf
         return first, max(since, first.held_since) + self._contended_seconds
@@ -250,7 +261,7 @@ class Line:
         """Wait for a place; in time, withdraw the question behind which this waits."""
         while ticket.place is None and not ticket.is_displaced:
             moved = ticket.moved
-            with anyio.CancelScope(deadline=self._deadline) as patience:
+            with anyio.CancelScope(deadline=ticket.deadline) as patience:
                 await moved.wait()
             if patience.cancelled_caught:
                 self._withdraw_if_due()
@@ -279,7 +290,7 @@ class Line:
         """Who is served next, if anybody may be."""
         for principal, tickets in self._waiting.items():
             if self._running[principal] < self._allowance:
-                return tickets[0]
+                return _first(tickets)
         return None
 
     @property
@@ -309,7 +320,6 @@ class Line:
         seats.taken += 1
         self._running[principal] += 1
         ticket.place = Place(self, seats, ticket.caller)
-        self._places.append(ticket.place)
         ticket.move()
 
     def _leave(self, ticket: _Ticket) -> None:
@@ -319,22 +329,18 @@ class Line:
             self._running[place.caller.principal] -= 1
             if not self._running[place.caller.principal]:
                 del self._running[place.caller.principal]
-            self._places.remove(place)
+            self.holding.pop(place, None)
         self.look()
 
     def _forget(self, ticket: _Ticket) -> None:
         """The ticket no longer waits."""
         principal = ticket.caller.principal
-        tickets = self._waiting.get(principal)
-        if tickets is not None and ticket in tickets:
-            tickets.remove(ticket)
+        tickets = self._waiting.get(principal, {})
+        if ticket in tickets:
+            del tickets[ticket]
             if not tickets:
                 del self._waiting[principal]
 
-    def _tickets(self) -> Iterator[_Ticket]:
-        for tickets in tuple(self._waiting.values()):
-            yield from tuple(tickets)
 
-    def _holding(self) -> Iterator[Place]:
-        held = [place for place in self._places if place.held_since < math.inf]
-        return iter(sorted(held, key=lambda place: place.held_since))
+def _first(tickets: dict[_Ticket, None]) -> _Ticket:
+    return next(iter(tickets))

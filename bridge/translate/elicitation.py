@@ -14,10 +14,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
 from jsonschema import FormatChecker
+from jsonschema.protocols import Validator
 from pydantic import JsonValue
 
 from bridge.a2a.errors import A2AError, Violation, invalid_params
@@ -41,6 +43,12 @@ from bridge.translate.questions import Answer, answer_of
 
 MAX_QUESTION_BYTES: Final = 262_144
 """How large a question may be, as JSON: it is shown to people, and kept with the task each time it is asked."""
+
+FORMS_REMEMBERED: Final = 64
+"""Forms that are checked by what was made for them before: a tool mostly asks the same one each time."""
+
+REMEMBERED_FORM_BYTES: Final = 16_384
+"""Larger ones are made anew each time: what is made of one takes many times its size."""
 
 _EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+")
 """Loose: whether there is such a mailbox, only mail can tell."""
@@ -107,10 +115,27 @@ def elicitation_from(key: str, params: JsonObject) -> Elicitation:
     try:
         if not isinstance(schema, dict):
             raise ValueError("its schema is no object")  # noqa: TRY004 - one kind of error for one kind of reader
-        form = Tool(key, {}, schema, validator_of(schema).evolve(format_checker=_FORMATS))
+        form = Tool(key, {}, schema, _form_validator(schema))
     except ValueError as exc:
         raise PeerError(f"The form that the tool asks to fill in is none: {exc}") from exc
     return Elicitation(key, params, form)
+
+
+def _form_validator(form: JsonObject) -> Validator:
+    """What checks a form. To make it takes far longer than all else about a question.
+
+    Raises:
+        ValueError: it is no form.
+    """
+    text = json.dumps(form)
+    return _remembered_validator(text) if len(text) <= REMEMBERED_FORM_BYTES else _new_validator(text)
+
+
+def _new_validator(form: str) -> Validator:
+    return validator_of(json.loads(form)).evolve(format_checker=_FORMATS)
+
+
+_remembered_validator: Final = lru_cache(maxsize=FORMS_REMEMBERED)(_new_validator)
 
 
 def _is_web_address(url: str) -> bool:

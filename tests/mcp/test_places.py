@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator
+import sys
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from types import FrameType
+from typing import Any
 
 import anyio
 import pytest
@@ -196,3 +199,60 @@ async def test_the_question_that_has_been_open_for_longest_gives_way() -> None:
         await calls.start("cid1")
         await withdrawn.wait()
         assert gave_way == ["bob1"]
+
+
+@pytest.mark.proves("map-contended")
+async def test_a_call_is_told_of_a_question_when_it_comes_and_once_it_is_next() -> None:
+    line = line_of(2)
+    async with calls_on(line) as calls:
+        await calls.start("ann1", "ann2")
+        for name in ("ann1", "ann2"):
+            calls.places[name].hold(lambda _: None, lambda: None)
+        await calls.start(*(f"bob{number}" for number in range(1, 41)))
+        assert {name: len(calls.waits[name]) for name in calls.waits if name.startswith("bob")} == {
+            f"bob{number}": 1 for number in range(1, 41)
+        }
+        calls.places["ann1"].go_on()
+        assert [len(calls.waits[name]) for name in ("bob1", "bob2", "bob40")] == [2, 1, 1]
+        await calls.end("ann1")
+        assert calls.served[-1] == "bob1"
+        assert [hold.caller.task_id for hold in calls.waits["bob2"]] == ["ann1", "ann2"]
+
+
+@pytest.mark.parametrize("open_questions", [10, 1_000])
+async def test_what_a_question_costs_does_not_grow_with_how_many_are_open_or_wait(
+    open_questions: int,
+) -> None:
+    line = line_of(open_questions + 1, shared=False)
+    async with AsyncExitStack() as stack:
+        places = [
+            await stack.enter_async_context(line.place(Claimant("ann", str(number)), 60))
+            for number in range(open_questions + 1)
+        ]
+        for place in places[1:]:
+            place.hold(lambda _: None, lambda: None)
+
+        def ask_and_go_on() -> None:
+            places[0].hold(lambda _: None, lambda: None)
+            places[0].go_on()
+
+        assert steps_of(ask_and_go_on) < 1_500
+
+
+def steps_of(act: Callable[[], None]) -> int:
+    """How many instructions of the interpreter it takes."""
+    steps = 0
+
+    def count(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal steps
+        frame.f_trace_opcodes = True
+        steps += event == "opcode"
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        act()
+    finally:
+        sys.settrace(before)
+    return steps

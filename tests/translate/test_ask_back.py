@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -418,3 +419,10 @@ def test_what_is_left_of_a_partial_answer_keeps_its_key_and_a_later_question_nev
 def test_questions_that_name_no_occasion_are_as_new_as_their_message() -> None:
     assert lasting("m1", None, "a", "b") == lasting("m1", None, "a", "b")
     assert not set(lasting("m1", None, "a", "b").values()) & set(lasting("m2", None, "a", "b").values())
+
+
+def test_a_form_that_is_asked_again_is_checked_by_what_was_made_for_it() -> None:
+    forms = [elicitation_from(key, deepcopy(FORM)).form for key in ("one", "two")]
+    assert forms[0] is not None
+    assert forms[1] is not None
+    assert forms[0].validator is forms[1].validator
