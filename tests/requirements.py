@@ -35,6 +35,8 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "a2a-3.1.6-subscribe": "3.1.6: SubscribeToTask begins with the Task; on an ended one it is UnsupportedOperation",
     "a2a-3.5.2-order": "3.5.2: every stream of a task gets the same events in the same order; closing one affects none",
     "a2a-held": "A message to a task at work is kept, and answers a question that it names or just precedes",
+    "a2a-open-tasks": "A principal has so many tasks that have not ended; another principal's are not counted",
+    "a2a-full-history": "A task whose history is full takes no more messages, is unchanged, and can be canceled",
     "a2a-in-context": "A message with a context alone answers the one question there only when it can be nothing else",
     "a2a-3.4.1-context": "3.4.1: a generated contextId is returned, a client's is kept or refused, never replaced",
     "a2a-3.4.2-task-id": "3.4.2: a taskId has to exist; TaskNotFound otherwise",

@@ -75,6 +75,11 @@ class Draft(Live):
         """Whether it may leave memory; what was answered with a Message may."""
         return self.running is None if self._reply is not None else super().idle
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, as a task or as a Message."""
+        return self._reply is not None or super().is_over
+
     def when_task(self, then: Callable[[Commit], None]) -> None:
         """Call this when it is a task, with what says when its first event is stored."""
         self._on_task = then

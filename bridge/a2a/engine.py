@@ -21,7 +21,7 @@ import anyio
 from bridge.a2a.commit import Commit
 from bridge.a2a.draft import Draft
 from bridge.a2a.events import Ids
-from bridge.a2a.intake import Accepted, Caller, Intake, IntakeRules
+from bridge.a2a.intake import Accepted, Caller, HistoryLimits, Intake, IntakeRules
 from bridge.a2a.job import Agent, HeldLimits, Job, Running, Turn, Work
 from bridge.a2a.life import ENDED, INTERRUPTED, SETTLED, IllegalTransitionError, with_history, with_note
 from bridge.a2a.listing import query_from, response_from, shown_of
@@ -63,6 +63,10 @@ class EngineLimits:
     """How long it does so once its answer was written, where its work must not be done twice."""
     held: HeldLimits = field(default_factory=HeldLimits)
     """How much a task takes in while it is at work."""
+    history: HistoryLimits = field(default_factory=HistoryLimits)
+    """How much a task may hold of what was said."""
+    open_tasks: int = 2_000
+    """How many tasks of one principal may not have ended."""
     watch_events: int = DEFAULT_WATCH_EVENTS
     input_timeout_seconds: float = 86_400
     """How long a task waits for its client's answer before it fails."""
@@ -225,7 +229,8 @@ class Engine:
         return live.watch(self.limits.watch_events)
 
     async def _take(self, request: SendMessageRequest, caller: Caller, *, watch: bool) -> Accepted:
-        rules = IntakeRules(self.limits.watch_events, self.limits.held)
+        limits = self.limits
+        rules = IntakeRules(limits.watch_events, limits.held, limits.history, limits.open_tasks)
         return await self._intake.take(request, caller, rules, self._require_running, watch=watch)
 
     # Doing the work
@@ -287,6 +292,7 @@ class Engine:
             try:
                 work = self._agent.resume(stored.private, state, stored.origin.owner)
                 if work is None and state in INTERRUPTED:
+                    self._tasks.count(stored.origin.owner, stored.task_id)
                     continue
                 live = self._tasks.hold(stored)
             except ValueError:

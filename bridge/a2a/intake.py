@@ -35,7 +35,7 @@ from bridge.a2a.models import (
     TaskStatus,
     timestamp,
 )
-from bridge.a2a.refusals import at_work, require_answerable
+from bridge.a2a.refusals import at_work, history_full, require_answerable, too_many_open
 from bridge.a2a.tasks import Tasks, one_at_a_time
 from bridge.jsonvalues import JsonObject
 from bridge.store.records import MessageKey, Query, Store
@@ -74,11 +74,21 @@ Start = Callable[[Live, Running, Turn, Commit, Work], None]
 
 
 @dataclass(frozen=True, slots=True)
+class HistoryLimits:
+    """How much the history of a task may hold, for it to take another message."""
+
+    messages: int = 1_000
+    total_bytes: int = 33_554_432
+
+
+@dataclass(frozen=True, slots=True)
 class IntakeRules:
     """What the intake may choose."""
 
     watch_events: int
     held: HeldLimits
+    history: HistoryLimits
+    open_tasks: int
 
 
 class Intake:
@@ -128,9 +138,20 @@ class Intake:
             require_running()
             turn, live = await self._addressed(request, caller)
             # Nothing waits from here on: what the plan found free is taken before anyone else can.
+            self._require_room(live, turn, rules)
             if live is not None and live.running is not None:
                 return self._hear(live, live.running, turn, key, rules, watch=watch)
             return self._begin(live, turn, key, rules, watch=watch)
+
+    def _require_room(self, live: Live | None, turn: Turn, rules: IntakeRules) -> None:
+        if live is None:
+            if self._tasks.open_of(turn.principal.name) >= rules.open_tasks:
+                raise too_many_open(rules.open_tasks)
+            return
+        left_bytes = rules.history.total_bytes - live.history_bytes
+        is_many = len(live.task.history or ()) >= rules.history.messages
+        if is_many or len(turn.message.to_json()) > left_bytes:
+            raise history_full(live.task)
 
     async def _addressed(self, request: SendMessageRequest, caller: Caller) -> tuple[Turn, Live | None]:
         """The turn that a message is, and the task that it goes to; None when it makes one."""

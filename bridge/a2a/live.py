@@ -17,7 +17,7 @@ import anyio
 
 from bridge.a2a.commit import Commit
 from bridge.a2a.job import Running
-from bridge.a2a.life import CLOSES_STREAM, ENDED, SETTLED, after, with_history, with_note
+from bridge.a2a.life import CLOSES_STREAM, ENDED, INTERRUPTED, SETTLED, after, with_history, with_note
 from bridge.a2a.models import StreamResponse, Task, TaskState, milliseconds
 from bridge.errors import StoreError
 from bridge.jsonvalues import JsonObject
@@ -153,6 +153,7 @@ class Live:
         self._visible: Task | None = None
         self._visible_seq = 0
         self._seq = 0
+        self._history_bytes: int | None = None
         self._moved = anyio.Event()
 
     def restore(self, task: Task, seq: int, kept: bytes) -> None:
@@ -176,6 +177,18 @@ class Live:
     def next_seq(self) -> int:
         """The number that the next event will get."""
         return self._seq + 1
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, and that is stored."""
+        return self._visible is not None and self._visible.status.state in ENDED
+
+    @property
+    def history_bytes(self) -> int:
+        """How much its history holds, nearly: each message as JSON."""
+        if self._history_bytes is None:
+            self._history_bytes = sum(len(message.to_json()) for message in self.task.history or ())
+        return self._history_bytes
 
     @property
     def idle(self) -> bool:
@@ -203,6 +216,9 @@ class Live:
         moved = event.status_update is not None
         settled = moved and task.status.state in SETTLED
         entry = _Entry(self._seq, task, event, event.to_json(), Commit())
+        is_kept = event.message is not None or (moved and task.status.state in INTERRUPTED)
+        if self._history_bytes is not None and is_kept:
+            self._history_bytes += len(entry.text)
         change = Change(
             task_id=self.id,
             seq=self._seq,
@@ -234,7 +250,7 @@ class Live:
     def fall_back(self) -> None:
         """Forget what could not be stored, so that the task can go on from what is."""
         self._task, self._seq = self._visible, self._visible_seq
-        self.failure = None
+        self.failure = self._history_bytes = None
 
     def watch(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.a2a.errors import TASK_NOT_CANCELABLE, UNAVAILABLE, UNSUPPORTED_OPERATION, A2AError
+from bridge.a2a.errors import OVERLOADED, TASK_NOT_CANCELABLE, UNAVAILABLE, UNSUPPORTED_OPERATION, A2AError
 from bridge.a2a.life import ENDED, INTERRUPTED
 from bridge.a2a.models import Task
 
@@ -30,6 +30,24 @@ def at_work(task: Task) -> A2AError:
         UNSUPPORTED_OPERATION,
         "The task is at work and takes no more messages until it asks for input",
         metadata={"taskId": task.id},
+    )
+
+
+def history_full(task: Task) -> A2AError:
+    """The task holds as much as one may."""
+    return A2AError(
+        UNSUPPORTED_OPERATION,
+        "The task's history is full, so it takes no more messages; cancel it, or leave out taskId to start another",
+        metadata={"taskId": task.id},
+    )
+
+
+def too_many_open(most: int) -> A2AError:
+    """A principal has as many tasks that have not ended as it may."""
+    return A2AError(
+        OVERLOADED,
+        f"{most} of your tasks have not ended, and there may be no more: answer or cancel some",
+        headers={"Retry-After": "5"},
     )
 
 

@@ -53,6 +53,8 @@ class Tasks:
         self._on_change = on_change
         self._live: dict[str, Live] = {}
         self._loading: dict[str, anyio.Event] = {}
+        self._open: dict[str, set[str]] = {}
+        """The tasks that have not ended, by their owners."""
         self._unstored: dict[str, Live] = {}
         """Those whose events could not be stored."""
         self._disturbed = anyio.Event()
@@ -73,7 +75,22 @@ class Tasks:
         origin = Origin(context_id or self._ids.new(), owner, self._ids.now_ms())
         live = (Draft if is_draft else Live)(task_id, origin, self._store.submit, self.changed)
         self._live[task_id] = live
+        self.count(origin.owner, task_id)
         return live
+
+    def open_of(self, owner: str) -> int:
+        """How many tasks of an owner have not ended."""
+        return len(self._open.get(owner, ()))
+
+    def count(self, owner: str, task_id: str) -> None:
+        """A task has not ended."""
+        self._open.setdefault(owner, set()).add(task_id)
+
+    def _count_out(self, live: Live) -> None:
+        mine = self._open.get(live.origin.owner, set())
+        mine.discard(live.id)
+        if not mine:
+            self._open.pop(live.origin.owner, None)
 
     async def own(self, task_id: str, principal: Principal) -> Live:
         """The principal's task, from memory or the store.
@@ -139,7 +156,9 @@ class Tasks:
         return live.accept(events.status(state, events.message((Part(text=words),))), keep=b"")
 
     def changed(self, live: Live) -> None:
-        """Something happened to a task: it may have to be mended, or may leave memory."""
+        """Something happened to a task: it may have ended, have to be mended, or may leave memory."""
+        if live.is_over:
+            self._count_out(live)
         if live.failure is not None:
             self._mend(live)
         elif live.idle:
@@ -178,6 +197,7 @@ class Tasks:
         live.fall_back()
         if overtaken or live.visible is None:
             # What the store holds counts: there is nothing to add to it, now or ever.
+            self._count_out(live)
             self._live.pop(live.id, None)
         elif live.visible.status.state not in ENDED:
             self.conclude(live, TaskState.FAILED, _UNSTORED)

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 from bridge.a2a.engine import Engine, EngineLimits
 from bridge.a2a.events import Ids
 from bridge.a2a.gating import Gate
+from bridge.a2a.intake import HistoryLimits
 from bridge.a2a.job import HeldLimits
 from bridge.a2a.server import AgentServer, ServerLimits
 from bridge.a2a.service import Service
@@ -164,6 +165,8 @@ def _engine_limits(profile: Profile, process: Profile) -> EngineLimits:
         repeat_seconds=process.requests.repeat_seconds,
         repeat_answered_seconds=process.requests.repeat_answered_seconds,
         held=HeldLimits(process.requests.held_messages, process.requests.held_bytes),
+        history=HistoryLimits(process.requests.history_messages, process.requests.history_bytes),
+        open_tasks=process.requests.open_tasks,
         watch_events=process.streams.queue_events,
         input_timeout_seconds=profile.run.input_timeout_seconds,
     )

@@ -113,6 +113,9 @@ class RequestsTable(_Table):
     repeat_answered_seconds: NotNegative
     held_messages: Count
     held_bytes: Count
+    open_tasks: PositiveInt
+    history_messages: PositiveInt
+    history_bytes: PositiveInt
 
 
 class ConnectionsTable(_Table):

@@ -14,6 +14,7 @@ from pydantic_core import from_json
 from bridge.a2a.commit import Commit
 from bridge.a2a.errors import (
     INVALID_PARAMS,
+    OVERLOADED,
     TASK_NOT_CANCELABLE,
     TASK_NOT_FOUND,
     UNAVAILABLE,
@@ -21,7 +22,7 @@ from bridge.a2a.errors import (
     A2AError,
     ErrorKind,
 )
-from bridge.a2a.intake import Caller
+from bridge.a2a.intake import Caller, HistoryLimits
 from bridge.a2a.job import HeldLimits, Job, Turn
 from bridge.a2a.live import Seen, Watcher
 from bridge.a2a.messages import REPEATED
@@ -897,6 +898,65 @@ async def test_after_a_restart_a_message_that_came_in_the_future_counts_as_come_
         assert (await engine.send(request, ALICE)).id == first.id
         clock.pass_ms(1)
         assert (await engine.send(request, ALICE)).id != first.id
+
+
+# How much there may be
+
+
+async def ask(job: Job) -> None:
+    say(job, W)
+    await say(job, INPUT, "Which?")
+
+
+@pytest.mark.proves("a2a-open-tasks")
+async def test_a_principal_has_so_many_tasks_that_have_not_ended_and_takes_none_from_another() -> None:
+    store, clock = MemoryStore(), Clock()
+    async with engine_of(ask, store, clock, open_tasks=3) as engine:
+        tasks = [await engine.send(asked(), ALICE) for _ in range(3)]
+        async with refused(OVERLOADED):
+            await engine.send(asked(), ALICE)
+        assert (await engine.send(asked(), BOB)).status.state is INPUT
+        assert (await engine.send(asked(taskId=tasks[0].id), ALICE)).status.state is INPUT, "an answer"
+        await engine.cancel(tasks[1].id, ALICE)
+        tasks[1] = await engine.send(asked(), ALICE)
+    async with engine_of(finish, store, clock, open_tasks=3) as engine:
+        async with refused(OVERLOADED):
+            await engine.send(asked(), ALICE)
+        assert (await engine.send(asked(taskId=tasks[1].id), ALICE)).status.state is C
+        for _ in range(5):
+            assert (await engine.send(asked(), ALICE)).status.state is C
+
+
+@pytest.mark.proves("a2a-open-tasks")
+async def test_a_task_that_could_not_be_stored_is_not_counted() -> None:
+    store = FailingStore()
+    async with engine_of(finish, store, open_tasks=1) as engine:
+        store.broken = True
+        async with refused(UNAVAILABLE):
+            await engine.send(asked(), ALICE)
+        store.broken = False
+        await until(lambda: engine.ready and not list(engine._tasks))
+        assert (await engine.send(asked(), ALICE)).status.state is C
+
+
+@pytest.mark.proves("a2a-full-history")
+@pytest.mark.parametrize("limits", [HistoryLimits(messages=7), HistoryLimits(total_bytes=9_000)], ids=str)
+async def test_a_task_whose_history_is_full_takes_no_more_answers_and_can_be_canceled(
+    limits: HistoryLimits,
+) -> None:
+    store, clock, answer = MemoryStore(), Clock(), {"text": "x" * 2_000}
+    async with engine_of(ask, store, clock, history=limits) as engine:
+        task = await engine.send(asked(), ALICE)
+        for _ in range(3):
+            await engine.send(asked(answer, taskId=task.id), ALICE)
+    async with engine_of(ask, store, clock, history=limits) as engine:
+        before = await engine.get(task.id, None, ALICE)
+        if limits.messages > 7:
+            before = await engine.send(asked(answer, taskId=task.id), ALICE)
+        async with refused(UNSUPPORTED_OPERATION):
+            await engine.send(asked(answer, taskId=task.id), ALICE)
+        assert await engine.get(task.id, None, ALICE) == before
+        assert (await engine.cancel(task.id, ALICE)).status.state is X
 
 
 # Messages to a task at work
