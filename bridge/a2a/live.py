@@ -21,7 +21,7 @@ from bridge.a2a.life import CLOSES_STREAM, ENDED, INTERRUPTED, SETTLED, after, w
 from bridge.a2a.models import StreamResponse, Task, TaskState, milliseconds
 from bridge.errors import StoreError
 from bridge.jsonvalues import JsonObject
-from bridge.store.records import Change, Done, Head, MessageKey, Origin
+from bridge.store.records import Change, Done, Head, MessageKey, Origin, StoredTask
 
 logger = logging.getLogger(__name__)
 
@@ -153,14 +153,19 @@ class Live:
         self._visible: Task | None = None
         self._visible_seq = 0
         self._seq = 0
+        self._snapshot_bytes = 0
+        self._since_bytes = 0
+        """How much was accepted since the last snapshot."""
         self._history_bytes: int | None = None
         self._moved = anyio.Event()
 
-    def restore(self, task: Task, seq: int, kept: bytes) -> None:
-        """Take over what the store holds."""
+    def restore(self, task: Task, stored: StoredTask) -> None:
+        """Take over what the store holds: the task that it comes to, and how it holds it."""
         self._task = self._visible = task
-        self._seq = self._visible_seq = seq
-        self.kept = kept
+        self._seq = self._visible_seq = stored.seq
+        self._snapshot_bytes = len(stored.snapshot)
+        self._since_bytes = sum(map(len, stored.events))
+        self.kept = stored.private
 
     @property
     def task(self) -> Task:
@@ -182,6 +187,11 @@ class Live:
     def is_over(self) -> bool:
         """Whether it has ended, and that is stored."""
         return self._visible is not None and self._visible.status.state in ENDED
+
+    @property
+    def weight_bytes(self) -> int:
+        """How much the store holds of it."""
+        return self._snapshot_bytes + self._since_bytes + len(self.kept)
 
     @property
     def history_bytes(self) -> int:
@@ -214,7 +224,6 @@ class Live:
         self._seq += 1
         self.kept = self.kept if keep is None else keep
         moved = event.status_update is not None
-        settled = moved and task.status.state in SETTLED
         entry = _Entry(self._seq, task, event, event.to_json(), Commit())
         is_kept = event.message is not None or (moved and task.status.state in INTERRUPTED)
         if self._history_bytes is not None and is_kept:
@@ -224,13 +233,29 @@ class Live:
             seq=self._seq,
             event=entry.text,
             head=_head(task) if first or moved else None,
-            snapshot=_task_in(entry.text) if first else task.to_json() if settled else None,
+            snapshot=self._snapshot_of(entry, moved=moved),
             private=keep,
             message=message,
             origin=self.origin if first else None,
         )
         self._submit(change, partial(self._stored, entry))
         return entry.commit
+
+    def _snapshot_of(self, entry: _Entry, *, moved: bool) -> bytes | None:
+        """The task as it is then, where it is time to keep it whole: when it has ended, and when it waits and the
+        events since the last time weigh as much as it did. So the cost of an answer does not grow with their number."""
+        self._since_bytes += len(entry.text)
+        state = entry.task.status.state
+        snapshot = None
+        if entry.event.task is not None:
+            snapshot = _task_in(entry.text)
+        elif moved and (
+            state in ENDED or (state in INTERRUPTED and self._since_bytes >= self._snapshot_bytes)
+        ):
+            snapshot = entry.task.to_json()
+        if snapshot is not None:
+            self._snapshot_bytes, self._since_bytes = len(snapshot), 0
+        return snapshot
 
     def _stored(self, entry: _Entry, error: Exception | None) -> None:
         if error is not None:

@@ -1,11 +1,13 @@
 """The tasks of one agent: those in memory, and the way to those that are only stored.
 
-A task is in memory while someone works on it, watches it, or waits for the store. It leaves when nobody
-does. A task whose events could not be stored is ended here once the store can write again.
+A task is in memory while someone works on it, watches it, or waits for the store. It leaves when nobody does.
+One that waits for its client rests nearby, as far as there is room, so that an answer need not read it anew.
+A task whose events could not be stored is ended here once the store can write again.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -32,6 +34,10 @@ K = TypeVar("K", bound=Hashable)
 _UNSTORED: Final = "The bridge could not store what happened to this task"
 
 
+RESTING_BYTES: Final = 4 * 1024 * 1024
+"""How much tasks that rest may weigh together, as JSON. In memory they take several times as much."""
+
+
 @dataclass(frozen=True, slots=True)
 class StorePace:
     """How often a store is looked after."""
@@ -53,6 +59,9 @@ class Tasks:
         self._on_change = on_change
         self._live: dict[str, Live] = {}
         self._loading: dict[str, anyio.Event] = {}
+        self._resting: OrderedDict[str, Live] = OrderedDict()
+        """Tasks that wait for their clients, the one that came last at the end."""
+        self._resting_bytes = 0
         self._open: dict[str, set[str]] = {}
         """The tasks that have not ended, by their owners."""
         self._unstored: dict[str, Live] = {}
@@ -111,6 +120,9 @@ class Tasks:
         async with one_at_a_time(self._loading, task_id):
             if task_id in self._live:
                 return self._live[task_id]
+            if (live := self._resting.pop(task_id, None)) is not None:
+                self._resting_bytes -= live.weight_bytes
+                return self._held(live)
             stored = await self._store.load(task_id)
             return None if stored is None else self.hold(stored)
 
@@ -121,11 +133,13 @@ class Tasks:
             ValueError: what is stored cannot be read.
         """
         live = Live(stored.task_id, stored.origin, self._store.submit, self.changed)
-        live.restore(task_from(stored), stored.seq, stored.private)
-        if live.task.status.state not in ENDED:
-            self._live[live.id] = live
-            # Whoever asked for it makes use of it before another gets a turn; if it only looked, it leaves again.
-            self._group.start_soon(self._leave_if_idle, live)
+        live.restore(task_from(stored), stored)
+        return live if live.task.status.state in ENDED else self._held(live)
+
+    def _held(self, live: Live) -> Live:
+        self._live[live.id] = live
+        # Whoever asked for it makes use of it before another gets a turn; if it only looked, it leaves again.
+        self._group.start_soon(self._leave_if_idle, live)
         return live
 
     async def _leave_if_idle(self, live: Live) -> None:
@@ -161,9 +175,18 @@ class Tasks:
             self._count_out(live)
         if live.failure is not None:
             self._mend(live)
-        elif live.idle:
-            self._live.pop(live.id, None)
+        elif live.idle and self._live.pop(live.id, None) is not None:
+            self._rest(live)
         self._on_change()
+
+    def _rest(self, live: Live) -> None:
+        if live.is_over or live.weight_bytes > RESTING_BYTES:
+            return
+        self._resting[live.id] = live
+        self._resting_bytes += live.weight_bytes
+        while self._resting_bytes > RESTING_BYTES:
+            _, oldest = self._resting.popitem(last=False)
+            self._resting_bytes -= oldest.weight_bytes
 
     def _mend(self, live: Live) -> None:
         """A task whose events could not be stored is stopped, and ended as soon as the store can write again."""

@@ -27,9 +27,10 @@ from bridge.a2a.job import HeldLimits, Job, Turn
 from bridge.a2a.live import Seen, Watcher
 from bridge.a2a.messages import REPEATED
 from bridge.a2a.models import ListTasksRequest, Part, Task, TaskState, text_of, timestamp
+from bridge.a2a.tasks import RESTING_BYTES
 from bridge.errors import StoreError
 from bridge.store.memory import MemoryStore
-from bridge.store.records import Head
+from bridge.store.records import Change, Done, Head, StoredTask
 from bridge.web import Principal
 from tests.store.changes import first as first_change
 from tests.store.changes import keep
@@ -957,6 +958,53 @@ async def test_a_task_whose_history_is_full_takes_no_more_answers_and_can_be_can
             await engine.send(asked(answer, taskId=task.id), ALICE)
         assert await engine.get(task.id, None, ALICE) == before
         assert (await engine.cancel(task.id, ALICE)).status.state is X
+
+
+class CountingStore(MemoryStore):
+    """Counts what it is given to keep, and what it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept_bytes, self.loads = 0, 0
+
+    def submit(self, change: Change, done: Done) -> None:
+        self.kept_bytes += len(change.event) + len(change.snapshot or b"")
+        super().submit(change, done)
+
+    async def load(self, task_id: str) -> StoredTask | None:
+        self.loads += 1
+        return await super().load(task_id)
+
+
+@pytest.mark.proves("a2a-full-history")
+async def test_what_an_answer_costs_does_not_grow_with_the_answers_before_it() -> None:
+    store, clock = CountingStore(), Clock()
+    brief: dict[str, Any] = {"configuration": {"historyLength": 0}}
+    async with engine_of(ask, store, clock) as engine:
+        task = await engine.send(asked(**brief), ALICE)
+        costs = [store.kept_bytes]
+        for _ in range(300):
+            await engine.send(asked(taskId=task.id, **brief), ALICE)
+            costs.append(store.kept_bytes)
+        shown = await engine.get(task.id, None, ALICE)
+        assert store.loads == 0
+    assert costs[300] < 4 * costs[100]
+    async with engine_of(ask, store, clock) as engine:
+        assert await engine.get(task.id, None, ALICE) == shown
+
+
+async def test_a_task_that_rests_is_found_again_and_the_oldest_make_room() -> None:
+    store, clock, large = CountingStore(), Clock(), {"text": "x" * (RESTING_BYTES // 4)}
+    async with engine_of(ask, store, clock) as engine:
+        tasks = [await engine.send(asked(large), ALICE) for _ in range(6)]
+        assert engine._tasks._resting_bytes <= RESTING_BYTES
+        assert not list(engine._tasks)
+        shown = [await engine.get(task.id, None, ALICE) for task in reversed(tasks)]
+        assert [task.id for task in shown] == [task.id for task in reversed(tasks)]
+        assert 0 < store.loads < 6
+        for task in tasks:
+            await engine.cancel(task.id, ALICE)
+        assert (engine._tasks._resting_bytes, len(engine._tasks._resting)) == (0, 0)
 
 
 # Messages to a task at work
