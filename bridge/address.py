@@ -11,6 +11,8 @@ import json
 import re
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 from urllib.parse import urlsplit
@@ -19,6 +21,7 @@ import anyio
 import httpx2
 
 from bridge.errors import PeerError
+from bridge.networks import Guard, PrivateAddressError
 
 _LOOK_SECONDS: Final = 5.0
 """How long may be looked: an address that is slow to say what it is stays unknown."""
@@ -46,6 +49,14 @@ _ABSENT: Final = frozenset({httpx2.codes.NOT_FOUND, httpx2.codes.GONE})
 _SESSION: Final = "mcp-session-id"
 _UNSUPPORTED_VERSION: Final = -32022
 """How servers of 2026-07-28 alone refuse the older handshake."""
+
+
+@dataclass(frozen=True)
+class _Looker:
+    """By what is looked."""
+
+    http: httpx2.AsyncClient
+    guard: Guard | None
 
 
 class Wanted(StrEnum):
@@ -111,10 +122,14 @@ async def explained(
     http: httpx2.AsyncClient,
     url: str,
     wanted: Wanted,
+    guard: Guard | None = None,
     within_seconds: float = _LOOK_SECONDS,
 ) -> PeerError:
-    """A fault that was met at a URL, which says what stands there instead, as far as that can be told in time."""
-    kind = await kind_at(http, url, wanted, within_seconds)
+    """A fault that was met at a URL, which says what stands there instead, as far as that can be told in time.
+    `guard` judges the connections."""
+    kind = None
+    with suppress(PrivateAddressError):
+        kind = await kind_at(http, url, wanted, guard, within_seconds)
     if kind is None:
         return fault
     place = urlsplit(url)
@@ -129,16 +144,25 @@ async def explained(
 
 
 async def kind_at(
-    http: httpx2.AsyncClient, url: str, wanted: Wanted, within_seconds: float = _LOOK_SECONDS
+    http: httpx2.AsyncClient,
+    url: str,
+    wanted: Wanted,
+    guard: Guard | None = None,
+    within_seconds: float = _LOOK_SECONDS,
 ) -> Kind | None:
-    """What stands at a URL that was not what was wanted; None when that cannot be told in time."""
+    """What stands at a URL that was not what was wanted; None when that cannot be told in time.
+
+    Raises:
+        PrivateAddressError: `guard` does not let it be looked at.
+    """
+    looker = _Looker(http, guard)
     looks: dict[Kind, Callable[[], Awaitable[bool]]] = {
-        Kind.TLS: lambda: _speaks_tls(http, url),
-        Kind.AGENT: lambda: _is_agent(http, url),
-        Kind.SERVER: lambda: _is_server(http, url),
-        Kind.AGENTS: lambda: _lists_agents(http, url),
-        Kind.SERVER_BELOW: lambda: _is_server(http, f"{url.partition('?')[0].rstrip('/')}/mcp"),
-        Kind.PAGE: lambda: _is_page(http, url, wanted),
+        Kind.TLS: lambda: _speaks_tls(looker, url),
+        Kind.AGENT: lambda: _is_agent(looker, url),
+        Kind.SERVER: lambda: _is_server(looker, url),
+        Kind.AGENTS: lambda: _lists_agents(looker, url),
+        Kind.SERVER_BELOW: lambda: _is_server(looker, f"{url.partition('?')[0].rstrip('/')}/mcp"),
+        Kind.PAGE: lambda: _is_page(looker, url, wanted),
     }
     with anyio.move_on_after(min(within_seconds, _LOOK_SECONDS)):
         for kind, look in looks.items():
@@ -147,12 +171,12 @@ async def kind_at(
     return None
 
 
-async def _speaks_tls(http: httpx2.AsyncClient, url: str) -> bool:
+async def _speaks_tls(looker: _Looker, url: str) -> bool:
     """Whether a port that gives no answer to plain HTTP takes part in a TLS handshake."""
     place = urlsplit(url)
     if place.scheme != "http" or not place.hostname:
         return False
-    answer = await _asked(http, "GET", url)
+    answer = await _asked(looker, "GET", url)
     if answer is not None and answer.status_code != httpx2.codes.BAD_REQUEST:
         return False
     any_certificate = ssl.create_default_context()
@@ -171,29 +195,29 @@ async def _speaks_tls(http: httpx2.AsyncClient, url: str) -> bool:
     return True
 
 
-async def _is_agent(http: httpx2.AsyncClient, url: str) -> bool:
-    answer = await _asked(http, "GET", _card_place(url))
+async def _is_agent(looker: _Looker, url: str) -> bool:
+    answer = await _asked(looker, "GET", _card_place(url))
     card = _json_of(answer) if answer is not None and answer.is_success else None
     return isinstance(card, dict) and "skills" in card
 
 
-async def _lists_agents(http: httpx2.AsyncClient, url: str) -> bool:
+async def _lists_agents(looker: _Looker, url: str) -> bool:
     """Whether a bridge is asked for the one agent that it does not have."""
     place = urlsplit(url)
     answer = await _asked(
-        http, "GET", f"{place.scheme}://{place.netloc.rpartition('@')[2]}/.well-known/agent-card.json"
+        looker, "GET", f"{place.scheme}://{place.netloc.rpartition('@')[2]}/.well-known/agent-card.json"
     )
     said = _json_of(answer) if answer is not None and answer.status_code == httpx2.codes.NOT_FOUND else None
     return "several agents here" in json.dumps(said)
 
 
-async def _is_server(http: httpx2.AsyncClient, url: str) -> bool:
+async def _is_server(looker: _Looker, url: str) -> bool:
     """Whether a handshake of MCP is understood; a session that begins by it is ended again."""
-    answer = await _asked(http, "POST", url, _INITIALIZE)
+    answer = await _asked(looker, "POST", url, _INITIALIZE)
     if answer is None:
         return False
     if session := answer.headers.get(_SESSION):
-        await _asked(http, "DELETE", url, headers={_SESSION: session})
+        await _asked(looker, "DELETE", url, headers={_SESSION: session})
     if answer.is_success:
         return '"protocolVersion"' in answer.text
     if answer.status_code == httpx2.codes.UNAUTHORIZED:
@@ -202,13 +226,13 @@ async def _is_server(http: httpx2.AsyncClient, url: str) -> bool:
     return isinstance(error, dict) and error.get("code") == _UNSUPPORTED_VERSION
 
 
-async def _is_page(http: httpx2.AsyncClient, url: str, wanted: Wanted) -> bool:
+async def _is_page(looker: _Looker, url: str, wanted: Wanted) -> bool:
     """Whether there is a page; beside an agent's card that is only out of order, it says nothing."""
     if wanted is Wanted.AGENT:
-        card = await _asked(http, "GET", _card_place(url))
+        card = await _asked(looker, "GET", _card_place(url))
         if card is None or not (card.status_code in _ABSENT or _is_html(card)):
             return False
-    answer = await _asked(http, "GET", url)
+    answer = await _asked(looker, "GET", url)
     return answer is not None and _is_html(answer)
 
 
@@ -222,7 +246,7 @@ def _card_place(url: str) -> str:
 
 
 async def _asked(
-    http: httpx2.AsyncClient,
+    looker: _Looker,
     method: str,
     url: str,
     body: object = None,
@@ -232,10 +256,16 @@ async def _asked(
     accepted = (
         "application/json, text/event-stream" if body is not None else "application/json, text/html, */*"
     )
-    request = http.build_request(method, url, json=body, headers={"Accept": accepted, **(headers or {})})
+    request = looker.http.build_request(
+        method,
+        url,
+        json=body,
+        headers={"Accept": accepted, **(headers or {})},
+        extensions={"trace": looker.guard} if looker.guard else None,
+    )
     read = bytearray()
     try:
-        answer = await http.send(request, stream=True, follow_redirects=False)
+        answer = await looker.http.send(request, stream=True, follow_redirects=False)
         try:
             async for chunk in answer.aiter_bytes():
                 read += chunk

@@ -167,10 +167,8 @@ async def test_a_session_that_began_by_looking_is_ended_again() -> None:
         assert server._manager._server_instances == {}
 
 
-async def test_an_address_that_a_guard_judges_is_not_looked_at() -> None:
+async def test_an_address_that_was_learned_is_not_looked_at() -> None:
     asked: list[str] = []
-
-    async def guard(_: str, __: object) -> None: ...
 
     async def app(scope: dict[str, str], receive: object, send: object) -> None:
         asked.append(scope["method"])
@@ -178,7 +176,7 @@ async def test_an_address_that_a_guard_judges_is_not_looked_at() -> None:
 
     async with listening(app) as url, httpx2.AsyncClient() as http:
         with pytest.raises(PeerError, match="no JSON: ") as failed:
-            await CardSource(http, url, None, guard=guard).refresh()
+            await CardSource(http, url, None, is_learned=True).refresh()
     assert "web page" not in str(failed.value)
     assert asked == ["GET"]
 

@@ -18,7 +18,6 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from bridge.a2a import models
 from bridge.a2a.fetch import (
-    Guard,
     Outgoing,
     body_of,
     exchange,
@@ -32,6 +31,7 @@ from bridge.a2a.fetch import (
 from bridge.a2a.models import AgentCard
 from bridge.a2a.versions import CURRENT, HEADER
 from bridge.errors import PeerError
+from bridge.networks import Guard
 
 CARD_PATH: Final = "/.well-known/agent-card.json"
 NOT_MODIFIED: Final = 304
@@ -62,7 +62,10 @@ class FoundCard:
 
 
 async def fetch_card(
-    http: httpx2.AsyncClient, url: str, headers: Mapping[str, str] = MappingProxyType({})
+    http: httpx2.AsyncClient,
+    url: str,
+    headers: Mapping[str, str] = MappingProxyType({}),
+    guard: Guard | None = None,
 ) -> FoundCard:
     """The card of the agent at `url`: below it at the well-known path, or, when there is none, `url` itself.
 
@@ -71,7 +74,7 @@ async def fetch_card(
         PeerError: it cannot be reached, or what is there is no card.
     """
     for place in (places := card_places(url)):
-        found = await read_place(http, place, headers)
+        found = await read_place(http, place, headers, guard)
         if found is not None:
             return found_card(place, found[1])
     raise absent(places)
@@ -153,7 +156,7 @@ async def read_place(
 ) -> tuple[httpx2.Response, bytes] | None:
     """What is at a URL, or 304 with nothing when `headers` are conditional; None when nothing is there.
 
-    Redirects are followed within the origin, with the headers. `guard` judges the connection, as `address_guard` does.
+    Redirects are followed within the origin, with the headers. `guard` judges the connection, as a `Reach` has it done.
 
     Raises:
         PeerError: it cannot be reached, or answers with something else.

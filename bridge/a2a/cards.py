@@ -20,10 +20,11 @@ import anyio.to_thread
 import httpx2
 
 from bridge.a2a.card import NOT_MODIFIED, FoundCard, absent, card_places, found_card, read_place
-from bridge.a2a.fetch import Guard, NotReachedError, UnansweredError, shown
+from bridge.a2a.fetch import NotReachedError, UnansweredError, shown
 from bridge.a2a.keeping import CardBounds, Kept, fresh_seconds, may_be_stored, validators_in
 from bridge.address import Wanted, explained
 from bridge.errors import PeerError
+from bridge.networks import Guard
 
 logger = logging.getLogger(__name__)
 
@@ -56,14 +57,17 @@ class CardSource:
         bounds: CardBounds | None = None,
         headers: Mapping[str, str] | None = None,
         guard: Guard | None = None,
+        *,
+        is_learned: bool = False,
     ) -> None:
         """`folder` keeps the card between two runs; None keeps it in memory alone. `headers` go to `url`'s origin,
-        connections to which `guard` judges."""
+        connections to which `guard` judges. `is_learned` says that the URL is not the user's own."""
         self.url = url
         self._http = http
         self._bounds = bounds or CardBounds()
         self._headers = dict(headers or {})
         self._guard = guard
+        self._is_learned = is_learned
         name = hashlib.sha256(url.encode()).hexdigest()[:32]
         self._file = folder / f"{name}.json" if folder else None
         self._held: _Held | None = None
@@ -80,20 +84,23 @@ class CardSource:
         """The card as it is now, asked for with what is known of it. An unchanged card is the same object.
 
         Raises:
-            PeerError: it cannot be reached, or what is there is no card; then what it is instead, unless a guard keeps
-            from looking. What was known stays `cached`.
+            PeerError: it cannot be reached, or what is there is no card; then what it is instead, where the URL is
+            the user's own. What was known stays `cached`.
         """
         try:
             return await self._read()
         except NotReachedError:
             raise
         except PeerError as exc:
-            if self._held is not None or self._guard is not None:
+            if self._held is not None or self._is_learned:
                 raise
             if str(exc) != self._fault:
                 self._fault = str(exc)
-                bound = self._bounds.answer_seconds
-                self._explained = str(await explained(exc, self._http, self.url, Wanted.AGENT, bound))
+                self._explained = str(
+                    await explained(
+                        exc, self._http, self.url, Wanted.AGENT, self._guard, self._bounds.answer_seconds
+                    )
+                )
             raise type(exc)(self._explained, detail=exc.detail) from exc
 
     async def _read(self) -> FoundCard:

@@ -25,10 +25,11 @@ import httpx2
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from bridge.a2a.card import NOT_MODIFIED, read_place
-from bridge.a2a.fetch import Guard, UnansweredError, json_from, origin_of, shown, url_from
-from bridge.a2a.interfaces import Trust, connection_guard, is_private_host
+from bridge.a2a.fetch import UnansweredError, json_from, origin_of, shown, url_from
+from bridge.a2a.interfaces import Reach, Trust
 from bridge.a2a.keeping import CardBounds, Kept, fresh_seconds, may_be_stored, validators_in
 from bridge.errors import PeerError
+from bridge.networks import Guard, is_private_host
 
 logger = logging.getLogger(__name__)
 
@@ -111,6 +112,8 @@ class CatalogSource:
         self._headers = dict(headers)
         self._selection = selection or Selection()
         self._trust = trust or Trust()
+        self.reach = Reach(url, self._trust)
+        """How connections are judged that are made for the agents that it lists."""
         name = hashlib.sha256(f"catalog {url}".encode()).hexdigest()[:32]
         self._file = folder / f"{name}.json" if folder else None
         self._kept: _Kept | None = None
@@ -169,7 +172,7 @@ class CatalogSource:
 
     def guard(self, card_url: str) -> Guard | None:
         """What judges connections made to read a card that the catalog named; None when any address will do."""
-        return connection_guard(self.url, card_url, self._trust, self._private_words(card_url))
+        return self.reach.guard(card_url, self._private_words(card_url))
 
     def _seconds_left(self) -> float:
         left = self._kept.fresh_until - time.time() if self._kept else 0
@@ -201,7 +204,7 @@ class CatalogSource:
 
     async def _read_page(self, place: str, known: _Page | None) -> tuple[httpx2.Response, _Page]:
         headers = {**self._headers, **(known.validators if known else {})}
-        answer = await read_place(self._http, place, headers)
+        answer = await read_place(self._http, place, headers, self.reach.guard(self.url))
         if answer is None:
             raise PeerError(f"there is no catalog of agents at {shown(self.url)}")
         response, text = answer
@@ -240,7 +243,7 @@ class CatalogSource:
         if place.scheme not in ("http", "https") or not place.host or place.userinfo:
             raise PeerError(f"{shown(given)!r} is not where a card can be read")
         url = str(place)
-        leads_inside = is_private_host(place.host) and not is_private_host(url_from(self.url).host)
+        leads_inside = is_private_host(place.host) and not self.reach.is_private
         if leads_inside and not (self._trust.allow_private or origin_of(url) in self._trust.origins):
             raise PeerError(self._private_words(url))
         return url

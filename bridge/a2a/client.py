@@ -24,7 +24,7 @@ from bridge.a2a.card import FoundCard
 from bridge.a2a.credentials import Credentials, applied
 from bridge.a2a.fetch import NotReachedError, UnansweredError, body_of, exchange, faults_of, url_from
 from bridge.a2a.gating import EXTENSIONS_HEADER
-from bridge.a2a.interfaces import Trust, address_guard, permitted_interfaces
+from bridge.a2a.interfaces import Reach, Trust, interface_guard, permitted_interfaces
 from bridge.a2a.models import AgentInterface, Message, StreamResponse, Task
 from bridge.a2a.operations import Operation
 from bridge.a2a.versions import CURRENT, HEADER
@@ -61,6 +61,8 @@ class ClientOptions:
     """URIs to activate; those that the card does not declare are left out."""
     credentials: Credentials = field(default_factory=Credentials)
     trust: Trust = field(default_factory=Trust)
+    reach: Reach | None = None
+    """How connections are judged; None takes the URL of the card for the user's own."""
     deadlines: Deadlines = field(default_factory=Deadlines)
     limit_bytes: int = ANSWER_LIMIT_BYTES
     baggage_keys: frozenset[str] = frozenset()
@@ -93,6 +95,7 @@ class AgentClient:
         self.extensions = frozenset(active)
         permitted = permitted_interfaces(found, options.trust, has_credentials=bool(options.credentials))
         self._found = found
+        self._reach = options.reach or Reach(found.url, options.trust)
         self._options = options
         self._bindings = [binding_of(interface) for interface in permitted]
         shown_to_agent = applied(found.card, options.credentials)
@@ -223,7 +226,7 @@ class AgentClient:
         outgoing = binding.request(operation, params)
         if self._options.on_hop is not None:
             self._options.on_hop(">", binding.payload(outgoing))
-        guard = address_guard(self._found, binding.interface.url, self._options.trust)
+        guard = interface_guard(self._found, binding.interface.url, self._reach)
         deadlines = self._options.deadlines
         timeout = httpx2.Timeout(
             connect=deadlines.connect_seconds,

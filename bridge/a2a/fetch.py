@@ -6,7 +6,7 @@ Whatever goes wrong becomes a PeerError that names the URL, without credentials 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,6 +17,7 @@ from pydantic import JsonValue, ValidationError
 from bridge.a2a.errors import PARSE_ERROR, A2AError
 from bridge.a2a.jsontext import parse
 from bridge.errors import PeerError, reason_of
+from bridge.networks import PrivateAddressError
 
 _NEVER_LEFT: Final = (
     httpx2.ConnectError,
@@ -26,9 +27,6 @@ _NEVER_LEFT: Final = (
     httpx2.UnsupportedProtocol,
 )
 """What goes wrong before the first byte of a request is written."""
-
-Guard = Callable[[str, dict[str, Any]], Awaitable[None]]
-"""What httpx2 calls as a connection is made (its `trace` extension); it refuses one by raising a PeerError."""
 
 
 class NotReachedError(PeerError):
@@ -71,7 +69,10 @@ async def exchange(http: httpx2.AsyncClient, outgoing: Outgoing) -> AsyncIterato
     )
     response: httpx2.Response | None = None
     try:
-        response = await http.send(request, stream=True, follow_redirects=False)
+        try:
+            response = await http.send(request, stream=True, follow_redirects=False)
+        except PrivateAddressError as exc:
+            raise NotReachedError(str(exc)) from exc
         yield response
     except (httpx2.HTTPError, httpx2.StreamError) as exc:
         kind = NotReachedError if isinstance(exc, _NEVER_LEFT) else UnansweredError

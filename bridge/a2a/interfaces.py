@@ -9,25 +9,21 @@ Spec: A2A 1.0 sections 8.3 (which interface), 13.4.
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Final
 
 from bridge.a2a.card import FoundCard
 from bridge.a2a.errors import A2AError
-from bridge.a2a.fetch import Guard, NotReachedError, origin_of, shown, url_from
+from bridge.a2a.fetch import origin_of, shown, url_from
 from bridge.a2a.models import AgentCard, AgentInterface
 from bridge.a2a.versions import CURRENT, require_served
 from bridge.errors import PeerError
+from bridge.networks import FirstSeen, Guard, Resolve, addresses_of, guard_of, is_private_host, never_private
 
 JSONRPC: Final = "JSONRPC"
 HTTP_JSON: Final = "HTTP+JSON"
 BINDINGS: Final = (JSONRPC, HTTP_JSON)
 """The bindings that this client speaks."""
-
-_PRIVATE_ENDINGS: Final = (".localhost", ".local", ".internal", ".home.arpa", ".lan")
-"""Names that no public server has: RFC 6761, 6762, 8375, and the one that ICANN set aside."""
 
 
 @dataclass(frozen=True)
@@ -78,65 +74,36 @@ def permitted_interfaces(
     return tuple(one for one, refusal in zip(spoken, refusals, strict=True) if not refusal)
 
 
-_HOLD_IPV4: Final = tuple(
-    map(
-        ipaddress.IPv6Network, ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")
-    )
-)
-"""Prefixes behind which the last four bytes are an IPv4 address."""
+@dataclass
+class Reach:
+    """How connections are judged that are made for one agent, or for the agents of one catalog."""
+
+    own_url: str
+    """What the user gave. Its name may lead inside, unless it was public before; all others were learned there."""
+    trust: Trust = field(default_factory=Trust)
+    resolve: Resolve = addresses_of
+    _seen: FirstSeen = field(default_factory=FirstSeen)
+
+    def guard(self, url: str, words: str = "") -> Guard | None:
+        """What judges connections to a URL; None when any address will do. One that was learned is refused with
+        these words."""
+        host, origin = url_from(url).host, origin_of(url)
+        if self.trust.allow_private or origin in self.trust.origins or self.is_private:
+            return None
+        if origin != origin_of(self.own_url):
+            return guard_of(host, never_private(words), self.resolve)
+        allowed_by = f"set `allow_private = true` for it (on a command line: --trust {origin})"
+        return guard_of(host, self._seen.judge(host, allowed_by), self.resolve)
+
+    @property
+    def is_private(self) -> bool:
+        """Whether what the user gave says that it is of this machine or its own network."""
+        return is_private_host(url_from(self.own_url).host)
 
 
-def is_private_host(host: str) -> bool:
-    """Whether a host's name or address says that it is this machine, or one of its own network."""
-    host = host.strip("[]").rstrip(".").lower()
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return "." not in host or host.endswith(_PRIVATE_ENDINGS)
-    inside = [*_inside(address)]
-    return any(not one.is_global for one in inside) if inside else not address.is_global
-
-
-def _inside(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> Iterator[ipaddress.IPv4Address]:
-    """The IPv4 address to which a gateway, or the kernel, would take an IPv6 address (RFC 4291, 6052, 3056)."""
-    if isinstance(address, ipaddress.IPv4Address):
-        return
-    if address.sixtofour is not None:
-        yield address.sixtofour
-    if any(address in network for network in _HOLD_IPV4):
-        yield ipaddress.IPv4Address(address.packed[-4:])
-
-
-def address_guard(found: FoundCard, url: str, trust: Trust) -> Guard | None:
-    """What judges connections to a URL that a card names; None when any address will do."""
-    return connection_guard(found.url, url, trust, _private_words(found, url))
-
-
-def connection_guard(source_url: str, url: str, trust: Trust, words: str) -> Guard | None:
-    """What judges connections to a URL that was read at another one, and refuses with these words.
-
-    A public name may lead to a private address, and may do so only the second time that it is looked up. So
-    the address is judged that the connection has, before anything is written to it. A connection to a proxy
-    is not judged: the proxy looks up the name.
-    """
-    host = url_from(url).host
-    allowed = trust.allow_private or origin_of(url) in {origin_of(source_url), *trust.origins}
-    if allowed or is_private_host(url_from(source_url).host):
-        return None
-    connecting_to = ""
-
-    async def watch(event: str, details: dict[str, Any]) -> None:
-        nonlocal connecting_to
-        if event == "connection.connect_tcp.started":
-            connecting_to = str(details.get("host", ""))
-        elif event == "connection.connect_tcp.complete" and connecting_to == host:
-            stream = details["return_value"]
-            address = stream.get_extra_info("server_addr")
-            if address and is_private_host(str(address[0])):
-                await stream.aclose()
-                raise NotReachedError(words)
-
-    return watch
+def interface_guard(found: FoundCard, url: str, reach: Reach) -> Guard | None:
+    """What judges connections to a URL that a card names."""
+    return reach.guard(url, _private_words(found, url))
 
 
 def _is_spoken(interface: AgentInterface) -> bool:

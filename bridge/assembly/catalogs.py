@@ -30,7 +30,7 @@ async def followed(
         shared.cache_folder,
         CardBounds(chosen.card_min_seconds, chosen.card_max_seconds),
         headers=plan.headers,
-        trust=Trust(allow_private=chosen.allow_private),
+        trust=Trust(allow_private=chosen.allow_private if plan.allow_private is None else plan.allow_private),
         selection=Selection(tuple(plan.include), tuple(plan.exclude)),
     )
     if source.cached() is None:
@@ -56,7 +56,8 @@ def agents_in(key: str, source: CatalogSource, plan: CatalogPlan) -> dict[str, R
             entry.card_url,
             headers=plan.headers if source.is_own(entry.card_url) else {},
             account=f"catalog {key}",
-            guard=source.guard(entry.card_url),
+            allow_private=plan.allow_private,
+            catalog=source,
         )
         for entry in source.cached() or ()
     }

@@ -95,7 +95,9 @@ def _of(table: object) -> set[str]:
 def _target(table: ToolServerTable, connect_seconds: float, limit_bytes: int) -> Target:
     if table.url is not None:
         shown = table.shown("url") or ""
-        return Url(table.url, table.request_headers(), connect_seconds, limit_bytes, shown)
+        return Url(
+            table.url, table.request_headers(), connect_seconds, limit_bytes, shown, table.allow_private
+        )
     return Command(
         tuple(table.command or ()),
         table.variables(),
@@ -122,7 +124,7 @@ def _remote(table: AgentTable, others: Mapping[str, AgentTable]) -> RemotePlan:
 
 
 def _catalog(table: CatalogTable) -> CatalogPlan:
-    return CatalogPlan(table.url, table.request_headers(), table.include, table.exclude)
+    return CatalogPlan(table.url, table.request_headers(), table.include, table.exclude, table.allow_private)
 
 
 def _published(name: str, table: ToolsAsAgentTable, loaded: Loaded, store: str | None) -> PublishedPlan:

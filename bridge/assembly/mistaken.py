@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 async def mistaken(agent: RemoteAgent, plan: RemotePlan) -> str | None:
     """What there is in place of an agent whose card was never read, in words; None when it may still be one."""
-    if agent.has_card or not agent.is_heard_of or plan.own_card or plan.guard:
+    if agent.has_card or not agent.is_heard_of or plan.own_card or plan.catalog:
         return None
     return await other_than_agent(plan.url)
 

@@ -13,7 +13,7 @@ from platformdirs import user_cache_path, user_state_path
 
 from bridge.a2a.cards import CardSource
 from bridge.a2a.client import ClientOptions, Deadlines
-from bridge.a2a.interfaces import Trust
+from bridge.a2a.interfaces import Reach, Trust
 from bridge.a2a.keeping import CardBounds
 from bridge.agents_as_tools.face import AgentsFace
 from bridge.agents_as_tools.handles import Handles
@@ -179,10 +179,13 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: Shared) -> Remo
     chosen = plan.profile.agents
     credentials = one.credentials
     allow_private = chosen.allow_private if one.allow_private is None else one.allow_private
+    trust = Trust(one.trusted, allow_private=allow_private)
+    reach = one.catalog.reach if one.catalog else Reach(one.url, trust)
     options = ClientOptions(
         extensions=(URI,),
         credentials=credentials,
-        trust=Trust(one.trusted, allow_private=allow_private),
+        trust=trust,
+        reach=reach,
         deadlines=Deadlines(chosen.agent_connect_seconds, chosen.answer_seconds, chosen.silence_seconds),
         baggage_keys=shared.baggage_keys,
     )
@@ -193,7 +196,8 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: Shared) -> Remo
         folder,
         CardBounds(chosen.card_min_seconds, chosen.card_max_seconds),
         credentials.card_headers(),
-        guard=one.guard,
+        guard=one.catalog.guard(one.url) if one.catalog else reach.guard(one.url),
+        is_learned=one.catalog is not None,
     )
     return RemoteAgent(
         one.url, source, shared.http, options, key=key if plan.named else None, account=one.account

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
+from bridge.a2a.catalog_source import CatalogSource
 from bridge.a2a.credentials import Credentials
 from bridge.assembly.own_card import OwnCard
 from bridge.config.profile import Profile, RunTable, ServerTable
@@ -78,8 +79,8 @@ class RemotePlan:
     """Whether a card from a public address may name a private one; None is as the profile says."""
     own_card: OwnCard | None = None
     """Its card, when it is published by this process."""
-    guard: Any = field(default=None, repr=False, compare=False)
-    """What looks at the address that is really connected to for its card; see `CatalogSource.guard`."""
+    catalog: CatalogSource | None = field(default=None, repr=False, compare=False)
+    """The catalog that names it, which judges the connections that are made for it."""
 
     @property
     def credentials(self) -> Credentials:
@@ -95,6 +96,8 @@ class CatalogPlan:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     include: Sequence[str] = ("*",)
     exclude: Sequence[str] = ()
+    allow_private: bool | None = None
+    """Whether it may lead to a private address although it is public; None is as the profile says."""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from bridge.a2a.card import FoundCard
     from bridge.a2a.client import AgentClient
+    from bridge.a2a.interfaces import Reach
     from bridge.a2a.models import AgentCard
     from bridge.mcp.tools import Tool
     from bridge.trace import OnHop
@@ -90,6 +92,13 @@ class Connection:
         api_key = secret_given(options, "api_key")
         return cls(url, headers, trusted, api_key=api_key, options=tuple(_said(options)))
 
+    @cached_property
+    def reach(self) -> Reach:
+        """How its connections are judged."""
+        from bridge.a2a.interfaces import Reach, Trust
+
+        return Reach(self.url, Trust(self.trusted))
+
     def line(self, command: str) -> str:
         """The beginning of a command line that speaks to the same agent, with the same credentials by reference."""
         return shlex.join(["mcp-a2a", command, self.url, *self.options])
@@ -109,11 +118,11 @@ class Connection:
         """
         from bridge.a2a.client import AgentClient, ClientOptions, Deadlines
         from bridge.a2a.credentials import Credentials, CredentialsMissingError
-        from bridge.a2a.interfaces import Trust
 
         options = ClientOptions(
             credentials=Credentials(self.headers, api_key=self.api_key),
-            trust=Trust(self.trusted),
+            trust=self.reach.trust,
+            reach=self.reach,
             deadlines=Deadlines(_CONNECT_SECONDS, answer_seconds=None, silence_seconds=None),
             on_hop=self.on_hop,
         )
@@ -148,7 +157,7 @@ class Connection:
         try:
             with anyio.fail_after(_CARD_SECONDS):
                 async with self.client() as http:
-                    return await fetch_card(http, self.url, self.headers)
+                    return await fetch_card(http, self.url, self.headers, self.reach.guard(self.url))
         except TimeoutError as exc:
             raise PeerError(f"{shown(self.url)} gave no card within {_CARD_SECONDS:g} s") from exc
         except (NoCardError, NotReachedError):
@@ -163,7 +172,7 @@ class Connection:
         from bridge.address import Wanted, explained
 
         async with httpx2.AsyncClient(timeout=_CONNECT_SECONDS) as http:
-            return await explained(fault, http, self.url, Wanted.AGENT)
+            return await explained(fault, http, self.url, Wanted.AGENT, self.reach.guard(self.url))
 
     async def card_to_show(self) -> FoundCard:
         """The agent's card, for who asks for nothing else.

@@ -125,6 +125,10 @@ class ToolServerTable(Table):
     unanswered_most: PositiveInt | None = Field(
         default=None, description="requests of it whose answers it has not taken in"
     )
+    allow_private: bool = Field(
+        default=False,
+        description="whether the name in its URL may lead to a private address once it was public",
+    )
     concurrency: PositiveInt | None = Field(default=None, description="calls at the same time")
     call_timeout_seconds: PositiveFloat | None = Field(default=None, description="how long a call may take")
 
@@ -169,7 +173,8 @@ class AgentTable(Table):
         default=(), description="origins that get its credentials too, when its card says to call it there"
     )
     allow_private: bool | None = Field(
-        default=None, description="whether its card may name a private address although it is public itself"
+        default=None,
+        description="whether its card, or its own name later, may lead to a private address although it is public",
     )
 
     def request_headers(self) -> dict[str, str]:
@@ -184,6 +189,10 @@ class CatalogTable(Table):
     auth: EndpointAuth | None = Field(default=None, description="what it is shown to be let in")
     include: Texts = Field(default=("*",), description="globs of names: the agents that are taken")
     exclude: Texts = Field(default=(), description="globs of names: those that are not, all the same")
+    allow_private: bool | None = Field(
+        default=None,
+        description="whether it, or its own name later, may lead to a private address although it is public",
+    )
 
     def request_headers(self) -> dict[str, str]:
         """The catalog's headers, in plain."""

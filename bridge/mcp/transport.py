@@ -32,6 +32,7 @@ from bridge.mcp.faults import (
     UNREACHABLE,
     error_of,
 )
+from bridge.networks import FirstSeen, Guard, PrivateAddressError, guard_of, is_private_host
 from bridge.web import is_loopback
 
 logger = logging.getLogger(__name__)
@@ -71,6 +72,17 @@ class Url:
     result_limit_bytes: int = DEFAULT_RESULT_LIMIT_BYTES
     shown: str = field(default="", compare=False)
     """The URL as it may be said aloud, where that is another one than without user, query and fragment."""
+    allow_private: bool = False
+    """Whether its name may lead to a private address once it led to a public one."""
+    seen: FirstSeen = field(default_factory=FirstSeen, repr=False, compare=False)
+
+    @property
+    def guard(self) -> Guard | None:
+        """What judges connections to it; None when any address will do."""
+        host = httpx2.URL(self.url).host
+        if self.allow_private or is_private_host(host):
+            return None
+        return guard_of(host, self.seen.judge(host, "set `allow_private = true` for the tool server"))
 
     def __str__(self) -> str:
         parts = urlsplit(self.shown or self.url)
@@ -100,13 +112,25 @@ def client_of(target: Url, transport: httpx2.AsyncBaseTransport) -> httpx2.Async
     """A client that sends what the target asks for."""
     # No read timeout: a call's own deadline bounds it, and a stream may be silent for as long.
     timeout = httpx2.Timeout(None, connect=target.connect_seconds)
-    return httpx2.AsyncClient(transport=transport, timeout=timeout, headers=dict(target.headers))
+    guard = target.guard
+
+    async def have_judged(request: httpx2.Request) -> None:
+        if guard is not None:
+            request.extensions["trace"] = guard
+
+    return httpx2.AsyncClient(
+        transport=transport,
+        timeout=timeout,
+        headers=dict(target.headers),
+        event_hooks={"request": [have_judged]},
+    )
 
 
 async def explained_at(target: Url, fault: PeerError) -> str:
     """The words of a fault, with what stands at the URL instead. None of the target's headers are sent."""
     async with httpx2.AsyncClient(timeout=target.connect_seconds) as client:
-        return str(await explained(fault, client, target.url, Wanted.SERVER, target.connect_seconds))
+        bound = target.connect_seconds
+        return str(await explained(fault, client, target.url, Wanted.SERVER, target.guard, bound))
 
 
 class FaultMappingTransport(httpx2.AsyncHTTPTransport):
@@ -124,6 +148,8 @@ class FaultMappingTransport(httpx2.AsyncHTTPTransport):
         """Send a request; a transport error or an error page becomes a JSON-RPC error."""
         try:
             response = await super().handle_async_request(request)
+        except PrivateAddressError as exc:
+            return self._fault(request, 502, UNREACHABLE, str(exc))
         except NOT_SENT as exc:
             return self._fault(request, 502, UNREACHABLE, f"{self._name} cannot be reached: {reason_of(exc)}")
         except httpx2.TransportError as exc:

@@ -18,7 +18,7 @@ from bridge.a2a.card import FoundCard, found_card
 from bridge.a2a.cards import CardSource
 from bridge.a2a.client import AgentClient, ClientOptions, Deadlines
 from bridge.a2a.credentials import Credentials
-from bridge.a2a.interfaces import address_guard
+from bridge.a2a.interfaces import Reach, interface_guard
 from bridge.a2a.keeping import CardBounds
 from bridge.errors import PeerError
 from bridge.translate.extension import URI
@@ -109,7 +109,7 @@ def _check_card(http: httpx2.AsyncClient, found: FoundCard) -> None:
         for listed in listing(tools, rules):
             types.Tool.model_validate(strict_json(json.dumps(listed).encode()))
     for interface in found.card.supported_interfaces:
-        address_guard(found, interface.url, QUICK.trust)
+        interface_guard(found, interface.url, Reach(found.url, QUICK.trust))
     for options in (QUICK, ClientOptions(credentials=Credentials(bearer="secret"))):
         with suppress(PeerError):
             str(AgentClient(http, found, options).interface)
