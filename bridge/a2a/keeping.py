@@ -20,7 +20,7 @@ import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bridge.errors import UsageError
-from bridge.store.private import write_privately
+from bridge.private import write_privately
 
 logger = logging.getLogger(__name__)
 

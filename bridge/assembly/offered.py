@@ -24,8 +24,8 @@ from bridge.assembly.plan import OfferedPlan, Plan, RemotePlan
 from bridge.config.profile import AgentsTable, Profile
 from bridge.errors import UsageError
 from bridge.mcp.server import McpLimits, McpServer
+from bridge.private import private_folder
 from bridge.seal import Seal, agent_mark, key_in
-from bridge.store.private import private_folder
 from bridge.translate.extension import URI
 from bridge.translate.skill_tools import ToolRules
 

@@ -20,9 +20,9 @@ import anyio
 import anyio.to_thread
 
 from bridge.errors import StoreError, UsageError
+from bridge.private import private_file, private_folder
 from bridge.store.batch import delete_tasks
 from bridge.store.lock import OwnedFile, owned
-from bridge.store.private import private_file, private_folder
 from bridge.store.reader import Reader
 from bridge.store.records import Change, Cursor, Done, Listing, Query, Quota, StoredMessage, StoredTask
 from bridge.store.retention import surplus_of

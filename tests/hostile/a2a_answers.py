@@ -13,7 +13,7 @@ from tests.hostile.asgi import Answered, events_in
 
 SETTLED: Final = frozenset({"COMPLETED", "FAILED", "CANCELED", "REJECTED", "INPUT_REQUIRED", "AUTH_REQUIRED"})
 
-_HTTP_LEVEL: Final = frozenset({401, 403, 405, 413, 415, 421, 503})
+_HTTP_LEVEL: Final = frozenset({400, 401, 403, 405, 413, 415, 421, 503})
 _REST: Final = frozenset({400, 401, 403, 404, 405, 413, 415, 421, 503})
 _CODES: Final = frozenset({-32700, *range(-32603, -32599), *range(-32009, -32000)})
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mcp.shared.message import SessionMessage
 
-from bridge.agents_as_tools.handles import FarContext, FarTask, Handles
+from bridge.agents_as_tools.handles import FarContext, FarQuestion, FarTask, Handles
 from bridge.mcp.faults import id_of_cut_message
 from bridge.mcp.lines import Lines, TooLong, answer_to, line_of, message_in
 from bridge.seal import MAX_HANDLE_CHARACTERS, HandleError, HandleTooLongError, Purpose, Seal, agent_mark
@@ -126,7 +126,7 @@ _OTHERS: Final = Handles(Seal([b"other" * 8]), lambda: 1_000_000.0)
 _LATER: Final = Handles(Seal([b"k" * 32]), lambda: 1e9)
 _TASK: Final = FarTask(agent_mark("https://example.com/"), "6e0fb7d0-3d5b-4c7a-9a53-8a1f1f5f2f10")
 _OPENERS: Final = {
-    Purpose.REQUEST_STATE: lambda said, who: _HANDLES.question(said, who, b"request"),
+    Purpose.REQUEST_STATE: lambda said, who: _HANDLES.question(said, who, b"request").task,
     Purpose.FOLLOW_UP: lambda said, who: _HANDLES.task(said, who),
     Purpose.CONTEXT: lambda said, who: _HANDLES.context(said, who),
 }
@@ -135,7 +135,7 @@ _OPENERS: Final = {
 def _sealed(handles: Handles, purpose: Purpose, task: FarTask) -> str:
     match purpose:
         case Purpose.REQUEST_STATE:
-            return handles.of_question(task, "alice", b"request")
+            return handles.of_question(FarQuestion(task, "0a1b2c3d"), "alice", b"request")
         case Purpose.FOLLOW_UP:
             return handles.of_task(task, "alice")
         case _:
