@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 
@@ -25,6 +27,21 @@ def _signals_arrive() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.fixture(autouse=True)
+def _log_levels_last_for_a_test() -> Iterator[None]:
+    """A command that is run in this process sets them, and later tests would not see what is logged."""
+    before = {one: one.level for one in _loggers()}
+    yield
+    for one in _loggers():
+        if one.level != before.get(one, logging.NOTSET):
+            one.setLevel(before.get(one, logging.NOTSET))
+
+
+def _loggers() -> list[logging.Logger]:
+    named = tuple(logging.root.manager.loggerDict.values())
+    return [logging.root, *(one for one in named if isinstance(one, logging.Logger))]
 
 
 @pytest.fixture(scope="session")
