@@ -97,8 +97,9 @@ async def _settled(run: Run, folder: Path) -> tuple[Outcome, Verdict]:
     entries = load_expected()
     outcome = await _came_of(run, folder, [None])
     verdict = compare(run, outcome, entries)
-    if verdict.scenarios and len(verdict.scenarios) <= AGAIN_MOST:
-        outcome = outcome.again(await _came_of(run, folder, verdict.scenarios))
+    again = list(dict.fromkeys([*verdict.scenarios, *Recorded.in_file().moved(run.name, outcome)]))
+    if again and len(again) <= AGAIN_MOST:
+        outcome = outcome.again(await _came_of(run, folder, again))
         verdict = compare(run, outcome, entries)
     passed = len(outcome.checks) - len(outcome.failures)
     print(

@@ -42,6 +42,11 @@ class Recorded:
         runs = {name: outcome.scenarios for name, outcome in self.runs.items()}
         return {"runs": runs, "agents": self.agents}
 
+    def moved(self, run: str, seen: Outcome) -> list[str]:
+        """The scenarios of a run that came out otherwise than recorded, whatever of them was skipped included."""
+        before = self.runs.get(run, Outcome({})).scenarios
+        return [name for name, checks in seen.scenarios.items() if before.get(name) != checks]
+
     def differences(self, seen: Recorded) -> list[str]:
         """Where what was seen is not what was recorded, among what was looked at."""
         lines = []

@@ -15,6 +15,8 @@ from tests.peers.node import package_manifest
 
 RUN_SECONDS: Final = 150
 """The longest run that is not called a hang: the longest one takes a sixth of it."""
+SCENARIO_SECONDS: Final = 120
+"""The longest that a suite may wait for the client of one scenario: it starts all at once, and they take turns."""
 
 _LOOPBACK: Final = Path(__file__).parents[1] / "peers" / "loopback.cjs"
 _CLIENT_COMMAND: Final = Path(__file__).with_name("client_command.py")
@@ -79,6 +81,7 @@ class Run:
         if self.side is Side.CLIENT:
             # The suite splits it at spaces.
             target = ["client", "--command", f"{sys.executable} -I -S {_CLIENT_COMMAND} {address}"]
+            target += ["--timeout", str(SCENARIO_SECONDS * 1000)]
         program = package_manifest(self.suite.package).parent / "dist" / "index.js"
         base = [str(node()), "--require", str(_LOOPBACK), str(program)]
         wanted = self.suite.whole if scenario is None else ("--scenario", scenario, *self.suite.alone)

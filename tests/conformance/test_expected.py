@@ -83,3 +83,12 @@ def test_an_entry_for_runs_that_do_not_exist_is_refused(runs: dict[str, tuple[st
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 def test_what_was_recorded_is_what_is_expected(run: Run) -> None:
     assert compare(run, Recorded.in_file().runs[run.name], load_expected()).lines == []
+
+
+def test_a_scenario_that_skipped_what_it_made_when_it_was_recorded_has_moved() -> None:
+    made, skipped = outcome(a=Status.PASSED), outcome(a=Status.SKIPPED)
+    assert compare(RUN, skipped, []).scenarios == ()
+    recorded = Recorded({RUN.name: made})
+    assert recorded.moved(RUN.name, skipped) == ["scenario"]
+    assert recorded.moved(RUN.name, made) == []
+    assert recorded.moved(OTHER.name, made) == ["scenario"]

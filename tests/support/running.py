@@ -158,10 +158,10 @@ DEFAULT_LIMITS: Final = server_limits(load_profile(), descriptors=4096)
 async def listening(app: Any, port: int = 0, limits: ServerLimits = DEFAULT_LIMITS) -> AsyncIterator[str]:
     """Serve an ASGI application, by default on a free port; its root URL."""
     server = _Server(app, limits)
-    async with anyio.create_task_group() as tasks:
-        with socket(AF_INET, SOCK_STREAM, IPPROTO_TCP) as listener:
-            listener.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
-            listener.bind(("127.0.0.1", port))
+    with socket(AF_INET, SOCK_STREAM, IPPROTO_TCP) as listener:
+        listener.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
+        async with anyio.create_task_group() as tasks:
             tasks.start_soon(server.serve_on, listener)
             await server.starting.wait()
             try:
