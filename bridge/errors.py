@@ -1,8 +1,8 @@
 """Whose fault it is: the tree that every error of the bridge hangs in.
 
 The branch says who has to act, and so which exit code the command line ends with; the message says what
-happened, where, and what to do. Protocol errors (A2A's codes) are values of `bridge.a2a.errors`, raised
-through `bridge.a2a.errors.A2AError`, and are not part of this tree: they go to a peer, these go to a person.
+happened, where, and what to do. Protocol errors (A2A's codes) are values of `bridge.a2a.model.errors`, raised
+through `bridge.a2a.model.errors.A2AError`, and are not part of this tree: they go to a peer, these go to a person.
 """
 
 import os

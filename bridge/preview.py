@@ -20,7 +20,7 @@ from bridge.assembly.bridge import Bridge
 from bridge.assembly.first import Watching
 from bridge.assembly.parts import servers_of
 from bridge.assembly.plan import Plan
-from bridge.mcp.upstream import Upstream
+from bridge.mcp.client.upstream import Upstream
 from bridge.run import aside
 from bridge.seal import key_in
 

@@ -18,7 +18,7 @@ from watchfiles import awatch
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.changes import Changes
 from bridge.assembly.plan import Plan
-from bridge.config.diagnose import ConfigError
+from bridge.config.text.diagnostics import ConfigError
 from bridge.errors import BridgeError, UsageError, leaf_of
 
 logger = logging.getLogger(__name__)

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from bridge.config.comments import meanings_in
-from bridge.config.document import read_toml
-from bridge.config.models import (
+from bridge.config.check.schema_nodes import Node, node_at, takes_of, unit_of
+from bridge.config.schema import config_schema, profile_schema
+from bridge.config.shown import toml_of
+from bridge.config.tables.models import (
     AgentTable,
     Config,
     SkillTable,
@@ -20,11 +21,10 @@ from bridge.config.models import (
     ToolServerTable,
     ToolTable,
 )
-from bridge.config.nodes import Node, node_at, takes_of, unit_of
-from bridge.config.profile import TABLES_OF
-from bridge.config.profile_places import profile_place
-from bridge.config.schema import config_schema, profile_schema
-from bridge.config.shown import toml_of
+from bridge.config.tables.profile import TABLES_OF
+from bridge.config.tables.profile_places import profile_place
+from bridge.config.text.comments import meanings_in
+from bridge.config.text.document import read_toml
 from docs.mapping_page import mapping
 
 DOCS: Final = Path(__file__).parent

@@ -16,8 +16,9 @@ from typing import Any, Final
 
 import mcp_types
 
-from bridge.a2a import errors, life, messages
-from bridge.a2a.models import Part, TaskState
+from bridge.a2a.model import errors, life
+from bridge.a2a.model.objects import Part, TaskState
+from bridge.a2a.tasks import idempotency
 from bridge.agents_as_tools import mcp_tasks
 from bridge.jsonvalues import JsonObject
 from bridge.tools_as_agent import asides
@@ -252,7 +253,7 @@ def _names() -> Iterator[str]:
 
 def _keys() -> Iterator[str]:
     yield f"## Keys\n\nOf A2A metadata; the extension is `{extension.URI}`:\n\n"
-    yield from _table(("key", "meaning"), [*_constants(extension, "urn:"), *_constants(messages, "urn:")])
+    yield from _table(("key", "meaning"), [*_constants(extension, "urn:"), *_constants(idempotency, "urn:")])
     yield "\nOf `_meta` of MCP:\n\n"
     yield from _table(("key", "meaning"), [*_constants(result, "mcp-a2a/"), *_constants(blocks, "mcp-a2a/")])
 

@@ -20,14 +20,14 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
 
-from bridge.a2a.cards import CardSource
+from bridge.a2a.client.card_cache import CardSource
 from bridge.address import meant_url
 from bridge.assembly.health import readiness
 from bridge.assembly.parts import Parts
 from bridge.assembly.routes import Router, Routes
 from bridge.errors import PeerError
-from bridge.mcp.session import Session, SessionPace
-from bridge.mcp.transport import Url
+from bridge.mcp.client.session import Session, SessionPace
+from bridge.mcp.client.transports.streamable_http import Url
 from bridge.web import Place
 from tests.support.mcp_face import Face
 from tests.support.mcp_serving import served

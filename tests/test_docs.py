@@ -15,7 +15,7 @@ import click
 import pytest
 
 from bridge.config.load import load
-from bridge.config.profile import load_profile
+from bridge.config.tables.profile import load_profile
 from tests.benchmarks.__main__ import parser as benchmarks
 from tests.peers.node import require_peers
 from tests.support.command import ROOT, WAIT_SECONDS, Wrapping, run_here, wrapping

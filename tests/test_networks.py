@@ -11,16 +11,16 @@ import anyio.abc
 import httpx2
 import pytest
 
-from bridge.a2a.card import FoundCard, fetch_card
-from bridge.a2a.catalog_source import CatalogSource
-from bridge.a2a.client import AgentClient, ClientOptions
-from bridge.a2a.fetch import NotReachedError, origin_of
-from bridge.a2a.interfaces import Reach, Trust
-from bridge.a2a.models import AgentCard
+from bridge.a2a.client.card import FoundCard, fetch_card
+from bridge.a2a.client.catalog import CatalogSource
+from bridge.a2a.client.client import AgentClient, ClientOptions
+from bridge.a2a.client.http import NotReachedError, origin_of
+from bridge.a2a.client.interfaces import Reach, Trust
+from bridge.a2a.model.objects import AgentCard
 from bridge.errors import PeerError
-from bridge.mcp.eras import Era
-from bridge.mcp.transport import Url, explained_at
-from bridge.mcp.upstream import Upstream
+from bridge.mcp.client.eras import Era
+from bridge.mcp.client.transports.streamable_http import Url, explained_at
+from bridge.mcp.client.upstream import Upstream
 from bridge.networks import is_private_host
 from tests.support.scripted_agent import plain_card
 

@@ -8,7 +8,7 @@ import tomllib
 import zipfile
 from pathlib import Path
 
-from bridge.config.profile import load_profile, mappings_folder
+from bridge.config.tables.profile import load_profile, mappings_folder
 from tests.support.command import ROOT, WAIT_SECONDS
 
 
@@ -37,7 +37,7 @@ def test_a_wheel_finds_its_profiles_inside_the_package(tmp_path: Path) -> None:
     assert "bridge/mappings/default.toml" in names
     assert not [name for name in names if name.startswith(("tests", "docs", "examples"))]
     assert any(name.endswith("/licenses/LICENSE") for name in names)
-    code = "from bridge.config.profile import *; load_profile(); print(mappings_folder())"
+    code = "from bridge.config.tables.profile import *; load_profile(); print(mappings_folder())"
     found = subprocess.run(
         [sys.executable, "-c", code],
         cwd=unpacked,

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from bridge.mcp.child import Command
+from bridge.mcp.client.transports.stdio import Command
 from bridge.mcp.tools import tools_from
 from bridge.translate.arguments import problems_of
 from bridge.web import Credential, Principal
@@ -125,7 +125,7 @@ def test_a_pattern_that_only_javascript_knows_leaves_the_tool_and_its_check_to_t
     ],
 )
 def test_only_a_session_of_mcp_that_is_unknown_counts_as_lost(words: str, lost: bool) -> None:
-    from bridge.mcp.transport import means_session_lost
+    from bridge.mcp.client.transports.streamable_http import means_session_lost
 
     assert means_session_lost(400, words) is lost
 

@@ -15,10 +15,11 @@ from uuid import uuid4
 
 import anyio
 
-from bridge.a2a.bindings import AgentRefusedError
-from bridge.a2a.client import AgentClient
-from bridge.a2a.life import ENDED
-from bridge.a2a.models import (
+from bridge.a2a.client.bindings import AgentRefusedError
+from bridge.a2a.client.client import AgentClient
+from bridge.a2a.client.follow import Listener, converse, wait
+from bridge.a2a.model.life import ENDED
+from bridge.a2a.model.objects import (
     Message,
     SendMessageConfiguration,
     SendMessageRequest,
@@ -26,7 +27,6 @@ from bridge.a2a.models import (
     Task,
     TaskStatus,
 )
-from bridge.a2a.remote import Listener, converse, wait
 from bridge.agents_as_tools.given import Given
 from bridge.agents_as_tools.handles import FarCall, FarQuestion, tool_mark
 from bridge.agents_as_tools.mcp_tasks import task_fields
@@ -39,7 +39,7 @@ from bridge.agents_as_tools.tools import PublishedTool
 from bridge.agents_as_tools.turns import turn
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.serving import Incoming
+from bridge.mcp.server.face import Incoming
 from bridge.seal import HandleTooLongError
 from bridge.translate.ask_back import Waiting, answer_message, as_answered, mark_of, modes_of, with_own_keys
 from bridge.translate.call_to_message import (

@@ -1,4 +1,4 @@
-"""Implements `bridge.mcp.serving.ToolFace` over remote agents: what is listed, and who is called.
+"""Implements `bridge.mcp.server.face.ToolFace` over remote agents: what is listed, and who is called.
 
 Lists are made of the agents' cards as they are known, and never wait for an agent. An agent that is down keeps
 the tools of its last card; one whose card was never read has none until it is, and hosts are told then.
@@ -33,7 +33,7 @@ from bridge.agents_as_tools.tools import PublishedTool
 from bridge.agents_as_tools.turns import Turns
 from bridge.errors import PeerError, echoed
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.serving import INTERNAL_ERROR, INVALID_PARAMS, Incoming, McpRefusal
+from bridge.mcp.server.face import INTERNAL_ERROR, INVALID_PARAMS, Incoming, McpRefusal
 from bridge.seal import HandleError
 from bridge.translate.call_to_message import BadArgumentsError
 from bridge.translate.overrides import Remark, ToolOverride

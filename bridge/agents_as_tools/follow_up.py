@@ -10,9 +10,9 @@ from uuid import uuid4
 
 import anyio
 
-from bridge.a2a.life import ENDED, SETTLED
-from bridge.a2a.models import Message, SendMessageConfiguration, SendMessageRequest, Task, TaskState
-from bridge.a2a.remote import Listener, converse, wait
+from bridge.a2a.client.follow import Listener, converse, wait
+from bridge.a2a.model.life import ENDED, SETTLED
+from bridge.a2a.model.objects import Message, SendMessageConfiguration, SendMessageRequest, Task, TaskState
 from bridge.agents_as_tools.handles import FarTask
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.sending import Unnamed
@@ -21,7 +21,7 @@ from bridge.agents_as_tools.surroundings import Surroundings
 from bridge.agents_as_tools.tools import PublishedTool
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.serving import Incoming
+from bridge.mcp.server.face import Incoming
 from bridge.translate.call_to_message import BadArgumentsError, Conversation, message_from_reply
 from bridge.translate.overrides import not_theirs
 

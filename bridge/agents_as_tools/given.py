@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from bridge.agents_as_tools.handles import FarContext, FarQuestion, Handles
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.serving import INVALID_PARAMS, Incoming, McpRefusal
+from bridge.mcp.server.face import INVALID_PARAMS, Incoming, McpRefusal
 from bridge.seal import HandleError, request_digest
 from bridge.translate.call_to_message import BadArgumentsError, context_in
 from bridge.translate.overrides import ArgumentRule, completed, not_theirs

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from bridge.a2a.fetch import shown
+from bridge.a2a.client.http import shown
 from bridge.agents_as_tools.handles import tool_mark
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remarks import remarks_on

@@ -17,9 +17,10 @@ from typing import Final
 
 import anyio
 
-from bridge.a2a.bindings import AgentRefusedError
-from bridge.a2a.life import ENDED
-from bridge.a2a.models import (
+from bridge.a2a.client.bindings import AgentRefusedError
+from bridge.a2a.client.follow import Listener, is_passing, wait
+from bridge.a2a.model.life import ENDED
+from bridge.a2a.model.objects import (
     Message,
     SendMessageConfiguration,
     SendMessageRequest,
@@ -30,7 +31,6 @@ from bridge.a2a.models import (
     text_of,
     timestamp,
 )
-from bridge.a2a.remote import Listener, is_passing, wait
 from bridge.agents_as_tools.handles import FarCall
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
@@ -39,7 +39,7 @@ from bridge.agents_as_tools.shown import Shown, failure
 from bridge.agents_as_tools.surroundings import Surroundings
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.serving import INTERNAL_ERROR, INVALID_PARAMS, Caller, McpRefusal
+from bridge.mcp.server.face import INTERNAL_ERROR, INVALID_PARAMS, Caller, McpRefusal
 from bridge.seal import HandleError
 from bridge.translate.ask_back import AskedBack, Waiting, answer_message, modes_of
 from bridge.translate.skill_tools import AgentTool
@@ -83,7 +83,7 @@ class _Open:
 
 
 class McpTasks:
-    """Implements `bridge.mcp.serving.TaskFace` over remote agents."""
+    """Implements `bridge.mcp.server.face.TaskFace` over remote agents."""
 
     def __init__(self, surroundings: Callable[[], Surroundings], find: FindTool) -> None:
         self._surroundings = surroundings

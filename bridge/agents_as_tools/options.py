@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bridge.a2a.remote import Pace
+from bridge.a2a.client.follow import Pace
 from bridge.translate.skill_tools import ToolRules
 
 

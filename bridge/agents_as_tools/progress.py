@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bridge.a2a.life import SETTLED
-from bridge.a2a.models import StreamResponse, text_of
-from bridge.mcp.serving import Report
+from bridge.a2a.model.life import SETTLED
+from bridge.a2a.model.objects import StreamResponse, text_of
+from bridge.mcp.server.face import Report
 from bridge.translate.extension import PROGRESS
 
 

@@ -12,10 +12,10 @@ import anyio
 import anyio.abc
 import httpx2
 
-from bridge.a2a.card import FoundCard
-from bridge.a2a.client import AgentClient, ClientOptions
-from bridge.a2a.fetch import shown
-from bridge.a2a.models import AgentCard
+from bridge.a2a.client.card import FoundCard
+from bridge.a2a.client.client import AgentClient, ClientOptions
+from bridge.a2a.client.http import shown
+from bridge.a2a.model.objects import AgentCard
 from bridge.errors import PeerError
 from bridge.seal import agent_mark
 from bridge.translate.extension import URI

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import quote, unquote
 
-from bridge.a2a.models import Part, Task
+from bridge.a2a.model.objects import Part, Task
 from bridge.agents_as_tools.handles import FarTask, Handles
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.errors import echoed
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.serving import INVALID_PARAMS, McpRefusal
+from bridge.mcp.server.face import INVALID_PARAMS, McpRefusal
 from bridge.seal import HandleError, HandleTooLongError
 from bridge.translate.blocks import joined, pieces_in
 from bridge.words import without_unseen

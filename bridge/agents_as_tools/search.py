@@ -8,7 +8,7 @@ from typing import Final
 
 from bridge.errors import echoed
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.serving import Incoming
+from bridge.mcp.server.face import Incoming
 from bridge.translate.call_to_message import BadArgumentsError
 from bridge.translate.skill_tools import AgentTool, find_skills, found_as_text
 

@@ -14,9 +14,9 @@ from typing import Final
 
 import anyio
 
-from bridge.a2a.client import AgentClient
-from bridge.a2a.models import Message, StreamResponse, Task
-from bridge.a2a.remote import Listener
+from bridge.a2a.client.client import AgentClient
+from bridge.a2a.client.follow import Listener
+from bridge.a2a.model.objects import Message, StreamResponse, Task
 from bridge.errors import PeerError
 
 logger = logging.getLogger(__name__)

@@ -8,13 +8,13 @@ from typing import Final
 
 from jsonschema.protocols import Validator
 
-from bridge.a2a.models import Message, Task, TaskState, TaskStatus
+from bridge.a2a.model.objects import Message, Task, TaskState, TaskStatus
 from bridge.agents_as_tools.handles import FarContext, FarTask, Handles, tool_mark
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.resources import links_of
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.serving import INTERNAL_ERROR, INVALID_PARAMS, McpRefusal
+from bridge.mcp.server.face import INTERNAL_ERROR, INVALID_PARAMS, McpRefusal
 from bridge.seal import HandleTooLongError
 from bridge.translate.ask_back import AskedBack, asking, question_words, questions_in, with_lasting_keys
 from bridge.translate.blocks import Reading

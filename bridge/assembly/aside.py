@@ -13,7 +13,7 @@ from typing import Final
 
 from bridge.assembly.plan import OfferedPlan, Place, Plan, PublishedPlan
 from bridge.assembly.published import MEMORY_STORE
-from bridge.config.profile import Profile
+from bridge.config.tables.profile import Profile
 from bridge.web import Credential, Principal
 
 HERE: Final = "127.0.0.1"

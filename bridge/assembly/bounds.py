@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 
-from bridge.config.profile import Profile
+from bridge.config.tables.profile import Profile
 from bridge.connections import ConnectionLimits
 from bridge.http_server import RequestLimits, ServerLimits
 

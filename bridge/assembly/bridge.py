@@ -21,9 +21,9 @@ import anyio
 from platformdirs import user_state_path
 from starlette.types import ASGIApp
 
-from bridge.a2a.catalog import CatalogApp
-from bridge.a2a.catalog import Published as Listed
-from bridge.a2a.catalog_source import CatalogSource
+from bridge.a2a.client.catalog import CatalogSource
+from bridge.a2a.server.catalog import CatalogApp
+from bridge.a2a.server.catalog import Published as Listed
 from bridge.assembly.admission import Admission
 from bridge.assembly.catalogs import agents_in, followed
 from bridge.assembly.changes import Changes, as_it_runs, changes_between
@@ -38,8 +38,8 @@ from bridge.assembly.routes import MCP, Router, Routes
 from bridge.assembly.unit import Unit
 from bridge.errors import UsageError
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.memory import FILE_NAME, ServerMemory
-from bridge.mcp.upstream import Upstream
+from bridge.mcp.client.memory import FILE_NAME, ServerMemory
+from bridge.mcp.client.upstream import Upstream
 from bridge.tools_as_agent.sources import Source
 
 logger = logging.getLogger(__name__)

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from bridge.a2a.catalog_source import CatalogSource, Entry, Selection
-from bridge.a2a.interfaces import Trust
-from bridge.a2a.keeping import CardBounds
+from bridge.a2a.client.catalog import CatalogSource, Entry, Selection
+from bridge.a2a.client.http_cache import CardBounds
+from bridge.a2a.client.interfaces import Trust
 from bridge.assembly.offered import Shared
 from bridge.assembly.plan import CatalogPlan, RemotePlan
 from bridge.errors import PeerError

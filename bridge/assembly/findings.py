@@ -11,9 +11,9 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from bridge.a2a.catalog_source import CatalogSource
-from bridge.a2a.fetch import shown
-from bridge.a2a.models import AgentCard
+from bridge.a2a.client.catalog import CatalogSource
+from bridge.a2a.client.http import shown
+from bridge.a2a.model.objects import AgentCard
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.mistaken import mistaken
@@ -23,7 +23,7 @@ from bridge.assembly.plan import Plan, RemotePlan
 from bridge.assembly.published import Published
 from bridge.assembly.routes import MCP
 from bridge.errors import PeerError
-from bridge.mcp.upstream import Upstream
+from bridge.mcp.client.upstream import Upstream
 from bridge.web import Principal
 from bridge.words import without_unseen
 

@@ -7,7 +7,7 @@ from typing import Protocol
 import anyio
 
 from bridge.errors import PeerError, UsageError
-from bridge.mcp.upstream import Upstream
+from bridge.mcp.client.upstream import Upstream
 
 
 class Watching(Protocol):

@@ -17,7 +17,7 @@ from bridge.assembly.plan import (
     ServerPlan,
 )
 from bridge.config.load import Loaded
-from bridge.config.models import (
+from bridge.config.tables.models import (
     AgentsAsToolsTable,
     AgentTable,
     ArgumentTable,
@@ -28,10 +28,10 @@ from bridge.config.models import (
     ToolServerTable,
     ToolTable,
 )
-from bridge.config.profile import Profile
-from bridge.mcp.child import Command
-from bridge.mcp.eras import Era
-from bridge.mcp.transport import Target, Url
+from bridge.config.tables.profile import Profile
+from bridge.mcp.client.eras import Era
+from bridge.mcp.client.transports.stdio import Command
+from bridge.mcp.client.transports.streamable_http import Target, Url
 from bridge.translate.overrides import ArgumentRule, SkillOverride, ToolOverride
 from bridge.web import Credential, Principal, Scheme
 

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from bridge.a2a.models import timestamp
+from bridge.a2a.model.objects import timestamp
 from bridge.assembly.parts import Parts
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.places import Hold
-from bridge.mcp.upstream import Upstream
+from bridge.mcp.client.places import Hold
+from bridge.mcp.client.upstream import Upstream
 
 
 def readiness(parts: Parts, *, starting: bool) -> tuple[bool, JsonObject]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import httpx2
 
-from bridge.a2a.fetch import shown
+from bridge.a2a.client.http import shown
 from bridge.address import Wanted, explained
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.plan import RemotePlan

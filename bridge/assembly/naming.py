@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from bridge.mcp.child import Command
-from bridge.mcp.memory import Fact, ServerMemory
-from bridge.mcp.transport import Target
-from bridge.mcp.upstream import Upstream
+from bridge.mcp.client.memory import Fact, ServerMemory
+from bridge.mcp.client.transports.stdio import Command
+from bridge.mcp.client.transports.streamable_http import Target
+from bridge.mcp.client.upstream import Upstream
 
 _RUNNER: Final = re.compile(r"npx|bunx?|deno|node|uvx?|pipx|python[\d.]*")
 _PACKAGE: Final = re.compile(r"[@\w.][@\w./-]*")

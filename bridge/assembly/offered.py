@@ -11,19 +11,19 @@ from typing import Final
 import httpx2
 from platformdirs import user_cache_path, user_state_path
 
-from bridge.a2a.cards import CardSource
-from bridge.a2a.client import ClientOptions, Deadlines
-from bridge.a2a.interfaces import Reach, Trust
-from bridge.a2a.keeping import CardBounds
+from bridge.a2a.client.card_cache import CardSource
+from bridge.a2a.client.client import ClientOptions, Deadlines
+from bridge.a2a.client.http_cache import CardBounds
+from bridge.a2a.client.interfaces import Reach, Trust
 from bridge.agents_as_tools.face import AgentsFace
 from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.mistaken import require_agents
 from bridge.assembly.plan import OfferedPlan, Plan, RemotePlan
-from bridge.config.profile import AgentsTable, Profile
+from bridge.config.tables.profile import AgentsTable, Profile
 from bridge.errors import UsageError
-from bridge.mcp.server import McpLimits, McpServer
+from bridge.mcp.server.server import McpLimits, McpServer
 from bridge.private import private_folder
 from bridge.seal import Seal, agent_mark, key_in
 from bridge.translate.extension import URI

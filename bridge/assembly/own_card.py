@@ -11,8 +11,8 @@ from typing import NoReturn
 
 import anyio
 
-from bridge.a2a.card import FoundCard, found_card
-from bridge.a2a.models import AgentCard
+from bridge.a2a.client.card import FoundCard, found_card
+from bridge.a2a.model.objects import AgentCard
 
 
 class OwnCard:

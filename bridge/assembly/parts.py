@@ -9,12 +9,12 @@ from typing import Any, Generic, TypeVar
 import anyio
 from starlette.types import ASGIApp
 
-from bridge.a2a.catalog_source import CatalogSource
+from bridge.a2a.client.catalog import CatalogSource
 from bridge.assembly.offered import Offered
 from bridge.assembly.plan import CatalogPlan, Plan, ServerPlan
 from bridge.assembly.published import Published
 from bridge.assembly.unit import Unit
-from bridge.mcp.upstream import Upstream
+from bridge.mcp.client.upstream import Upstream
 
 P = TypeVar("P")
 T = TypeVar("T")

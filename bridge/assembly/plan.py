@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from bridge.a2a.catalog_source import CatalogSource
-from bridge.a2a.credentials import Credentials
+from bridge.a2a.client.catalog import CatalogSource
+from bridge.a2a.client.credentials import Credentials
 from bridge.assembly.own_card import OwnCard
-from bridge.config.profile import Profile, RunTable, ServerTable
+from bridge.config.tables.profile import Profile, RunTable, ServerTable
 from bridge.errors import UsageError
-from bridge.mcp.eras import Era
-from bridge.mcp.link import ListBounds
-from bridge.mcp.session import SessionPace
-from bridge.mcp.transport import Target
-from bridge.mcp.upstream import SessionRules
+from bridge.mcp.client.eras import Era
+from bridge.mcp.client.link import ListBounds
+from bridge.mcp.client.session import SessionPace
+from bridge.mcp.client.transports.streamable_http import Target
+from bridge.mcp.client.upstream import SessionRules
 from bridge.translate.overrides import SkillOverride, ToolOverride
 from bridge.web import Credential, is_loopback
 from bridge.web import Place as WebPlace

@@ -11,18 +11,18 @@ from typing import Final
 from platformdirs import user_state_path
 from starlette.types import ASGIApp
 
-from bridge.a2a.engine import Engine, EngineLimits
-from bridge.a2a.events import Ids
-from bridge.a2a.gating import Gate
-from bridge.a2a.intake import HistoryLimits
-from bridge.a2a.job import HeldLimits
-from bridge.a2a.server import AgentServer, ServerLimits
-from bridge.a2a.service import Service
-from bridge.a2a.streams import StreamPace
+from bridge.a2a.model.events import Ids
+from bridge.a2a.server.app import AgentServer, ServerLimits
+from bridge.a2a.server.event_stream import StreamPace
+from bridge.a2a.server.service import Service
+from bridge.a2a.tasks.agent import HeldLimits
+from bridge.a2a.tasks.engine import Engine, EngineLimits
+from bridge.a2a.tasks.intake import HistoryLimits
+from bridge.a2a.wire.extensions import Gate
 from bridge.assembly.naming import elapsed_ms, new_id, now_ms
 from bridge.assembly.own_card import OwnCard
 from bridge.assembly.plan import Place, PublishedPlan
-from bridge.config.profile import Profile
+from bridge.config.tables.profile import Profile
 from bridge.store.memory import MemoryStore
 from bridge.store.records import Quota, Store
 from bridge.store.retention import Retention

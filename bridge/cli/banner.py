@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from bridge.a2a.fetch import shown
+from bridge.a2a.client.http import shown
 from bridge.cli.render import err, styled
 from bridge.cli.suggested import lines_for
 from bridge.words import spelled_out
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bridge.assembly.offered import Offered
     from bridge.assembly.plan import Place, Plan
     from bridge.assembly.published import Published
-    from bridge.mcp.upstream import Upstream
+    from bridge.mcp.client.upstream import Upstream
 
 logger = logging.getLogger(__name__)
 

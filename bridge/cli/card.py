@@ -16,10 +16,10 @@ from bridge.errors import PeerError, UsageError
 if TYPE_CHECKING:
     import httpx2
 
-    from bridge.a2a.card import FoundCard
-    from bridge.a2a.client import AgentClient
-    from bridge.a2a.interfaces import Reach
-    from bridge.a2a.models import AgentCard
+    from bridge.a2a.client.card import FoundCard
+    from bridge.a2a.client.client import AgentClient
+    from bridge.a2a.client.interfaces import Reach
+    from bridge.a2a.model.objects import AgentCard
     from bridge.mcp.tools import Tool
     from bridge.trace import OnHop
 
@@ -78,8 +78,8 @@ class Connection:
         Raises:
             UsageError: the URL is none, or a header cannot be made.
         """
-        from bridge.a2a.fetch import origin_of
-        from bridge.config.secrets import header_from
+        from bridge.a2a.client.http import origin_of
+        from bridge.config.text.secrets import header_from
 
         url: str = options["url"]
         _require_http(url)
@@ -95,7 +95,7 @@ class Connection:
     @cached_property
     def reach(self) -> Reach:
         """How its connections are judged."""
-        from bridge.a2a.interfaces import Reach, Trust
+        from bridge.a2a.client.interfaces import Reach, Trust
 
         return Reach(self.url, Trust(self.trusted))
 
@@ -116,8 +116,8 @@ class Connection:
         Raises:
             PeerError: the card leads where the headers must not go, or asks for others.
         """
-        from bridge.a2a.client import AgentClient, ClientOptions, Deadlines
-        from bridge.a2a.credentials import Credentials, CredentialsMissingError
+        from bridge.a2a.client.client import AgentClient, ClientOptions, Deadlines
+        from bridge.a2a.client.credentials import Credentials, CredentialsMissingError
 
         options = ClientOptions(
             credentials=Credentials(self.headers, api_key=self.api_key),
@@ -132,7 +132,7 @@ class Connection:
             raise PeerError(f"{exc}. Give them with --bearer, --api-key or --header") from exc
 
     async def _let_in(self, response: httpx2.Response) -> None:
-        from bridge.a2a.fetch import status_words
+        from bridge.a2a.client.http import status_words
 
         if response.status_code == _UNAUTHORIZED:
             what = (
@@ -151,8 +151,8 @@ class Connection:
         """
         import anyio
 
-        from bridge.a2a.card import NoCardError, fetch_card
-        from bridge.a2a.fetch import NotReachedError, shown
+        from bridge.a2a.client.card import NoCardError, fetch_card
+        from bridge.a2a.client.http import NotReachedError, shown
 
         try:
             with anyio.fail_after(_CARD_SECONDS):
@@ -180,7 +180,7 @@ class Connection:
         Raises:
             PeerError: as `card`, also when there is a server that gives none.
         """
-        from bridge.a2a.card import NoCardError
+        from bridge.a2a.client.card import NoCardError
 
         try:
             return await self.card()
@@ -194,7 +194,7 @@ def secret_given(options: dict[str, Any], name: str) -> str | None:
     Raises:
         UsageError: it cannot be read, or stands on the command line itself.
     """
-    from bridge.config.secrets import secret_from
+    from bridge.config.text.secrets import secret_from
 
     said: str | None = options.get(name)
     value = secret_from(said) if said else None

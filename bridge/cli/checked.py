@@ -12,7 +12,7 @@ from bridge.cli import render
 
 if TYPE_CHECKING:
     from bridge.assembly.findings import Face, Findings, Peer
-    from bridge.mcp.upstream import Upstream
+    from bridge.mcp.client.upstream import Upstream
 
 _KINDS: Final = {
     "tool_servers": "Tool servers",

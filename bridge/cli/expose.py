@@ -121,14 +121,14 @@ def plan_from(options: dict[str, Any]) -> Plan:
     Raises:
         UsageError: they do not fit together, or a secret cannot be read.
     """
-    from bridge.a2a.fetch import origin_of
+    from bridge.a2a.client.http import origin_of
     from bridge.address import meant_url
     from bridge.assembly.naming import slug
     from bridge.assembly.plan import OfferedPlan, Place, Plan, RemotePlan
     from bridge.cli.card import secret_given
     from bridge.cli.wrap import credentials_from
-    from bridge.config.profile import load_profile
-    from bridge.config.secrets import header_from
+    from bridge.config.tables.profile import load_profile
+    from bridge.config.text.secrets import header_from
 
     for url in options["urls"]:
         if not url.startswith(("http://", "https://")):

@@ -122,8 +122,8 @@ def _answer(question: str, otherwise: str) -> str:
 
 def _server_from(text: str) -> tuple[str, str | Sequence[str]]:
     from bridge.assembly.naming import name_of, slug
-    from bridge.mcp.child import Command
-    from bridge.mcp.transport import Url
+    from bridge.mcp.client.transports.stdio import Command
+    from bridge.mcp.client.transports.streamable_http import Url
 
     name, target = _named(text)
     if _is_url(target):
@@ -156,7 +156,7 @@ def _named(text: str) -> tuple[str, str]:
 
 
 def _require_name(name: str) -> None:
-    from bridge.config.values import NAME
+    from bridge.config.tables.values import NAME
 
     if not re.fullmatch(NAME, name):
         raise UsageError(f"a name takes at most 40 small letters, digits, - and _, not {name!r}")
@@ -169,7 +169,7 @@ def _is_url(text: str) -> bool:
 def _require_url(url: str) -> None:
     from pydantic import TypeAdapter, ValidationError
 
-    from bridge.config.values import Url
+    from bridge.config.tables.values import Url
 
     try:
         TypeAdapter(Url).validate_python(url)

@@ -174,7 +174,7 @@ def _offered_from(
 def _exposed_from(options: dict[str, Any], host: places.Host) -> entry.Exposed:
     """What the options ask to expose, looked at as `expose` will do."""
     from bridge.cli.card import Connection
-    from bridge.config.profile import load_profile
+    from bridge.config.tables.profile import load_profile
 
     seconds = options["answer_within_seconds"]
     if seconds is not None and not math.isfinite(seconds):

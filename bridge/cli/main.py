@@ -16,7 +16,7 @@ import click
 
 from bridge.cli.completion import VARIABLE
 from bridge.cli.encoding import write_what_the_terminal_lacks_otherwise
-from bridge.config.diagnose import ConfigError
+from bridge.config.text.diagnostics import ConfigError
 from bridge.errors import BridgeError, UsageError, leaf_of
 from bridge.version import __version__
 
@@ -45,7 +45,8 @@ _COMMANDS: Final = (
     "schema",
     "completion",
 )
-"""In the order of the help: what is used first comes first. Each stands in the module of its name."""
+"""In the order of the help: what is used first comes first. Each stands in the module of its name, but for these."""
+_MODULES: Final = {"call": "bridge.cli.call.command"}
 
 _SUMMARY_CHARACTERS: Final = 200
 """More than the first sentence of any command has: click cuts summaries to one line otherwise."""
@@ -62,7 +63,9 @@ class _Commands(click.Group):
         """One of them; None when there is none of this name."""
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"bridge.cli.{cmd_name}"), cmd_name)
+        command: click.Command = getattr(
+            import_module(_MODULES.get(cmd_name, f"bridge.cli.{cmd_name}")), cmd_name
+        )
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from bridge.errors import UsageError
 
 if TYPE_CHECKING:
-    from bridge.config.secret_values import Secret
+    from bridge.config.text.secret_values import Secret
 
     Tables = dict[str, dict[str, Any]]
 
@@ -88,8 +88,8 @@ def _place(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _mapping(options: Mapping[str, Any]) -> str | None:
-    from bridge.config.models import DEFAULT_PROFILE
-    from bridge.config.profile_places import absolute_name
+    from bridge.config.tables.models import DEFAULT_PROFILE
+    from bridge.config.tables.profile_places import absolute_name
 
     name: str = options["mapping"]
     return None if name == DEFAULT_PROFILE else absolute_name(name, Path.cwd())
@@ -108,7 +108,7 @@ def _store(said: str | None, name: str) -> str | None:
 
 def _servers(options: Mapping[str, Any], name: str) -> Tables:
     from bridge.cli import render
-    from bridge.config.masking import has_secrets
+    from bridge.config.text.masking import has_secrets
 
     if options["from_json"]:
         return {"import": {"mcp_json": _absolute(str(options["from_json"]))}}
@@ -131,7 +131,7 @@ def _servers(options: Mapping[str, Any], name: str) -> Tables:
 
 
 def _agents(options: Mapping[str, Any]) -> Tables:
-    from bridge.a2a.fetch import origin_of
+    from bridge.a2a.client.http import origin_of
     from bridge.hosts.entry import name_for
 
     auth = {key: _secret(options[key]) for key in ("bearer", "api_key") if options[key]}
@@ -165,8 +165,8 @@ def _headers(texts: Iterable[str]) -> dict[str, Any] | None:
 
 def _variables(texts: Iterable[str]) -> dict[str, Any] | None:
     from bridge.cli import render
-    from bridge.config.secret_values import Secret
-    from bridge.config.secrets import is_secret_header
+    from bridge.config.text.secret_values import Secret
+    from bridge.config.text.secrets import is_secret_header
 
     found: dict[str, Any] = {}
     for text in texts:
@@ -181,8 +181,8 @@ def _variables(texts: Iterable[str]) -> dict[str, Any] | None:
 
 
 def _principals(texts: Iterable[str]) -> Tables:
-    from bridge.config.secrets import UNNAMED
-    from bridge.config.wording import table_name
+    from bridge.config.text.secrets import UNNAMED
+    from bridge.config.text.wording import table_name
 
     tables: Tables = {}
     for text in texts:
@@ -202,7 +202,7 @@ def _setting(value: str) -> str | Secret:
 
 
 def _secret(reference: str) -> Secret:
-    from bridge.config.secret_values import Secret
+    from bridge.config.text.secret_values import Secret
 
     source, _, place = reference.partition(":")
     return Secret("", f"file:{_absolute(place)}" if source == "file" else reference)

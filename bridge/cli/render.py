@@ -21,8 +21,8 @@ from rich.text import Text
 from bridge.words import spelled_out
 
 if TYPE_CHECKING:
-    from bridge.a2a.card import FoundCard
-    from bridge.a2a.models import AgentCard
+    from bridge.a2a.client.card import FoundCard
+    from bridge.a2a.model.objects import AgentCard
 
 
 class Terminal(Console):

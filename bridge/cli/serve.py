@@ -121,7 +121,7 @@ def face_named(loaded: Loaded, name: str) -> str:
     Raises:
         UsageError: there is none of this name, or several.
     """
-    from bridge.config.wording import listed, meant
+    from bridge.config.text.wording import listed, meant
 
     names = list(loaded.config.agents_as_tools)
     if not names:

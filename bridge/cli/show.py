@@ -94,7 +94,7 @@ def _print_tools(plan: Plan, name: str) -> int:
 
 
 def _require(name: str, known: object, table: str) -> None:
-    from bridge.config.wording import meant
+    from bridge.config.text.wording import meant
 
     names = list(known) if isinstance(known, dict) else []
     if name not in names:

@@ -16,9 +16,9 @@ from bridge.errors import UsageError
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from bridge.a2a.card import FoundCard
-    from bridge.a2a.models import ListTasksRequest, ListTasksResponse, Message, Task
-    from bridge.cli.results import CallView
+    from bridge.a2a.client.card import FoundCard
+    from bridge.a2a.model.objects import ListTasksRequest, ListTasksResponse, Message, Task
+    from bridge.cli.call.results import CallView
     from bridge.jsonvalues import JsonObject
 
 _STATES: Final = (
@@ -98,7 +98,7 @@ def tasks(**options: Any) -> int:
     """
     import anyio
 
-    from bridge.cli.results import CallView
+    from bridge.cli.call.results import CallView
 
     _require_one_purpose(options)
     connection = Connection.from_options(options)
@@ -167,7 +167,7 @@ async def _tasks_of(
 
 
 def _request(options: dict[str, Any], left: int, token: str) -> ListTasksRequest:
-    from bridge.a2a.models import ListTasksRequest, TaskState
+    from bridge.a2a.model.objects import ListTasksRequest, TaskState
 
     name: str | None = options["state"]
     return ListTasksRequest(
@@ -242,8 +242,8 @@ async def _show(connection: Connection, found: FoundCard, view: CallView, option
 
 def _words_of(task: Task, connection: Connection, found: FoundCard) -> Iterable[str]:
     """What the agent says, and how that is answered."""
-    from bridge.cli import answers
-    from bridge.cli.conversation import ASKING
+    from bridge.cli.call import questions as answers
+    from bridge.cli.call.agent import ASKING
 
     said = "\n".join(
         part.text for part in (task.status.message.parts if task.status.message else ()) if part.text
@@ -261,8 +261,8 @@ def _words_of(task: Task, connection: Connection, found: FoundCard) -> Iterable[
 
 def _reply(connection: Connection, found: FoundCard, view: CallView, options: dict[str, Any]) -> int:
     """Answer a task, and go on with it as `call` does."""
-    from bridge.cli.conversation import Conversation
-    from bridge.cli.said import Said
+    from bridge.cli.call.agent import Conversation
+    from bridge.cli.call.arguments import Said
 
     given = _object_in(options["reply"])
     said = Said(None, {}, given, options["reply"] if given is None else None, options["decline"])
@@ -287,7 +287,7 @@ def _object_in(reply: str | None) -> JsonObject | None:
 
 
 async def _cancel(connection: Connection, found: FoundCard, view: CallView, task_id: str) -> int:
-    from bridge.a2a.models import StreamResponse, TaskState
+    from bridge.a2a.model.objects import StreamResponse, TaskState
 
     async with connection.client() as http:
         task = await connection.agent(http, found).cancel(task_id)

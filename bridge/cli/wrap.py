@@ -16,7 +16,7 @@ from bridge.errors import UsageError
 
 if TYPE_CHECKING:
     from bridge.assembly.plan import Plan, ServerPlan
-    from bridge.config.profile import Profile
+    from bridge.config.tables.profile import Profile
     from bridge.web import Credential
 
 SEVERAL: Final = "tools"
@@ -122,7 +122,7 @@ def plan_from(options: dict[str, Any]) -> Plan:
         UsageError: they do not fit together, or a secret cannot be read.
     """
     from bridge.assembly.plan import Place, Plan, PublishedPlan
-    from bridge.config.profile import load_profile
+    from bridge.config.tables.profile import load_profile
 
     profile = load_profile(options["mapping"])
     if options["call_timeout_seconds"]:
@@ -170,7 +170,7 @@ def _face_name(name: str | None, servers: Mapping[str, object]) -> str:
 def _servers_from(options: dict[str, Any], profile: Profile) -> dict[str, ServerPlan]:
     from bridge.assembly.naming import slug
     from bridge.assembly.plan import ServerPlan
-    from bridge.mcp.eras import Era
+    from bridge.mcp.client.eras import Era
 
     if options["from_json"]:
         return _servers_of_a_host(options, profile)
@@ -187,9 +187,9 @@ def _servers_from(options: dict[str, Any], profile: Profile) -> dict[str, Server
 def _servers_of_a_host(options: dict[str, Any], profile: Profile) -> dict[str, ServerPlan]:
     """The servers of a host's file, or some of them; what is wrong with others is the host's business."""
     from bridge.assembly.from_file import server_plan
-    from bridge.config.diagnose import ConfigError
     from bridge.config.mcp_json import read_host_file
-    from bridge.config.wording import meant, table_name
+    from bridge.config.text.diagnostics import ConfigError
+    from bridge.config.text.wording import meant, table_name
 
     given = {
         "a URL or command": options["target"],
@@ -242,7 +242,7 @@ def credentials_from(texts: tuple[str, ...]) -> list[Credential]:
     Raises:
         UsageError: a token cannot be read, or two principals have the same.
     """
-    from bridge.config.secrets import credential_from
+    from bridge.config.text.secrets import credential_from
 
     credentials = [credential_from(text) for text in texts]
     by_token: dict[str, str] = {}
@@ -257,10 +257,10 @@ def credentials_from(texts: tuple[str, ...]) -> list[Credential]:
 
 def _target_from(options: dict[str, Any], connect_seconds: float, limit_bytes: int) -> Any:
     from bridge.address import meant_url
-    from bridge.config.masking import shown_words
-    from bridge.config.secrets import child_variable_from, header_from
-    from bridge.mcp.child import Command
-    from bridge.mcp.transport import Url
+    from bridge.config.text.masking import shown_words
+    from bridge.config.text.secrets import child_variable_from, header_from
+    from bridge.mcp.client.transports.stdio import Command
+    from bridge.mcp.client.transports.streamable_http import Url
 
     words: tuple[str, ...] = options["target"]
     if len(words) == 1 and words[0].startswith(("http://", "https://")):

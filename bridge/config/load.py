@@ -13,11 +13,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from bridge.config.diagnose import ConfigError, Diagnostic, in_order
-from bridge.config.document import Document, Fault, read_toml
-from bridge.config.faults import faults_of, without_guesses
+from bridge.config.check.faults import faults_of, without_guesses
+from bridge.config.check.rules import rule_faults, tables_at
+from bridge.config.check.source_rules import sources_of
 from bridge.config.mcp_json import HostFile, Imported, read_host_file
-from bridge.config.models import (
+from bridge.config.schema import config_schema
+from bridge.config.tables.models import (
     DEFAULT_PROFILE,
     FACES,
     AgentsAsToolsTable,
@@ -26,14 +27,13 @@ from bridge.config.models import (
     PrincipalTable,
     ToolsAsAgentTable,
 )
-from bridge.config.positions import KeyPath
-from bridge.config.profile import Profile, ResolvedProfile, resolve_profile
-from bridge.config.profile_places import NoProfileError, absolute_name
-from bridge.config.rules import rule_faults, tables_at
-from bridge.config.schema import config_schema
-from bridge.config.secret_values import Reading, expanded, secrets_in
-from bridge.config.source_rules import sources_of
-from bridge.config.sources import Source, Sources, sources_in
+from bridge.config.tables.profile import Profile, ResolvedProfile, resolve_profile
+from bridge.config.tables.profile_places import NoProfileError, absolute_name
+from bridge.config.text.diagnostics import ConfigError, Diagnostic, in_order
+from bridge.config.text.document import Document, Fault, read_toml
+from bridge.config.text.positions import KeyPath
+from bridge.config.text.secret_values import Reading, expanded, secrets_in
+from bridge.config.text.sources import Source, Sources, sources_in
 from bridge.errors import UsageError
 
 

@@ -22,16 +22,16 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from bridge.config.diagnose import ConfigError, Diagnostic
-from bridge.config.document import Document, Fault
-from bridge.config.faults import faults_of
-from bridge.config.json_document import read_json
-from bridge.config.masking import shown_words
-from bridge.config.nodes import tidied
-from bridge.config.peers import ToolServerTable
-from bridge.config.positions import KeyPath
-from bridge.config.secret_values import Reading, Secret
-from bridge.config.wording import shown_url, table_name
+from bridge.config.check.faults import faults_of
+from bridge.config.check.schema_nodes import tidied
+from bridge.config.tables.peers import ToolServerTable
+from bridge.config.text.diagnostics import ConfigError, Diagnostic
+from bridge.config.text.document import Document, Fault
+from bridge.config.text.jsonc import read_json
+from bridge.config.text.masking import shown_words
+from bridge.config.text.positions import KeyPath
+from bridge.config.text.secret_values import Reading, Secret
+from bridge.config.text.wording import shown_url, table_name
 
 _HOLDERS: Final = ("mcpServers", "servers")
 _URLS: Final = ("url", "serverUrl", "httpUrl")

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from bridge.config.comments import meanings_in
-from bridge.config.document import read_toml
-from bridge.config.models import Config
-from bridge.config.nodes import Node, node_at, tidied, unit_of
-from bridge.config.positions import KeyPath
-from bridge.config.profile import EXTENDS
-from bridge.config.profile import profile_schema as plain_profile_schema
-from bridge.config.profile_places import DEFAULT, profile_place
-from bridge.config.rules import CHOICES
+from bridge.config.check.rules import CHOICES
+from bridge.config.check.schema_nodes import Node, node_at, tidied, unit_of
+from bridge.config.tables.models import Config
+from bridge.config.tables.profile import EXTENDS
+from bridge.config.tables.profile import profile_schema as plain_profile_schema
+from bridge.config.tables.profile_places import DEFAULT, profile_place
+from bridge.config.text.comments import meanings_in
+from bridge.config.text.document import read_toml
+from bridge.config.text.positions import KeyPath
 from bridge.jsonvalues import JsonObject
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"

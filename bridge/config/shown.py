@@ -11,14 +11,14 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from bridge.config.load import Loaded
-from bridge.config.masking import HIDDEN
-from bridge.config.models import FACES, ToolServerTable
-from bridge.config.positions import KeyPath
-from bridge.config.profile import TABLES_OF
-from bridge.config.secret_values import Secret
-from bridge.config.secrets import is_secret_header
-from bridge.config.sources import DEFAULT_SOURCE, Source
-from bridge.config.wording import shown_url, spelled
+from bridge.config.tables.models import FACES, ToolServerTable
+from bridge.config.tables.profile import TABLES_OF
+from bridge.config.text.masking import HIDDEN
+from bridge.config.text.positions import KeyPath
+from bridge.config.text.secret_values import Secret
+from bridge.config.text.secrets import is_secret_header
+from bridge.config.text.sources import DEFAULT_SOURCE, Source
+from bridge.config.text.wording import shown_url, spelled
 
 _ADDRESSES: Final = ("url", "card", "public_url")
 _REFERENCES: Final = ("env", "file")

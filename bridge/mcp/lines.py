@@ -18,7 +18,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, jsonrpc_message_adapter
 from pydantic_core import PydanticSerializationError
 
-from bridge.mcp.faults import LIMITED_BY, TOO_LARGE, error_of, id_of_cut_message
+from bridge.mcp.client.faults import LIMITED_BY, TOO_LARGE, error_of, id_of_cut_message
 
 _ENDS_KEPT_BYTES: Final = 256
 """What is kept of both ends of a line above the limit: the id of the answer stands in one of them."""

@@ -9,12 +9,12 @@ from functools import lru_cache
 from typing import Final
 
 from bridge import trace
-from bridge.a2a.draft import Brief
-from bridge.a2a.errors import OVERLOADED, A2AError
-from bridge.a2a.job import Turn, Work
-from bridge.a2a.life import INTERRUPTED
-from bridge.a2a.models import AgentCard, AgentSkill, TaskState
-from bridge.mcp.upstream import QueueFullError, Upstream
+from bridge.a2a.model.errors import OVERLOADED, A2AError
+from bridge.a2a.model.life import INTERRUPTED
+from bridge.a2a.model.objects import AgentCard, AgentSkill, TaskState
+from bridge.a2a.tasks.agent import Turn, Work
+from bridge.a2a.tasks.draft import Brief
+from bridge.mcp.client.upstream import QueueFullError, Upstream
 from bridge.tools_as_agent.card import Server, make_card
 from bridge.tools_as_agent.decisions import Ask, End, Follow, RunTool
 from bridge.tools_as_agent.kept import FollowedTask, ServerQuestion, Way, kept_from
@@ -41,7 +41,7 @@ _CARDS_KEPT: Final = 16
 
 
 class ToolsAgent:
-    """Implements `bridge.a2a.job.Agent` over tool servers.
+    """Implements `bridge.a2a.tasks.agent.Agent` over tool servers.
 
     Each call is given what it runs with, and keeps it to its end: the server, the choices, the tool as it was.
     """

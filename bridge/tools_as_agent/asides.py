@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from bridge.a2a.job import Job
-from bridge.a2a.models import Message, Part, timestamp
+from bridge.a2a.model.objects import Message, Part, timestamp
+from bridge.a2a.tasks.agent import Job
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.places import Claimant, Hold
+from bridge.mcp.client.places import Claimant, Hold
 from bridge.translate.extension import BESIDE, UNATTRIBUTED, UNUSED
 
 UNANSWERED: Final = (

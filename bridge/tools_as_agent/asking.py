@@ -14,12 +14,12 @@ from typing import Final
 
 import anyio
 
-from bridge.a2a.commit import Commit
-from bridge.a2a.job import Held, Job, Turn
-from bridge.a2a.models import Message, Part, TaskState
+from bridge.a2a.model.objects import Message, Part, TaskState
+from bridge.a2a.tasks.agent import Held, Job, Turn
+from bridge.a2a.tasks.commit import Commit
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.asking import CANCEL
-from bridge.mcp.places import Place
+from bridge.mcp.client.elicitations import CANCEL
+from bridge.mcp.client.places import Place
 from bridge.tools_as_agent.asides import (
     GAVE_WAY,
     MISSED,
@@ -104,7 +104,7 @@ class QuestionPace:
 
 
 class Asking:
-    """Implements `bridge.mcp.values.Asker` for one task."""
+    """Implements `bridge.mcp.client.values.Asker` for one task."""
 
     def __init__(
         self,

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.a2a.models import AgentCapabilities, AgentCard, AgentInterface, AgentSkill
-from bridge.a2a.versions import SERVED
-from bridge.mcp.values import Greeting
+from bridge.a2a.model.objects import AgentCapabilities, AgentCard, AgentInterface, AgentSkill
+from bridge.a2a.wire.versions import SERVED
+from bridge.mcp.client.values import Greeting
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.skills import Skills
 from bridge.translate.extension import declaration

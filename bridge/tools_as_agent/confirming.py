@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bridge.a2a.errors import Violation, invalid_params
-from bridge.a2a.job import Turn
-from bridge.a2a.models import TaskState
+from bridge.a2a.model.errors import Violation, invalid_params
+from bridge.a2a.model.objects import TaskState
+from bridge.a2a.tasks.agent import Turn
 from bridge.mcp.tools import Tool
 from bridge.tools_as_agent.decisions import Ask, RunTool
 from bridge.tools_as_agent.kept import Confirmation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bridge.a2a.models import Part, TaskState
+from bridge.a2a.model.objects import Part, TaskState
 from bridge.jsonvalues import JsonObject
 from bridge.tools_as_agent.kept import FollowedTask, ServerQuestion
 from bridge.tools_as_agent.skills import Skill

@@ -11,9 +11,9 @@ from typing import Final
 
 import anyio
 
-from bridge.a2a.job import Job
-from bridge.a2a.models import Part, TaskState
-from bridge.mcp.values import Progress
+from bridge.a2a.model.objects import Part, TaskState
+from bridge.a2a.tasks.agent import Job
+from bridge.mcp.client.values import Progress
 from bridge.tools_as_agent.asking import Patience
 from bridge.translate.notes import progress_metadata
 

@@ -16,16 +16,16 @@ from typing import Final
 
 import anyio
 
-from bridge.a2a.job import Job
-from bridge.a2a.models import Part, TaskState
+from bridge.a2a.model.objects import Part, TaskState
+from bridge.a2a.tasks.agent import Job
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.asking import elicitation_in
-from bridge.mcp.faults import ServerRefusedError
-from bridge.mcp.places import Claimant, Hold, Line, Place
-from bridge.mcp.session import Session
-from bridge.mcp.tasks import TaskHandle, follow, handle_from
-from bridge.mcp.values import ToolCall
+from bridge.mcp.client.elicitations import elicitation_in
+from bridge.mcp.client.faults import ServerRefusedError
+from bridge.mcp.client.places import Claimant, Hold, Line, Place
+from bridge.mcp.client.session import Session
+from bridge.mcp.client.tasks import TaskHandle, follow, handle_from
+from bridge.mcp.client.values import ToolCall
 from bridge.tools_as_agent.asides import words_on_waiting
 from bridge.tools_as_agent.asking import (
     Asking,

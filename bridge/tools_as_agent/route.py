@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from bridge.a2a.errors import CONTENT_TYPE_NOT_SUPPORTED, A2AError
-from bridge.a2a.job import Turn
-from bridge.a2a.models import Part, TaskState
+from bridge.a2a.model.errors import CONTENT_TYPE_NOT_SUPPORTED, A2AError
+from bridge.a2a.model.objects import Part, TaskState
+from bridge.a2a.tasks.agent import Turn
 from bridge.mcp.tools import Tool
 from bridge.tools_as_agent.confirming import confirmation, require_open, unless_confirmation, without_unknown
 from bridge.tools_as_agent.decisions import Ask, Decision, End, Follow, RunTool

@@ -20,14 +20,14 @@ from itertools import islice
 import anyio
 from pydantic import JsonValue
 
-from bridge.a2a.job import Job
-from bridge.a2a.models import Artifact, Part, TaskState
+from bridge.a2a.model.objects import Artifact, Part, TaskState
+from bridge.a2a.tasks.agent import Job
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject, written
-from bridge.mcp.faults import ServerRefusedError
-from bridge.mcp.places import DisplacedError, Line
-from bridge.mcp.tasks import TaskCancelledError
-from bridge.mcp.upstream import Upstream
+from bridge.mcp.client.faults import ServerRefusedError
+from bridge.mcp.client.places import DisplacedError, Line
+from bridge.mcp.client.tasks import TaskCancelledError
+from bridge.mcp.client.upstream import Upstream
 from bridge.tools_as_agent.asides import asides_of, message_with_asides
 from bridge.tools_as_agent.asking import Patience
 from bridge.tools_as_agent.decisions import Ask, End, Follow, RunTool

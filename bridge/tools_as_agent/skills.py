@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from bridge.a2a.models import AgentSkill
+from bridge.a2a.model.objects import AgentSkill
 from bridge.mcp.tools import Tool
 from bridge.translate.overrides import SkillOverride, overridden, override_for
 from bridge.translate.skills import Place, skill_from, skill_ids

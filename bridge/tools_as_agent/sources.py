@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from bridge.mcp.upstream import Upstream
+from bridge.mcp.client.upstream import Upstream
 
 
 @dataclass(frozen=True, slots=True)

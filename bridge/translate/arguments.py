@@ -13,8 +13,8 @@ from typing import Final
 from jsonschema import ValidationError
 from pydantic import JsonValue
 
-from bridge.a2a.errors import A2AError
-from bridge.a2a.jsontext import parse
+from bridge.a2a.model.errors import A2AError
+from bridge.a2a.wire.jsontext import parse
 from bridge.errors import echoed
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.schemas import UncheckableError, errors_of, resolved, unexpected_properties, validator_within

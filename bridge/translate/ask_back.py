@@ -19,7 +19,7 @@ from uuid import UUID
 
 from pydantic import JsonValue
 
-from bridge.a2a.models import Message, Part, Role, Task, TaskState, TaskStatus, text_of
+from bridge.a2a.model.objects import Message, Part, Role, Task, TaskState, TaskStatus, text_of
 from bridge.jsonvalues import JsonObject
 from bridge.translate.arguments import properties_of, required_of
 from bridge.translate.extension import ANSWER, BLOCK, OCCASIONS, QUESTION, SKILL

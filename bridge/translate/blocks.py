@@ -18,7 +18,7 @@ from urllib.parse import quote
 from jsonschema.protocols import Validator
 from pydantic import JsonValue
 
-from bridge.a2a.models import GoingOn, Part, PartKind
+from bridge.a2a.model.objects import GoingOn, Part, PartKind
 from bridge.jsonvalues import JsonObject
 from bridge.translate.content import ADDED, SPELLED, STRUCTURED, TWIN, WHOLE, WITHHELD, filename_in
 from bridge.translate.extension import BLOCK

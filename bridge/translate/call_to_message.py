@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from pydantic import JsonValue, ValidationError
 
-from bridge.a2a.models import Message, Part, Role
+from bridge.a2a.model.objects import Message, Part, Role
 from bridge.errors import BridgeError
 from bridge.jsonvalues import JsonObject, is_deeper
 from bridge.mcp.tools import Tool, tools_from

@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from pydantic import JsonValue
 
-from bridge.a2a.models import Message, Part, text_of
+from bridge.a2a.model.objects import Message, Part, text_of
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool
 from bridge.translate.arguments import json_in, properties_of

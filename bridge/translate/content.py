@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import JsonValue, ValidationError
 from pydantic_core import from_json
 
-from bridge.a2a.models import Part
+from bridge.a2a.model.objects import Part
 from bridge.jsonvalues import JsonObject, exceeds_floats, is_deeper, is_same
 from bridge.translate.extension import BLOCK
 

@@ -22,8 +22,8 @@ from jsonschema import FormatChecker
 from jsonschema.protocols import Validator
 from pydantic import JsonValue
 
-from bridge.a2a.errors import A2AError, Violation, invalid_params
-from bridge.a2a.models import Message, Part, TaskState, milliseconds
+from bridge.a2a.model.errors import A2AError, Violation, invalid_params
+from bridge.a2a.model.objects import Message, Part, TaskState, milliseconds
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject, exceeds_floats, is_deeper
 from bridge.mcp.schemas import validator_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from bridge.a2a.models import AgentExtension
+from bridge.a2a.model.objects import AgentExtension
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool
 
@@ -42,7 +42,7 @@ PEER: Final = f"{URI}/peer"
 """The other side's own metadata, nested so that nothing in it can pass for ours."""
 
 GATED: Final[Mapping[str, str]] = {BLOCK: URI, OCCASIONS: URI}
-"""Metadata keys that stay away until the extension is active, as `bridge.a2a.gating` takes them."""
+"""Metadata keys that stay away until the extension is active, as `bridge.a2a.wire.extensions` takes them."""
 
 _LISTED: Final = (
     "name",

@@ -12,7 +12,7 @@ from typing import Final
 from mcp_types import INVALID_PARAMS
 from pydantic import JsonValue
 
-from bridge.a2a.models import Part, TaskState
+from bridge.a2a.model.objects import Part, TaskState
 from bridge.jsonvalues import JsonObject
 from bridge.translate.content import ADDED, bounded
 from bridge.translate.extension import BLOCK, PEER

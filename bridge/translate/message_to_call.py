@@ -24,7 +24,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from bridge.a2a.models import Message, Part, text_of
+from bridge.a2a.model.objects import Message, Part, text_of
 from bridge.jsonvalues import JsonObject, is_same
 from bridge.mcp.tools import Tool
 from bridge.translate.arguments import (

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from bridge.a2a.models import Part, PartKind
+from bridge.a2a.model.objects import Part, PartKind
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.values import Progress
+from bridge.mcp.client.values import Progress
 from bridge.translate.content import Repeated
 from bridge.translate.extension import PROGRESS
 from bridge.translate.skills import ANYTHING, BYTES, JSON, TEXT, accepts_any

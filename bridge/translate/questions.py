@@ -12,7 +12,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from bridge.a2a.models import Message, Part
+from bridge.a2a.model.objects import Message, Part
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool
 from bridge.translate.arguments import Problem, describe, form_for

@@ -17,8 +17,8 @@ from typing import Final
 from jsonschema.protocols import Validator
 from pydantic import JsonValue
 
-from bridge.a2a.life import ENDED
-from bridge.a2a.models import Artifact, Message, Part, Role, Task, TaskState, text_of
+from bridge.a2a.model.life import ENDED
+from bridge.a2a.model.objects import Artifact, Message, Part, Role, Task, TaskState, text_of
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.schemas import UncheckableError, errors_of
 from bridge.translate.arguments import json_in, properties_of

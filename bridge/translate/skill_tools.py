@@ -20,7 +20,7 @@ import mcp_types as types
 from jsonschema.protocols import Validator
 from pydantic import JsonValue, ValidationError
 
-from bridge.a2a.models import AgentCard, AgentSkill
+from bridge.a2a.model.objects import AgentCard, AgentSkill
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.schemas import validator_of
 from bridge.mcp.tools import Tool, tools_from

@@ -15,7 +15,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from bridge.a2a.models import AgentSkill
+from bridge.a2a.model.objects import AgentSkill
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool
 from bridge.translate.arguments import required_of, resolved_properties

@@ -10,8 +10,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from bridge.mcp.eras import Era
-from bridge.mcp.transport import Url
+from bridge.mcp.client.eras import Era
+from bridge.mcp.client.transports.streamable_http import Url
 from bridge.web import Credential, Principal
 from tests.a2a_checks.report import Report
 from tests.a2a_checks.run import run_checks

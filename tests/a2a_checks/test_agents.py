@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.mcp.eras import Era
+from bridge.mcp.client.eras import Era
 from tests.a2a_checks.known import KNOWN_FAILURES
 from tests.a2a_checks.report import Report
 from tests.a2a_checks.runs import check_again, check_bridge, check_bridge_with_token, check_sdk

@@ -10,8 +10,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from bridge.mcp.eras import Era
-from bridge.mcp.transport import Url
+from bridge.mcp.client.eras import Era
+from bridge.mcp.client.transports.streamable_http import Url
 from tests.support.exposing import exposing
 from tests.support.foreign import foreign_agent
 from tests.support.running import Rpc, call_part, config_for, running, texts

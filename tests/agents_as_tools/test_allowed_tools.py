@@ -15,7 +15,7 @@ import pytest
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
-from bridge.config.profile import load_profile
+from bridge.config.tables.profile import load_profile
 from bridge.web import Access, Credential, Place, Principal, Scheme
 from tests.support.exposing import ExposeConfig, exposed
 from tests.support.foreign import foreign_agent

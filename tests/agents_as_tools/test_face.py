@@ -12,7 +12,7 @@ from mcp import MCPError
 from mcp_types import ElicitResult
 
 from bridge.agents_as_tools.options import FaceOptions
-from bridge.config.profile import load_profile
+from bridge.config.tables.profile import load_profile
 from tests.support.agent_faces import OPTIONS
 from tests.support.exposing import answering, exposing
 from tests.support.foreign import foreign_agent

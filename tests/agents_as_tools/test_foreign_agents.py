@@ -17,7 +17,7 @@ import pytest
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
-from bridge.config.profile import load_profile
+from bridge.config.tables.profile import load_profile
 from bridge.translate.names import slug
 from bridge.web import Access, Credential, Place, Principal
 from tests.peers import sdk_behaviours as told

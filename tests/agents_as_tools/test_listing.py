@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 import httpx2
 
-from bridge.a2a.card import FoundCard, card_from
-from bridge.a2a.client import ClientOptions
+from bridge.a2a.client.card import FoundCard, card_from
+from bridge.a2a.client.client import ClientOptions
 from bridge.agents_as_tools.listing import Introduction, Listing, listing_of
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.jsonvalues import written

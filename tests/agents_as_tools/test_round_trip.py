@@ -12,9 +12,9 @@ import mcp_types as types
 import pytest
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
 
-from bridge.config.profile import load_profile
-from bridge.mcp.child import Command
-from bridge.mcp.eras import Era
+from bridge.config.tables.profile import load_profile
+from bridge.mcp.client.eras import Era
+from bridge.mcp.client.transports.stdio import Command
 from tests.peers.node import everything_command, require_peers
 from tests.support.asking import asking_command
 from tests.support.exposing import answering, exposing

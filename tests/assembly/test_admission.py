@@ -17,7 +17,7 @@ import pytest
 from bridge.assembly.admission import NOBODY_LEFT
 from bridge.assembly.plan import OfferedPlan
 from bridge.errors import PeerError, leaf_of
-from bridge.mcp.transport import Url
+from bridge.mcp.client.transports.streamable_http import Url
 from bridge.web import API_KEY_HEADER, Credential, Principal, Scheme
 from tests.assembly.test_bridge import NOWHERE, PROFILE, Live, agent, live, said, server, servers
 from tests.support.drivers import DRIVERS, Driver, JsonRpcDriver, new_client, shape_of

@@ -25,8 +25,8 @@ from bridge.assembly.plan import (
     ServerPlan,
 )
 from bridge.errors import PeerError, UsageError
-from bridge.mcp.eras import Era
-from bridge.mcp.transport import Target, Url
+from bridge.mcp.client.eras import Era
+from bridge.mcp.client.transports.streamable_http import Target, Url
 from bridge.translate.overrides import SkillOverride, ToolOverride
 from bridge.web import API_KEY_HEADER, Credential, Principal, Scheme
 from tests.support.running import Rpc, call_part, listening, profile_with, texts

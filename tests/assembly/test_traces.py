@@ -17,8 +17,8 @@ from starlette.types import Receive, Scope, Send
 
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import OfferedPlan, Place, Plan, RemotePlan
-from bridge.config.profile import load_profile
-from bridge.mcp.transport import Url
+from bridge.config.tables.profile import load_profile
+from bridge.mcp.client.transports.streamable_http import Url
 from bridge.trace import NAMES
 from tests.support.exposing import exposing
 from tests.support.mcp_wire import MODERN, Http

@@ -42,10 +42,10 @@ async def bridge_client(url: str, *, streamed: bool = False) -> AsyncIterator[As
     """The bridge's `AgentClient`, with what `expose` gives it. `streamed`: asked as `expose` asks, by a stream."""
     import httpx2  # here as below, so that no client has the other's libraries in its process
 
-    from bridge.a2a.card import fetch_card
-    from bridge.a2a.client import AgentClient, ClientOptions
-    from bridge.a2a.models import Model, SendMessageRequest
-    from bridge.a2a.remote import converse
+    from bridge.a2a.client.card import fetch_card
+    from bridge.a2a.client.client import AgentClient, ClientOptions
+    from bridge.a2a.client.follow import converse
+    from bridge.a2a.model.objects import Model, SendMessageRequest
     from bridge.translate.extension import URI
 
     class Ours:

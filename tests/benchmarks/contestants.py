@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from bridge.a2a.streams import DEFAULT_HEARTBEAT_SECONDS
+from bridge.a2a.server.event_stream import DEFAULT_HEARTBEAT_SECONDS
 from tests.peers.node import everything_command
 from tests.support.running import RAW_SERVER
 

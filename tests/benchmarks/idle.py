@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bridge.config.profile import mappings_folder
+from bridge.config.tables.profile import mappings_folder
 from tests.benchmarks.contestants import bare_streams_command, bridge_command, load_command
 from tests.benchmarks.figures import Report, Table, number, spread
 from tests.benchmarks.scale import Scale

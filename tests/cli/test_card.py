@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from bridge.translate.extension import URI
-from tests.cli.test_call import Run, child, command
+from tests.cli.call.test_command import Run, child, command
 from tests.support.mcp_face import Face
 from tests.support.mcp_serving import served
 from tests.support.running import Running, config_for, listening, raw_command, running

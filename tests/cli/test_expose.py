@@ -159,7 +159,13 @@ def test_stdout_carries_nothing_but_the_protocol(agent: str, tmp_path: Path) -> 
 
 
 def test_over_stdio_it_loads_nothing_that_it_does_not_serve_with(agent: str, tmp_path: Path) -> None:
-    others = ("bridge.tools_as_agent", "bridge.store", "bridge.a2a.engine", "bridge.hosts", "bridge.cli.call")
+    others = (
+        "bridge.tools_as_agent",
+        "bridge.store",
+        "bridge.a2a.tasks.engine",
+        "bridge.hosts",
+        "bridge.cli.call",
+    )
     code = (
         "import sys\nfrom bridge.cli.main import main\ntry:\n    main()\nexcept SystemExit:\n    pass\n"
         f"print(sorted({{'rich', 'sqlite3', 'bridge.run', *{others!r}}} & sys.modules.keys()), file=sys.stderr)"

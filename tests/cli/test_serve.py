@@ -21,8 +21,8 @@ from mcp.client.stdio import stdio_client
 
 from bridge.assembly.aside import for_stdio
 from bridge.assembly.from_file import plan_from
-from bridge.config.diagnose import ConfigError
 from bridge.config.load import load
+from bridge.config.text.diagnostics import ConfigError
 from bridge.run import aside
 from tests.support.command import ROOT, WAIT_SECONDS, Wrapping, environment, free_port, run_here
 from tests.support.files import DEVTOOLS, RAW, TEAM, an_agent, started, written

@@ -15,7 +15,7 @@ import pytest
 from bridge.cli import banner
 from bridge.cli.logs import JsonFormat, TextFormat
 from bridge.words import spelled_out, without_unseen
-from tests.cli.test_call import Done, Run, Screen, command
+from tests.cli.call.test_command import Done, Run, Screen, command
 from tests.support.running import config_for, running
 from tests.support.scripted_agent import Json, plain_card, scripted_agent
 from tests.support.tool_server import ToolServer, listed

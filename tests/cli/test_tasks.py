@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from bridge.mcp.eras import Era
-from tests.cli.test_call import Run, command
+from bridge.mcp.client.eras import Era
+from tests.cli.call.test_command import Run, command
 from tests.support.asking import asking_command
 from tests.support.foreign import foreign_agent
 from tests.support.running import Rpc, Running, call_part, config_for, raw_command, running

@@ -228,7 +228,9 @@ def test_an_option_can_be_an_environment_variable_and_logs_can_be_json(tmp_path:
             "ada",
             "serving",
         ]
-        assert {"level": "info", "logger": "bridge.mcp.stderr", "call": "-"}.items() <= logged[1].items()
+        assert {"level": "info", "logger": "bridge.mcp.client.stderr", "call": "-"}.items() <= logged[
+            1
+        ].items()
         assert httpx2.get(f"{bridge.url}/.well-known/agent-card.json").json()["name"] == "Ada"
 
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.config.diagnose import ConfigError, Diagnostic
 from bridge.config.load import load
-from bridge.config.masking import leaves
-from bridge.config.positions import KeyPath
 from bridge.config.shown import shown, toml_of
+from bridge.config.text.diagnostics import ConfigError, Diagnostic
+from bridge.config.text.masking import leaves
+from bridge.config.text.positions import KeyPath
 from tests.config.test_load import ENVIRONMENT, FILE
 
 DATA = tomllib.loads(FILE)

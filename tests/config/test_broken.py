@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from bridge.config.diagnose import ConfigError, Diagnostic, render
 from bridge.config.load import load
-from bridge.config.models import AgentTable
+from bridge.config.tables.models import AgentTable
+from bridge.config.text.diagnostics import ConfigError, Diagnostic, render
 
 BROKEN = Path(__file__).parent / "broken"
 CASES = sorted(path.stem for path in BROKEN.glob("*.toml"))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge.config.diagnose import ConfigError
 from bridge.config.load import Given, Loaded, load
-from bridge.config.models import (
+from bridge.config.shown import Shown, shown, toml_of
+from bridge.config.tables.models import (
     ArgumentTable,
     BridgeTable,
     Config,
@@ -19,9 +19,9 @@ from bridge.config.models import (
     SkillTable,
     ToolServerTable,
 )
-from bridge.config.profile import load_profile
-from bridge.config.shown import Shown, shown, toml_of
-from bridge.config.sources import Source
+from bridge.config.tables.profile import load_profile
+from bridge.config.text.diagnostics import ConfigError
+from bridge.config.text.sources import Source
 from bridge.errors import UsageError
 
 TOKEN = "T0k3n-of-somebody"

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.config.diagnose import ConfigError, Diagnostic
-from bridge.config.json_document import read_json
 from bridge.config.load import load
-from bridge.config.masking import shown_words
 from bridge.config.mcp_json import read_servers
-from bridge.config.models import ToolServerTable
+from bridge.config.tables.models import ToolServerTable
+from bridge.config.text.diagnostics import ConfigError, Diagnostic
+from bridge.config.text.jsonc import read_json
+from bridge.config.text.masking import shown_words
 
 TOKEN = "T0k3n-of-somebody"
 

@@ -13,11 +13,11 @@ import pytest
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 
+from bridge.config.check.schema_nodes import node_at
 from bridge.config.load import load
-from bridge.config.models import Config, SkillTable, ToolsAsAgentTable, ToolServerTable, ToolTable
-from bridge.config.nodes import node_at
-from bridge.config.profile import Profile, mappings_folder
 from bridge.config.schema import config_schema, file_schema, profile_schema
+from bridge.config.tables.models import Config, SkillTable, ToolsAsAgentTable, ToolServerTable, ToolTable
+from bridge.config.tables.profile import Profile, mappings_folder
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "configuration.md"

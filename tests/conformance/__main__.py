@@ -20,7 +20,7 @@ from typing import Final
 
 import anyio
 
-from bridge.mcp.eras import Era
+from bridge.mcp.client.eras import Era
 from tests.conformance import page, recorded
 from tests.conformance.agents import checked_agents, unexpected
 from tests.conformance.client import client_service

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from bridge.mcp.eras import Era
+from bridge.mcp.client.eras import Era
 from tests.a2a_checks import Report
 from tests.a2a_checks.runs import check_again, check_bridge_with_token, check_sdk
 from tests.conformance.recorded import AgentChecks

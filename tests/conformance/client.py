@@ -20,8 +20,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from bridge.mcp.eras import Era
-from bridge.mcp.transport import Url
+from bridge.mcp.client.eras import Era
+from bridge.mcp.client.transports.streamable_http import Url
 from tests.support.running import EXTENSION, Rpc, call_part, config_for, listening, running
 
 logger = logging.getLogger(__name__)

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from bridge.mcp.eras import Era
-from bridge.mcp.transport import Url
+from bridge.mcp.client.eras import Era
+from bridge.mcp.client.transports.streamable_http import Url
 from tests.conformance.agent import FixtureAgent, build_app
 from tests.conformance.server import FixtureServer
 from tests.support.exposing import exposing

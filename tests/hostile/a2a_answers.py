@@ -8,7 +8,7 @@ from typing import Any, Final, NoReturn
 from a2a.types import a2a_pb2
 from google.protobuf import json_format
 
-from bridge.a2a import models
+from bridge.a2a.model import objects
 from tests.hostile.asgi import Answered, events_in
 
 SETTLED: Final = frozenset({"COMPLETED", "FAILED", "CANCELED", "REJECTED", "INPUT_REQUIRED", "AUTH_REQUIRED"})
@@ -82,18 +82,18 @@ def require_rest(answer: Answered) -> Any:
 def require_readable(result: Any) -> None:
     """A result as two readers see it: ours, and one that shares nothing with it."""
     if "tasks" in result:
-        models.ListTasksResponse.model_validate(result)
+        objects.ListTasksResponse.model_validate(result)
         _read(result, a2a_pb2.ListTasksResponse())
     elif "status" in result:
         require_task(result)
     else:
-        models.StreamResponse.model_validate(result)
+        objects.StreamResponse.model_validate(result)
         _read(result, a2a_pb2.StreamResponse())
 
 
 def require_task(task: Any) -> str:
     """A task that can be read; its state."""
-    models.Task.model_validate(task)
+    objects.Task.model_validate(task)
     _read(task, a2a_pb2.Task())
     return str(task["status"]["state"]).removeprefix("TASK_STATE_")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from bridge.mcp.child import Command
+from bridge.mcp.client.transports.stdio import Command
 from tests.hostile.a2a_answers import require_jsonrpc, require_readable_echo, require_rest, strict_json
 from tests.hostile.asgi import Answered, Asked, ask, header
 from tests.hostile.json_grammar import TEXTS, text

@@ -14,12 +14,12 @@ from typing import Any, Final
 import httpx2
 import mcp_types as types
 
-from bridge.a2a.card import FoundCard, found_card
-from bridge.a2a.cards import CardSource
-from bridge.a2a.client import AgentClient, ClientOptions, Deadlines
-from bridge.a2a.credentials import Credentials
-from bridge.a2a.interfaces import Reach, interface_guard
-from bridge.a2a.keeping import CardBounds
+from bridge.a2a.client.card import FoundCard, found_card
+from bridge.a2a.client.card_cache import CardSource
+from bridge.a2a.client.client import AgentClient, ClientOptions, Deadlines
+from bridge.a2a.client.credentials import Credentials
+from bridge.a2a.client.http_cache import CardBounds
+from bridge.a2a.client.interfaces import Reach, interface_guard
 from bridge.errors import PeerError
 from bridge.translate.extension import URI
 from bridge.translate.skill_tools import Source, ToolRules, listing, tools_of_agents

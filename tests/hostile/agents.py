@@ -14,11 +14,11 @@ import anyio
 import httpx2
 import mcp_types as types
 
-from bridge.a2a import models
-from bridge.a2a.card import FoundCard
-from bridge.a2a.client import AgentClient
-from bridge.a2a.remote import Listener, Pace, converse, wait
-from bridge.config.profile import load_profile
+from bridge.a2a.client.card import FoundCard
+from bridge.a2a.client.client import AgentClient
+from bridge.a2a.client.follow import Listener, Pace, converse, wait
+from bridge.a2a.model import objects
+from bridge.config.tables.profile import load_profile
 from bridge.errors import PeerError
 from bridge.translate.extension import URI
 from bridge.web import LOCAL, Access, Place
@@ -141,7 +141,7 @@ async def _answer_scene() -> AsyncIterator[Check]:
             peer.answer = in_order(replies)
             card = card_of(f"{peer.url}/x", streaming=streaming, binding=binding)
             found = FoundCard(
-                peer.url, b"", models.AgentCard.model_validate({**card, "securityRequirements": None})
+                peer.url, b"", objects.AgentCard.model_validate({**card, "securityRequirements": None})
             )
             with suppress(PeerError), anyio.move_on_after(1.5):
                 await _perform(AgentClient(http, found, QUICK), operation)
@@ -150,8 +150,8 @@ async def _answer_scene() -> AsyncIterator[Check]:
 
 
 async def _perform(client: AgentClient, operation: str) -> None:
-    user = models.Message(message_id="u", role=models.Role.USER, parts=(models.Part(text="go"),))
-    request, pace = models.SendMessageRequest(message=user), Pace(0.01, 0.02, 0.05, 0.02)
+    user = objects.Message(message_id="u", role=objects.Role.USER, parts=(objects.Part(text="go"),))
+    request, pace = objects.SendMessageRequest(message=user), Pace(0.01, 0.02, 0.05, 0.02)
     match operation:
         case "send":
             await client.send(request)

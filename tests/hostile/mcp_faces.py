@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import anyio
 
-from bridge.mcp.server import McpServer
-from bridge.mcp.serving import Incoming
+from bridge.mcp.server.face import Incoming
+from bridge.mcp.server.server import McpServer
 from bridge.web import Access, Place
 from tests.hostile.a2a_answers import strict_json
 from tests.hostile.asgi import Answered, Asked, ask, header

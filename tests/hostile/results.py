@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import mcp_types as types
 
-from bridge.a2a.models import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
+from bridge.a2a.model.objects import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from bridge.translate.ask_back import question_words, questions_in
 from bridge.translate.blocks import Reading
 from bridge.translate.content import LinkRules, links_to_read, parts_from_result, peer_metadata

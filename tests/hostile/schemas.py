@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import anyio
 
-from bridge.a2a.models import Message, Part, Role
+from bridge.a2a.model.objects import Message, Part, Role
 from bridge.errors import PeerError
 from bridge.mcp.tools import tools_from
 from bridge.translate.arguments import (

@@ -12,8 +12,8 @@ from typing import Any, Final
 import anyio
 
 from bridge.errors import BridgeError
-from bridge.mcp.http_sse import http_sse
-from bridge.mcp.transport import Url
+from bridge.mcp.client.transports.http_sse import http_sse
+from bridge.mcp.client.transports.streamable_http import Url
 from tests.hostile.a2a_answers import SETTLED, require_jsonrpc, require_readable, strict_json
 from tests.hostile.a2a_faces import bridge_of_server
 from tests.hostile.asgi import Asked, ask, header

@@ -17,20 +17,20 @@ import anyio
 import httpx2
 import pytest
 
-from bridge.a2a.card import CARD_LIMIT_BYTES, FoundCard
-from bridge.a2a.cards import CardSource
-from bridge.a2a.catalog_source import CatalogSource
-from bridge.a2a.client import AgentClient, ClientOptions
-from bridge.a2a.models import AgentCard, Message, Part, Role, SendMessageRequest, TaskState
-from bridge.a2a.remote import Pace, TaskLostError, converse
+from bridge.a2a.client.card import CARD_LIMIT_BYTES, FoundCard
+from bridge.a2a.client.card_cache import CardSource
+from bridge.a2a.client.catalog import CatalogSource
+from bridge.a2a.client.client import AgentClient, ClientOptions
+from bridge.a2a.client.follow import Pace, TaskLostError, converse
+from bridge.a2a.model.objects import AgentCard, Message, Part, Role, SendMessageRequest, TaskState
 from bridge.errors import PeerError
-from bridge.mcp.child import Command
-from bridge.mcp.eras import Era
-from bridge.mcp.faults import ServerLostError
-from bridge.mcp.link import ListBounds
-from bridge.mcp.session import SessionPace
-from bridge.mcp.upstream import Upstream
-from bridge.mcp.values import OnProgress, ToolCall
+from bridge.mcp.client.eras import Era
+from bridge.mcp.client.faults import ServerLostError
+from bridge.mcp.client.link import ListBounds
+from bridge.mcp.client.session import SessionPace
+from bridge.mcp.client.transports.stdio import Command
+from bridge.mcp.client.upstream import Upstream
+from bridge.mcp.client.values import OnProgress, ToolCall
 from tests.hostile.raw_peer import Reply, raw_peer
 from tests.support.running import Rpc, call_part, config_for, profile_with, running
 from tests.support.scripted_agent import plain_card
@@ -194,7 +194,7 @@ async def test_progress_without_a_number_is_said_once(caplog: pytest.LogCaptureF
         await called(upstream, "progress", lambda _: None, count=100)
     assert [
         (record.name, record.exc_info) for record in caplog.records if record.levelno >= logging.WARNING
-    ] == [("bridge.mcp.wire", None)]
+    ] == [("bridge.mcp.client.dispatcher", None)]
     assert "tools sends progress without a number, which is passed over: 'much'" in caplog.text
 
 

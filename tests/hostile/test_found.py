@@ -15,16 +15,16 @@ from google.protobuf import json_format
 from jsonschema import Draft202012Validator
 from referencing import Registry
 
-from bridge.a2a.bindings import binding_of
-from bridge.a2a.card import FoundCard
-from bridge.a2a.cards import CardSource
-from bridge.a2a.client import AgentClient
-from bridge.a2a.errors import PARSE_ERROR, A2AError
-from bridge.a2a.fetch import url_from
-from bridge.a2a.jsontext import parse
-from bridge.a2a.keeping import CardBounds
-from bridge.a2a.models import AgentCard, AgentInterface, Artifact, Task, TaskState, TaskStatus
-from bridge.a2a.operations import Operation, parse_request
+from bridge.a2a.client.bindings import binding_of
+from bridge.a2a.client.card import FoundCard
+from bridge.a2a.client.card_cache import CardSource
+from bridge.a2a.client.client import AgentClient
+from bridge.a2a.client.http import url_from
+from bridge.a2a.client.http_cache import CardBounds
+from bridge.a2a.model.errors import PARSE_ERROR, A2AError
+from bridge.a2a.model.objects import AgentCard, AgentInterface, Artifact, Task, TaskState, TaskStatus
+from bridge.a2a.model.operations import Operation, parse_request
+from bridge.a2a.wire.jsontext import parse
 from bridge.errors import PeerError
 from bridge.mcp.schemas import MAX_SCHEMA_DEPTH, UncheckableError, errors_of, validator_of
 from bridge.mcp.tools import Tool, tools_from

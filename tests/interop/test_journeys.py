@@ -15,9 +15,9 @@ import anyio
 import anyio.abc
 import pytest
 
-from bridge.config.profile import load_profile
-from bridge.mcp.child import Command
-from bridge.mcp.transport import Url
+from bridge.config.tables.profile import load_profile
+from bridge.mcp.client.transports.stdio import Command
+from bridge.mcp.client.transports.streamable_http import Url
 from tests.interop.conversation import (
     CANCELED,
     COMPLETED,

@@ -25,7 +25,7 @@ import mcp_types as types
 import pytest
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
 
-from bridge.mcp.child import Command
+from bridge.mcp.client.transports.stdio import Command
 from tests.interop.conversation import (
     COMPLETED,
     FAILED,

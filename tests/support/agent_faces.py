@@ -12,16 +12,16 @@ from typing import Any
 import httpx2
 from mcp import Client
 
-from bridge.a2a.cards import CardSource
-from bridge.a2a.client import ClientOptions
+from bridge.a2a.client.card_cache import CardSource
+from bridge.a2a.client.client import ClientOptions
 from bridge.agents_as_tools.face import AgentsFace
 from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.offered import options_of
 from bridge.assembly.plan import OfferedPlan
-from bridge.config.profile import load_profile
-from bridge.mcp.server import McpServer
+from bridge.config.tables.profile import load_profile
+from bridge.mcp.server.server import McpServer
 from bridge.seal import Seal
 from bridge.translate.extension import URI
 from bridge.translate.overrides import ToolOverride

@@ -8,13 +8,9 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from bridge.a2a.card import FoundCard
-from bridge.a2a.engine import Engine, EngineLimits
-from bridge.a2a.events import Ids
-from bridge.a2a.gating import Gate
-from bridge.a2a.intake import Caller
-from bridge.a2a.job import Job, Turn, Work
-from bridge.a2a.models import (
+from bridge.a2a.client.card import FoundCard
+from bridge.a2a.model.events import Ids
+from bridge.a2a.model.objects import (
     AgentCapabilities,
     AgentCard,
     AgentInterface,
@@ -24,10 +20,14 @@ from bridge.a2a.models import (
     SendMessageRequest,
     TaskState,
 )
-from bridge.a2a.server import AgentServer, ServerLimits
-from bridge.a2a.service import Service
-from bridge.a2a.streams import StreamPace
-from bridge.a2a.tasks import StorePace
+from bridge.a2a.server.app import AgentServer, ServerLimits
+from bridge.a2a.server.event_stream import StreamPace
+from bridge.a2a.server.service import Service
+from bridge.a2a.tasks.agent import Job, Turn, Work
+from bridge.a2a.tasks.engine import Engine, EngineLimits
+from bridge.a2a.tasks.intake import Caller
+from bridge.a2a.tasks.registry import StorePace
+from bridge.a2a.wire.extensions import Gate
 from bridge.store.memory import MemoryStore
 from bridge.store.records import Store
 from bridge.web import LOCAL, Access, Place

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tests.support.lines import first_line
 
 if TYPE_CHECKING:
-    from bridge.mcp.child import Command
+    from bridge.mcp.client.transports.stdio import Command
 
 ASKING_SERVER = Path(__file__).with_name("asking_server.py")
 
@@ -24,7 +24,9 @@ def asking_argv(era: str, *options: str) -> list[str]:
 
 def asking_command(era: str, *options: str) -> Command:
     """The asking server as a child process that speaks over stdio."""
-    from bridge.mcp.child import Command  # here, so that the server's own test needs nothing of the bridge
+    from bridge.mcp.client.transports.stdio import (
+        Command,  # here, so that the server's own test needs nothing of the bridge
+    )
 
     return Command(tuple(asking_argv(era, *options)))
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import anyio
 
-from bridge.mcp.eras import Era
-from bridge.mcp.transport import Target, Url
+from bridge.mcp.client.eras import Era
+from bridge.mcp.client.transports.streamable_http import Target, Url
 from tests.support.asking import asking_command, asking_url
 from tests.support.drivers import PATIENCE_SECONDS, Events, Json, JsonRpcDriver, new_client, state_of
 from tests.support.running import EXTENSION, Running, call_part, config_for, profile_with, running, texts

@@ -14,8 +14,8 @@ from mcp import Client
 from bridge.agents_as_tools.face import AgentsFace
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import OfferedPlan, Place, Plan, RemotePlan
-from bridge.config.profile import Profile, load_profile
-from bridge.mcp.server import McpServer
+from bridge.config.tables.profile import Profile, load_profile
+from bridge.mcp.server.server import McpServer
 from tests.support.running import listening
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import anyio
 import httpx2
 
-from bridge.mcp.child import Command
+from bridge.mcp.client.transports.stdio import Command
 from tests.support.processes import children_of, children_with
 from tests.support.running import (
     RAW_SERVER,

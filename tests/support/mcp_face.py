@@ -22,8 +22,8 @@ import anyio
 
 from bridge import trace
 from bridge.errors import PeerError
-from bridge.mcp.server import McpServer
-from bridge.mcp.serving import INVALID_PARAMS, Incoming, McpRefusal
+from bridge.mcp.server.face import INVALID_PARAMS, Incoming, McpRefusal
+from bridge.mcp.server.server import McpServer
 from bridge.web import MayUse, everything
 
 Json = dict[str, Any]

@@ -10,7 +10,7 @@ import anyio
 import httpx2
 from starlette.types import Receive, Scope, Send
 
-from bridge.mcp.server import McpLimits, McpServer
+from bridge.mcp.server.server import McpLimits, McpServer
 from bridge.web import Access, Place
 from tests.support.mcp_face import Face
 from tests.support.mcp_wire import Http

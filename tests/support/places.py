@@ -16,9 +16,9 @@ from mcp.server.sse import SseServerTransport
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from bridge.config.profile import Profile
-from bridge.mcp.eras import Era
-from bridge.mcp.transport import Url
+from bridge.config.tables.profile import Profile
+from bridge.mcp.client.eras import Era
+from bridge.mcp.client.transports.streamable_http import Url
 from tests.peers.node import everything_http_command, require_peers
 from tests.support.command import free_port
 from tests.support.proxy import Proxy, proxy_to

@@ -14,17 +14,17 @@ import anyio
 import httpx2
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from bridge.a2a.engine import Engine
+from bridge.a2a.tasks.engine import Engine
 from bridge.assembly.bounds import server_limits
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.naming import slug
 from bridge.assembly.plan import Place, Plan, PublishedPlan, ServerPlan
-from bridge.config.profile import Profile, load_profile
+from bridge.config.tables.profile import Profile, load_profile
 from bridge.http_server import Server, ServerLimits
-from bridge.mcp.child import Command
-from bridge.mcp.eras import Era
-from bridge.mcp.transport import Target
-from bridge.mcp.upstream import Upstream
+from bridge.mcp.client.eras import Era
+from bridge.mcp.client.transports.stdio import Command
+from bridge.mcp.client.transports.streamable_http import Target
+from bridge.mcp.client.upstream import Upstream
 from bridge.tools_as_agent.agent import ToolsAgent
 from bridge.translate.overrides import SkillOverride
 from bridge.web import Credential

@@ -10,17 +10,17 @@ from typing import Any
 
 import httpx2
 
-from bridge.a2a.engine import Engine
-from bridge.a2a.events import Ids
-from bridge.a2a.gating import Gate
-from bridge.a2a.server import AgentServer
-from bridge.a2a.service import Service
+from bridge.a2a.model.events import Ids
+from bridge.a2a.server.app import AgentServer
+from bridge.a2a.server.service import Service
+from bridge.a2a.tasks.engine import Engine
+from bridge.a2a.wire.extensions import Gate
 from bridge.assembly.naming import elapsed_ms, new_id, now_ms
 from bridge.errors import PeerError
-from bridge.mcp.eras import Era
-from bridge.mcp.session import SessionPace
-from bridge.mcp.transport import Target
-from bridge.mcp.upstream import SessionRules, Upstream
+from bridge.mcp.client.eras import Era
+from bridge.mcp.client.session import SessionPace
+from bridge.mcp.client.transports.streamable_http import Target
+from bridge.mcp.client.upstream import SessionRules, Upstream
 from bridge.store.memory import MemoryStore
 from bridge.store.sqlite import SQLiteStore
 from bridge.tools_as_agent.agent import ToolsAgent

@@ -15,7 +15,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import Receive, Scope, Send
 
-from bridge.mcp.transport import Url
+from bridge.mcp.client.transports.streamable_http import Url
 from tests.support.running import listening
 
 Context = ServerRequestContext[Any, Any]

@@ -10,13 +10,13 @@ from typing import Any
 import httpx2
 import pytest
 
-from bridge.a2a.bindings import AgentRefusedError
-from bridge.a2a.card import fetch_card
-from bridge.a2a.client import AgentClient, ClientOptions
-from bridge.a2a.credentials import Credentials
-from bridge.a2a.gating import Gate
-from bridge.a2a.server import AgentServer
-from bridge.a2a.service import Service
+from bridge.a2a.client.bindings import AgentRefusedError
+from bridge.a2a.client.card import fetch_card
+from bridge.a2a.client.client import AgentClient, ClientOptions
+from bridge.a2a.client.credentials import Credentials
+from bridge.a2a.server.app import AgentServer
+from bridge.a2a.server.service import Service
+from bridge.a2a.wire.extensions import Gate
 from bridge.translate.extension import GATED, SKILL
 from bridge.web import Access, Credential, Place, Principal, Scheme
 from tests.support.drivers import DRIVERS, Driver, new_client

@@ -8,10 +8,10 @@ import pytest
 from a2a.types import a2a_pb2
 from google.protobuf.json_format import MessageToDict, ParseDict
 
-from bridge.a2a.models import AgentCard
+from bridge.a2a.model.objects import AgentCard
+from bridge.mcp.client.transports.streamable_http import Url
+from bridge.mcp.client.values import Greeting
 from bridge.mcp.tools import Tool
-from bridge.mcp.transport import Url
-from bridge.mcp.values import Greeting
 from bridge.tools_as_agent.card import Server, make_card
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.skills import skills_of

@@ -12,7 +12,7 @@ import anyio
 import httpx2
 import pytest
 
-from bridge.mcp.child import Command
+from bridge.mcp.client.transports.stdio import Command
 from tests.support.kills import kill_often
 from tests.support.processes import PROC, children_with, gone
 from tests.support.running import RAW_SERVER, Rpc, call_part, config_for, running, texts

@@ -15,7 +15,7 @@ import anyio
 import httpx2
 import pytest
 
-from bridge.mcp.transport import Url
+from bridge.mcp.client.transports.streamable_http import Url
 from tests.support.asking import ASKING_SERVER, asking_url
 from tests.support.asking_bridge import (
     AT_ONCE,

@@ -20,9 +20,9 @@ import anyio.to_thread
 import httpx2
 import pytest
 
-from bridge.a2a.live import Live
-from bridge.mcp.eras import Era
-from bridge.mcp.transport import Target, Url
+from bridge.a2a.tasks.live import Live
+from bridge.mcp.client.eras import Era
+from bridge.mcp.client.transports.streamable_http import Target, Url
 from tests.support.command import Wrapping, wrapping
 from tests.support.processes import PROC
 from tests.support.running import (

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bridge.a2a.errors import CONTENT_TYPE_NOT_SUPPORTED, A2AError
-from bridge.a2a.job import Turn
-from bridge.a2a.models import Message, Part, SendMessageConfiguration, TaskState
+from bridge.a2a.model.errors import CONTENT_TYPE_NOT_SUPPORTED, A2AError
+from bridge.a2a.model.objects import Message, Part, SendMessageConfiguration, TaskState
+from bridge.a2a.tasks.agent import Turn
 from bridge.mcp.tools import Tool
 from bridge.tools_as_agent.decisions import Ask, Decision, End, RunTool
 from bridge.tools_as_agent.route import decide

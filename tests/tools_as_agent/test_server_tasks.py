@@ -9,7 +9,7 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from bridge.mcp.transport import Url
+from bridge.mcp.client.transports.streamable_http import Url
 from tests.support.asking import asking_url
 from tests.support.asking_bridge import (
     AT_ONCE,

@@ -11,9 +11,9 @@ import anyio
 import anyio.abc
 import pytest
 
-from bridge.a2a.models import TaskState
-from bridge.mcp.transport import Url
-from bridge.mcp.upstream import SessionRules
+from bridge.a2a.model.objects import TaskState
+from bridge.mcp.client.transports.streamable_http import Url
+from bridge.mcp.client.upstream import SessionRules
 from bridge.tools_as_agent.kept import FollowedTask
 from bridge.tools_as_agent.run import Conclusion
 from bridge.translate.overrides import SkillOverride

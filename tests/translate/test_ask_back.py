@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from mcp_types import ElicitRequestFormParams, ElicitRequestURLParams
 
-from bridge.a2a.models import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
+from bridge.a2a.model.objects import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from bridge.mcp.tools import tools_from
 from bridge.translate import questions as own_questions
 from bridge.translate.arguments import Problem

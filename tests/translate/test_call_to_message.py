@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge.a2a.models import Part
+from bridge.a2a.model.objects import Part
 from bridge.mcp.tools import tools_from
 from bridge.translate.call_to_message import (
     BadArgumentsError,

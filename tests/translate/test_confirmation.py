@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge.a2a.models import Message, Part, text_of
+from bridge.a2a.model.objects import Message, Part, text_of
 from bridge.translate.confirmation import (
     answer_to_confirmation,
     beside_the_answer,

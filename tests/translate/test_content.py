@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic_core import from_json, to_json
 
-from bridge.a2a.gating import Gate
+from bridge.a2a.wire.extensions import Gate
 from bridge.jsonvalues import is_deeper
 from bridge.translate.content import (
     MAX_DATA_DEPTH,

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import pytest
 
-from bridge.a2a.errors import INVALID_PARAMS, A2AError
-from bridge.a2a.models import Message, TaskState
+from bridge.a2a.model.errors import INVALID_PARAMS, A2AError
+from bridge.a2a.model.objects import Message, TaskState
 from bridge.errors import PeerError
 from bridge.translate.arguments import Problem
 from bridge.translate.elicitation import (

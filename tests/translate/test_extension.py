@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge.a2a.models import AgentExtension
+from bridge.a2a.model.objects import AgentExtension
 from bridge.translate import extension
 from bridge.translate.extension import URI, declaration
 from tests.support.tools import tool_of

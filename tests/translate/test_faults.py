@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.a2a.models import Part, TaskState
+from bridge.a2a.model.objects import Part, TaskState
 from bridge.translate.extension import BLOCK, PEER
 from bridge.translate.faults import error_metadata, parts_of_failure, state_of_error
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge.a2a.models import Part
+from bridge.a2a.model.objects import Part
 from bridge.translate.files import place_files, takes_file
 from tests.support.tools import tool
 

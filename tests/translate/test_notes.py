@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bridge.a2a.models import Part
-from bridge.mcp.values import Progress
+from bridge.a2a.model.objects import Part
+from bridge.mcp.client.values import Progress
 from bridge.translate.content import Repeated
 from bridge.translate.extension import PROGRESS
 from bridge.translate.notes import progress_metadata, repeated_for, unaccepted_types

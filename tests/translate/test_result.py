@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pydantic_core import from_json, to_json
 
-from bridge.a2a.gating import Gate
-from bridge.a2a.models import Artifact, GoingOn, Message, Part, Role, Task, TaskState, TaskStatus
+from bridge.a2a.model.objects import Artifact, GoingOn, Message, Part, Role, Task, TaskState, TaskStatus
+from bridge.a2a.wire.extensions import Gate
 from bridge.mcp.schemas import validator_of
 from bridge.translate.blocks import PART_META, Reading, blocks_from_parts
 from bridge.translate.content import LinkRules, Repeated, parts_from_result, peer_metadata

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from mcp_types import ListToolsResult
 
-from bridge.a2a.models import (
+from bridge.a2a.model.objects import (
     AgentCapabilities,
     AgentCard,
     AgentExtension,

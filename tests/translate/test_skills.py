@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.a2a.models import AgentSkill
+from bridge.a2a.model.objects import AgentSkill
 from bridge.translate.overrides import SkillOverride
 from bridge.translate.skills import accepts_any, skill_from, skill_ids
 from tests.support.tools import tool, tool_of

@@ -20,8 +20,8 @@ from typing import Final
 
 import anyio
 
-from bridge.mcp.eras import Era
-from bridge.mcp.transport import Url
+from bridge.mcp.client.eras import Era
+from bridge.mcp.client.transports.streamable_http import Url
 from bridge.translate.overrides import SkillOverride
 from tests.conformance import page
 from tests.conformance.expected import load_expected

@@ -1,0 +1,198 @@
+"""How a client says an operation in each binding, and what it finds in the answer. Pure.
+
+Both bindings have one face: a request out of an operation and its parameters, a JSON result out of the text
+of an answer or of one event. An error of the agent reads the same in either.
+
+Spec: A2A 1.0 sections 5.4 (codes), 9 (JSON-RPC), 11 (HTTP+JSON).
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from typing import Final
+
+import httpx2
+from pydantic import JsonValue
+from pydantic_core import to_json
+
+from bridge.a2a.client.http import Outgoing, UnansweredError, json_from, short, shown, status_words, url_from
+from bridge.a2a.client.interfaces import HTTP_JSON, JSONRPC
+from bridge.a2a.model import errors
+from bridge.a2a.model.errors import INTERNAL, ErrorKind, Violation
+from bridge.a2a.model.objects import AgentInterface
+from bridge.a2a.model.operations import Operation
+from bridge.a2a.wire.rest import MEDIA_TYPE, target_of
+from bridge.errors import PeerError
+from bridge.jsonvalues import JsonObject, written
+
+EVENT_STREAM: Final = "text/event-stream"
+
+_KINDS: Final = tuple(kind for kind in vars(errors).values() if isinstance(kind, ErrorKind))
+_BY_REASON: Final = {kind.reason: kind for kind in _KINDS}
+_BY_CODE: Final = {kind.jsonrpc_code: kind for kind in _KINDS if not kind.at_http_level}
+
+_GATEWAY: Final = frozenset({429, 502, 503, 504})
+"""Statuses by which something between says that the agent did not answer."""
+
+
+class AgentRefusedError(PeerError):
+    """The agent answered with an error."""
+
+    def __init__(
+        self, code: int, message: str, reason: str | None = None, violations: tuple[Violation, ...] = ()
+    ) -> None:
+        more = "".join(f"\n  {one.field}: {one.description}" for one in violations)
+        super().__init__(f"the agent refused: {message} ({reason or code}){more}")
+        self.code = code
+        """As JSON-RPC has it, in either binding; the HTTP status where A2A has no code for it."""
+        self.message = message
+        self.reason = reason
+        """The reason of its ErrorInfo, such as TASK_NOT_FOUND."""
+        self.violations = violations
+
+    @property
+    def kind(self) -> ErrorKind | None:
+        """Which of A2A's errors this is."""
+        return _BY_REASON.get(self.reason or "") or _BY_CODE.get(self.code)
+
+
+class Binding(ABC):
+    """One interface of an agent, in the words of its binding."""
+
+    accept: str
+
+    def __init__(self, interface: AgentInterface) -> None:
+        self.interface = interface
+        self._tenant: JsonObject = {"tenant": interface.tenant} if interface.tenant else {}
+
+    @abstractmethod
+    def request(self, operation: Operation, params: JsonObject) -> Outgoing:
+        """The request that performs an operation. The tenant is the interface's, whatever `params` say."""
+
+    def payload(self, outgoing: Outgoing) -> str:
+        """What a request says, as JSON, without what it travels in."""
+        return (outgoing.content or b"").decode()
+
+    @abstractmethod
+    def result(self, text: bytes, response: httpx2.Response) -> JsonValue:
+        """The result in the text of an answer, or of one event of it.
+
+        Raises:
+            AgentRefusedError: there is an error instead.
+            UnansweredError: something on the way answered in the agent's place.
+            PeerError: there is neither.
+        """
+
+    def _answer(self, text: bytes, response: httpx2.Response) -> JsonValue:
+        try:
+            return json_from(text, str(self))
+        except PeerError:
+            if response.is_success:
+                raise
+            raise unsuccessful(response) from None
+
+    def __str__(self) -> str:
+        return shown(self.interface.url)
+
+
+class JsonRpc(Binding):
+    """Section 9: everything is posted to one URL."""
+
+    accept = "application/json"
+
+    def __init__(self, interface: AgentInterface) -> None:
+        super().__init__(interface)
+        self._numbers = itertools.count(1)
+
+    def request(self, operation: Operation, params: JsonObject) -> Outgoing:
+        """A JSON-RPC call."""
+        call: JsonObject = {
+            "jsonrpc": "2.0",
+            "id": next(self._numbers),
+            "method": operation.value,
+            "params": {**params, **self._tenant},
+        }
+        return Outgoing("POST", self.interface.url, {"Content-Type": "application/json"}, written(call))
+
+    def result(self, text: bytes, response: httpx2.Response) -> JsonValue:
+        """The result in the envelope, whatever the HTTP status is."""
+        answer = self._answer(text, response)
+        if isinstance(answer, dict) and isinstance(error := answer.get("error"), dict):
+            raise _refusal(error, error.get("data"))
+        if not response.is_success:
+            raise unsuccessful(response)
+        if not isinstance(answer, dict) or "result" not in answer:
+            raise PeerError(f"{self} answered with something that is no JSON-RPC answer: {short(answer)}")
+        return answer["result"]
+
+
+class HttpJson(Binding):
+    """Section 11: verbs and paths below the interface's URL."""
+
+    accept = f"{MEDIA_TYPE}, application/json"
+
+    def request(self, operation: Operation, params: JsonObject) -> Outgoing:
+        """A verb, a path, and the rest in the query or the body."""
+        target = target_of(operation, {**params, **self._tenant})
+        base = url_from(self.interface.url)
+        path, _, query = base.raw_path.partition(b"?")
+        raw = path.rstrip(b"/") + target.path.encode() + (b"?" + query if query else b"")
+        headers = {} if target.body is None else {"Content-Type": MEDIA_TYPE}
+        content = None if target.body is None else written(target.body)
+        return Outgoing(target.verb, str(base.copy_with(raw_path=raw)), headers, content, target.query)
+
+    def payload(self, outgoing: Outgoing) -> str:
+        """Verb, path, query and body: all of them say something."""
+        said: JsonObject = {"verb": outgoing.method, "url": shown(outgoing.url)}
+        if outgoing.query:
+            said["query"] = dict(outgoing.query)
+        if outgoing.content is not None:
+            said["body"] = json_from(outgoing.content, "the request")
+        return to_json(said).decode()
+
+    def result(self, text: bytes, response: httpx2.Response) -> JsonValue:
+        """The body itself, or the google.rpc.Status in it."""
+        answer = self._answer(text, response)
+        if isinstance(answer, dict) and isinstance(error := answer.get("error"), dict):
+            raise _refusal(error, error.get("details"))
+        if not response.is_success:
+            raise unsuccessful(response)
+        return answer
+
+
+BINDINGS: Final[dict[str, type[Binding]]] = {JSONRPC: JsonRpc, HTTP_JSON: HttpJson}
+
+
+def binding_of(interface: AgentInterface) -> Binding:
+    """The binding of an interface that is spoken."""
+    return BINDINGS[interface.protocol_binding.upper()](interface)
+
+
+def unsuccessful(response: httpx2.Response) -> PeerError:
+    """An HTTP status that says no, without an error of A2A."""
+    kind = UnansweredError if response.status_code in _GATEWAY else PeerError
+    return kind(status_words(response))
+
+
+def _refusal(error: JsonObject, details: JsonValue) -> AgentRefusedError:
+    code, message = error.get("code"), error.get("message")
+    reason: str | None = None
+    violations: list[Violation] = []
+    for detail in details if isinstance(details, list) else ():
+        if not isinstance(detail, dict):
+            continue
+        if isinstance(said := detail.get("reason"), str):
+            reason = said
+        found = detail.get("fieldViolations")
+        for one in found if isinstance(found, list) else ():
+            if isinstance(one, dict):
+                violations.append(Violation(str(one.get("field", "")), str(one.get("description", ""))))
+    if (kind := _BY_REASON.get(reason or "")) is not None:
+        code = kind.jsonrpc_code
+    return AgentRefusedError(
+        code if isinstance(code, int) else INTERNAL.jsonrpc_code,
+        message if isinstance(message, str) and message else short(error),
+        reason,
+        tuple(violations),
+    )

@@ -1,0 +1,189 @@
+"""Agent cards as a client finds and reads them: strictly where it has to call, liberally elsewhere.
+
+A card that lacks what one can do without is read, and says what it lacks. Redirects are followed within the
+origin only, since the client's credentials go with them.
+
+Spec: A2A 1.0 section 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Annotated, Final
+
+import httpx2
+from pydantic import BeforeValidator, Field, ValidationError
+
+from bridge.a2a.client.http import (
+    Outgoing,
+    body_of,
+    exchange,
+    faults_of,
+    json_from,
+    origin_of,
+    shown,
+    status_words,
+    url_from,
+)
+from bridge.a2a.model import objects
+from bridge.a2a.model.objects import AgentCard
+from bridge.a2a.wire.versions import CURRENT, HEADER
+from bridge.errors import PeerError
+from bridge.networks import Guard
+
+CARD_PATH: Final = "/.well-known/agent-card.json"
+NOT_MODIFIED: Final = 304
+
+CARD_LIMIT_BYTES: Final = 16 * 1024 * 1024
+"""What a card may weigh: one that lists a thousand tools with their schemas has a few megabytes."""
+
+_REDIRECTS: Final = 5
+_STREAM: Final = "text/event-stream"
+"""What no card is: it might never end."""
+ABSENT: Final = (404, 405, 410)
+"""The statuses that say that there is nothing to read here, so that the next place may be tried."""
+
+
+class NoCardError(PeerError):
+    """A server is there, and gives no card. It may be something else than an agent."""
+
+
+@dataclass(frozen=True)
+class FoundCard:
+    """A card, where it was found, and its text as it was received."""
+
+    url: str
+    text: bytes
+    card: AgentCard
+    deviations: tuple[str, ...] = ()
+    """What in it is not as the specification asks, field by field, though it can be read."""
+
+
+async def fetch_card(
+    http: httpx2.AsyncClient,
+    url: str,
+    headers: Mapping[str, str] = MappingProxyType({}),
+    guard: Guard | None = None,
+) -> FoundCard:
+    """The card of the agent at `url`: below it at the well-known path, or, when there is none, `url` itself.
+
+    Raises:
+        NoCardError: there is a server that gives none.
+        PeerError: it cannot be reached, or what is there is no card.
+    """
+    for place in (places := card_places(url)):
+        found = await read_place(http, place, headers, guard)
+        if found is not None:
+            return found_card(place, found[1])
+    raise absent(places)
+
+
+def absent(places: Iterable[str]) -> NoCardError:
+    """There is no card at any of these."""
+    return NoCardError(f"there is no agent card at {' or '.join(map(shown, places))}")
+
+
+def found_card(place: str, text: bytes) -> FoundCard:
+    """A card out of the text at a URL.
+
+    Raises:
+        PeerError: it cannot be read as a card of A2A 1.0.
+    """
+    card, deviations = card_from(text, shown(place))
+    return FoundCard(place, text, card, deviations)
+
+
+def card_from(text: bytes, where: str) -> tuple[AgentCard, tuple[str, ...]]:
+    """A card, and what in it is not as the specification asks.
+
+    Raises:
+        PeerError: it cannot be read as a card of A2A 1.0.
+    """
+    value = json_from(text, where)
+    try:
+        return AgentCard.model_validate(value), ()
+    except ValidationError as strict:
+        if isinstance(value, dict) and "supportedInterfaces" not in value and "url" in value:
+            version = value.get("protocolVersion", "0.3 or older")
+            raise PeerError(
+                f"the card at {where} is of A2A {version}, and this client speaks {CURRENT}: "
+                "supportedInterfaces is missing"
+            ) from strict
+        try:
+            return _CardAsRead.model_validate(value), faults_of(strict)
+        except ValidationError as exc:
+            raise PeerError(f"what is at {where} is no agent card: {'; '.join(faults_of(exc))}") from exc
+
+
+class _SkillAsRead(objects.AgentSkill):
+    """A skill of which no more is asked than that it can be called."""
+
+    description: str = ""
+    tags: objects.Several[str] = ()
+
+
+class _InterfaceAsRead(objects.AgentInterface):
+    """An interface that may say no version: it is of the one that brought `supportedInterfaces`."""
+
+    protocol_version: Annotated[str, BeforeValidator(lambda version: version or CURRENT)] = CURRENT
+
+
+class _CardAsRead(AgentCard):
+    """A card of which no more is asked than that its agent can be called."""
+
+    supported_interfaces: Annotated[objects.Several[_InterfaceAsRead], Field(min_length=1)]
+    description: str = ""
+    version: str = ""
+    capabilities: objects.AgentCapabilities = objects.AgentCapabilities()
+    default_input_modes: objects.Several[str] = ()
+    default_output_modes: objects.Several[str] = ()
+    skills: objects.Several[_SkillAsRead] = ()
+
+
+def card_places(url: str) -> tuple[str, ...]:
+    """Where the card of the agent at `url` may be, in the order in which they are tried."""
+    place = url_from(url).copy_with(fragment=None)
+    if place.path.endswith(".json"):
+        return (str(place),)
+    below = place.copy_with(path=place.path.rstrip("/") + CARD_PATH)
+    return str(below), str(place)
+
+
+async def read_place(
+    http: httpx2.AsyncClient, url: str, headers: Mapping[str, str], guard: Guard | None = None
+) -> tuple[httpx2.Response, bytes] | None:
+    """What is at a URL, or 304 with nothing when `headers` are conditional; None when nothing is there.
+
+    Redirects are followed within the origin, with the headers. `guard` judges the connection, as a `Reach` has it done.
+
+    Raises:
+        PeerError: it cannot be reached, or answers with something else.
+    """
+    place, sent = url, {**headers, HEADER: CURRENT, "Accept": "application/json"}
+    extensions = {"trace": guard} if guard else {}
+    for _ in range(_REDIRECTS + 1):
+        async with exchange(http, Outgoing("GET", place, sent, extensions=extensions)) as response:
+            if response.has_redirect_location:
+                place = _next_place(place, response.headers["location"])
+                continue
+            if response.status_code in ABSENT or response.headers.get("content-type", "").startswith(_STREAM):
+                return None
+            if response.status_code == NOT_MODIFIED:
+                return response, b""
+            if not response.is_success:
+                fault = NoCardError if response.is_client_error else PeerError
+                raise fault(status_words(response))
+            return response, await body_of(response, CARD_LIMIT_BYTES)
+    raise PeerError(f"{shown(url)} redirects more than {_REDIRECTS} times")
+
+
+def _next_place(url: str, location: str) -> str:
+    following = str(url_from(url).join(url_from(location)))
+    if origin_of(following) != origin_of(url):
+        raise PeerError(
+            f"{shown(url)} redirects to another origin, {shown(following)}, which is not followed: "
+            "give that URL itself if you trust it"
+        )
+    return following

@@ -1,0 +1,167 @@
+"""What a client shows an agent to be let in, as the card's security schemes ask. Pure.
+
+It knows which of a card's alternatives the credentials at hand satisfy, and where each of them goes in a
+request. It does not know where they come from, nor how tokens are got: OAuth's flows are not ours yet, a token
+that was got elsewhere is.
+
+Spec: A2A 1.0 sections 4.5 (schemes), 7.3 and 7.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from bridge.a2a.model.objects import AgentCard
+from bridge.errors import PeerError, UsageError
+from bridge.jsonvalues import JsonObject
+
+_FLAT: Final = {
+    "apiKey": "apiKeySecurityScheme",
+    "http": "httpAuthSecurityScheme",
+    "oauth2": "oauth2SecurityScheme",
+    "openIdConnect": "openIdConnectSecurityScheme",
+    "mutualTLS": "mtlsSecurityScheme",
+}
+"""How OpenAPI, and with it A2A 0.3, names the kinds of schemes."""
+
+_TOKEN_KINDS: Final = ("oauth2SecurityScheme", "openIdConnectSecurityScheme")
+"""Whose outcome is a bearer token."""
+
+
+class CredentialsMissingError(PeerError):
+    """The card asks for credentials that are not configured."""
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """The values themselves, no references. They are kept out of the text of this object."""
+
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Sent with every request, whatever the card asks."""
+    bearer: str | None = field(default=None, repr=False)
+    """For HTTP bearer authentication, and for OAuth 2 and OpenID Connect when the token was got elsewhere."""
+    api_key: str | None = field(default=None, repr=False)
+    """For whichever API key the card asks for."""
+    schemes: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """By the name of a scheme on the card; what is here wins."""
+
+    def __bool__(self) -> bool:
+        return bool(self.headers or self.bearer or self.api_key or self.schemes)
+
+    def card_headers(self) -> dict[str, str]:
+        """What goes along when the card itself is fetched, of which nothing is known yet."""
+        if not self.bearer or _has_header(self, "Authorization"):
+            return dict(self.headers)
+        return {"Authorization": f"Bearer {self.bearer}", **self.headers}
+
+
+@dataclass(frozen=True)
+class Applied:
+    """Where the credentials go in each request."""
+
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    query: Mapping[str, str] = field(default_factory=dict, repr=False)
+    cookies: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def request_headers(self) -> dict[str, str]:
+        """The headers, with the cookies as one of them."""
+        given = next((name for name in self.headers if name.lower() == "cookie"), "Cookie")
+        cookies = [f"{name}={value}" for name, value in self.cookies.items()]
+        cookies = [*filter(None, [self.headers.get(given)]), *cookies]
+        return {**self.headers, **({given: "; ".join(cookies)} if cookies else {})}
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """One credential at its place: `where` is header, query or cookie."""
+
+    where: str
+    name: str
+    value: str
+
+
+def applied(card: AgentCard, credentials: Credentials) -> Applied:
+    """The credentials at their places: those of the first alternative that they satisfy.
+
+    A card that requires nothing gets the bearer token all the same, since someone gave it.
+
+    Raises:
+        CredentialsMissingError: no alternative is satisfied; it names each scheme that is missing, and why.
+        UsageError: an API key was given, and the card does not say where it goes.
+    """
+    alternatives = [tuple(one.schemes) for one in card.security_requirements or ()]
+    lacks: list[str] = []
+    chosen: tuple[_Placed, ...] | None = None if alternatives else _unasked(card, credentials)
+    # One that asks for nothing stands last: to be known is better than to be let in unknown.
+    for names in sorted(alternatives, key=lambda names: not names):
+        found = [_placed(card, name, credentials) for name in names]
+        missing = [one for one in found if isinstance(one, str)]
+        if not missing:
+            chosen = tuple(one for one in found if isinstance(one, _Placed))
+            break
+        lacks.append(" and ".join(missing))
+    if chosen is None:
+        missing_words = ", or ".join(lacks)
+        raise CredentialsMissingError(
+            f"{card.name} asks for credentials that are not configured: {missing_words}"
+        )
+    headers = {**_at("header", chosen), **credentials.headers}
+    return Applied(headers, _at("query", chosen), _at("cookie", chosen))
+
+
+def _at(where: str, placed: Iterable[_Placed]) -> dict[str, str]:
+    return {one.name: one.value for one in placed if one.where == where}
+
+
+def _unasked(card: AgentCard, credentials: Credentials) -> tuple[_Placed, ...]:
+    """What was given although the card requires nothing: the schemes that it declares, and the token."""
+    declared = [_placed(card, name, credentials) for name in card.security_schemes or ()]
+    placed = [one for one in declared if isinstance(one, _Placed) and one.value]
+    if credentials.api_key and not any(one.value == credentials.api_key for one in placed):
+        raise UsageError(
+            f"{card.name} does not say where its API key goes: give the key as a header of that agent"
+        )
+    if credentials.bearer and not _has_header(credentials, "Authorization"):
+        placed.insert(0, _Placed("header", "Authorization", f"Bearer {credentials.bearer}"))
+    return tuple(placed)
+
+
+def _placed(card: AgentCard, name: str, credentials: Credentials) -> _Placed | str | None:
+    """The credential for a scheme; None when a header that is sent anyway serves it; else what is missing."""
+    kind, scheme = _scheme((card.security_schemes or {}).get(name))
+    own = credentials.schemes.get(name)
+    if kind == "apiKeySecurityScheme":
+        where = str(scheme.get("location") or scheme.get("in") or "header").lower()
+        field_name, value = str(scheme.get("name", "")), own or credentials.api_key
+        if where == "header" and _has_header(credentials, field_name):
+            return None
+        if where not in ("header", "query", "cookie") or not field_name:
+            return f"{name} (an API key whose place the card does not say)"
+        return _Placed(where, field_name, value) if value else f"{name} (API key, {where} {field_name})"
+    if kind == "httpAuthSecurityScheme" or kind in _TOKEN_KINDS:
+        if _has_header(credentials, "Authorization"):
+            return None
+        said = str(scheme.get("scheme") or "Bearer") if kind == "httpAuthSecurityScheme" else "Bearer"
+        value = own or (credentials.bearer if said.lower() == "bearer" else None)
+        if value:
+            return _Placed("header", "Authorization", f"{said} {value}")
+        if kind in _TOKEN_KINDS:
+            return f"{name} (OAuth is not supported yet: give a token that was got elsewhere as bearer)"
+        return f"{name} (HTTP {said} authentication)"
+    if kind == "mtlsSecurityScheme":
+        return f"{name} (client certificates are not supported yet)"
+    return f"{name} (the card does not describe it)"
+
+
+def _scheme(value: JsonObject | None) -> tuple[str, JsonObject]:
+    """The kind of a scheme and what it says, wrapped as in 1.0 or flat as in OpenAPI."""
+    for kind, inner in (value or {}).items():
+        if kind in _FLAT.values() and isinstance(inner, dict):
+            return kind, inner
+    return _FLAT.get(str((value or {}).get("type")), ""), value or {}
+
+
+def _has_header(credentials: Credentials, name: str) -> bool:
+    return name.lower() in map(str.lower, credentials.headers)

@@ -1,0 +1,137 @@
+"""Which interfaces of a card a client calls, and who may be reached through a card.
+
+A card is a stranger's word for where to send messages and credentials. One from the public network that leads
+to this machine or its network would turn the bridge on its own neighbours; credentials belong to the origin
+that they were given for. Names are judged here, and the addresses behind them when a connection is made.
+
+Spec: A2A 1.0 sections 8.3 (which interface), 13.4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from bridge.a2a.client.card import FoundCard
+from bridge.a2a.client.http import origin_of, shown, url_from
+from bridge.a2a.model.errors import A2AError
+from bridge.a2a.model.objects import AgentCard, AgentInterface
+from bridge.a2a.wire.versions import CURRENT, require_served
+from bridge.errors import PeerError
+from bridge.networks import FirstSeen, Guard, Resolve, addresses_of, guard_of, is_private_host, never_private
+
+JSONRPC: Final = "JSONRPC"
+HTTP_JSON: Final = "HTTP+JSON"
+BINDINGS: Final = (JSONRPC, HTTP_JSON)
+"""The bindings that this client speaks."""
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Where a card may lead."""
+
+    origins: frozenset[str] = frozenset()
+    """As `origin_of` writes them. Credentials go there too, and a private address among them is allowed."""
+    allow_private: bool = False
+    """Whether a card from the public network may name a private or loopback interface."""
+
+
+def interfaces_of(card: AgentCard) -> tuple[AgentInterface, ...]:
+    """The interfaces of a card that this client speaks, in the card's order.
+
+    Raises:
+        PeerError: there is none; it says what the card offers.
+    """
+    spoken = tuple(one for one in card.supported_interfaces if _is_spoken(one))
+    if spoken:
+        return spoken
+    offered = ", ".join(f"{one.protocol_binding} {one.protocol_version}" for one in card.supported_interfaces)
+    speaks = " and ".join(BINDINGS)
+    raise PeerError(f"{card.name} offers {offered}, and this client speaks {speaks} {CURRENT}")
+
+
+def interface_of(card: AgentCard) -> AgentInterface:
+    """The interface that is called: the first one that this client speaks (section 8.3).
+
+    Raises:
+        PeerError: there is none.
+    """
+    return interfaces_of(card)[0]
+
+
+def permitted_interfaces(
+    found: FoundCard, trust: Trust, *, has_credentials: bool
+) -> tuple[AgentInterface, ...]:
+    """The interfaces that are spoken and may be called; the others are passed over.
+
+    Raises:
+        PeerError: none is left; it says why the first one may not be called, and what allows it.
+    """
+    spoken = interfaces_of(found.card)
+    refusals = [_refusal(found, one.url, trust, has_credentials) for one in spoken]
+    if all(refusals):
+        raise PeerError(refusals[0] or "")
+    return tuple(one for one, refusal in zip(spoken, refusals, strict=True) if not refusal)
+
+
+@dataclass
+class Reach:
+    """How connections are judged that are made for one agent, or for the agents of one catalog."""
+
+    own_url: str
+    """What the user gave. Its name may lead inside, unless it was public before; all others were learned there."""
+    trust: Trust = field(default_factory=Trust)
+    resolve: Resolve = addresses_of
+    _seen: FirstSeen = field(default_factory=FirstSeen)
+
+    def guard(self, url: str, words: str = "") -> Guard | None:
+        """What judges connections to a URL; None when any address will do. One that was learned is refused with
+        these words."""
+        host, origin = url_from(url).host, origin_of(url)
+        if self.trust.allow_private or origin in self.trust.origins or self.is_private:
+            return None
+        if origin != origin_of(self.own_url):
+            return guard_of(host, never_private(words), self.resolve)
+        allowed_by = f"set `allow_private = true` for it (on a command line: --trust {origin})"
+        return guard_of(host, self._seen.judge(host, allowed_by), self.resolve)
+
+    @property
+    def is_private(self) -> bool:
+        """Whether what the user gave says that it is of this machine or its own network."""
+        return is_private_host(url_from(self.own_url).host)
+
+
+def interface_guard(found: FoundCard, url: str, reach: Reach) -> Guard | None:
+    """What judges connections to a URL that a card names."""
+    return reach.guard(url, _private_words(found, url))
+
+
+def _is_spoken(interface: AgentInterface) -> bool:
+    try:
+        current = require_served(interface.protocol_version) == CURRENT
+    except A2AError:
+        return False
+    return current and interface.protocol_binding.upper() in BINDINGS
+
+
+def _refusal(found: FoundCard, url: str, trust: Trust, has_credentials: bool) -> str | None:
+    """Why an interface may not be called."""
+    here, there = origin_of(found.url), origin_of(url)
+    if there == here or there in trust.origins:
+        return None
+    leads_inside = is_private_host(url_from(url).host) and not is_private_host(url_from(found.url).host)
+    if leads_inside and not trust.allow_private:
+        return _private_words(found, url)
+    if has_credentials:
+        return (
+            f"the card at {shown(found.url)} says to call {shown(url)}, which is another origin, so the "
+            f"credentials are not sent there. If you trust it, add --trust {there}"
+        )
+    return None
+
+
+def _private_words(found: FoundCard, url: str) -> str:
+    return (
+        f"the card at {shown(found.url)} is public and says to call {shown(url)}, which is a private address. "
+        f"If you trust it, add --trust {origin_of(url)}"
+    )

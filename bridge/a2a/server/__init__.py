@@ -1,0 +1,1 @@
+"""Agents as they are served: applications of ASGI before the tasks."""

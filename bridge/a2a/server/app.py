@@ -1,0 +1,364 @@
+"""The A2A server of one agent as an ASGI application: the card, JSON-RPC, and HTTP+JSON, under one base.
+
+It turns HTTP into operations and back; what they do is the service's. Each binding's own words are pure and
+stand in `jsonrpc.py` and `rest.py`.
+
+Spec: A2A 1.0 sections 8 (card), 9 (JSON-RPC), 11 (HTTP+JSON), 3.2.6 (service parameters), 3.6 (versions).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pydantic import JsonValue
+from starlette.datastructures import Headers, QueryParams
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from bridge import trace
+from bridge.a2a.client.card import CARD_PATH
+from bridge.a2a.model.errors import (
+    FORBIDDEN,
+    INTERNAL,
+    INVALID_REQUEST,
+    MEDIA_TYPE,
+    METHOD_NOT_ALLOWED,
+    METHOD_NOT_FOUND,
+    MISDIRECTED,
+    TOO_LARGE,
+    UNAUTHENTICATED,
+    UNAVAILABLE,
+    A2AError,
+    ErrorKind,
+)
+from bridge.a2a.model.objects import AgentCard
+from bridge.a2a.model.operations import Operation
+from bridge.a2a.server.event_stream import EventStream, StreamPace, is_gone
+from bridge.a2a.server.security import with_security
+from bridge.a2a.server.service import Service, Stream
+from bridge.a2a.tasks.agent import Agent
+from bridge.a2a.tasks.intake import Caller
+from bridge.a2a.wire import jsonrpc, rest
+from bridge.a2a.wire.extensions import EXTENSIONS_HEADER
+from bridge.a2a.wire.jsontext import DEFAULT_MAX_DEPTH, parse
+from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
+from bridge.a2a.wire.versions import require_served
+from bridge.errors import echoed
+from bridge.jsonvalues import DEFAULT_MAX_VALUES
+from bridge.web import (
+    DEFAULT_BODY_LIMIT_BYTES,
+    Access,
+    Place,
+    RefusedError,
+    Scheme,
+    body_of,
+    etags_in,
+    require_json,
+)
+
+logger = logging.getLogger(__name__)
+
+_JSON: Final = rest.PLAIN_MEDIA_TYPE
+_ACCEPTED: Final = frozenset({_JSON, rest.MEDIA_TYPE})
+
+_REFUSALS: Final[Mapping[int, ErrorKind]] = {
+    400: replace(INVALID_REQUEST, at_http_level=True),
+    401: UNAUTHENTICATED,
+    403: FORBIDDEN,
+    413: TOO_LARGE,
+    415: MEDIA_TYPE,
+    421: MISDIRECTED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """What one client may send, and how many may listen."""
+
+    body_bytes: int = DEFAULT_BODY_LIMIT_BYTES
+    json_depth: int = DEFAULT_MAX_DEPTH
+    json_values: int = DEFAULT_MAX_VALUES
+    streams: int = 10_000
+    """Open streams, of all clients together."""
+    card_max_age_seconds: int = 60
+    """How long a client may keep the card without asking again."""
+
+
+class AgentServer:
+    """One agent, served. Mounted anywhere: it takes its base from where it is asked for."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        service: Service,
+        access: Access,
+        place: Place,
+        limits: ServerLimits | None = None,
+        pace: StreamPace | None = None,
+        name: str = "",
+    ) -> None:
+        """`name` is the agent's among the faces of the bridge, by which principals are told what they may use."""
+        self._agent = agent
+        self._service = service
+        self._access = access
+        self._place = place
+        self._limits = limits or ServerLimits()
+        self._pace = pace or StreamPace()
+        self._name = name
+        self._streams: dict[EventStream, str] = {}
+        """The open ones, each with the name of its principal."""
+        self._last_card: _ShownCard | None = None
+
+    def at(self, base_path: str) -> ASGIApp:
+        """The application; `base_path` is what the card says its path is, wherever it is mounted."""
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] == "http":
+                await self._serve(_Request(scope, receive), base_path, send)
+
+        return app
+
+    async def _serve(self, request: _Request, base_path: str, send: Send) -> None:
+        trace.begin(trace.in_headers(request.headers.getlist))
+        if request.path == CARD_PATH:
+            answer: Response | EventStream = self._card(request, base_path)
+        elif request.path in ("", "/"):
+            answer = await self._jsonrpc(request)
+        else:
+            answer = await self._rest(request)
+        try:
+            if isinstance(answer, EventStream):
+                await answer(request.scope, request.receive, send)
+                is_read = answer.was_written
+            else:
+                is_read = request.on_written is not None and not await is_gone(request.receive)
+                await answer(request.scope, request.receive, send)
+        finally:
+            if isinstance(answer, EventStream):
+                del self._streams[answer]
+        if is_read and request.on_written is not None:
+            request.on_written()
+
+    def let_go(self, principals: frozenset[str]) -> None:
+        """End the streams of these: they are let in no more. Their tasks go on."""
+        for stream, principal in self._streams.items():
+            if principal in principals:
+                stream.end()
+
+    # The card
+
+    def card(self, base_url: str) -> AgentCard:
+        """What the agent says of itself at this base, with how to be let in here. It is for everyone."""
+        return self._shown_at(base_url).card
+
+    def _card(self, request: _Request, base_path: str) -> Response:
+        try:
+            self._place.require_own(request.headers)
+            if request.verb not in ("GET", "HEAD"):
+                raise A2AError(
+                    METHOD_NOT_ALLOWED, "The card is read with GET", headers={"Allow": "GET, HEAD"}
+                )
+        except (A2AError, RefusedError) as exc:
+            return _rest_error(request, _as_a2a(exc))
+        base_url = self._place.base_url(request.scope, request.headers) + base_path
+        shown = self._shown_at(base_url)
+        headers = {
+            "ETag": shown.etag,
+            "Cache-Control": f"public, max-age={self._limits.card_max_age_seconds}",
+            "Vary": "Host, X-Forwarded-Host, X-Forwarded-Proto, X-Forwarded-Prefix",
+        }
+        if shown.etag in etags_in(request.headers):
+            return Response(status_code=304, headers=headers)
+        return Response(shown.text, media_type=_JSON, headers=headers)
+
+    def _shown_at(self, base_url: str) -> _ShownCard:
+        """The card as it goes out, made once for as long as the agent gives the same card."""
+        said, schemes = self._agent.card(base_url), self._access.schemes
+        last = self._last_card
+        if last is None or last.said is not said or last.schemes != schemes:
+            card = with_security(said, schemes)
+            text = card.to_json()
+            last = _ShownCard(said, schemes, card, text, f'"{hashlib.sha256(text).hexdigest()[:32]}"')
+            self._last_card = last
+        return last
+
+    # JSON-RPC
+
+    async def _jsonrpc(self, request: _Request) -> Response | EventStream:
+        request_id: jsonrpc.RequestId = None
+        try:
+            if request.verb != "POST":
+                raise A2AError(
+                    METHOD_NOT_ALLOWED,
+                    f"JSON-RPC is sent with POST; the agent's card is at {CARD_PATH}",
+                    headers={"Allow": "POST"},
+                )
+            caller = self._admit(request)
+            payload = await self._json(request)
+            request_id = jsonrpc.id_of(payload)
+            call = jsonrpc.call_from(payload)
+            require_served(request.asked_version)
+            operation = _operation(call.method)
+            result = await self._perform(request, operation, call.params, caller)
+        except (A2AError, RefusedError) as exc:
+            return _jsonrpc_error(request_id, _as_a2a(exc))
+        except Exception:
+            logger.exception("a request failed")
+            return _jsonrpc_error(request_id, _internal())
+        headers = _activated(caller)
+        if isinstance(result, Stream):
+            answered = request_id
+            return self._event_stream(
+                result, lambda text: jsonrpc.result_bytes(answered, text), caller, headers
+            )
+        return Response(jsonrpc.result_bytes(request_id, result), media_type=_JSON, headers=headers)
+
+    # HTTP+JSON
+
+    async def _rest(self, request: _Request) -> Response | EventStream:
+        try:
+            caller = self._admit(request)
+            operation, path_params = rest.match(request.verb, request.path)
+            require_served(request.asked_version)
+            body = await self._json(request) if request.verb == "POST" else {}
+            params = rest.params_from(operation, path_params, request.query.multi_items(), body)
+            result = await self._perform(request, operation, params, caller)
+        except (A2AError, RefusedError) as exc:
+            return _rest_error(request, _as_a2a(exc))
+        except Exception:
+            logger.exception("a request failed")
+            return _rest_error(request, _internal())
+        headers = _activated(caller)
+        if isinstance(result, Stream):
+            return self._event_stream(result, lambda text: text, caller, headers)
+        return _rest_answer(request, result, 200, headers)
+
+    # What both share
+
+    def _admit(self, request: _Request) -> Caller:
+        self._place.require_own(request.headers)
+        request.admitted_at = self._access.changes
+        principal = self._access.principal_of(request.headers).in_face(self._name)
+        asked = {
+            uri.strip() for line in request.headers.getlist(EXTENSIONS_HEADER) for uri in line.split(",")
+        }
+        return Caller(principal, frozenset(asked) & self._agent.extensions)
+
+    async def _json(self, request: _Request) -> JsonValue:
+        body = await body_of(request.receive, request.headers, self._limits.body_bytes)
+        if not body and request.path not in ("", "/"):
+            return {}  # POST /tasks/{id}:cancel says all in its path
+        require_json(request.headers, _ACCEPTED)
+        return parse(body, self._limits.json_depth, self._limits.json_values)
+
+    async def _perform(
+        self, request: _Request, operation: Operation, params: JsonValue, caller: Caller
+    ) -> bytes | Stream:
+        """Do what is asked, for a caller who is still let in once the whole of it was read."""
+        streaming = operation in (Operation.SEND_STREAMING_MESSAGE, Operation.SUBSCRIBE_TO_TASK)
+        if streaming and len(self._streams) >= self._limits.streams:
+            raise A2AError(UNAVAILABLE, "Too many open streams", headers={"Retry-After": "5"})
+        result = await self._service.perform(operation, params, self._still_admitted(request, caller))
+        if isinstance(result, Stream):
+            try:
+                self._still_admitted(request, caller)
+            except RefusedError:
+                result.close()
+                raise
+        request.on_written = result.written
+        return result if isinstance(result, Stream) else result.text
+
+    def _still_admitted(self, request: _Request, caller: Caller) -> Caller:
+        """The caller as it is let in now.
+
+        Raises:
+            RefusedError: 401, it is let in no more, or as another principal.
+        """
+        if self._access.changes == request.admitted_at:
+            return caller
+        again = self._admit(request)
+        if again.principal.name != caller.principal.name:
+            raise self._access.refusal("is that of somebody else by now")
+        return again
+
+    def _event_stream(
+        self, stream: Stream, wrap: Callable[[bytes], bytes], caller: Caller, headers: Mapping[str, str]
+    ) -> EventStream:
+        answer = EventStream(stream, wrap, self._pace, headers)
+        self._streams[answer] = caller.principal.name
+        return answer
+
+
+@dataclass(frozen=True, slots=True)
+class _ShownCard:
+    """A card as it goes out, and what it was made of."""
+
+    said: AgentCard
+    schemes: tuple[Scheme, ...]
+    card: AgentCard
+    text: bytes
+    etag: str
+
+
+class _Request:
+    """What is asked, taken apart as far as any binding needs it."""
+
+    __slots__ = ("admitted_at", "headers", "on_written", "path", "query", "receive", "scope", "verb")
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self.on_written: Callable[[], None] | None = None
+        """To be called once the answer was written in full to a client that was there."""
+        self.scope = scope
+        self.receive = receive
+        self.admitted_at = 0
+        """How often it had been changed who is let in, when its caller was."""
+        self.headers = Headers(scope=scope)
+        self.query = QueryParams(scope["query_string"])
+        self.verb: str = scope["method"]
+        self.path: str = scope["path"].removeprefix(scope.get("root_path", ""))
+
+    @property
+    def asked_version(self) -> str | None:
+        """Section 3.6.1: the header, or the query parameter of the same name."""
+        return self.headers.get(VERSION_HEADER) or self.query.get(VERSION_HEADER)
+
+
+def _operation(method: str) -> Operation:
+    try:
+        return Operation(method)
+    except ValueError:
+        raise A2AError(METHOD_NOT_FOUND, f"There is no method {echoed(method)!r}") from None
+
+
+def _activated(caller: Caller) -> dict[str, str]:
+    """The extensions that are active, repeated to the client (section 4.6)."""
+    return {EXTENSIONS_HEADER: ", ".join(sorted(caller.extensions))} if caller.extensions else {}
+
+
+def _as_a2a(exc: A2AError | RefusedError) -> A2AError:
+    if isinstance(exc, A2AError):
+        return exc
+    return A2AError(_REFUSALS[exc.status], str(exc), headers=exc.headers)
+
+
+def _internal() -> A2AError:
+    return A2AError(INTERNAL, "The bridge failed to answer; its log says why")
+
+
+def _jsonrpc_error(request_id: jsonrpc.RequestId, error: A2AError) -> Response:
+    status = error.kind.http_status if error.kind.at_http_level else 200
+    body = jsonrpc.error_bytes(request_id, error)
+    return Response(body, status, media_type=_JSON, headers=error.headers)
+
+
+def _rest_error(request: _Request, error: A2AError) -> Response:
+    return _rest_answer(request, rest.error_bytes(error), error.kind.http_status, error.headers)
+
+
+def _rest_answer(request: _Request, body: bytes, status: int, headers: Mapping[str, str]) -> Response:
+    media_type = rest.media_type_for(", ".join(request.headers.getlist("accept")))
+    return Response(body, status, media_type=media_type, headers={**headers, "Vary": "Accept"})

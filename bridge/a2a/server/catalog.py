@@ -1,0 +1,232 @@
+"""The catalog of the agents that a bridge publishes, as an ASGI application: `GET /agents`.
+
+It knows agents by their names and cards, and nothing of what is behind them. A2A says that catalogs are a way to
+find agents and that clients query them by such things as skills and tags; it prescribes no interface. This one
+gives whole cards, page by page, so that a client needs nothing else.
+
+Spec: A2A 1.0 section 8.2; its guide on discovery, "Curated Registries". Pages as in section 3.1.4 (ListTasks).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from starlette.datastructures import Headers, QueryParams
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from bridge.a2a.client.card import CARD_PATH
+from bridge.a2a.model.objects import AgentCard
+from bridge.web import API_KEY_HEADER, Access, Place, RefusedError, etags_in
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_PAGE_SIZE: Final = 50
+MAX_QUERY_CHARACTERS: Final = 200
+"""What `query` may hold: each word of it is looked for in every card."""
+PAGE_BYTES: Final = 4 * 1024 * 1024
+"""A page ends before its cards weigh more: those of agents with a thousand tools have megabytes each."""
+
+_PAGE_SIZE: Final = re.compile(r"[1-9][0-9]?|100")
+_JSON: Final = "application/json"
+_VARY: Final = (
+    f"Host, X-Forwarded-Host, X-Forwarded-Proto, X-Forwarded-Prefix, Authorization, {API_KEY_HEADER}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """An agent that is published."""
+
+    name: str
+    base_path: str
+    """Where it is under the bridge's address: `/agents/devtools`."""
+    card: Callable[[str], AgentCard]
+    """Its card, for the base at which it is reached; the same object as long as nothing has changed."""
+
+
+class CatalogApp:
+    """The application. It serves at whatever path it is routed to."""
+
+    def __init__(
+        self,
+        agents: Callable[[], Iterable[Published]],
+        access: Access,
+        place: Place,
+        max_age_seconds: int = 60,
+    ) -> None:
+        """`max_age_seconds` is how long a client may keep an answer without asking again."""
+        self._agents = agents
+        self._access = access
+        self._place = place
+        self._max_age_seconds = max_age_seconds
+        self._last: dict[str, _Listed] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] == "http":
+            await self._answer(scope)(scope, receive, send)
+
+    def _answer(self, scope: Scope) -> Response:
+        headers = Headers(scope=scope)
+        try:
+            self._place.require_own(headers)
+            self._access.principal_of(headers)
+            if scope["method"] not in ("GET", "HEAD"):
+                raise RefusedError(405, "The catalog is read with GET", {"Allow": "GET, HEAD"})
+            asked = _Asked.in_query(QueryParams(scope["query_string"]))
+            page = asked.page_of(self._listed(self._place.base_url(scope, headers)))
+        except RefusedError as exc:
+            return _refusal(exc)
+        except Exception:
+            logger.exception("the catalog could not be read")
+            return _refusal(RefusedError(500, "The bridge failed to answer; its log says why"))
+        return self._conditional(page, headers)
+
+    def _listed(self, root_url: str) -> list[_Listed]:
+        """All agents by name, each written once for as long as its card is the same."""
+        listed: dict[str, _Listed] = {}
+        for agent in sorted(self._agents(), key=lambda one: one.name):
+            base_url = root_url + agent.base_path
+            card, last = agent.card(base_url), self._last.get(agent.name)
+            is_same = last is not None and last.card is card and last.url == base_url
+            listed[agent.name] = last if last and is_same else _Listed(agent.name, base_url, card)
+        self._last = listed
+        return list(listed.values())
+
+    def _conditional(self, page: bytes, asked: Headers) -> Response:
+        etag = f'"{hashlib.sha256(page).hexdigest()[:32]}"'
+        reach = "private" if self._access.needs_token else "public"
+        headers = {
+            "ETag": etag,
+            "Cache-Control": f"{reach}, max-age={self._max_age_seconds}",
+            "Vary": _VARY,
+        }
+        if etag in etags_in(asked):
+            return Response(status_code=304, headers=headers)
+        return Response(page, media_type=_JSON, headers=headers)
+
+
+@dataclass(frozen=True, eq=False)
+class _Listed:
+    """An agent as it is listed at one base."""
+
+    name: str
+    url: str
+    card: AgentCard
+
+    @cached_property
+    def text(self) -> bytes:
+        """It as JSON."""
+        head = {"name": self.name, "url": self.url, "cardUrl": self.url + CARD_PATH}
+        return json.dumps(head, ensure_ascii=False)[:-1].encode() + b', "card": ' + self.card.to_json() + b"}"
+
+    @cached_property
+    def tags(self) -> frozenset[str]:
+        """The tags of its skills, without regard to case."""
+        return frozenset(tag.casefold() for skill in self.card.skills for tag in skill.tags)
+
+    @cached_property
+    def words(self) -> str:
+        """What it says in words, without regard to case."""
+        card = self.card
+        said = [self.name, card.name, card.description, *self.tags]
+        said += [words for skill in card.skills for words in (skill.id, skill.name, skill.description)]
+        return "\n".join(said).casefold()
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a client asked for."""
+
+    words: tuple[str, ...]
+    tags: frozenset[str]
+    skills: frozenset[str]
+    page_size: int
+    page_token: str
+
+    @classmethod
+    def in_query(cls, query: QueryParams) -> _Asked:
+        """The parameters of a request; others are passed over.
+
+        Raises:
+            RefusedError: 400, one is out of its range.
+        """
+        words, size = query.get("query", ""), query.get("pageSize") or str(DEFAULT_PAGE_SIZE)
+        if len(words) > MAX_QUERY_CHARACTERS:
+            raise RefusedError(400, f"query has more than {MAX_QUERY_CHARACTERS} characters")
+        if not _PAGE_SIZE.fullmatch(size):
+            raise RefusedError(400, "pageSize is a number from 1 to 100")
+        return cls(
+            tuple(words.casefold().split()),
+            frozenset(tag.casefold() for tag in query.getlist("tag") if tag),
+            frozenset(skill for skill in query.getlist("skill") if skill),
+            int(size),
+            query.get("pageToken", ""),
+        )
+
+    def page_of(self, listed: Sequence[_Listed]) -> bytes:
+        """A page as JSON.
+
+        Raises:
+            RefusedError: 400, the page token is none of ours, or of another search.
+        """
+        found = [one for one in listed if self._finds(one)]
+        after = self._last_of_page_before()
+        rest = [one for one in found if one.name > after]
+        page = _fitting(rest[: self.page_size])
+        token = self._token_after(page[-1].name) if len(page) < len(rest) else ""
+        agents = b", ".join(one.text for one in page)
+        return b'{"agents": [' + agents + b'], "nextPageToken": "' + token.encode() + b'"}'
+
+    def _finds(self, one: _Listed) -> bool:
+        return (
+            all(word in one.words for word in self.words)
+            and self.tags <= one.tags
+            and self.skills <= {skill.id for skill in one.card.skills}
+        )
+
+    def _token_after(self, name: str) -> str:
+        return base64.urlsafe_b64encode(f"{self._mark}:{name}".encode()).decode().rstrip("=")
+
+    def _last_of_page_before(self) -> str:
+        """The name after which the page begins: an agent that comes or goes shifts no page."""
+        if not self.page_token:
+            return ""
+        padded = self.page_token + "=" * (-len(self.page_token) % 4)
+        try:
+            mark, _, name = base64.b64decode(padded, altchars=b"-_", validate=True).decode().partition(":")
+        except ValueError:
+            mark = name = ""
+        if mark != self._mark or not name:
+            raise RefusedError(400, "pageToken is not one that this search gave out")
+        return name
+
+    @property
+    def _mark(self) -> str:
+        """What tells this search from others."""
+        said = [[*self.words], sorted(self.tags), sorted(self.skills)]
+        return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
+
+
+def _fitting(agents: Sequence[_Listed]) -> Sequence[_Listed]:
+    """As many of them as a page may weigh, and one at least."""
+    weight = 0
+    for number, one in enumerate(agents):
+        weight += len(one.text)
+        if weight > PAGE_BYTES and number:
+            return agents[:number]
+    return agents
+
+
+def _refusal(refused: RefusedError) -> Response:
+    body = json.dumps({"error": {"message": str(refused)}})
+    return Response(body, refused.status, headers=refused.headers, media_type=_JSON)

@@ -1,0 +1,101 @@
+"""A stream of events as an HTTP response: heartbeats, bounded patience, and no task of its own.
+
+Plain ASGI, since one such response is open for every idle stream: no task group, no second task that waits
+for the client to go. That it went is seen at the next heartbeat; until then, writes to it go nowhere.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import anyio
+from starlette.types import Receive, Scope, Send
+
+from bridge.a2a.server.service import Stream
+from bridge.a2a.wire.sse import HEARTBEAT, frame
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_HEARTBEAT_SECONDS: Final = 2.5
+"""Under 3 s: a2a-sdk's client gives a silent stream up after 5 s."""
+
+DEFAULT_STALL_SECONDS: Final = 30.0
+"""How long one write may wait for a reader that takes nothing in."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPace:
+    """How long a stream may be silent, and how long its reader may stall."""
+
+    heartbeat_seconds: float = DEFAULT_HEARTBEAT_SECONDS
+    stall_seconds: float = DEFAULT_STALL_SECONDS
+
+
+class EventStream:
+    """The response to a streaming operation. Closes its stream however it ends."""
+
+    def __init__(
+        self, stream: Stream, wrap: Callable[[bytes], bytes], pace: StreamPace, headers: Mapping[str, str]
+    ) -> None:
+        """`wrap` puts one StreamResponse into the binding's envelope."""
+        self._stream = stream
+        self._wrap = wrap
+        self._pace = pace
+        self.was_written = False
+        """Whether all of it was written to a reader that was there."""
+        self._is_ended = False
+        self._headers = {
+            "content-type": "text/event-stream",
+            "cache-control": "no-cache, no-store",
+            "x-accel-buffering": "no",
+            **headers,
+        }
+
+    def end(self) -> None:
+        """Send nothing more of it, not even what waits to be sent."""
+        self._is_ended = True
+        self._stream.close()
+
+    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
+        try:
+            raw = [(name.lower().encode(), value.encode()) for name, value in self._headers.items()]
+            await send({"type": "http.response.start", "status": 200, "headers": raw})
+            if await self._events(receive, send):
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+            # Else nobody takes in an end either; the server closes what is left incomplete.
+        finally:
+            self._stream.close()
+
+    async def _events(self, receive: Receive, send: Send) -> bool:
+        """Send what the stream gives; whether the reader was there until the end."""
+        last = False
+        while not last:
+            body = HEARTBEAT
+            with anyio.move_on_after(self._pace.heartbeat_seconds):
+                seen = None if self._is_ended else await self._stream.next()
+                if seen is None or self._is_ended:
+                    return True
+                body, last = frame(self._wrap(seen.text)), seen.last
+            if (last or body is HEARTBEAT) and await is_gone(receive):
+                return False
+            with anyio.move_on_after(self._pace.stall_seconds) as patience:
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+            if patience.cancelled_caught:
+                logger.warning(
+                    "a reader took nothing in for %g s; its stream is closed", self._pace.stall_seconds
+                )
+                return False
+        self.was_written = True
+        return True
+
+
+async def is_gone(receive: Receive) -> bool:
+    """Whether the client has closed the connection, without waiting for it to."""
+    with anyio.move_on_after(0):
+        while (await receive())["type"] != "http.disconnect":
+            pass  # a body that nobody asked for stands before it
+        return True
+    return False

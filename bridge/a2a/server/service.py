@@ -1,0 +1,137 @@
+"""The operations as they are served: parameters in, JSON or a stream out, whatever the binding.
+
+Spec: A2A 1.0 sections 3.1 and 3.3.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from pydantic import JsonValue
+
+from bridge.a2a.model.errors import (
+    PUSH_NOTIFICATION_NOT_SUPPORTED,
+    UNSUPPORTED_OPERATION,
+    A2AError,
+    Violation,
+    invalid_params,
+)
+from bridge.a2a.model.objects import (
+    CancelTaskRequest,
+    GetTaskRequest,
+    ListTasksRequest,
+    Model,
+    SendMessageRequest,
+    SendMessageResponse,
+    SubscribeToTaskRequest,
+    Task,
+)
+from bridge.a2a.model.operations import PUSH, Operation, parse_request
+from bridge.a2a.tasks.engine import Engine
+from bridge.a2a.tasks.intake import Caller
+from bridge.a2a.tasks.live import Seen, Watcher
+from bridge.a2a.wire.extensions import Gate
+
+DEFAULT_MAX_PARTS: Final = 256
+"""Parts in one message. People send a few; each one costs an object."""
+
+
+def _nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an operation gives."""
+
+    text: bytes
+    """The result as JSON."""
+    written: Callable[[], None] = _nothing
+    """To be called once it was written in full to a client that was there."""
+
+
+class Stream:
+    """A task's events for one client, as JSON. Close it when the client is gone."""
+
+    def __init__(
+        self, watcher: Watcher, gate: Gate, caller: Caller, written: Callable[[], None] = _nothing
+    ) -> None:
+        """`written` is to be called once all of it was written to a client that was there."""
+        self.written = written
+        self._watcher = watcher
+        self._gate = gate
+        self._extensions = caller.extensions
+
+    async def next(self) -> Seen | None:
+        """The next event, or None once the stream is over."""
+        seen = await self._watcher.next()
+        if seen is None:
+            return None
+        shown = self._gate.shown(seen.text, self._extensions)
+        return seen if shown is seen.text else Seen(shown, seen.last)
+
+    def close(self) -> None:
+        """Stop watching; the task goes on."""
+        self._watcher.close()
+
+
+class Service:
+    """One agent's operations."""
+
+    def __init__(self, engine: Engine, gate: Gate, max_parts: int = DEFAULT_MAX_PARTS) -> None:
+        self._engine = engine
+        self._gate = gate
+        self._max_parts = max_parts
+
+    async def perform(self, operation: Operation, params: JsonValue, caller: Caller) -> Answer | Stream:
+        """Serve one operation: its result, or a stream of StreamResponses.
+
+        Raises:
+            A2AError: the operation is refused, or not supported.
+        """
+        if operation in PUSH:
+            raise A2AError(PUSH_NOTIFICATION_NOT_SUPPORTED, "This agent does not send push notifications")
+        if operation is Operation.GET_EXTENDED_AGENT_CARD:
+            raise A2AError(UNSUPPORTED_OPERATION, "This agent has no extended card")
+        request = parse_request(operation, params)
+        match request:
+            case SendMessageRequest():
+                _require_no_push(request)
+                self._require_few_parts(request)
+                written = partial(self._engine.written, request, caller)
+                if operation is Operation.SEND_STREAMING_MESSAGE:
+                    return Stream(await self._engine.stream(request, caller), self._gate, caller, written)
+                said = await self._engine.send(request, caller)
+                response = (
+                    SendMessageResponse(task=said)
+                    if isinstance(said, Task)
+                    else SendMessageResponse(message=said)
+                )
+                return replace(self._shown(response, caller), written=written)
+            case GetTaskRequest():
+                return self._shown(await self._engine.get(request.id, request.history_length, caller), caller)
+            case ListTasksRequest():
+                return self._shown(await self._engine.list(request, caller), caller)
+            case CancelTaskRequest():
+                return self._shown(await self._engine.cancel(request.id, caller), caller)
+            case SubscribeToTaskRequest():
+                return Stream(await self._engine.subscribe(request.id, caller), self._gate, caller)
+        raise AssertionError(f"{operation} has a request but is not served")
+
+    def _require_few_parts(self, request: SendMessageRequest) -> None:
+        if len(request.message.parts) > self._max_parts:
+            raise invalid_params(Violation("message.parts", f"more than {self._max_parts} parts"))
+
+    def _shown(self, result: Model, caller: Caller) -> Answer:
+        return Answer(self._gate.shown(result.to_json(), caller.extensions))
+
+
+def _require_no_push(request: SendMessageRequest) -> None:
+    if request.configuration and request.configuration.task_push_notification_config:
+        raise A2AError(
+            PUSH_NOTIFICATION_NOT_SUPPORTED,
+            "This agent does not send push notifications: leave out configuration.taskPushNotificationConfig",
+        )

@@ -1,0 +1,1 @@
+"""The life of tasks: taken in, run, stored, watched. Knows no wire."""

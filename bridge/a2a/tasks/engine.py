@@ -1,0 +1,380 @@
+"""Running tasks: takes messages in, starts the agent's work, and answers what clients ask of a task.
+
+It owns every task that runs, in one task group; it knows nothing of wires. All state that outlives it is in
+the store. While it runs it is the only writer of its store.
+
+Spec: A2A 1.0 sections 3.1 (operations), 3.3.1 (idempotency), 3.4 (contexts and tasks), 13.1 (scope).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from types import TracebackType
+from typing import Final, Self
+
+import anyio
+
+from bridge.a2a.model.events import Ids
+from bridge.a2a.model.life import ENDED, INTERRUPTED, SETTLED, IllegalTransitionError, with_history, with_note
+from bridge.a2a.model.objects import (
+    ListTasksRequest,
+    ListTasksResponse,
+    Message,
+    Role,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    StreamResponse,
+    Task,
+    TaskState,
+    milliseconds,
+)
+from bridge.a2a.tasks.agent import Agent, HeldLimits, Job, Running, Turn, Work
+from bridge.a2a.tasks.commit import Commit
+from bridge.a2a.tasks.draft import Draft
+from bridge.a2a.tasks.idempotency import MessageBook
+from bridge.a2a.tasks.intake import Accepted, Caller, HistoryLimits, Intake, IntakeRules
+from bridge.a2a.tasks.listing import query_from, response_from, shown_of
+from bridge.a2a.tasks.live import DEFAULT_WATCH_EVENTS, Live, Watcher
+from bridge.a2a.tasks.refusals import ended, not_cancelable, unavailable
+from bridge.a2a.tasks.registry import StorePace, Tasks
+from bridge.errors import StoreError
+from bridge.store.records import Store
+from bridge.store.retention import Retention, retain
+from bridge.web import Principal
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLimits:
+    """What the engine waits for and how much it holds."""
+
+    cancel_grace_seconds: float = 5
+    """How long work may take to wind up once it is cancelled."""
+    drain_seconds: float = 10
+    """How long running tasks may go on once the engine stops."""
+    repeat_seconds: float = 600
+    """How long the same message sent again finds its task, while its answer may not have arrived."""
+    repeat_answered_seconds: float = 10
+    """How long it does so once its answer was written, where its work must not be done twice."""
+    held: HeldLimits = field(default_factory=HeldLimits)
+    """How much a task takes in while it is at work."""
+    history: HistoryLimits = field(default_factory=HistoryLimits)
+    """How much a task may hold of what was said."""
+    open_tasks: int = 2_000
+    """How many tasks of one principal may not have ended."""
+    watch_events: int = DEFAULT_WATCH_EVENTS
+    input_timeout_seconds: float = 86_400
+    """How long a task waits for its client's answer before it fails."""
+    store_pace: StorePace = field(default_factory=StorePace)
+    """How often the store is looked after."""
+
+
+_RESTARTED: Final = "The bridge restarted while this task was running, so its outcome is not known"
+_STOPPED: Final = "The bridge was stopped while this task was running"
+_BROKE: Final = "The bridge failed while it worked on this task; its log says why"
+_SILENT: Final = "The work on this task ended without a result"
+_CANCELED: Final = "Canceled on request"
+_LOOK_SECONDS: Final = 30.0
+"""At most so long between two looks at the tasks that wait for an answer."""
+
+
+class Engine:
+    """The tasks of one agent. Enter it to run; on exit the running tasks are drained, then stopped."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        store: Store,
+        ids: Ids,
+        limits: EngineLimits | None = None,
+        retention: Retention | None = None,
+    ) -> None:
+        self._agent = agent
+        self._store = store
+        self._ids = ids
+        self.limits = limits or EngineLimits()
+        """May be replaced at any time; the repeats of messages stay as they were at the start."""
+        self._retention = retention
+        self._messages = MessageBook(
+            store, ids, self.limits.repeat_seconds, self.limits.repeat_answered_seconds
+        )
+        self._closing = False
+        self._idle = anyio.Event()
+        self._tasks = Tasks(store, ids, self.limits.store_pace, self._look_whether_idle)
+        self._intake = Intake(agent, store, ids, self._tasks, self._messages, self._start)
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Start; raises StoreError when what ran before cannot be ended in the store."""
+        async with AsyncExitStack() as stack:
+            self._group = await stack.enter_async_context(anyio.create_task_group())
+            self._tasks.start(self._group)
+            try:
+                await self._recover()
+            except BaseException:
+                self._group.cancel_scope.cancel()
+                raise
+            self._stack = stack.pop_all()
+        if self._retention is not None:
+            self._group.start_soon(retain, self._store, self._retention, self._ids.now_ms)
+        self._group.start_soon(self._end_unanswered)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with anyio.CancelScope(shield=True):
+            await self.drain(self.limits.drain_seconds if exc is None else 0)
+        self._group.cancel_scope.cancel()
+        await self._stack.aclose()
+
+    @property
+    def ready(self) -> bool:
+        """Whether new work is taken in."""
+        return not self._closing and self._store.failure is None
+
+    @property
+    def running(self) -> int:
+        """How many tasks are being worked on."""
+        return sum(live.running is not None for live in self._tasks)
+
+    # What clients ask
+
+    async def send(self, request: SendMessageRequest, caller: Caller) -> Task | Message:
+        """Take a message in and answer with its task, by default once it has ended or waits (section 3.2.2), or with
+        the Message that brief work came to.
+
+        Raises:
+            A2AError: the message is refused.
+        """
+        configuration = request.configuration or SendMessageConfiguration()
+        accepted = await self._take(request, caller, watch=False)
+        if isinstance(accepted.live, Draft) and (reply := await accepted.live.reply()) is not None:
+            return reply
+        is_left = self._closing and accepted.live.running is None
+        settled = not (configuration.return_immediately or is_left or accepted.is_held)
+        task = await self._tasks.reached(accepted.live, accepted.seq, settled=settled)
+        return with_note(with_history(task, configuration.history_length), accepted.note)
+
+    def written(self, request: SendMessageRequest, caller: Caller) -> None:
+        """The answer to a message was written in full to its client."""
+        self._messages.written(caller.principal.name, request.message.message_id)
+
+    async def stream(self, request: SendMessageRequest, caller: Caller) -> Watcher:
+        """Take a message in and watch its task. The caller closes the watcher.
+
+        Raises:
+            A2AError: the message is refused.
+        """
+        accepted = await self._take(request, caller, watch=True)
+        assert accepted.watcher is not None
+        return accepted.watcher
+
+    async def get(self, task_id: str, history_length: int | None, caller: Caller) -> Task:
+        """A task as it is visible now.
+
+        Raises:
+            A2AError: TASK_NOT_FOUND, also for another principal's task.
+        """
+        live = await self._tasks.own(task_id, caller.principal)
+        return with_history(await self._tasks.shown(live), history_length)
+
+    async def list(self, request: ListTasksRequest, caller: Caller) -> ListTasksResponse:
+        """One page of the caller's tasks, the newest status first.
+
+        Raises:
+            A2AError: INVALID_PARAMS for a page token that is not ours, or a missing contextId.
+        """
+        query = query_from(request, caller.principal)
+        listing = await self._store.list(query)
+        return response_from(listing, [shown_of(row) for row in listing.tasks], request)
+
+    async def cancel(self, task_id: str, caller: Caller) -> Task:
+        """End a task before its time. The first terminal state wins.
+
+        Raises:
+            A2AError: TASK_NOT_FOUND, or TASK_NOT_CANCELABLE when it ended otherwise.
+        """
+        live = await self._tasks.own(task_id, caller.principal)
+        if live.task.status.state in ENDED:
+            raise not_cancelable(await self._tasks.reached(live, live.next_seq - 1, settled=True))
+        running = live.running
+        if running is not None:
+            running.canceled = True
+            running.scope.cancel()
+            with anyio.move_on_after(self.limits.cancel_grace_seconds):
+                await running.finished.wait()
+        if live.task.status.state not in ENDED:
+            self._tasks.conclude(live, TaskState.CANCELED, _CANCELED)
+        task = await self._tasks.reached(live, live.next_seq - 1, settled=True)
+        if task.status.state is not TaskState.CANCELED:
+            raise not_cancelable(task)
+        return with_history(task, None)
+
+    async def subscribe(self, task_id: str, caller: Caller) -> Watcher:
+        """Watch a task from where it is. The caller closes the watcher.
+
+        Raises:
+            A2AError: TASK_NOT_FOUND, or UNSUPPORTED_OPERATION when it has ended.
+        """
+        live = await self._tasks.own(task_id, caller.principal)
+        task = await self._tasks.shown(live)
+        if task.status.state in ENDED:
+            raise ended(task)
+        return live.watch(self.limits.watch_events)
+
+    async def _take(self, request: SendMessageRequest, caller: Caller, *, watch: bool) -> Accepted:
+        limits = self.limits
+        rules = IntakeRules(limits.watch_events, limits.held, limits.history, limits.open_tasks)
+        return await self._intake.take(request, caller, rules, self._require_running, watch=watch)
+
+    # Doing the work
+
+    def _start(self, live: Live, running: Running, turn: Turn, stored: Commit, work: Work) -> None:
+        job = Job(
+            turn,
+            self._tasks.events_of(live),
+            partial(self._emit, live),
+            stored,
+            running,
+            partial(self._is_left, live, running),
+        )
+        self._group.start_soon(self._run, live, running, job, work)
+
+    async def _run(self, live: Live, running: Running, job: Job, work: Work) -> None:
+        broke = False
+        with running.scope:
+            try:
+                await work(job)
+            except StoreError:
+                logger.warning("task %s is given up: the store cannot write", live.id)
+            except Exception:
+                logger.exception("the work on task %s failed", live.id)
+                broke = True
+        live.running = None
+        if live.task.status.state not in SETTLED and live.failure is None:
+            if self._is_left(live, running):
+                live.leave()
+            elif running.canceled:
+                self._tasks.conclude(live, TaskState.CANCELED, _CANCELED)
+            elif self._closing:
+                self._tasks.conclude(live, TaskState.FAILED, _STOPPED)
+            else:
+                self._tasks.conclude(live, TaskState.FAILED, _BROKE if broke else _SILENT)
+        running.finish()
+        self._tasks.changed(live)
+
+    def _emit(self, live: Live, event: StreamResponse, keep: bytes | None) -> Commit:
+        try:
+            return live.accept(event, keep=keep)
+        except IllegalTransitionError as exc:
+            logger.info("a late event was dropped: %s", exc)
+            return Commit(done=True)
+
+    def _is_left(self, live: Live, running: Running) -> bool:
+        """Whether this process stops, and the next one can go on with a task."""
+        can_go_on = running.outlives or live.task.status.state in INTERRUPTED
+        return self._closing and self._store.lasts and not running.canceled and can_go_on
+
+    # What the last process left behind, and what nobody answers
+
+    async def _recover(self) -> None:
+        """Look after what the last process left: the agent may go on with it; what waits for its client goes on
+        waiting (sections 3.4.3, 7.6); anything else ends."""
+        last = Commit(done=True)
+        async for stored in self._store.unfinished():
+            state = TaskState(stored.head.state)
+            try:
+                work = self._agent.resume(stored.private, state, stored.origin.owner)
+                if work is None and state in INTERRUPTED:
+                    self._tasks.count(stored.origin.owner, stored.task_id)
+                    continue
+                live = self._tasks.hold(stored)
+            except ValueError:
+                logger.exception("task %s cannot be read and is left as it is", stored.task_id)
+                continue
+            if work is None:
+                last = self._tasks.conclude(live, TaskState.FAILED, _RESTARTED)
+            else:
+                live.running = Running()
+                self._start(live, live.running, _turn_left(live), Commit(done=True), work)
+        await last
+
+    async def _end_unanswered(self) -> None:
+        """End the tasks that wait for their client for too long and that nobody works on."""
+        seconds = self.limits.input_timeout_seconds
+        while True:
+            before_ms = self._ids.now_ms() - round(seconds * 1000)
+            try:
+                for task_id in await self._store.waiting(INTERRUPTED, before_ms):
+                    await self._end_if_unanswered(task_id, before_ms)
+            except StoreError:
+                logger.exception("tasks that nobody answers could not be looked for; tried again later")
+            await anyio.sleep(min(seconds / 4, _LOOK_SECONDS))
+
+    async def _end_if_unanswered(self, task_id: str, before_ms: int) -> None:
+        try:
+            live = await self._tasks.find(task_id)
+        except ValueError as exc:
+            logger.debug("task %s cannot be read and is left as it is: %s", task_id, exc)
+            return
+        if live is not None and live.running is None and _waits_since(live.task) < before_ms:
+            words = f"This agent's question was not answered within {self.limits.input_timeout_seconds:g} s"
+            self._tasks.conclude(live, TaskState.FAILED, words)
+
+    def _look_whether_idle(self) -> None:
+        if self._closing and not any(live.running and not live.running.hearing for live in self._tasks):
+            self._idle.set()
+
+    # Starting and stopping
+
+    async def drain(self, seconds: float) -> None:
+        """Take no new work, let what runs go on for so long, then stop it. Streams end with their tasks."""
+        self._closing = True
+        self._end_waiting_streams()
+        self._look_whether_idle()
+        if not self._idle.is_set():
+            with anyio.move_on_after(seconds):
+                await self._idle.wait()
+        await self.stop()
+
+    async def stop(self) -> None:
+        """Stop every running task now."""
+        for live in self._tasks:
+            if live.running is not None:
+                live.running.scope.cancel()
+        with anyio.move_on_after(self.limits.cancel_grace_seconds):
+            for live in self._tasks:
+                if live.running is not None:
+                    await live.running.finished.wait()
+        self._end_waiting_streams()
+
+    def _end_waiting_streams(self) -> None:
+        """A task that waits for its client will say nothing more: its streams need not hold the bridge up."""
+        for live in self._tasks:
+            if live.running is None and live.task.status.state in INTERRUPTED:
+                live.end_streams()
+
+    def _require_running(self) -> None:
+        if self._closing:
+            raise unavailable("The bridge is stopping")
+        if self._store.failure is not None:
+            raise unavailable("The bridge cannot store tasks at the moment")
+
+
+def _turn_left(live: Live) -> Turn:
+    """The last message of a task that a process which is gone worked on."""
+    message = next(said for said in reversed(live.task.history or ()) if said.role is Role.USER)
+    principal = Principal(live.origin.owner)
+    return Turn(principal, message, SendMessageConfiguration(), {}, frozenset(), live.task, live.kept)
+
+
+def _waits_since(task: Task) -> float:
+    """When a task began to wait, in milliseconds since the epoch; never, for one that does not."""
+    timestamp = task.status.timestamp
+    return milliseconds(timestamp) if timestamp and task.status.state in INTERRUPTED else math.inf

@@ -1,0 +1,300 @@
+"""Taking a message in: whether it was sent before, which task it goes to, and what is planned for it.
+
+A message makes a task, answers one that asks, or, when its task is at work, is held for the work to make use of.
+One that names a context alone answers the only task there that asks, when it can be nothing else.
+
+Spec: A2A 1.0 sections 3.1.1, 3.3.1 (idempotency), 3.4 (contexts and tasks).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+import anyio
+
+from bridge.a2a.model.errors import Violation, invalid_params
+from bridge.a2a.model.events import Ids
+from bridge.a2a.model.life import CLOSES_STREAM, ENDED, INTERRUPTED, SETTLED
+from bridge.a2a.model.objects import (
+    Message,
+    Role,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    StreamResponse,
+    Task,
+    TaskState,
+    TaskStatus,
+    timestamp,
+)
+from bridge.a2a.tasks.agent import Agent, HeldLimits, Running, Turn, Work
+from bridge.a2a.tasks.commit import Commit
+from bridge.a2a.tasks.draft import Brief, Draft
+from bridge.a2a.tasks.idempotency import REPEATED, MessageBook, Repeat
+from bridge.a2a.tasks.live import Live, Watcher
+from bridge.a2a.tasks.refusals import at_work, history_full, require_answerable, too_many_open
+from bridge.a2a.tasks.registry import Tasks, one_at_a_time
+from bridge.jsonvalues import JsonObject
+from bridge.store.records import MessageKey, Query, Store
+from bridge.web import Principal
+
+_NAMED_BESIDE: Final = 5
+"""Tasks of a context that wait for an answer, and that another task there tells of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sends, and which extensions the client activated."""
+
+    principal: Principal
+    extensions: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A message that was taken in."""
+
+    live: Live
+    seq: int
+    """The event that the message became."""
+    watcher: Watcher | None
+    stored: Commit
+    """Says when the message is stored."""
+    is_held: bool = False
+    """Whether its task is at work, so that there is no answer to wait for."""
+    note: JsonObject | None = None
+    """What the answer has to say in its metadata."""
+
+
+Start = Callable[[Live, Running, Turn, Commit, Work], None]
+"""Begins the work on a task."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryLimits:
+    """How much the history of a task may hold, for it to take another message."""
+
+    messages: int = 1_000
+    total_bytes: int = 33_554_432
+
+
+@dataclass(frozen=True, slots=True)
+class IntakeRules:
+    """What the intake may choose."""
+
+    watch_events: int
+    held: HeldLimits
+    history: HistoryLimits
+    open_tasks: int
+
+
+class Intake:
+    """Takes messages in, for an engine."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        store: Store,
+        ids: Ids,
+        tasks: Tasks,
+        book: MessageBook,
+        start: Start,
+    ) -> None:
+        self._agent = agent
+        self._store = store
+        self._ids = ids
+        self._tasks = tasks
+        self._book = book
+        self._start = start
+        self._taking: dict[tuple[str, str], anyio.Event] = {}
+
+    async def take(
+        self,
+        request: SendMessageRequest,
+        caller: Caller,
+        rules: IntakeRules,
+        require_running: Callable[[], None],
+        *,
+        watch: bool,
+    ) -> Accepted:
+        """Take a message in; `require_running` is called before anything new is begun.
+
+        Raises:
+            A2AError: the message is refused.
+        """
+        message, principal = request.message, caller.principal
+        if message.role is not Role.USER:
+            raise invalid_params(Violation("message.role", "a client's message has the role ROLE_USER"))
+        async with one_at_a_time(self._taking, (principal.name, message.message_id)):
+            key = MessageKey(message.message_id, _digest(request), self._ids.now_ms())
+            # Callers that share one name would be given each other's tasks: to them, the task id is the capability.
+            knows = principal.may_list_all or message.task_id is not None
+            repeat = await self._book.repeat_of(principal.name, key) if knows else None
+            if repeat is not None:
+                return await self._join(repeat, principal, request, rules, watch=watch)
+            require_running()
+            turn, live = await self._addressed(request, caller)
+            # Nothing waits from here on: what the plan found free is taken before anyone else can.
+            self._require_room(live, turn, rules)
+            if live is not None and live.running is not None:
+                return self._hear(live, live.running, turn, key, rules, watch=watch)
+            return self._begin(live, turn, key, rules, watch=watch)
+
+    def _require_room(self, live: Live | None, turn: Turn, rules: IntakeRules) -> None:
+        if live is None:
+            if self._tasks.open_of(turn.principal.name) >= rules.open_tasks:
+                raise too_many_open(rules.open_tasks)
+            return
+        left_bytes = rules.history.total_bytes - live.history_bytes
+        is_many = len(live.task.history or ()) >= rules.history.messages
+        if is_many or len(turn.message.to_json()) > left_bytes:
+            raise history_full(live.task)
+
+    async def _addressed(self, request: SendMessageRequest, caller: Caller) -> tuple[Turn, Live | None]:
+        """The turn that a message is, and the task that it goes to; None when it makes one."""
+        message, principal = request.message, caller.principal
+        turn = Turn(
+            principal=principal,
+            message=message,
+            configuration=request.configuration or SendMessageConfiguration(),
+            metadata=request.metadata or {},
+            extensions=caller.extensions & self._agent.extensions,
+        )
+        if message.task_id is not None:
+            live = await self._named(message.task_id, message.context_id, principal)
+            return replace(turn, task=live.task, kept=live.kept), live
+        if message.context_id is None:
+            return turn, None
+        owner = await self._book.owner_of_context(message.context_id)
+        if owner not in (None, principal.name):
+            raise invalid_params(
+                Violation("message.contextId", "cannot be used; leave it out to start a new context")
+            )
+        return await self._in_context(turn, message.context_id) if owner is not None else (turn, None)
+
+    async def _named(self, task_id: str, context_id: str | None, principal: Principal) -> Live:
+        """The task that a message names, which takes messages; its context is this principal's."""
+        live = await self._at_rest(task_id, principal)
+        if context_id not in (None, live.origin.context_id):
+            raise invalid_params(Violation("message.contextId", "is not the context of message.taskId"))
+        if live.task.status.state in ENDED:
+            await self._tasks.reached(live, live.next_seq - 1, settled=True)
+        is_at_work = live.running is not None and live.task.status.state not in SETTLED
+        if not is_at_work:
+            require_answerable(live.task)
+        return live
+
+    async def _in_context(self, turn: Turn, context_id: str) -> tuple[Turn, Live | None]:
+        """A message that names a context alone: an answer to the only task there that asks, or a turn of its own."""
+        principal = turn.principal
+        if not principal.may_list_all:
+            return turn, None
+        asking = TaskState.INPUT_REQUIRED.value
+        found = await self._store.list(Query(principal.name, _NAMED_BESIDE, context_id, asking))
+        if found.total == 1:
+            live = await self._at_rest(found.tasks[0].task_id, principal)
+            answer = replace(turn, task=live.task, kept=live.kept)
+            if live.task.status.state is TaskState.INPUT_REQUIRED and self._agent.takes_as_answer(answer):
+                return answer, live
+        return replace(turn, beside=tuple(task.task_id for task in found.tasks)), None
+
+    async def _at_rest(self, task_id: str, principal: Principal) -> Live:
+        """The principal's task, once work that has asked hears the answer or is out of the way."""
+        while True:
+            live = await self._tasks.own(task_id, principal)
+            running = live.running
+            if running is None or running.hearing or live.task.status.state not in INTERRUPTED:
+                return live
+            await running.moved.wait()
+
+    async def _join(
+        self,
+        repeat: Repeat,
+        principal: Principal,
+        request: SendMessageRequest,
+        rules: IntakeRules,
+        *,
+        watch: bool,
+    ) -> Accepted:
+        """Take part in what the same message started earlier."""
+        live = await self._tasks.own(repeat.task_id, principal)
+        await self._tasks.reached(live, live.next_seq - 1, settled=False)
+        length = request.configuration.history_length if request.configuration else None
+        at_ms = repeat.answered_ms
+        note: JsonObject | None = None if at_ms is None else {REPEATED: {"answeredAt": timestamp(at_ms)}}
+        # It closes where the stream that it repeats did, or would wait for what nobody is asked for again.
+        watcher = (
+            live.watch(rules.watch_events, length, closed_by=CLOSES_STREAM, note=note) if watch else None
+        )
+        return Accepted(live, live.next_seq - 1, watcher, Commit(done=True), note=note)
+
+    def _hear(
+        self, live: Live, running: Running, turn: Turn, key: MessageKey, rules: IntakeRules, *, watch: bool
+    ) -> Accepted:
+        """Give a message to the work that goes on: an answer to what it asks, or else one that it holds."""
+        if running.hearing is not None:
+            hear = running.hearing(turn)
+            accepted = self._accept(live, turn, key, running, rules, watch=watch)
+            hear(accepted.stored)
+            return accepted
+        if not running.hold(turn, len(turn.message.to_json()), rules.held):
+            raise at_work(live.task)
+        return self._accept(live, turn, key, running, rules, watch=watch, is_held=True)
+
+    def _begin(
+        self, live: Live | None, turn: Turn, key: MessageKey, rules: IntakeRules, *, watch: bool
+    ) -> Accepted:
+        """Let the agent work on a message."""
+        work = self._agent.plan(turn)
+        is_draft = isinstance(work, Brief) and not turn.configuration.return_immediately
+        live = live or self._tasks.new(turn.principal.name, turn.message.context_id, is_draft=is_draft)
+        live.running = running = Running()
+        accepted = self._accept(live, turn, key, running, rules, watch=watch)
+        self._start(live, running, turn, accepted.stored, work)
+        return accepted
+
+    def _accept(
+        self,
+        live: Live,
+        turn: Turn,
+        key: MessageKey,
+        running: Running,
+        rules: IntakeRules,
+        *,
+        watch: bool,
+        is_held: bool = False,
+    ) -> Accepted:
+        """The message becomes part of its task: its first event, one more of its history while it is at work, or an
+        answer that sets it to work again."""
+        context_id = live.origin.context_id
+        message = turn.message.model_copy(update={"task_id": live.id, "context_id": context_id})
+        length = turn.configuration.history_length
+        if turn.task is None:
+            first = _first_event(live.id, context_id, message, key)
+            watcher = live.watch(rules.watch_events, length, from_next=True) if watch else None
+            commit = live.accept(first, message=key)
+        else:
+            commit = live.accept(StreamResponse(message=message), message=key)
+            watcher = live.watch(rules.watch_events, length, from_next=not is_held) if watch else None
+            if not is_held:
+                live.accept(self._tasks.events_of(live).status(TaskState.WORKING))
+        note = partial(self._book.note, live.id, live.origin, key, running)
+        if isinstance(live, Draft) and turn.task is None:
+            live.when_task(note)
+        else:
+            note(commit)
+        return Accepted(live, live.next_seq - 1, watcher, commit, is_held)
+
+
+def _first_event(task_id: str, context_id: str, message: Message, key: MessageKey) -> StreamResponse:
+    status = TaskStatus(state=TaskState.SUBMITTED, timestamp=timestamp(key.accepted_ms))
+    return StreamResponse(task=Task(id=task_id, context_id=context_id, status=status, history=(message,)))
+
+
+def _digest(request: SendMessageRequest) -> bytes:
+    """What makes two messages the same: all that is said, not how it is to be answered."""
+    said = SendMessageRequest(message=request.message, metadata=request.metadata)
+    return hashlib.sha256(said.to_json()).digest()

@@ -1,0 +1,105 @@
+"""ListTasks: a request to a query, rows to tasks and to a page, and the token between two pages. Pure.
+
+Spec: A2A 1.0 section 3.1.4.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from pydantic_core import from_json
+
+from bridge.a2a.model.errors import Violation, invalid_params
+from bridge.a2a.model.life import after, with_history, without_artifacts
+from bridge.a2a.model.objects import (
+    ListTasksRequest,
+    ListTasksResponse,
+    StreamResponse,
+    Task,
+    TaskState,
+    TaskStatus,
+    milliseconds,
+    timestamp,
+)
+from bridge.store.records import Cursor, Listing, Query, StoredTask
+from bridge.web import Principal
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_PAGE_SIZE: Final = 50
+"""Section 3.1.4: what an absent pageSize means."""
+
+_BEYOND_ANY_TIME: Final = 2**53
+"""Milliseconds. A token that a client made up holds no number that a store cannot compare."""
+
+
+def query_from(request: ListTasksRequest, principal: Principal) -> Query:
+    """Which rows a request asks for, of this principal only.
+
+    Raises:
+        A2AError: INVALID_PARAMS for a token that is not ours, or an anonymous caller without a contextId.
+    """
+    if request.context_id is None and not principal.may_list_all:
+        raise invalid_params(Violation("contextId", "is needed to list tasks without authentication"))
+    since = request.status_timestamp_after
+    return Query(
+        owner=principal.name,
+        limit=request.page_size or DEFAULT_PAGE_SIZE,
+        context_id=request.context_id,
+        state=request.status.value if request.status else None,
+        status_from_ms=None if since is None else milliseconds(since),
+        after=_cursor_from(request.page_token) if request.page_token else None,
+    )
+
+
+def response_from(listing: Listing, tasks: Sequence[Task], request: ListTasksRequest) -> ListTasksResponse:
+    """The page that answers a request; artifacts only when asked for."""
+    shown = [with_history(task, request.history_length) for task in tasks]
+    if not request.include_artifacts:
+        shown = [without_artifacts(task) for task in shown]
+    last = listing.tasks[-1] if listing.more and listing.tasks else None
+    return ListTasksResponse(
+        tasks=tuple(shown),
+        next_page_token="" if last is None else _token_from(Cursor(last.head.status_ms, last.task_id)),
+        page_size=request.page_size or DEFAULT_PAGE_SIZE,
+        total_size=listing.total,
+    )
+
+
+def _token_from(cursor: Cursor) -> str:
+    return base64.urlsafe_b64encode(f"{cursor.status_ms}:{cursor.task_id}".encode()).decode().rstrip("=")
+
+
+def _cursor_from(token: str) -> Cursor:
+    try:
+        text = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
+        milliseconds_text, colon, task_id = text.partition(":")
+        if not colon:
+            raise ValueError("no colon")
+        status_ms = int(milliseconds_text)
+        if not 0 <= status_ms < _BEYOND_ANY_TIME:
+            raise ValueError("no time")
+        return Cursor(status_ms, task_id)
+    except ValueError as exc:
+        raise invalid_params(Violation("pageToken", "is not a token that ListTasks gave out")) from exc
+
+
+def shown_of(stored: StoredTask) -> Task:
+    """A task as a list shows it: one that cannot be read must not take the others with it."""
+    try:
+        return task_from(stored)
+    except ValueError:
+        logger.exception("task %s cannot be read", stored.task_id)
+        status = TaskStatus(state=TaskState(stored.head.state), timestamp=timestamp(stored.head.status_ms))
+        return Task(id=stored.task_id, context_id=stored.origin.context_id, status=status)
+
+
+def task_from(stored: StoredTask) -> Task:
+    """A task as the fold of what is stored."""
+    task = Task.model_validate(from_json(stored.snapshot))
+    for event in stored.events:
+        task = after(task, StreamResponse.model_validate(from_json(event)))
+    return task

@@ -1,0 +1,239 @@
+"""The tasks of one agent: those in memory, and the way to those that are only stored.
+
+A task is in memory while someone works on it, watches it, or waits for the store. It leaves when nobody does.
+One that waits for its client rests nearby, as far as there is room, so that an answer need not read it anew.
+A task whose events could not be stored is ended here once the store can write again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final, NoReturn, TypeVar
+
+import anyio
+import anyio.abc
+
+from bridge.a2a.model.errors import task_not_found
+from bridge.a2a.model.events import EventMaker, Ids
+from bridge.a2a.model.life import ENDED
+from bridge.a2a.model.objects import Part, Task, TaskState
+from bridge.a2a.tasks.commit import Commit
+from bridge.a2a.tasks.draft import Draft
+from bridge.a2a.tasks.listing import task_from
+from bridge.a2a.tasks.live import Live
+from bridge.a2a.tasks.refusals import unavailable
+from bridge.errors import StoreConflictError, StoreError
+from bridge.store.records import Origin, Store, StoredTask
+from bridge.web import Principal
+
+K = TypeVar("K", bound=Hashable)
+
+_UNSTORED: Final = "The bridge could not store what happened to this task"
+
+
+RESTING_BYTES: Final = 4 * 1024 * 1024
+"""How much tasks that rest may weigh together, as JSON. In memory they take several times as much."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorePace:
+    """How often a store is looked after."""
+
+    look_seconds: float = 5
+    """How long to wait before it is looked at again while no task is in trouble."""
+    retry_seconds: float = 5
+    """How long to wait before it is tried again once it failed."""
+
+
+class Tasks:
+    """Where the engine finds a task. Used within the task group that it is started in."""
+
+    def __init__(self, store: Store, ids: Ids, pace: StorePace, on_change: Callable[[], None]) -> None:
+        """`on_change` is called when something happened to any task."""
+        self._store = store
+        self._ids = ids
+        self._pace = pace
+        self._on_change = on_change
+        self._live: dict[str, Live] = {}
+        self._loading: dict[str, anyio.Event] = {}
+        self._resting: OrderedDict[str, Live] = OrderedDict()
+        """Tasks that wait for their clients, the one that came last at the end."""
+        self._resting_bytes = 0
+        self._open: dict[str, set[str]] = {}
+        """The tasks that have not ended, by their owners."""
+        self._unstored: dict[str, Live] = {}
+        """Those whose events could not be stored."""
+        self._disturbed = anyio.Event()
+        """Set when there is one more of them."""
+
+    def start(self, group: anyio.abc.TaskGroup) -> None:
+        """Use this task group from here on."""
+        self._group = group
+        group.start_soon(self._look_after_store)
+
+    def __iter__(self) -> Iterator[Live]:
+        """Those in memory."""
+        return iter(tuple(self._live.values()))
+
+    def new(self, owner: str, context_id: str | None, *, is_draft: bool = False) -> Live:
+        """A task that does not exist yet: its first event makes it, or for a draft, the first that needs a task."""
+        task_id = self._ids.new()
+        origin = Origin(context_id or self._ids.new(), owner, self._ids.now_ms())
+        live = (Draft if is_draft else Live)(task_id, origin, self._store.submit, self.changed)
+        self._live[task_id] = live
+        self.count(origin.owner, task_id)
+        return live
+
+    def open_of(self, owner: str) -> int:
+        """How many tasks of an owner have not ended."""
+        return len(self._open.get(owner, ()))
+
+    def count(self, owner: str, task_id: str) -> None:
+        """A task has not ended."""
+        self._open.setdefault(owner, set()).add(task_id)
+
+    def _count_out(self, live: Live) -> None:
+        mine = self._open.get(live.origin.owner, set())
+        mine.discard(live.id)
+        if not mine:
+            self._open.pop(live.origin.owner, None)
+
+    async def own(self, task_id: str, principal: Principal) -> Live:
+        """The principal's task, from memory or the store.
+
+        Raises:
+            A2AError: TASK_NOT_FOUND, also for another principal's task.
+        """
+        live = await self.find(task_id)
+        if live is None or live.origin.owner != principal.name:
+            raise task_not_found(task_id)
+        return live
+
+    async def find(self, task_id: str) -> Live | None:
+        """A task, whoever owns it."""
+        return self._live.get(task_id) or await self._load(task_id)
+
+    async def _load(self, task_id: str) -> Live | None:
+        async with one_at_a_time(self._loading, task_id):
+            if task_id in self._live:
+                return self._live[task_id]
+            if (live := self._resting.pop(task_id, None)) is not None:
+                self._resting_bytes -= live.weight_bytes
+                return self._held(live)
+            stored = await self._store.load(task_id)
+            return None if stored is None else self.hold(stored)
+
+    def hold(self, stored: StoredTask) -> Live:
+        """A stored task, in memory; one that has ended needs no place there.
+
+        Raises:
+            ValueError: what is stored cannot be read.
+        """
+        live = Live(stored.task_id, stored.origin, self._store.submit, self.changed)
+        live.restore(task_from(stored), stored)
+        return live if live.task.status.state in ENDED else self._held(live)
+
+    def _held(self, live: Live) -> Live:
+        self._live[live.id] = live
+        # Whoever asked for it makes use of it before another gets a turn; if it only looked, it leaves again.
+        self._group.start_soon(self._leave_if_idle, live)
+        return live
+
+    async def _leave_if_idle(self, live: Live) -> None:
+        self.changed(live)
+
+    async def shown(self, live: Live) -> Task:
+        """The task as it is visible now."""
+        return live.visible or await self.reached(live, 1, settled=False)
+
+    async def reached(self, live: Live, seq: int, *, settled: bool) -> Task:
+        """See `Live.reached`.
+
+        Raises:
+            A2AError: UNAVAILABLE, when the store cannot write.
+        """
+        try:
+            return await live.reached(seq, settled=settled)
+        except StoreError as exc:
+            raise unavailable("The bridge cannot store tasks at the moment") from exc
+
+    def events_of(self, live: Live) -> EventMaker:
+        """What makes a task's events."""
+        return EventMaker(self._ids, live.id, live.origin.context_id)
+
+    def conclude(self, live: Live, state: TaskState, words: str) -> Commit:
+        """End a task from here, with a message that says why."""
+        events = self.events_of(live)
+        return live.accept(events.status(state, events.message((Part(text=words),))), keep=b"")
+
+    def changed(self, live: Live) -> None:
+        """Something happened to a task: it may have ended, have to be mended, or may leave memory."""
+        if live.is_over:
+            self._count_out(live)
+        if live.failure is not None:
+            self._mend(live)
+        elif live.idle and self._live.pop(live.id, None) is not None:
+            self._rest(live)
+        self._on_change()
+
+    def _rest(self, live: Live) -> None:
+        if live.is_over or live.weight_bytes > RESTING_BYTES:
+            return
+        self._resting[live.id] = live
+        self._resting_bytes += live.weight_bytes
+        while self._resting_bytes > RESTING_BYTES:
+            _, oldest = self._resting.popitem(last=False)
+            self._resting_bytes -= oldest.weight_bytes
+
+    def _mend(self, live: Live) -> None:
+        """A task whose events could not be stored is stopped, and ended as soon as the store can write again."""
+        if live.running is not None:
+            live.running.scope.cancel()
+        else:
+            self._unstored[live.id] = live
+            self._disturbed.set()
+
+    async def _look_after_store(self) -> NoReturn:
+        """Try a store that failed until it can write, whoever found out, and end the tasks that it owes events."""
+        while True:
+            if self._store.failure is None and not self._unstored:
+                self._disturbed = anyio.Event()
+                with anyio.move_on_after(self._pace.look_seconds) as rest:
+                    await self._disturbed.wait()
+                if rest.cancelled_caught:
+                    await self._store.check()
+                continue
+            if await self._store.probe():
+                for live in self._taken_unstored():
+                    self._end_unstored(live)
+            await anyio.sleep(self._pace.retry_seconds)
+
+    def _taken_unstored(self) -> Sequence[Live]:
+        taken, self._unstored = self._unstored, {}
+        return tuple(taken.values())
+
+    def _end_unstored(self, live: Live) -> None:
+        overtaken = isinstance(live.failure, StoreConflictError)
+        live.fall_back()
+        if overtaken or live.visible is None:
+            # What the store holds counts: there is nothing to add to it, now or ever.
+            self._count_out(live)
+            self._live.pop(live.id, None)
+        elif live.visible.status.state not in ENDED:
+            self.conclude(live, TaskState.FAILED, _UNSTORED)
+
+
+@asynccontextmanager
+async def one_at_a_time(busy: dict[K, anyio.Event], key: K) -> AsyncIterator[None]:
+    """Wait while another does the same."""
+    while (other := busy.get(key)) is not None:
+        await other.wait()
+    busy[key] = done = anyio.Event()
+    try:
+        yield
+    finally:
+        del busy[key]
+        done.set()

@@ -1,0 +1,71 @@
+"""The JSON-RPC 2.0 envelope: bytes to a call, results and errors to bytes. Pure; knows no method.
+
+Results arrive as JSON already, so that an event is written once however many streams carry it.
+
+Spec: A2A 1.0 section 9; JSON-RPC 2.0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+from pydantic_core import to_json
+
+from bridge.a2a.model.errors import INVALID_REQUEST, A2AError
+
+RequestId = str | int | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request: which method, with what, and the id that the answer repeats."""
+
+    id: RequestId
+    method: str
+    params: JsonValue
+
+
+def id_of(payload: JsonValue) -> RequestId:
+    """The id to answer with, even when the rest is no valid request; None when there is none."""
+    if isinstance(payload, dict):
+        found = payload.get("id")
+        if isinstance(found, str | int | float) and not isinstance(found, bool):
+            return found
+    return None
+
+
+def call_from(payload: JsonValue) -> Call:
+    """A parsed request.
+
+    Raises:
+        A2AError: INVALID_REQUEST for anything that is no single JSON-RPC 2.0 request. Batches and
+            notifications are not part of A2A.
+    """
+    if isinstance(payload, list):
+        raise A2AError(INVALID_REQUEST, "Batches are not part of A2A: send one request at a time")
+    if not isinstance(payload, dict) or payload.get("jsonrpc") != "2.0":
+        raise A2AError(INVALID_REQUEST, 'Not a JSON-RPC 2.0 request: "jsonrpc" must be "2.0"')
+    method, params = payload.get("method"), payload.get("params", {})
+    if not isinstance(method, str):
+        raise A2AError(INVALID_REQUEST, '"method" must be a string')
+    request_id = id_of(payload)
+    if request_id is None:
+        raise A2AError(INVALID_REQUEST, '"id" must be a string or a number: A2A has no notifications')
+    return Call(request_id, method, {} if params is None else params)
+
+
+def result_bytes(request_id: RequestId, result: bytes) -> bytes:
+    """The answer around a result that is JSON already."""
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (to_json(request_id), result)
+
+
+def error_bytes(request_id: RequestId, error: A2AError) -> bytes:
+    """The answer that says what went wrong (section 9.5)."""
+    return to_json(
+        {
+            "jsonrpc": "2.0",
+            "id": request_id,
+            "error": {"code": error.kind.jsonrpc_code, "message": str(error), "data": error.details()},
+        }
+    )

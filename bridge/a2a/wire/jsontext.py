@@ -1,0 +1,38 @@
+"""JSON as it arrives from the network: parsed once, with bounds.
+
+Pure. Python's own parsers accept NaN and any depth; a peer's text gets neither.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import JsonValue
+from pydantic_core import from_json
+
+from bridge.a2a.model.errors import INVALID_REQUEST, PARSE_ERROR, TOO_LARGE, A2AError
+from bridge.jsonvalues import DEFAULT_MAX_VALUES, exceeds_floats, holds_more_values, is_deeper
+
+DEFAULT_MAX_DEPTH: Final = 64
+"""Levels of arrays and objects. Enough for any schema that people write; a tree of this depth cannot exhaust
+the stack of what walks it. (protobuf's JSON parser stops at 100.)"""
+
+
+def parse(text: bytes, max_depth: int = DEFAULT_MAX_DEPTH, max_values: int = DEFAULT_MAX_VALUES) -> JsonValue:
+    """A JSON text as plain values.
+
+    Raises:
+        A2AError: PARSE_ERROR when it is no JSON or a number is out of range, INVALID_REQUEST when it is nested
+            too deeply, TOO_LARGE when it holds too many values.
+    """
+    if holds_more_values(text, max_values):
+        raise A2AError(TOO_LARGE, f"The JSON holds more than {max_values} values and keys")
+    try:
+        value: JsonValue = from_json(text, allow_inf_nan=False)
+    except ValueError as exc:
+        raise A2AError(PARSE_ERROR, f"Invalid JSON payload: {exc}") from exc
+    if is_deeper(value, max_depth):
+        raise A2AError(INVALID_REQUEST, f"The JSON is nested deeper than {max_depth} levels")
+    if exceeds_floats(value):
+        raise A2AError(PARSE_ERROR, "Invalid JSON payload: a number is out of range")
+    return value

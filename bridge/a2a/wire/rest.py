@@ -1,0 +1,203 @@
+"""The HTTP+JSON binding: a verb and a path to an operation and its parameters and back, errors to bytes, and under
+which media type a client is answered. Pure.
+
+Spec: A2A 1.0 section 11. Both verbs of subscribe are taken: the text says POST, the proto GET.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from pydantic import JsonValue
+from pydantic_core import to_json
+
+from bridge.a2a.model.errors import METHOD_NOT_ALLOWED, METHOD_NOT_FOUND, A2AError, Violation, invalid_params
+from bridge.a2a.model.operations import Operation
+from bridge.errors import echoed
+from bridge.jsonvalues import JsonObject
+
+MEDIA_TYPE: Final = "application/a2a+json"
+PLAIN_MEDIA_TYPE: Final = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One path, one or more verbs, one operation. A client takes the first verb."""
+
+    verbs: tuple[str, ...]
+    template: str
+    pattern: re.Pattern[str]
+    operation: Operation
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Which fields of the request stand in the path."""
+        return tuple(self.pattern.groupindex)
+
+
+def _route(verbs: str, template: str, operation: Operation) -> Route:
+    pattern = _FIELD.sub(r"(?P<\1>[^/]+?)", template)
+    return Route(tuple(verbs.split()), template, re.compile(pattern), operation)
+
+
+_FIELD: Final = re.compile(r"\{(\w+)\}")
+_CONFIGS: Final = "/tasks/{taskId}/pushNotificationConfigs"
+
+ROUTES: Final = (
+    _route("POST", "/message:send", Operation.SEND_MESSAGE),
+    _route("POST", "/message:stream", Operation.SEND_STREAMING_MESSAGE),
+    _route("GET", "/tasks", Operation.LIST_TASKS),
+    _route("POST", "/tasks/{id}:cancel", Operation.CANCEL_TASK),
+    _route("POST GET", "/tasks/{id}:subscribe", Operation.SUBSCRIBE_TO_TASK),
+    _route("GET", "/tasks/{id}", Operation.GET_TASK),
+    _route("POST", _CONFIGS, Operation.CREATE_PUSH_CONFIG),
+    _route("GET", _CONFIGS, Operation.LIST_PUSH_CONFIGS),
+    _route("GET", _CONFIGS + "/{id}", Operation.GET_PUSH_CONFIG),
+    _route("DELETE", _CONFIGS + "/{id}", Operation.DELETE_PUSH_CONFIG),
+    _route("GET", "/extendedAgentCard", Operation.GET_EXTENDED_AGENT_CARD),
+)
+"""Section 11.3, tried in this order: the verbs with a colon before the bare id."""
+
+_ROUTE_OF: Final = {route.operation: route for route in ROUTES}
+
+_QUERY: Final[dict[Operation, frozenset[str]]] = {
+    Operation.LIST_TASKS: frozenset(
+        {
+            "contextId",
+            "status",
+            "pageSize",
+            "pageToken",
+            "historyLength",
+            "statusTimestampAfter",
+            "includeArtifacts",
+            "tenant",
+        }
+    ),
+    Operation.GET_TASK: frozenset({"historyLength", "tenant"}),
+}
+"""Which query parameters are fields of the request (section 11.5). Others are passed over."""
+
+_WEIGHT: Final = re.compile(r"0(\.\d{0,3})?|1(\.0{0,3})?")
+_BOOLEANS: Final = {"true": True, "false": False}
+
+
+def match(verb: str, path: str) -> tuple[Operation, dict[str, str]]:
+    """The operation behind a verb and a path, and what the path says.
+
+    Raises:
+        A2AError: METHOD_NOT_FOUND (404) for an unknown path, METHOD_NOT_ALLOWED (405) for another verb.
+    """
+    allowed: list[str] = []
+    for route in ROUTES:
+        found = route.pattern.fullmatch(path)
+        if found is None:
+            continue
+        if verb in route.verbs:
+            return route.operation, found.groupdict()
+        allowed += route.verbs
+    if allowed:
+        verbs = ", ".join(sorted(set(allowed)))
+        raise A2AError(
+            METHOD_NOT_ALLOWED, f"{verb} is not allowed here, only {verbs}", headers={"Allow": verbs}
+        )
+    raise A2AError(METHOD_NOT_FOUND, f"There is nothing at {echoed(path)}")
+
+
+def params_from(
+    operation: Operation, path_params: dict[str, str], query: Iterable[tuple[str, str]], body: JsonValue
+) -> JsonValue:
+    """The request's parameters: the body's fields, then the query's, then the path's, which win.
+
+    Raises:
+        A2AError: INVALID_PARAMS for a body that is no object, or a boolean that is neither true nor false.
+    """
+    if not isinstance(body, dict):
+        raise invalid_params(Violation("", "the body must be a JSON object"))
+    params: dict[str, JsonValue] = dict(body)
+    known = _QUERY.get(operation, frozenset())
+    params.update({name: value for name, value in query if name in known})
+    flag = params.get("includeArtifacts")
+    if isinstance(flag, str):
+        if flag not in _BOOLEANS:
+            raise invalid_params(Violation("includeArtifacts", "must be true or false"))
+        params["includeArtifacts"] = _BOOLEANS[flag]
+    return {**params, **path_params}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a request goes: what `match` and `params_from` turn back."""
+
+    verb: str
+    path: str
+    """Quoted, beginning with a slash."""
+    query: dict[str, str]
+    body: JsonObject | None
+
+
+def target_of(operation: Operation, params: JsonObject) -> Target:
+    """The request of an operation: its fields in the path, in the query of a GET or DELETE, or in the body.
+
+    A tenant goes first in the path, as the proto's second bindings have it, and stays in a body.
+    """
+    route = _ROUTE_OF[operation]
+    verb, rest = route.verbs[0], dict(params)
+    quoted = {name: quote(str(rest.pop(name)), safe="") for name in route.fields}
+    path = route.template.format_map(quoted)
+    if tenant := rest.get("tenant"):
+        path = f"/{quote(str(tenant), safe='')}{path}"
+    if verb == "POST":
+        return Target(verb, path, {}, rest)
+    rest.pop("tenant", None)
+    return Target(verb, path, {name: _query_value(value) for name, value in rest.items()}, None)
+
+
+def _query_value(value: JsonValue) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def media_type_for(accept: str) -> str:
+    """What an answer calls itself, of two names for the same bytes: what an `Accept` header would rather have.
+
+    A2A's own name is used unless the header ranks the plain one above it: by its weight, and among equals by its
+    name, so that `application/json, */*` asks for the plain one. A header that takes neither is passed over.
+
+    Spec: A2A 1.0 section 11.1; RFC 9110 section 12.5.1.
+    """
+    ranges = _media_ranges(accept)
+    return max((MEDIA_TYPE, PLAIN_MEDIA_TYPE), key=lambda media_type: _rank(media_type, ranges))
+
+
+def _media_ranges(accept: str) -> dict[str, float]:
+    """The media ranges of a header, each with its weight; one whose weight is none is left out."""
+    ranges: dict[str, float] = {}
+    for member in accept.lower().split(","):
+        media_range, *parameters = (piece.strip() for piece in member.split(";"))
+        weights = [piece[2:] for piece in parameters if piece.startswith("q=")] or ["1"]
+        if _WEIGHT.fullmatch(weights[0]):
+            ranges[media_range] = float(weights[0])
+    return ranges
+
+
+def _rank(media_type: str, ranges: dict[str, float]) -> tuple[float, int]:
+    """How much it is wanted, and by how exact a name: the most exact range decides."""
+    wildcards = ("*/*", f"{media_type.partition('/')[0]}/*")
+    for exactness, media_range in reversed(tuple(enumerate((*wildcards, media_type)))):
+        if (weight := ranges.get(media_range)) is not None:
+            return weight, exactness if weight else -1
+    return 0.0, 0
+
+
+def error_bytes(error: A2AError) -> bytes:
+    """The answer that says what went wrong, as a google.rpc.Status (section 11.6)."""
+    status = {
+        "code": error.kind.http_status,
+        "status": error.kind.rpc_status,
+        "message": str(error),
+        "details": error.details(),
+    }
+    return to_json({"error": status})

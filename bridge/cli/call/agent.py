@@ -1,0 +1,291 @@
+"""A conversation with an agent about one task: the turns of a call, until the task has ended or nobody can answer.
+
+Each turn runs in an event loop of its own, and what the agent asks is asked between them, in the main thread, where
+Ctrl+C and Ctrl+D reach whoever is asked.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+from bridge.cli.call import questions as answers
+from bridge.cli.call.arguments import Said
+from bridge.cli.card import Connection, tool_on
+from bridge.errors import PeerError, UsageError
+
+if TYPE_CHECKING:
+    from bridge.a2a.client.card import FoundCard
+    from bridge.a2a.client.client import AgentClient
+    from bridge.a2a.model.objects import Message, Part, StreamResponse, TaskStatus
+    from bridge.cli.call.results import CallView
+    from bridge.jsonvalues import JsonObject
+    from bridge.mcp.tools import Tool
+
+_CANCEL_SECONDS: Final = 10.0
+"""How long an agent may take to cancel a task that nobody waits for any more."""
+
+CODES: Final[Mapping[str, int]] = {"COMPLETED": 0, "FAILED": 1, "REJECTED": 1, "CANCELED": 1}
+"""How a task ended, and the exit code for it."""
+
+ASKING: Final = frozenset({"INPUT_REQUIRED", "AUTH_REQUIRED"})
+"""The states in which a task waits for an answer."""
+
+
+class Conversation:
+    """A call with its turns, until its task has ended or nobody can answer."""
+
+    def __init__(
+        self, connection: Connection, found: FoundCard, view: CallView, timeout_seconds: float | None
+    ) -> None:
+        self._connection = connection
+        self._found = found
+        self._card = found.card
+        self._view = view
+        self._timeout_seconds = timeout_seconds
+        self._task_id: str | None = None
+        self._context_id: str | None = None
+        self._status: TaskStatus | None = None
+        """The task's newest status; None when there is no task."""
+        self._replied = False
+        """Whether the agent answered with a message, which is all there is then."""
+        self._answered: TaskStatus | None = None
+        """The question that was answered last. The next turn may begin with it, as the task still says so."""
+
+    def opened(self, said: Said) -> Message:
+        """The first message of a new task."""
+        return self.message(said.parts(self._card), said.metadata)
+
+    def resumed(self, task_id: str, said: Said) -> Message | None:
+        """Look at a task that is there already; the message that answers it, if the command line has an answer.
+
+        Raises:
+            UsageError: there is an answer, and the task asks nothing, or something else.
+        """
+        import anyio
+
+        anyio.run(self._look, task_id)
+        if not said.has_answer:
+            return None
+        if self._state not in ASKING:
+            raise UsageError(f"the task asks for nothing: it is {self._state}")
+        answer = said.answer(self._questions())
+        self._answered = self._status
+        return self.message(*answer)
+
+    def begin(self, message: Message) -> int:
+        """Send a message and leave the task to itself."""
+        import anyio
+
+        anyio.run(self._turn, message, True)
+        if self._task_id is None:
+            return self._code()
+        self._view.left(self._task_id)
+        if self._state in ASKING:
+            return self._unanswered("--no-wait does not")
+        return CODES.get(self._state or "", 0)
+
+    def run(self, message: Message | None) -> int:
+        """Send a message, show what comes, and answer what is asked; the exit code. None only watches the task."""
+        import anyio
+
+        from bridge.cli.render import can_ask
+
+        if message is not None or (self._state not in ASKING and self._state not in CODES):
+            anyio.run(self._turn, message)
+        while True:
+            self._view.settle()
+            if self._state not in ASKING or not can_ask():
+                return self._code()
+            answer = answers.answer_to(self._questions(), is_first=self._answered is None)
+            if answer is None:
+                self.cancel()
+                return 1
+            self._answered = self._status
+            anyio.run(self._turn, self.message(*answer))
+
+    def cancel(self) -> None:
+        """Cancel the task, as far as there is one that goes on."""
+        import anyio
+
+        self._view.settle()
+        if self._task_id is not None and self._state not in CODES:
+            anyio.run(self._cancel, self._task_id)
+
+    def message(self, parts: tuple[Part, ...], metadata: JsonObject | None) -> Message:
+        """A message of the conversation."""
+        from bridge.a2a.model.objects import Message, Role
+
+        return Message(
+            message_id=str(uuid4()),
+            task_id=self._task_id,
+            context_id=self._context_id,
+            role=Role.USER,
+            parts=parts,
+            metadata=metadata,
+        )
+
+    def _questions(self) -> list[answers.Question]:
+        assert self._status is not None
+        return answers.questions_in(self._status, self._tool)
+
+    def _tool(self, skill: str) -> Tool | None:
+        return tool_on(self._card, skill)
+
+    @property
+    def _state(self) -> str | None:
+        return self._status.state.name if self._status else None
+
+    def _code(self) -> int:
+        if self._replied:
+            return 0
+        if self._state in ASKING:
+            return self._unanswered("there is no terminal to ask for it")
+        if (code := CODES.get(self._state or "")) is not None:
+            return code
+        where = f"while the task was {self._state}" if self._state else "and said nothing"
+        raise PeerError(f"the agent ended its answer {where}. {self._what_now()}")
+
+    def _unanswered(self, reason: str) -> int:
+        questions = self._questions()
+        answer = f"--task {shlex.quote(self._task_id or '')} {answers.words_for(questions)}"
+        self._view.unanswered(
+            reason,
+            f"{self._connection.line('call')} {answer}",
+            declinable=all(question.key is not None for question in questions),
+        )
+        return answers.UNANSWERED
+
+    def _what_now(self) -> str:
+        """What to do about a task that nobody listens to any more."""
+        if self._task_id is None:
+            return "If it began a task, that may still run; it did not say its id."
+        return f"The task may still run; this shows it: {self._connection.line('tasks')} {self._task_id}"
+
+    async def _look(self, task_id: str) -> None:
+        from bridge.a2a.model.objects import StreamResponse
+
+        async with self._connection.client() as http:
+            event = StreamResponse(task=await self._connection.agent(http, self._found).get(task_id))
+        self._view.show(event)
+        self._ends_turn(event)
+
+    async def _turn(self, message: Message | None, no_wait: bool = False) -> None:
+        import anyio
+
+        from bridge.a2a.client.http import shown
+        from bridge.a2a.client.interfaces import interface_of
+
+        try:
+            with anyio.fail_after(self._timeout_seconds):
+                async with self._connection.client() as http:
+                    client = self._connection.agent(http, self._found)
+                    async with aclosing(self._events(client, message, no_wait)) as events:
+                        async for event in events:
+                            self._view.show(event)
+                            if self._ends_turn(event):
+                                return
+        except TimeoutError as exc:
+            task = f"; the task {self._task_id} goes on" if self._task_id else ""
+            raise PeerError(f"the agent was not done within {self._timeout_seconds:g} s{task}") from exc
+        except PeerError as exc:
+            if _broke_off(exc):
+                agent = shown(interface_of(self._card).url)
+                broken = f"the connection to {agent} broke off before the agent was done"
+                raise PeerError(f"{broken}. {self._what_now()}") from exc
+            raise
+
+    async def _events(
+        self, agent: AgentClient, message: Message | None, no_wait: bool
+    ) -> AsyncGenerator[StreamResponse, None]:
+        streams = bool(self._card.capabilities.streaming) and not no_wait
+        if message is None or (self._state == "AUTH_REQUIRED" and await self._has_gone_on(agent)):
+            source = self._watch(agent, streams)
+        else:
+            source = self._send(agent, message, streams, no_wait)
+        async with aclosing(source) as events:
+            async for event in events:
+                yield event
+
+    async def _has_gone_on(self, agent: AgentClient) -> bool:
+        """Whether the task went on by itself once it was authorised (section 7.6.1); it may ask something else."""
+        assert self._task_id is not None
+        assert self._status is not None
+        status = (await agent.get(self._task_id)).status
+        if status.state.name not in ASKING:
+            return True
+        before, now = self._status.message, status.message
+        return before is not None and now is not None and before.message_id != now.message_id
+
+    async def _watch(self, agent: AgentClient, streams: bool) -> AsyncGenerator[StreamResponse, None]:
+        from bridge.a2a.model.objects import StreamResponse
+
+        assert self._task_id is not None
+        # First: one that has ended cannot be subscribed to.
+        yield StreamResponse(task=await agent.get(self._task_id))
+        if streams:
+            async with aclosing(agent.subscribe(self._task_id)) as events:
+                async for event in events:
+                    yield event
+
+    async def _send(
+        self, agent: AgentClient, message: Message, streams: bool, no_wait: bool
+    ) -> AsyncGenerator[StreamResponse, None]:
+        from bridge.a2a.model.objects import (
+            SendMessageConfiguration,
+            SendMessageRequest,
+            StreamResponse,
+            Task,
+        )
+
+        configuration = SendMessageConfiguration(return_immediately=no_wait or None)
+        request = SendMessageRequest(message=message, configuration=configuration)
+        if not streams:
+            answer = await agent.send(request)
+            yield StreamResponse(task=answer) if isinstance(answer, Task) else StreamResponse(message=answer)
+            return
+        async with aclosing(agent.stream(request)) as events:
+            async for event in events:
+                yield event
+
+    def _ends_turn(self, event: StreamResponse) -> bool:
+        """Take note of an event; whether it is the last of its turn, even if the stream stays open."""
+        if event.message is not None:
+            self._replied = True
+            return True
+        if event.task is not None:
+            self._task_id, self._context_id = event.task.id, event.task.context_id
+            status = event.task.status
+        elif event.status_update is not None:
+            self._task_id, self._context_id = event.status_update.task_id, event.status_update.context_id
+            status = event.status_update.status
+        else:
+            return False
+        self._status = status
+        return status != self._answered and (self._state in CODES or self._state in ASKING)
+
+    async def _cancel(self, task_id: str) -> None:
+        import anyio
+
+        from bridge.a2a.model.objects import StreamResponse
+
+        try:
+            with anyio.fail_after(_CANCEL_SECONDS):
+                async with self._connection.client() as http:
+                    task = await self._connection.agent(http, self._found).cancel(task_id)
+        except (PeerError, TimeoutError) as exc:
+            self._view.not_canceled(task_id, str(exc) or "it did not answer")
+        else:
+            self._view.show(StreamResponse(task=task))
+
+
+def _broke_off(exc: PeerError) -> bool:
+    """Whether the agent had been reached when the connection to it failed."""
+    import httpx2
+
+    cause = exc.__cause__
+    unreached = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
+    return isinstance(cause, httpx2.TransportError | httpx2.StreamError) and not isinstance(cause, unreached)

@@ -1,0 +1,138 @@
+"""What the command line of a call says: to a skill, to a task that asks, or to a tool."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from bridge.cli import forms
+from bridge.cli.call import questions as answers
+from bridge.cli.card import tool_on
+from bridge.errors import UsageError
+
+if TYPE_CHECKING:
+    from bridge.a2a.model.objects import AgentCard, Part
+    from bridge.jsonvalues import JsonObject
+
+_PAIR: Final = re.compile(r"([^=]+)=(.*)", re.DOTALL)
+_JSON: Final = "application/json"
+
+_SIMILAR: Final = "did you mean"
+"""How a hint begins that knows better than to list all there is."""
+_MOST_NAMES: Final = 10
+"""Skills that are named where none is similar."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What the command line asks for."""
+
+    skill: str | None
+    """The skill, or the tool of an MCP server."""
+    pairs: dict[str, tuple[str, ...]]
+    """What was given for each argument; more than one text when it was given more than once."""
+    arguments: JsonObject | None
+    text: str | None
+    declines: bool = False
+
+    @classmethod
+    def from_options(cls, options: dict[str, Any]) -> Said:
+        words: list[str] = list(options["words"])
+        skill = words.pop(0) if words and "=" not in words[0] else None
+        pairs = [_PAIR.fullmatch(word) for word in words]
+        text, given, declines = options["text"], options["arguments"], options["decline"]
+        try:
+            " ".join([*options["words"], text or "", given or ""]).encode()
+        except UnicodeEncodeError as exc:
+            raise UsageError("the command line is not in UTF-8") from exc
+        if wrong := [word for word, pair in zip(words, pairs, strict=True) if pair is None]:
+            raise UsageError(f"arguments are given as KEY=VALUE, not {wrong[0]!r}")
+        if sum((bool(pairs), given is not None, text is not None)) > 1:
+            raise UsageError("give KEY=VALUE, --json or --text: one of them")
+        _require_one_purpose(options, skill, bool(pairs) or given is not None or text is not None)
+        said: dict[str, tuple[str, ...]] = {}
+        for pair in filter(None, pairs):
+            said[pair[1]] = (*said.get(pair[1], ()), pair[2])
+        return cls(skill, said, _object_from(given), text, declines)
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether it says anything to a task that asks."""
+        return self.declines or bool(self.pairs) or self.arguments is not None or self.text is not None
+
+    def answer(self, questions: list[answers.Question]) -> answers.Answer:
+        """What it answers.
+
+        Raises:
+            UsageError: it does not fit what is asked.
+        """
+        if self.declines:
+            return answers.declined(questions)
+        return answers.answer_given(questions, self.text, self.arguments, self.pairs)
+
+    @property
+    def metadata(self) -> JsonObject | None:
+        """Names the skill, for agents that look there."""
+        from bridge.translate.extension import SKILL
+
+        return {SKILL: self.skill} if self.skill else None
+
+    def parts(self, card: AgentCard) -> tuple[Part, ...]:
+        """What is sent: the text, or the arguments as data.
+
+        Raises:
+            UsageError: there is no such skill, or none and no text, an argument has two values, or the skill says
+                that it takes no such argument.
+        """
+        from bridge.a2a.model.objects import Part
+
+        self._require_skill_on(card)
+        if self.text is not None:
+            return (Part(text=self.text),)
+        if self.skill is None:
+            raise UsageError(
+                "which skill? Name it after the URL, or give --text (mcp-a2a card URL lists them)"
+            )
+        tool = tool_on(card, self.skill)
+        arguments = self.arguments
+        if arguments is None:
+            arguments = {name: forms.typed_all(texts, name, tool) for name, texts in self.pairs.items()}
+        if tool is not None:
+            forms.check_names(arguments, tool, self.skill)
+        return (Part(data=arguments, media_type=_JSON),)
+
+    def _require_skill_on(self, card: AgentCard) -> None:
+        """Refuse a skill that the card does not have, so that no task asks what was meant.
+
+        A card may have more skills for those whom the agent knows (the extended card): then the agent is asked.
+        """
+        from bridge.config.text.wording import meant
+
+        names = [skill.id for skill in card.skills]
+        if self.skill is None or self.skill in names or not names or card.capabilities.extended_agent_card:
+            return
+        hint = meant(self.skill, names)
+        if not hint.startswith(_SIMILAR) and len(names) > _MOST_NAMES:
+            hint = "mcp-a2a card URL lists them"
+        raise UsageError(f"there is no skill {self.skill!r}: {hint}")
+
+
+def _require_one_purpose(options: dict[str, Any], skill: str | None, says_something: bool) -> None:
+    if options["task_id"] and skill is not None:
+        raise UsageError(f"give a skill or --task, not both: {skill!r} is no KEY=VALUE")
+    if options["decline"] and not options["task_id"]:
+        raise UsageError("--decline takes --task: which task asks?")
+    if options["task_id"] and options["no_wait"] and not (says_something or options["decline"]):
+        raise UsageError("--no-wait with --task takes an answer, too")
+    if options["decline"] and says_something:
+        raise UsageError("give an answer or --decline, not both")
+
+
+def _object_from(text: str | None) -> JsonObject | None:
+    from bridge.translate.arguments import json_in
+
+    value = next(iter(json_in(text)), None) if text is not None else None
+    if text is not None and not isinstance(value, dict):
+        raise UsageError(f"--json takes a JSON object, not {text[:80]!r}")
+    return value if isinstance(value, dict) else None

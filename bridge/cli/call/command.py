@@ -1,0 +1,187 @@
+"""`mcp-a2a call`: one skill of an agent (see `conversation.py`), or one tool of an MCP server (see `tool.py`)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from bridge.cli.call.agent import Conversation
+from bridge.cli.call.arguments import Said
+from bridge.cli.card import Connection, connection_options
+from bridge.errors import PeerError, UsageError
+
+if TYPE_CHECKING:
+    from bridge.cli.call.results import CallView
+
+_URL: Final = re.compile("https?:", re.IGNORECASE)
+
+
+class _WithServer(click.Command):
+    """A command line at whose end, behind `--`, may stand the command of a tool server.
+
+    Behind an agent's URL, `--` only says that no options follow.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Part the words of the call from those of the server."""
+        place = self._place_of_dashes(args)
+        before, behind = args[:place], args[place + 1 :]
+        rest = super().parse_args(ctx, before)
+        url, words = ctx.params["url"], ctx.params["words"]
+        ctx.params["server"] = ()
+        if url is not None and (_URL.match(url) or not behind):
+            ctx.params["words"] = (*words, *behind)
+        elif behind:
+            ctx.params |= {
+                "url": None,
+                "words": words if url is None else (url, *words),
+                "server": tuple(behind),
+            }
+        elif not ctx.resilient_parsing:
+            (parameter,) = (one for one in self.params if one.name == "url")
+            raise click.MissingParameter(ctx=ctx, param=parameter)
+        return rest
+
+    def _place_of_dashes(self, args: list[str]) -> int:
+        """Where the first `--` is that is no option's value; the end when there is none."""
+        taking = {
+            name
+            for one in self.params
+            if isinstance(one, click.Option) and not one.is_flag
+            for name in one.opts
+        }
+        places = (
+            place
+            for place, word in enumerate(args)
+            if word == "--" and (place == 0 or args[place - 1] not in taking)
+        )
+        return next(places, len(args))
+
+
+@click.command(cls=_WithServer)
+@click.argument("url", metavar="URL", required=False)
+@click.argument("words", nargs=-1, metavar="[SKILL|TOOL] [KEY=VALUE]... [-- COMMAND ARGS...]")
+@click.option("--json", "arguments", metavar="OBJECT", help="All arguments as one JSON object.")
+@click.option("--text", help="Send this text instead of arguments; SKILL may be left out then.")
+@click.option(
+    "--task",
+    "task_id",
+    metavar="ID",
+    help="Go on with this task: answer what it asks with KEY=VALUE, --json or --text; or watch it.",
+)
+@click.option("--decline", is_flag=True, help="With --task: decline what it asks.")
+@click.option(
+    "--json-output", is_flag=True, help="Print each event as one line of JSON, and nothing else but faults."
+)
+@click.option("--trace", is_flag=True, help="Show on stderr what is sent and what comes, as JSON.")
+@click.option(
+    "--save",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Save the files of the results in this folder.",
+)
+@click.option(
+    "--no-wait", is_flag=True, help="Print the task's id, and no results, and leave the task to itself."
+)
+@click.option(
+    "--timeout-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    help="How long the agent may take between two questions. Default: as long as it likes.",
+)
+@click.option(
+    "--trust",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Send the headers also to this origin, when the card says to call it there. Repeatable.",
+)
+@click.option(
+    "--env", "variables", multiple=True, metavar="NAME[=VALUE]", help="Variable for the command. Repeatable."
+)
+@connection_options
+def call(**options: Any) -> int:
+    """Call a skill of an agent or a tool of an MCP server, and show what becomes of it.
+
+    URL is an agent's, or else an MCP server's; a server may also be a command, after --. Without TOOL, a server's
+    tools are listed.
+
+    Results go to stdout, all else to stderr; data that only repeats a text or a file is left to --json-output.
+    A value of KEY=VALUE is read as the skill's schema says, and where there is none as JSON, if it is JSON. An
+    array may be given item by item: KEY=VALUE KEY=VALUE.
+
+    \b
+    mcp-a2a call http://127.0.0.1:8080 echo message=hello
+    mcp-a2a call http://127.0.0.1:8080 search --json '{"query": "bridges", "limit": 3}'
+    mcp-a2a call --text "What can you do?" https://agent.example.com
+    mcp-a2a call echo message=hello -- npx -y @modelcontextprotocol/server-everything
+
+    What the agent asks for is asked at the terminal, where Ctrl+D declines. Ctrl+C cancels the task. Without a
+    terminal the task is left waiting, and --task answers it; a tool that asks is cancelled:
+
+    \b
+    mcp-a2a call http://127.0.0.1:8080 --task 0198c0de-... name=Ada
+    mcp-a2a call http://127.0.0.1:8080 --task 0198c0de-... --decline
+
+    Exit codes: 0 the task is completed, 1 it is not (failed, rejected, canceled), 2 the command is at fault, 3 the
+    task or tool asks for an answer and there is no terminal, or --no-wait; 130 interrupted.
+    """
+    import anyio
+
+    from bridge.a2a.client.card import NoCardError
+    from bridge.cli.call.results import CallView
+
+    if options["server"]:
+        return _call_of_command(options)
+    connection = Connection.from_options(options)
+    if options["variables"]:
+        raise UsageError("--env is for a command; a URL takes --header")
+    said = Said.from_options(options)
+    view = CallView(json_lines=options["json_output"], id_only=options["no_wait"], save=options["save"])
+    try:
+        found = anyio.run(connection.card)
+    except NoCardError as exc:
+        return _call_of_url(connection, said, view, options, exc)
+    if options["trace"]:
+        connection = replace(connection, on_hop=partial(view.hop, "a2a"))
+    talk = Conversation(connection, found, view, options["timeout_seconds"])
+    try:
+        message = talk.resumed(options["task_id"], said) if options["task_id"] else talk.opened(said)
+        return talk.begin(message) if options["no_wait"] and message else talk.run(message)
+    except KeyboardInterrupt:
+        click.echo(err=True)  # whatever was being typed, what follows stands on a line of its own
+        talk.cancel()
+        raise
+    finally:
+        view.settle()
+
+
+def _call_of_command(options: dict[str, Any]) -> int:
+    """Call a tool of a server that is started for it."""
+    from bridge.cli.call.results import CallView
+    from bridge.cli.call.tool import ToolCalling, require_none_for_agents, server_from
+
+    said = Said.from_options(options)
+    require_none_for_agents(options)
+    server = server_from(options["server"], options)
+    view = CallView(json_lines=options["json_output"], id_only=False, save=options["save"])
+    return ToolCalling(server, said, view, options).run()
+
+
+def _call_of_url(
+    connection: Connection, said: Said, view: CallView, options: dict[str, Any], no_card: PeerError
+) -> int:
+    """Call a tool of the MCP server at a URL that gives no agent card."""
+    from bridge.cli.call.tool import NoServerError, ToolCalling, options_for_agents
+    from bridge.mcp.client.transports.streamable_http import Url
+
+    if any(options_for_agents(options)):
+        raise no_card
+    target = Url(connection.url, connection.headers)
+    try:
+        return ToolCalling(target, said, view, options).run()
+    except NoServerError as exc:
+        raise PeerError(f"{no_card}, and no MCP server: {exc}") from exc

@@ -1,0 +1,210 @@
+"""What an agent asks in a task, as a person at the terminal or a command line answers it.
+
+A question that carries a schema is a form, one that carries a URL is a visit, any other is asked as it stands.
+Where several are open, each is asked, and one message answers them all.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from bridge.cli import forms
+from bridge.errors import UsageError
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+    from bridge.a2a.model.objects import Part, TaskStatus
+    from bridge.jsonvalues import JsonObject
+    from bridge.mcp.tools import Tool
+
+UNANSWERED: Final = 3
+"""The exit code of a call that asks something, when nobody is there to answer."""
+
+_JSON: Final = "application/json"
+_DECLINES: Final = " (Ctrl+D declines)"
+_CANCELS: Final = " (Ctrl+D cancels the task)"
+_DONE: Final = "done"
+"""What is said of a visit that was made."""
+_YES: Final = "yes"
+"""What allows something."""
+
+Answer = tuple[tuple["Part", ...], "JsonObject | None"]
+"""The parts of a message and its metadata."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question of an agent."""
+
+    key: str | None
+    """What names it in the answer. A question that has none cannot be declined."""
+    words: str
+    """What it says, where it is one of several."""
+    is_visit: bool
+    """Whether the person is to do something elsewhere, and only says when that is done."""
+    form: forms.Form | None
+    is_confirmation: bool = False
+    """Whether the person is to allow something."""
+
+
+def is_question(data: JsonValue) -> bool:
+    """Whether the data of a message is a question for programs, which its text says for people."""
+    return isinstance(data, dict) and ("questions" in data or "schema" in data or data.get("mode") == "url")
+
+
+def questions_in(status: TaskStatus, tool_of: Callable[[str], Tool | None]) -> list[Question]:
+    """What a task asks: at least one question. `tool_of` gives the tool behind a skill, where the card tells it."""
+    from bridge.translate.extension import QUESTION
+
+    message = status.message
+    key = ((message.metadata if message else None) or {}).get(QUESTION)
+    is_visit = status.state.name == "AUTH_REQUIRED"
+    confirms = any(
+        isinstance(part.data, dict) and part.data.get("mode") == "confirm"
+        for part in (message.parts if message else ())
+    )
+    only = Question(key if isinstance(key, str) else None, "", is_visit, None, confirms)
+    for data in [part.data for part in message.parts if is_question(part.data)] if message else ():
+        assert isinstance(data, dict)
+        several = data.get("questions")
+        if isinstance(several, list):
+            listed = [_question(one, tool_of) for one in several if isinstance(one, dict)]
+            return [one for one in listed if one.key is not None] or [only]
+        if (form := forms.form_from(data, tool_of)) is not None:
+            return [Question(only.key, "", False, form)]
+    return [only]
+
+
+def _question(data: JsonObject, tool_of: Callable[[str], Tool | None]) -> Question:
+    key, words, form = data.get("key"), data.get("message"), forms.form_from(data, tool_of)
+    said = words if isinstance(words, str) else ""
+    if (url := data.get("url")) is not None:
+        said = f"{said}\n{url}"
+    return Question(key if isinstance(key, str) else None, said, form is None, form)
+
+
+# At the terminal
+
+
+def answer_to(questions: list[Question], *, is_first: bool) -> Answer | None:
+    """What the person at the terminal answers; None to cancel the task. The first question says how to decline."""
+    from bridge.a2a.model.objects import Part
+    from bridge.cli import render
+
+    if len(questions) == 1:
+        (question,) = questions
+        given = _asked(question, is_first=is_first)
+        if given is None:
+            return declined(questions) if question.key is not None else None
+        return _answer(question, given)
+    answers: JsonObject = {}
+    for place, question in enumerate(questions):
+        assert question.key is not None
+        render.say(question.words)
+        given = _asked(question, is_first=is_first and place == 0)
+        if given is None:
+            answers[question.key] = {"action": "decline"}
+        else:
+            answers[question.key] = given if isinstance(given, dict) else {}
+    return (Part(data=answers, media_type=_JSON),), None
+
+
+def _asked(question: Question, *, is_first: bool) -> str | JsonObject | None:
+    """Ask one question; None when the person ends the input instead."""
+    from bridge.cli import render
+
+    hint = (_CANCELS if question.key is None else _DECLINES) if is_first or question.is_visit else ""
+    if question.form is not None:
+        return forms.filled_in(question.form, hint)
+    if question.is_visit:
+        doing = "to confirm" if question.is_confirmation else "once that is done"
+        words = render.ask(f"Press Enter {doing}{hint}")
+        return None if words is None else words or _said_by_enter(question)
+    return render.ask(f"Your answer:{hint}")
+
+
+# On the command line
+
+
+def answer_given(
+    questions: list[Question],
+    text: str | None,
+    arguments: JsonObject | None,
+    pairs: dict[str, tuple[str, ...]],
+) -> Answer:
+    """What a command line answers.
+
+    Raises:
+        UsageError: an argument has two values, or the form says that it has no such field.
+    """
+    question = questions[0]
+    if text is not None:
+        return (
+            _answer(question, text) if len(questions) == 1 else _answer(Question(None, "", False, None), text)
+        )
+    tool = question.form.tool if question.form is not None and len(questions) == 1 else None
+    if arguments is None:
+        arguments = {name: forms.typed_all(texts, name, tool) for name, texts in pairs.items()}
+    if tool is not None:
+        forms.check_names(arguments, tool, "The form")
+    return _answer(question if len(questions) == 1 else Question(None, "", False, None), arguments)
+
+
+def declined(questions: list[Question]) -> Answer:
+    """The answer that declines all that is asked.
+
+    Raises:
+        UsageError: the agent says no way to decline.
+    """
+    from bridge.a2a.model.objects import Part
+    from bridge.translate.extension import ANSWER, QUESTION
+
+    if any(question.key is None for question in questions):
+        raise UsageError("the agent does not say how its question is declined: answer it, or cancel the task")
+    key: JsonObject = {QUESTION: questions[0].key} if len(questions) == 1 else {}
+    # Refusing is never said in words alone, which could be taken for the answer.
+    return (Part(text="declined"),), {**key, ANSWER: "decline"}
+
+
+def reply_for(questions: list[Question]) -> str:
+    """What answers these: a JSON object to be filled in, or words."""
+    (question, *others) = questions
+    if others:
+        example = {
+            str(one.key): dict.fromkeys(one.form.names, "...") if one.form else {} for one in questions
+        }
+        return json.dumps(example, ensure_ascii=False)
+    if question.form is not None:
+        return json.dumps(dict.fromkeys(question.form.names, "..."), ensure_ascii=False)
+    return _said_by_enter(question) if question.is_visit else "..."
+
+
+def words_for(questions: list[Question]) -> str:
+    """How these are answered on the command line of `call`."""
+    if len(questions) > 1:
+        return f"--json {shlex.quote(reply_for(questions))}"
+    (question,) = questions
+    if question.form is not None:
+        return " ".join(shlex.quote(f"{name}=...") for name in question.form.names) or "--json '{}'"
+    return f"--text {_said_by_enter(question)}" if question.is_visit else "--text ..."
+
+
+def _said_by_enter(question: Question) -> str:
+    return _YES if question.is_confirmation else _DONE
+
+
+def _answer(question: Question, given: str | JsonObject) -> Answer:
+    from bridge.a2a.model.objects import Part
+    from bridge.translate.extension import ANSWER, QUESTION
+
+    part = Part(text=given) if isinstance(given, str) else Part(data=given, media_type=_JSON)
+    if question.key is None:
+        return (part,), None
+    # Other words than these, and data, are for the agent to judge: they may be no yes at all.
+    is_left_open = question.is_confirmation and given != _YES
+    return (part,), {QUESTION: question.key, **({} if is_left_open else {ANSWER: "accept"})}

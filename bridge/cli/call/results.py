@@ -1,0 +1,270 @@
+"""What a call shows: what becomes of the task on stderr, its results on stdout.
+
+Where both end in the same terminal, pipe or file, a result's open line is ended before anything else is said.
+What parts of a result only repeat is in `repeats`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import mimetypes
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeGuard
+
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from bridge.cli.call.questions import is_question
+from bridge.cli.call.repeats import Shown
+from bridge.cli.render import can_ask, err, share_a_place, write
+from bridge.errors import UsageError
+from bridge.words import spelled_out
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+    from bridge.a2a.model.objects import Artifact, Part, StreamResponse, TaskStatus
+    from bridge.jsonvalues import JsonObject
+
+_COLOURS: Final = {"completed": "green", "failed": "red", "rejected": "red", "canceled": "yellow"}
+_NOT_IN_FILES: Final = re.compile(r"[^\w.-]+")
+_STEM: Final = "artifact"
+"""What a file is called when neither it nor its artifact has a name."""
+
+
+class CallView:
+    """The events of a call."""
+
+    def __init__(self, *, json_lines: bool, id_only: bool, save: Path | None) -> None:
+        """`json_lines` writes the events themselves and nothing for a person, `id_only` no results of a task;
+        `save` is where files go.
+
+        Raises:
+            UsageError: the folder cannot be made.
+        """
+        self._json_lines = json_lines
+        self._id_only = id_only
+        self._save = save
+        self._bar: Progress | None = None
+        self._shown: dict[str, Shown] = {}
+        """What was shown of each artifact."""
+        self._said_task = ""
+        self._said_status: TaskStatus | None = None
+        self._line_open = False
+        self._has_result = False
+        if save is not None:
+            try:
+                save.mkdir(parents=True, exist_ok=True)
+            except OSError as exc:
+                raise UsageError(f"cannot save to {save}: {exc.strerror}") from exc
+
+    def show(self, event: StreamResponse) -> None:
+        """One event."""
+        if self._json_lines:
+            write(event.to_json().decode() + "\n")
+        if event.task is not None:
+            self._task_id(event.task.id)
+            for artifact in event.task.artifacts or ():
+                if artifact.artifact_id not in self._shown:
+                    self._artifact(artifact, goes_on=False)
+            if event.task.status != self._said_status:
+                self.status(event.task.status)
+        elif event.status_update is not None:
+            self._task_id(event.status_update.task_id)
+            self.status(event.status_update.status, event.status_update.metadata)
+        elif event.artifact_update is not None:
+            self._artifact(event.artifact_update.artifact, goes_on=bool(event.artifact_update.append))
+        elif event.message is not None:
+            self.results(event.message.parts)
+
+    def left(self, task_id: str) -> None:
+        """The task that is left to itself: its id is the result."""
+        if self._has_result:
+            self._say("The agent keeps the result: --no-wait prints the task's id alone.")
+        if not self._json_lines:
+            write(f"{task_id}\n")
+
+    def unanswered(self, reason: str, command: str, *, declinable: bool) -> None:
+        """Nobody is there to answer what was asked; `command` would."""
+        decline = " (--decline in place of the answer declines)" if declinable else ""
+        self._fault(f"The task waits for an answer, and {reason}. To answer it{decline}:\n{command}")
+
+    def unasked(self) -> None:
+        """Nobody is there to answer what a tool asked, and so its call is over."""
+        self._fault(
+            "The tool waits for an answer, and there is no terminal to ask for it: the call was cancelled."
+        )
+
+    def message(self, message: JsonObject) -> None:
+        """One message of a tool server, which is no event of a task."""
+        if self._json_lines:
+            write(json.dumps(message, ensure_ascii=False) + "\n")
+
+    def hop(self, protocol: str, direction: str, text: str) -> None:
+        """A message on the wire, in one line; between two tokens of JSON the end of a line means nothing."""
+        self._fault(f"{protocol} {direction} {' '.join(text.splitlines())}")
+
+    def not_canceled(self, task_id: str, reason: str) -> None:
+        """The task may go on, though nobody waits for it."""
+        self._fault((f"task {task_id} could not be canceled:", "yellow"), f" {reason}")
+
+    def settle(self) -> None:
+        """Leave both streams at the beginning of a line."""
+        self._end_bar()
+        if self._line_open:
+            write("\n")
+            self._line_open = False
+
+    def _end_bar(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def _task_id(self, task_id: str) -> None:
+        if task_id != self._said_task:
+            self._said_task = task_id
+            self._say((f"task {task_id}", "dim"))
+
+    def status(self, status: TaskStatus, metadata: JsonObject | None = None) -> None:
+        """How a task stands, or a call that is none; `metadata` may hold how far it is."""
+        self._said_status = status
+        word = status.state.value.removeprefix("TASK_STATE_").replace("_", " ").lower()
+        parts = status.message.parts if status.message else ()
+        if status.state.name == "COMPLETED" and not self._has_result:
+            self._say((word, "green"))
+            self.results(parts)  # an agent that answers with its last word instead of an artifact
+            return
+        words = "\n".join(self._notes(parts, with_data=not word.startswith("input")))
+        numbers = progress_in(metadata)
+        if numbers is not None and err.is_terminal and not self._json_lines:
+            self._move_bar(*numbers, words.partition("\n")[0])
+            return
+        step = f" {numbers[0]:g}{f'/{numbers[1]:g}' if numbers[1] else ''}" if numbers else ""
+        line = (word, _COLOURS.get(word, "cyan")), f"{step}{f': {words}' if words else ''}"
+        if self._json_lines and word.endswith("required") and can_ask():
+            self._fault(*line)  # who is asked must see what
+        else:
+            self._say(*line)
+
+    def _say(self, *words: str | tuple[str, str]) -> None:
+        if not self._json_lines:
+            self._fault(*words)
+
+    def _fault(self, *words: str | tuple[str, str]) -> None:
+        """What a person has to hear, whatever they asked to see."""
+        self._end_bar()
+        if share_a_place():
+            self.settle()
+        err.say(*words)
+
+    def _move_bar(self, progress: float, total: float | None, words: str) -> None:
+        if self._bar is None:
+            if share_a_place():
+                self.settle()
+            columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
+            self._bar = Progress(*columns, console=err, redirect_stdout=False, redirect_stderr=False)
+            self._bar.add_task("")
+            self._bar.start()
+        bar = self._bar.tasks[0]
+        said = spelled_out(words) or bar.description
+        self._bar.update(bar.id, completed=progress, total=total, description=said)
+
+    def _artifact(self, artifact: Artifact, *, goes_on: bool) -> None:
+        shown = self._shown.get(artifact.artifact_id) if goes_on else None
+        shown = self._shown[artifact.artifact_id] = shown or Shown()
+        self.results(artifact.parts, shown, artifact.name or "", goes_on=goes_on)
+
+    def results(
+        self, parts: Sequence[Part], shown: Shown | None = None, name: str = "", *, goes_on: bool = False
+    ) -> None:
+        """Parts as results. A text that goes on continues the line that the last one left open."""
+        self._end_bar()
+        shown = shown or Shown()
+        repeated = shown.repeated_in(parts, goes_on=goes_on)
+        for part in parts:
+            self._has_result = True
+            kept = self._kept(part, name)
+            if self._json_lines or part in repeated or (self._id_only and self._said_task):
+                continue
+            if self._line_open and not (goes_on and part.kind == "text"):
+                write("\n")
+            text = kept or _words(part)
+            write(text)
+            self._line_open = not text.endswith("\n")
+            goes_on = False
+
+    def _notes(self, parts: Sequence[Part], *, with_data: bool) -> Iterable[str]:
+        """The parts of a message as lines. The form of a question is left out when there are words for it."""
+        worded = any(part.text is not None for part in parts)
+        repeated = Shown().repeated_in(parts)
+        for part in parts:
+            shown = with_data and not is_question(part.data)
+            if (part.kind != "data" or shown or not worded) and part not in repeated:
+                yield self._kept(part) or _words(part)
+
+    def _kept(self, part: Part, name: str = "") -> str | None:
+        """Where a file was saved; None when the part is none, or files are not saved."""
+        if self._save is None or part.raw is None:
+            return None
+        return str(_written(base64_bytes(part.raw), _file_name(part, name), self._save))
+
+
+def progress_in(metadata: JsonObject | None) -> tuple[float, float | None] | None:
+    """The numbers of a progress report in a status update's metadata."""
+    from bridge.translate.extension import PROGRESS  # here, as it imports the MCP SDK
+
+    found = (metadata or {}).get(PROGRESS)
+    progress, total = (found.get("progress"), found.get("total")) if isinstance(found, dict) else (None, None)
+    if not _is_number(progress):
+        return None
+    return progress, total if _is_number(total) else None
+
+
+def _is_number(value: JsonValue) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def base64_bytes(text: str) -> bytes:
+    """The bytes behind either alphabet of base64, padded or not."""
+    return base64.urlsafe_b64decode(text.replace("+", "-").replace("/", "_").rstrip("=") + "==")
+
+
+def _words(part: Part) -> str:
+    """A part as text."""
+    if part.text is not None:
+        return part.text
+    if part.url is not None:
+        return part.url
+    if part.raw is not None:
+        name = f"{part.filename}, " if part.filename else ""
+        size = len(base64_bytes(part.raw))
+        return f"[{name}{part.media_type or 'a file'}, {size} bytes: --save DIR keeps it]"
+    return json.dumps(part.data, indent=2, ensure_ascii=False)
+
+
+def _file_name(part: Part, artifact: str) -> str:
+    """A name that leads nowhere else, whatever the agent says: the file's own, or its artifact's."""
+    said = _NOT_IN_FILES.sub("_", Path((part.filename or "").replace("\\", "/")).name).lstrip(".")[-100:]
+    stem = _NOT_IN_FILES.sub("_", artifact).strip("._")[:100] or _STEM
+    media_type = (part.media_type or "").partition(";")[0].strip()
+    subtype = re.fullmatch(r"\w+/(?:x-)?([a-z0-9]{1,8})", media_type)
+    suffix = mimetypes.guess_extension(media_type) or (f".{subtype[1]}" if subtype else ".bin")
+    return said or f"{stem}{suffix}"
+
+
+def _written(content: bytes, name: str, folder: Path) -> Path:
+    """The file that was written; one that is there already is left alone."""
+    stem, suffix, number = Path(name).stem, Path(name).suffix, 1
+    while True:
+        path = folder / (name if number == 1 else f"{stem}-{number}{suffix}")
+        try:
+            with path.open("xb") as file:
+                file.write(content)
+        except FileExistsError:
+            number += 1
+        except OSError as exc:
+            raise UsageError(f"cannot save {path}: {exc.strerror}") from exc
+        else:
+            return path

@@ -1,0 +1,395 @@
+"""A tool of an MCP server, called from a shell: what `mcp-a2a call` does where there is no agent.
+
+What the server asks is put into the words of a task's question, and asked and answered as an agent's is.
+
+The call's connection lives in an event loop of its own thread, since a question may come while the call is open,
+and goes on listening meanwhile. Whatever is shown or asked happens in the main thread, where Ctrl+C and Ctrl+D
+reach whoever is asked: it takes steps from a queue until the call is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import replace
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Final, TypeVar
+from uuid import uuid4
+
+import anyio
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from bridge.a2a.model.objects import Message, Part, Role, TaskState, TaskStatus
+from bridge.cli import forms, render
+from bridge.cli.call import questions as answers
+from bridge.cli.call.arguments import Said
+from bridge.cli.call.results import CallView
+from bridge.errors import PeerError, UsageError, leaf_of
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.client.elicitations import ELICIT, elicitation_in
+from bridge.mcp.client.faults import ServerRefusedError
+from bridge.mcp.client.session import Session
+from bridge.mcp.client.tasks import follow, handle_from
+from bridge.mcp.client.transports.stdio import Command
+from bridge.mcp.client.transports.streamable_http import Target
+from bridge.mcp.client.values import Progress, ToolCall
+from bridge.mcp.tools import Tool
+from bridge.tools_as_agent.asking import Patience
+from bridge.translate import questions
+from bridge.translate.arguments import Problem, coerced_fields, describe, problems_of, properties_of
+from bridge.translate.content import LinkRules, parts_from_result
+from bridge.translate.elicitation import (
+    Elicitation,
+    answers_from,
+    elicitation_from,
+    parts_of_questions,
+    question_metadata,
+    required_urls,
+    state_of_questions,
+)
+from bridge.translate.extension import PROGRESS, QUESTION
+from bridge.translate.faults import URL_REQUIRED, parts_of_failure, state_of_error
+from bridge.translate.message_to_call import answer_in, arguments_in
+
+_CANCEL_SECONDS: Final = 10.0
+"""How long a server may take to hear that a call is cancelled."""
+
+_FIRST_RETRY_SECONDS: Final = 0.1
+_LONGEST_RETRY_SECONDS: Final = 10.0
+"""Between two calls with which a server that asks for nothing wants to be called again."""
+
+_LINKS: Final = LinkRules(extension_active=True, allow_file=True)
+"""Every link is shown as it is: whoever calls a server from a shell may see what it says of its disk."""
+
+_FOR_AGENTS: Final = ("task_id", "no_wait", "trust", "api_key")
+"""The options that say something to an agent only."""
+
+_T = TypeVar("_T")
+
+
+class _NobodyToAskError(Exception):
+    """A question came, and there is no terminal."""
+
+
+class _DeclinedError(Exception):
+    """The person declined what the call cannot do without."""
+
+
+class NoServerError(PeerError):
+    """No MCP server could be reached."""
+
+
+def options_for_agents(options: Mapping[str, Any]) -> Iterator[str]:
+    """The options that were given and say something to an agent only."""
+    return (f"--{name.removesuffix('_id').replace('_', '-')}" for name in _FOR_AGENTS if options[name])
+
+
+def require_none_for_agents(options: Mapping[str, Any]) -> None:
+    """An agent is told things that no tool server understands.
+
+    Raises:
+        UsageError: it was one of these.
+    """
+    for option in options_for_agents(options):
+        raise UsageError(f"{option} is for agents: the call of a server's tool is no task")
+
+
+def server_from(words: Sequence[str], options: Mapping[str, Any]) -> Command:
+    """The tool server that a command line starts.
+
+    Raises:
+        UsageError: it is given what only a URL takes.
+    """
+    from bridge.config.text.masking import shown_words
+    from bridge.config.text.secrets import child_variable_from
+
+    if options["header"] or options["bearer"]:
+        raise UsageError("--header and --bearer are for a URL; a command takes --env")
+    variables = dict(child_variable_from(text) for text in options["variables"])
+    return Command(tuple(words), variables, str(Path.cwd()), shown=tuple(shown_words(words)))
+
+
+class ToolCalling:
+    """One call, from the connection to its result; used once."""
+
+    def __init__(self, target: Target, said: Said, view: CallView, options: Mapping[str, Any]) -> None:
+        """Of the options of the command line, `json_output`, `timeout_seconds` and `trace` are read."""
+        self._said = said
+        self._view = view
+        self._json_lines: bool = options["json_output"]
+        self._timeout_seconds: float | None = options["timeout_seconds"]
+        self._session = Session(str(target), target)
+        if options["trace"]:
+            self._session.on_hop = self._hop
+        self._steps: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._patience: Patience | None = None
+        self._portal: BlockingPortal
+        self._has_asked = False
+
+    def run(self) -> int:
+        """Connect, call and show; the exit code.
+
+        Raises:
+            UsageError: there is no such tool, or its schema does not take what it is given.
+            NoServerError: none can be reached.
+            PeerError: the server broke the call off.
+        """
+        try:
+            with start_blocking_portal() as self._portal:
+                future = self._portal.start_task_soon(self._connected)
+                future.add_done_callback(lambda _: self._steps.put(None))
+                try:
+                    while (step := self._steps.get()) is not None:
+                        step()
+                except BaseException:
+                    self._cancel(future)
+                    raise
+                return future.result()
+        except _NobodyToAskError:
+            self._view.unasked()
+            return answers.UNANSWERED
+        except BaseExceptionGroup as group:
+            raise leaf_of(group) from group
+        finally:
+            self._view.settle()
+
+    def _cancel(self, future: Future[int]) -> None:
+        """End the call while the connection is still there to say so on."""
+        if self._patience is not None and not future.done():
+            self._portal.call(self._patience.scope.cancel)
+            wait([future], _CANCEL_SECONDS)
+
+    async def _connected(self) -> int:
+        async with self._session.run():
+            try:
+                await self._session.ready()
+            except PeerError as exc:
+                raise NoServerError(str(exc), detail=exc.detail) from exc
+            self._patience = Patience(self._timeout_seconds or float("inf"))
+            with self._patience.scope:
+                return await self._call()
+        raise PeerError(f"the tool was not done within {self._timeout_seconds:g} s, and was cancelled")
+
+    async def _call(self) -> int:
+        """From the words of the command line to the result."""
+        tool = self._tool()
+        if tool is None:
+            return await self._in_main(self._list)
+        try:
+            arguments = await self._checked(self._arguments(tool), tool)
+            result = await self._result(ToolCall(tool.name, arguments))
+        except _DeclinedError:
+            return await self._ended(TaskState.REJECTED, (Part(text="The question was declined"),))
+        except ServerRefusedError as exc:
+            self._tell({"error": {"code": exc.code, "message": str(exc), "data": exc.data}})
+            return await self._ended(state_of_error(exc.code), (Part(text=str(exc)),))
+        return await self._finish(tool, result)
+
+    # What is called
+
+    def _tool(self) -> Tool | None:
+        """The tool that the command line names; None when it says nothing."""
+        name = self._said.skill
+        tool = next((one for one in self._session.listing.tools if one.name == name), None)
+        if tool is None and (name is not None or self._said.has_answer):
+            words = f"there is no tool {name!r}" if name is not None else "which tool?"
+            listed = [f"  {line}" for line in self._listed()]
+            raise UsageError("\n".join([f"{words}; the server has:", *listed]))
+        return tool
+
+    def _list(self) -> int:
+        if self._json_lines:
+            for tool in self._session.listing.tools:
+                self._view.message(tool.listed)
+        else:
+            render.write("".join(f"{line}\n" for line in self._listed()))
+        return 0
+
+    def _listed(self) -> list[str]:
+        """The server's tools, a line each, and why some cannot be called."""
+        tools, left_out = self._session.listing.tools, self._session.listing.left_out
+        width = max((len(tool.name) for tool in tools), default=0)
+        lines = [f"{tool.name:{width}}  {_first_line(tool)}".rstrip() for tool in tools]
+        lines += [f"{one.name}  (cannot be called: {one.reason})" for one in left_out]
+        lines += [
+            f"{one.name}  (not all arguments are checked: {one.unchecked})" for one in tools if one.unchecked
+        ]
+        return lines or ["no tools"]
+
+    def _arguments(self, tool: Tool) -> JsonObject:
+        said = self._said
+        if said.text is not None:
+            found = arguments_in((Part(text=said.text),), tool, None)
+            if not found:
+                raise UsageError(f"--text does not say which argument of {tool.name} it is for")
+            return found
+        arguments = said.arguments
+        if arguments is None:
+            arguments = {name: forms.typed_all(texts, name, tool) for name, texts in said.pairs.items()}
+        forms.check_names(arguments, tool, tool.name)
+        return arguments
+
+    async def _checked(self, arguments: JsonObject, tool: Tool) -> JsonObject:
+        """The arguments, once the tool's schema takes them. What is missing or wrong is asked for."""
+        while problems := problems_of(tool, arguments):
+            fields = [one.name for one in problems if one.name in properties_of(tool.input_schema)]
+            if not fields or not render.can_ask():
+                faults = [f"  {describe(tool, problem)}" for problem in problems]
+                raise UsageError("\n".join([f"{tool.name} does not take these arguments:", *faults]))
+            parts = questions.arguments(tool.name, tool, arguments, problems)
+            asked = _message(parts, {QUESTION: questions.ARGUMENTS})
+            answer = await self._asked(TaskStatus(state=TaskState.INPUT_REQUIRED, message=asked), tool)
+            if questions.answer_of(answer, frozenset(fields)) is not questions.Answer.ACCEPT:
+                raise _DeclinedError
+            given = coerced_fields(answer_in(answer.parts, tool, fields), tool)
+            arguments = {**arguments, **given}
+        return arguments
+
+    # The call
+
+    async def _result(self, call: ToolCall) -> JsonObject:
+        """What the call gives, in as many rounds as the server wants (MCP 2026-07-28 basic/patterns/mrtr)."""
+        pause = _FIRST_RETRY_SECONDS
+        while True:
+            try:
+                result = await self._session.call(call, self._progress, self)
+            except ServerRefusedError as exc:
+                urls = required_urls(exc.data) if exc.code == URL_REQUIRED else {}
+                if not urls:
+                    raise
+                if any(answer["action"] != "accept" for answer in (await self.ask(urls)).values()):
+                    raise _DeclinedError from exc
+                continue
+            if (handle := handle_from(result)) is not None:
+                return await follow(self._session, handle, self, self._working)
+            if result.get("resultType") != "input_required":
+                return result
+            requests, state = result.get("inputRequests"), result.get("requestState")
+            answered: JsonObject | None = None
+            if isinstance(requests, dict) and requests:
+                answered = {
+                    **await self.ask({key: elicitation_in(request) for key, request in requests.items()})
+                }
+            else:
+                await anyio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_RETRY_SECONDS)
+            call = replace(
+                call, input_responses=answered, request_state=state if isinstance(state, str) else None
+            )
+
+    async def _finish(self, tool: Tool, result: JsonObject) -> int:
+        self._tell({"result": result})
+        if (kind := result.get("resultType", "complete")) != "complete":
+            raise PeerError(f"the server gave a result of a kind that is not known here: {str(kind)[:50]!r}")
+        parts = parts_from_result(result, _LINKS)
+        if result.get("isError") is True:
+            return await self._ended(TaskState.FAILED, parts_of_failure(parts))
+        await self._in_main(lambda: self._view.results(parts, name=tool.name))
+        return await self._ended(TaskState.COMPLETED, ())
+
+    async def _ended(self, state: TaskState, parts: Sequence[Part]) -> int:
+        """Say how the call ended; the exit code."""
+        status = TaskStatus(state=state, message=_message(parts) if parts else None)
+        await self._in_main(lambda: self._view.status(status))
+        return 0 if state is TaskState.COMPLETED else 1
+
+    def _progress(self, progress: Progress) -> None:
+        numbers: JsonObject = {"progress": progress.progress}
+        if progress.total is not None:
+            numbers["total"] = progress.total
+        params = numbers if progress.message is None else {**numbers, "message": progress.message}
+        self._tell({"method": "notifications/progress", "params": params})
+        self._working(progress.message or "", {PROGRESS: numbers})
+
+    def _working(self, words: str, metadata: JsonObject | None = None) -> None:
+        status = TaskStatus(state=TaskState.WORKING, message=_message((Part(text=words),)) if words else None)
+        self._steps.put(lambda: self._view.status(status, metadata))
+
+    def _hop(self, direction: str, text: str) -> None:
+        self._steps.put(lambda: self._view.hop("mcp", direction, text))
+
+    def _tell(self, message: JsonObject) -> None:
+        self._steps.put(lambda: self._view.message(message))
+
+    # What the server asks: this implements `bridge.mcp.client.values.Asker`
+
+    @property
+    def is_left(self) -> bool:
+        """Nobody asks again after this command; see `Asker.is_left`."""
+        return False
+
+    def withdraw(self, key: str) -> None:  # noqa: ARG002 - which one it was, its answer will show
+        """The server no longer wants to know; see `Asker.withdraw`."""
+        self._steps.put(lambda: render.say("The server no longer wants to know: the answer was not sent."))
+
+    def miss_question(self, calls: int) -> None:
+        """See `Asker.miss_question`: there is one call at a time here."""
+
+    async def ask(self, questions: Mapping[str, JsonObject]) -> Mapping[str, JsonObject]:
+        """Put questions to the person at the terminal; see `Asker.ask`.
+
+        Raises:
+            PeerError: one is none that can be asked.
+        """
+        given: dict[str, JsonObject] = {}
+        problems: Mapping[str, tuple[Problem, ...]] = {}
+        for params in questions.values():
+            self._tell({"method": ELICIT, "params": params})
+        while left := [
+            elicitation_from(key, params) for key, params in questions.items() if key not in given
+        ]:
+            found = answers_from(await self._asked(_status_of(left, problems), None), left)
+            given |= found.given
+            problems = found.problems
+        return given
+
+    async def _asked(self, status: TaskStatus, tool: Tool | None) -> Message:
+        """What the person answers. The call's own time stands still meanwhile."""
+
+        def ask() -> answers.Answer:
+            self._view.status(status)
+            self._view.settle()
+            if not render.can_ask():
+                raise _NobodyToAskError
+            first, self._has_asked = not self._has_asked, True
+            asked = answers.questions_in(status, lambda _: tool)
+            return answers.answer_to(asked, is_first=first) or answers.declined(asked)
+
+        assert self._patience is not None
+        self._patience.pause()
+        try:
+            parts, metadata = await self._in_main(ask)
+        finally:
+            self._patience.resume()
+        return _message(parts, metadata, Role.USER)
+
+    async def _in_main(self, work: Callable[[], _T]) -> _T:
+        """Have the main thread do something, and wait for it. What it raises ends the call."""
+        done, found, wanted = anyio.Event(), list[_T](), True
+
+        def step() -> None:
+            if wanted:
+                found.append(work())
+                self._portal.call(done.set)
+
+        self._steps.put(step)
+        try:
+            await done.wait()
+        finally:
+            wanted = False
+        return found[0]
+
+
+def _status_of(asked: Sequence[Elicitation], problems: Mapping[str, tuple[Problem, ...]]) -> TaskStatus:
+    message = _message(parts_of_questions(asked, problems), question_metadata(asked))
+    return TaskStatus(state=state_of_questions(asked), message=message)
+
+
+def _message(parts: Sequence[Part], metadata: JsonObject | None = None, role: Role = Role.AGENT) -> Message:
+    return Message(message_id=str(uuid4()), role=role, parts=tuple(parts), metadata=metadata)
+
+
+def _first_line(tool: Tool) -> str:
+    said = tool.text("description") or tool.text("title") or ""
+    return next(iter(said.strip().splitlines()), "")

@@ -1,0 +1,152 @@
+"""What the models refuse, in the words of the file: what a key takes, what stands there, what was meant.
+
+It knows pydantic's kinds of errors. A value is repeated only when it is a number or one of a few words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import date, time
+from difflib import get_close_matches
+from typing import Any, Final
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from bridge.config.check.schema_nodes import Node, node_at, range_of
+from bridge.config.tables.values import HEADER_NAME, NAME
+from bridge.config.text.document import Fault
+from bridge.config.text.positions import KeyPath
+from bridge.config.text.secret_values import HOW_TO_REFER
+from bridge.config.text.wording import key_name, listed, meant, table_name, title
+
+_TAKES: Final = {
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "string_type": "a text",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "model_attributes_type": "a table",
+}
+_KINDS: Final = (
+    (bool, "true or false"),
+    (int, "a whole number"),
+    (float, "a number"),
+    (str, "a text"),
+    (list, "a list"),
+    (dict, "a table"),
+    (date | time, "a date or time"),
+)
+"""What a value is; true is a number too, so the order counts."""
+
+_EMPTY: Final = frozenset(("string_too_short", "too_short"))
+_RANGE: Final = frozenset(("greater_than", "greater_than_equal", "less_than", "less_than_equal"))
+_NAMES: Final = {
+    NAME: "is no name for a table: small letters, digits, - and _, at most 40, the first a letter or digit",
+    HEADER_NAME: "is no name of a header",
+}
+_INSTEAD: Final = {
+    ("agents", "oauth2"): ("OAuth 2 is not supported yet", f"get a token elsewhere: bearer = {HOW_TO_REFER}"),
+    ("tool_servers", "oauth2"): (
+        "OAuth 2 is not supported yet",
+        f"get a token elsewhere: bearer = {HOW_TO_REFER}",
+    ),
+    ("catalogs", "oauth2"): (
+        "OAuth 2 is not supported yet",
+        f"get a token elsewhere: bearer = {HOW_TO_REFER}",
+    ),
+    ("tool_servers", "args"): ("unknown key `args`", "arguments stand behind the command, in its list"),
+}
+"""Keys that others have, by the first table and the key: what is said of them, and what to write."""
+
+
+def faults_of(
+    error: ValidationError, schema: Node, data: Mapping[str, Any], under: KeyPath = ()
+) -> list[Fault]:
+    """All that the models refuse of a document, or of the table in it that was validated alone."""
+    return [
+        _fault({**found, "loc": (*under, *found["loc"])}, schema, data)
+        for found in error.errors(include_url=False)
+    ]
+
+
+def without_guesses(faults: Iterable[Fault]) -> list[Fault]:
+    """Without what is missing only because it is misspelt, of which the unknown key tells."""
+    said = list(faults)
+    tables = {fault.path[:-1] for fault in said if fault.unknown}
+    return [fault for fault in said if not (fault.missing and fault.path in tables)]
+
+
+def _fault(found: ErrorDetails, schema: Node, data: Mapping[str, Any]) -> Fault:
+    kind, context = found["type"], found.get("ctx", {})
+    path = _written(found["loc"], data)
+    name = key_name(path)
+    if kind == "missing":
+        return _missing(path, str(found["loc"][-1]), schema)
+    if kind == "extra_forbidden":
+        return _unknown(path, found["input"], schema)
+    if found["loc"][-1:] == ("[key]",):
+        pattern = context.get("pattern")
+        hint = f"write `{table_name(name)}`" if pattern == NAME and table_name(name) else ""
+        named = f"`{name}`" if name else f"a name in {title(path[:-1])}"
+        return Fault(path, f"{named} {_NAMES.get(str(pattern), 'is empty')}", hint, on_key=True)
+    if kind == "refused":
+        return Fault(path, context["message"].replace("{key}", name), context["hint"])
+    if kind == "literal_error":
+        return _not_among(path, found["input"], schema)
+    if kind in _RANGE:
+        return Fault(path, f"`{name}` takes {range_of(node_at(schema, path))}, not {found['input']}")
+    if kind in _EMPTY:
+        return Fault(path, f"`{name}` is empty")
+    if kind == "invalid-json-value":
+        return Fault(path, f"`{name}` takes what JSON can hold: no dates and times, no infinity")
+    if kind == "finite_number":
+        return Fault(path, f"`{name}` takes a number that is not infinite")
+    takes = _TAKES.get(kind)
+    if takes is None:
+        return Fault(path, f"`{name}`: {found['msg'][:1].lower()}{found['msg'][1:]}")
+    return Fault(path, f"`{name}` takes {takes}, not {_kind(found['input'])}")
+
+
+def _written(loc: tuple[int | str, ...], data: Any) -> KeyPath:
+    """The path as the file has it: pydantic goes on with names of its own."""
+    path: KeyPath = ()
+    for step in loc:
+        there = step in data if isinstance(data, dict) else isinstance(data, list) and isinstance(step, int)
+        if not there:
+            break
+        path, data = (*path, step), data[step]
+    return path
+
+
+def _missing(path: KeyPath, key: str, schema: Node) -> Fault:
+    meaning = node_at(schema, (*path, key)).get("description", "")
+    return Fault(path, f"{title(path)} needs `{key}`", meaning, on_key=True, missing=key)
+
+
+def _unknown(path: KeyPath, value: object, schema: Node) -> Fault:
+    key = str(path[-1])
+    message, hint = _INSTEAD.get((str(path[0]), key), ("", ""))
+    if not message:
+        known = node_at(schema, path[:-1]).get("properties", {})
+        hint = meant(key, known)
+        is_table = len(path) == 1 and isinstance(value, dict)
+        message = f"unknown table [{key}]" if is_table else f"unknown key `{key}` in {title(path[:-1])}"
+    return Fault(path, message, hint, on_key=True, unknown=True)
+
+
+def _not_among(path: KeyPath, value: object, schema: Node) -> Fault:
+    accepted = node_at(schema, path).get("enum", [])
+    takes = listed(f'"{word}"' for word in accepted)
+    if not isinstance(value, str):
+        return Fault(path, f"`{key_name(path)}` takes {takes}, not {_kind(value)}")
+    close = get_close_matches(value, accepted, n=1)
+    hint = f'did you mean "{close[0]}"?' if close else ""
+    return Fault(path, f"`{key_name(path)}` takes {takes}", hint)
+
+
+def _kind(value: object) -> str:
+    return next((words for kind, words in _KINDS if isinstance(value, kind)), "what it has")

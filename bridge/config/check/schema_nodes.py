@@ -1,0 +1,102 @@
+"""Finding one's way in a JSON Schema that pydantic made of models. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from bridge.config.text.positions import KeyPath
+from bridge.config.text.wording import listed
+
+_UNITS: Final = (("_seconds", "seconds"), ("_bytes", "bytes"), ("_per_second", "per second"))
+
+_WORDS: Final = {
+    "string": "a text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+}
+
+_FORMATS: Final = {"uri": "a URL", "path": "a path"}
+
+Node = dict[str, Any]
+
+
+def node_at(schema: Node, path: KeyPath) -> Node:
+    """What a schema says of the value at a path; empty when it says nothing."""
+    found = _followed(schema, schema)
+    for step in path:
+        if isinstance(step, int):
+            found = found.get("items", {})
+        else:
+            found = found.get("properties", {}).get(step) or _of_any_name(found)
+        found = _followed(schema, found)
+    return found
+
+
+def range_of(node: Node) -> str:
+    """Which numbers are taken: `0 to 65535`, `over 0`, `1 or more`; "" when all are."""
+    least, most, above = (node.get(key) for key in ("minimum", "maximum", "exclusiveMinimum"))
+    if most is None:
+        return f"{least} or more" if least is not None else _above(node) if above is not None else ""
+    return f"{least} to {most}" if least is not None else f"{_above(node)}, at most {most}"
+
+
+def _above(node: Node) -> str:
+    least = node["exclusiveMinimum"]
+    return f"{least + 1} or more" if node.get("type") == "integer" else f"more than {least}"
+
+
+def unit_of(key: str) -> str:
+    """The unit in a key's name, "" when it has none."""
+    return next((unit for suffix, unit in _UNITS if key.endswith(suffix)), "")
+
+
+def tidied(node: Any) -> Any:
+    """Without titles, without null, which TOML does not have, and with no names but those that fit their pattern."""
+    if isinstance(node, list):
+        return [tidied(one) for one in node]
+    if not isinstance(node, dict):
+        return node
+    kept = {key: tidied(one) for key, one in node.items() if not _is_noise(key, one)}
+    kinds = kept.get("anyOf", [])
+    rest = [kind for kind in kinds if kind != {"type": "null"}]
+    if len(rest) == 1 != len(kinds):
+        kept.pop("anyOf")
+        kept = {**rest[0], **kept}
+    if "patternProperties" in kept:
+        kept["additionalProperties"] = False
+    return kept
+
+
+def _of_any_name(node: Node) -> Node:
+    named: Node | None = next(iter(node.get("patternProperties", {}).values()), None)
+    more = node.get("additionalProperties")
+    return named or (more if isinstance(more, dict) else {})
+
+
+def _followed(schema: Node, node: Node) -> Node:
+    """The node that a reference means."""
+    while "$ref" in node:
+        node = schema["$defs"][node["$ref"].rpartition("/")[2]]
+    return node
+
+
+def _is_noise(key: str, value: object) -> bool:
+    return (key == "title" and isinstance(value, str)) or (key == "default" and value in (None, {}, []))
+
+
+def takes_of(node: Node) -> str:
+    """What a key takes, in words: `a whole number, 0 to 65535`."""
+    if "enum" in node:
+        return listed(f'`"{word}"`' for word in node["enum"])
+    if "$ref" in node or "oneOf" in node:
+        return "a secret" if "oneOf" in node else "a table"
+    if "anyOf" in node:
+        return " or ".join(takes_of(kind) for kind in node["anyOf"])
+    words = _FORMATS.get(node.get("format", "")) or _WORDS.get(node.get("type", ""), "any value")
+    if node.get("type") == "array":
+        return f"a list: {takes_of(node.get('items', {}))} each"
+    if node.get("type") == "object":
+        return f"a table: name = {takes_of(_of_any_name(node))}"
+    numbers = range_of(node)
+    return f"{words}, {numbers}" if numbers else words

@@ -1,0 +1,172 @@
+"""The whole configuration file as frozen values: what is connected to, and the faces that are served.
+
+Each key says here what it means; its unit is in its name, its range in its type. What one key means for another
+is for `rules.py`, where a value came from for `sources.py`. Choices that many faces share are in mapping profiles.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from bridge.config.tables.overrides import ArgumentTable, SkillTable, ToolTable
+from bridge.config.tables.peers import (
+    AgentAuth,
+    AgentTable,
+    CatalogTable,
+    EndpointAuth,
+    HeaderKey,
+    KeyPlace,
+    PrincipalTable,
+    ToolServerTable,
+)
+from bridge.config.tables.values import (
+    BaggageKeys,
+    BaseUrl,
+    Fail,
+    FilePaths,
+    HostNames,
+    Name,
+    Names,
+    StorePlace,
+    Table,
+    Text,
+)
+from bridge.config.text.secret_values import Secret
+
+__all__ = [
+    "AgentAuth",
+    "AgentTable",
+    "AgentsAsToolsTable",
+    "ArgumentTable",
+    "BridgeTable",
+    "CatalogTable",
+    "Config",
+    "EndpointAuth",
+    "HeaderKey",
+    "ImportTable",
+    "KeyPlace",
+    "PrincipalTable",
+    "Secret",
+    "SkillTable",
+    "ToolServerTable",
+    "ToolTable",
+    "ToolsAsAgentTable",
+]
+
+DEFAULT_PROFILE: Final = "default"
+
+FACES: Final = ("tools_as_agent", "agents_as_tools")
+"""The tables whose entries are served."""
+
+
+class BridgeTable(Table):
+    """`[bridge]`: the process itself."""
+
+    host: Text = Field(
+        default="127.0.0.1", description="the address to listen on; beyond this machine it takes principals"
+    )
+    port: Annotated[int, Field(ge=0, le=65535)] = Field(
+        default=8080, description="the port; 0 takes a free one"
+    )
+    public_url: BaseUrl | None = Field(
+        default=None,
+        description="the address that cards tell others, behind a proxy; else that of each request",
+    )
+    store: StorePlace | None = Field(
+        default=None,
+        description='where tasks are kept: `"memory:"`, `"sqlite:///PATH"` or a path; else in the user\'s state folder',
+    )
+    keys: Annotated[tuple[KeyPlace, ...], Field(strict=False)] = Field(
+        default=(),
+        description='keys that seal handles, `{ file = "PATH" }` (made on the first start) or `{ env = "NAME" }`: '
+        "the first seals, all open; else one in the user's state folder",
+    )
+    hosts: HostNames = Field(default=(), description="host names under which it answers too")
+    baggage: BaggageKeys = Field(
+        default=(),
+        description="keys of a trace's `baggage` that servers and agents beyond this machine are told",
+    )
+    allow_unauthenticated: bool = Field(
+        default=False,
+        description="let everyone in where there are no principals: beyond this machine, or once the last one is "
+        "taken out while it is served",
+    )
+    mapping: Text = Field(
+        default=DEFAULT_PROFILE,
+        description="the profile of the process: its `server`, `store`, `requests`, `connections` and `streams`",
+    )
+    log_format: Literal["text", "json"] = Field(default="text", description="how log lines are written")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="which log lines are written"
+    )
+
+
+class ImportTable(Table):
+    """`[import]`: servers that are configured elsewhere already."""
+
+    mcp_json: FilePaths = Field(
+        default=(),
+        description="files with the `mcpServers` of an MCP host, or a list of them: each is a tool server",
+    )
+
+
+class ToolsAsAgentTable(Table):
+    """`[tools_as_agent.NAME]`: an A2A agent at `/agents/NAME`, made of tools."""
+
+    sources: Names = Field(alias="from", description="the tool servers that it is made of")
+    mapping: Text = Field(default=DEFAULT_PROFILE, description="its mapping profile, by name or path")
+    name: Text | None = Field(
+        default=None, description="what its card calls it; else what its server calls itself"
+    )
+    description: Text | None = Field(
+        default=None, description="what its card says of it; else the servers' instructions"
+    )
+    fail: Fail | None = Field(
+        default=None,
+        description="a server of it is down at the start: end the bridge, or serve and go on trying",
+    )
+    skills: dict[Text, SkillTable] = Field(
+        default_factory=dict,
+        description="its skills, by exact name or glob",
+    )
+
+
+class AgentsAsToolsTable(Table):
+    """`[agents_as_tools.NAME]`: an MCP server at `/mcp/NAME`, made of agents."""
+
+    sources: Names = Field(
+        alias="from",
+        description="the agents, catalogs and published agents (`tools_as_agent`) that it is made of",
+    )
+    mapping: Text = Field(default=DEFAULT_PROFILE, description="its mapping profile, by name or path")
+    title: Text | None = Field(default=None, description="its name for people")
+    instructions: Text | None = Field(default=None, description="what hosts tell their models about it")
+    tools: dict[Text, ToolTable] = Field(
+        default_factory=dict,
+        description="its tools, by exact name or glob",
+    )
+
+
+class Config(Table):
+    """The file."""
+
+    bridge: BridgeTable = Field(default=BridgeTable(), description="the process itself")
+    tool_servers: dict[Name, ToolServerTable] = Field(
+        default_factory=dict, description="MCP servers, by name"
+    )
+    agents: dict[Name, AgentTable] = Field(default_factory=dict, description="remote A2A agents, by name")
+    catalogs: dict[Name, CatalogTable] = Field(
+        default_factory=dict, description="catalogs of more agents, by name"
+    )
+    imports: ImportTable = Field(
+        default=ImportTable(), alias="import", description="servers that are configured elsewhere"
+    )
+    tools_as_agent: dict[Name, ToolsAsAgentTable] = Field(
+        default_factory=dict, description="A2A agents made of tools, by name"
+    )
+    agents_as_tools: dict[Name, AgentsAsToolsTable] = Field(
+        default_factory=dict, description="MCP servers made of agents, by name"
+    )
+    principals: dict[Name, PrincipalTable] = Field(default_factory=dict, description="who may call, by name")

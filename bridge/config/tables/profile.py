@@ -1,0 +1,298 @@
+"""Mapping profiles: TOML files with every choice that the protocols leave open.
+
+The model has no defaults: `mappings/default.toml` is the default, and the only place that says so. A profile holds
+every key, or says which one it extends, and then only what differs: key by key, where a value replaces the other whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field, PositiveFloat, PositiveInt, ValidationError
+
+from bridge.config.check.faults import faults_of, without_guesses
+from bridge.config.check.schema_nodes import Node, tidied
+from bridge.config.tables.profile_places import DEFAULT, NoProfileError, mappings_folder, profile_place
+from bridge.config.tables.values import Count, Network, NotNegative
+from bridge.config.tables.values import Table as _Table
+from bridge.config.text.diagnostics import ConfigError
+from bridge.config.text.document import Document, Fault, read_toml
+from bridge.config.text.sources import DEFAULT_SOURCE, Source, source_at
+from bridge.config.text.wording import listed, spelled
+
+EXTENDS: Final = "extends"
+
+_MISSING_SHOWN: Final = 3
+"""Missing keys that are named, of many."""
+
+
+class CardTable(_Table):
+    """`[card]`"""
+
+    max_age_seconds: Count
+
+
+class RouteTable(_Table):
+    """`[route]`"""
+
+    metadata_keys: Annotated[list[str], Field(max_length=100)]
+    default_skill: str
+    text_into: dict[str, str]
+
+
+class ArgumentsTable(_Table):
+    """`[arguments]`"""
+
+    incomplete: Literal["ask", "reject"]
+
+
+class RunTable(_Table):
+    """`[run]`"""
+
+    call_timeout_seconds: PositiveFloat
+    task_timeout_seconds: PositiveFloat
+    queue_timeout_seconds: PositiveFloat
+    input_timeout_seconds: PositiveFloat
+    held_answer_seconds: NotNegative
+    cancel_grace_seconds: PositiveFloat
+    drain_seconds: NotNegative
+    concurrency: PositiveInt
+    queue: Count
+    progress_in_flight: PositiveInt
+    progress_per_second: PositiveFloat
+    confirm: Literal["never", "destructive", "strict"]
+
+
+class ServerTable(_Table):
+    """`[server]`"""
+
+    fail: Literal["open", "closed"]
+    connect_seconds: PositiveFloat
+    longest_pause_seconds: PositiveFloat
+    retire_seconds: NotNegative
+    settle_seconds: NotNegative
+    session: Literal["shared", "principal", "context"]
+    sessions: PositiveInt
+    sessions_most: PositiveInt
+    session_idle_seconds: PositiveFloat
+    contended_question_seconds: PositiveFloat
+    attribution_seconds: NotNegative
+    result_limit_bytes: PositiveInt
+    tools_most: PositiveInt
+    tools_limit_bytes: PositiveInt
+    unanswered_most: PositiveInt
+
+
+class ContentTable(_Table):
+    """`[content]`"""
+
+    inline_limit_bytes: Count
+    links_most: Count
+    links_limit_bytes: Count
+    allow_file_links: bool
+
+
+class RequestsTable(_Table):
+    """`[requests]`"""
+
+    head_limit_bytes: Annotated[int, Field(ge=1024)]
+    headers: Annotated[int, Field(ge=16)]
+    target_limit_bytes: Annotated[int, Field(ge=256)]
+    head_seconds: PositiveFloat
+    body_limit_bytes: PositiveInt
+    body_seconds: PositiveFloat
+    bytes_per_second: NotNegative
+    pipelined: PositiveInt
+    json_depth: Annotated[int, Field(ge=8, le=100)]
+    json_values: PositiveInt
+    parts: PositiveInt
+    repeat_seconds: NotNegative
+    repeat_answered_seconds: NotNegative
+    held_messages: Count
+    held_bytes: Count
+    open_tasks: PositiveInt
+    history_messages: PositiveInt
+    history_bytes: PositiveInt
+
+
+class ConnectionsTable(_Table):
+    """`[connections]`"""
+
+    most: PositiveInt
+    new: PositiveInt
+    each: PositiveInt
+    proxies: Annotated[list[Network], Field(max_length=1000)]
+    idle_seconds: PositiveFloat
+
+
+class StreamsTable(_Table):
+    """`[streams]`"""
+
+    heartbeat_seconds: Annotated[float, Field(gt=0, le=3)]
+    stall_seconds: PositiveFloat
+    queue_events: PositiveInt
+    open: PositiveInt
+
+
+class StoreTable(_Table):
+    """`[store]`"""
+
+    synchronous: Literal["full", "normal"]
+    keep_ended_seconds: PositiveFloat
+    keep_ended_tasks: Count
+    keep_ended_tasks_each: Count
+    clean_every_seconds: PositiveFloat
+
+
+class AgentsTable(_Table):
+    """`[agents]`"""
+
+    granularity: Literal["skill", "agent", "search"]
+    prefix: Literal["collision", "always"]
+    follow_up_tools: bool
+    answer_within_seconds: PositiveFloat
+    task_after_seconds: NotNegative
+    task_poll_seconds: PositiveFloat
+    task_ttl_seconds: PositiveInt
+    outage_seconds: NotNegative
+    follow_up_seconds: PositiveInt
+    task_limit_bytes: PositiveInt
+    unnamed_most: PositiveInt
+    found_most: PositiveInt
+    skills_most: PositiveInt
+    skill_in_text: bool
+    part_inline_limit_bytes: Count
+    agent_connect_seconds: PositiveFloat
+    answer_seconds: PositiveFloat
+    silence_seconds: PositiveFloat
+    first_cards_seconds: NotNegative
+    card_min_seconds: PositiveFloat
+    card_max_seconds: PositiveFloat
+    allow_private: bool
+
+
+class Profile(_Table):
+    """A mapping profile, whole."""
+
+    card: CardTable
+    route: RouteTable
+    arguments: ArgumentsTable
+    run: RunTable
+    server: ServerTable
+    content: ContentTable
+    requests: RequestsTable
+    connections: ConnectionsTable
+    streams: StreamsTable
+    store: StoreTable
+    agents: AgentsTable
+
+
+TABLES_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "bridge": ("server", "requests", "connections", "streams", "store"),
+    "tools_as_agent": ("card", "route", "arguments", "run", "content"),
+    "agents_as_tools": ("agents", "run"),
+}
+"""Whose profile each table is read from: that of the process, or that of the face."""
+
+
+@dataclass(frozen=True)
+class ResolvedProfile:
+    """A profile, and where each of its values comes from."""
+
+    profile: Profile
+    origins: Mapping[tuple[str, str], Source]
+    """By table and key."""
+    files: frozenset[Path]
+    """All that it was read from."""
+
+
+def load_profile(name: str = DEFAULT, folder: Path | None = None) -> Profile:
+    """A profile by its name in `mappings/`, or by the path of a file, relative to the folder.
+
+    Raises:
+        ConfigError: it is no TOML, or keys of it are missing, unknown or wrong: all of them are named.
+        NoProfileError: there is none.
+    """
+    return resolve_profile(name, folder).profile
+
+
+def resolve_profile(name: str = DEFAULT, folder: Path | None = None) -> ResolvedProfile:
+    """A profile with everything that it extends, and where each value comes from.
+
+    Raises:
+        ConfigError: one of its files is not as it should be.
+        NoProfileError: there is none.
+    """
+    values: dict[str, Any] = {}
+    origins: dict[tuple[str, str], Source] = {}
+    layers = _layers(profile_place(name, folder))
+    profile: Profile | None = None
+    for layer in layers:
+        own = {table: keys for table, keys in layer.data.items() if table != EXTENDS}
+        values = {**values, **{table: _merged(values.get(table), keys) for table, keys in own.items()}}
+        profile = _validated(values, layer)
+        origins |= {(table, key): _origin(layer, table, key) for table, keys in own.items() for key in keys}
+    assert profile is not None, "a profile has its own layer at least"
+    return ResolvedProfile(profile, origins, frozenset(layer.path for layer in layers))
+
+
+def profile_schema() -> Node:
+    """What the keys of a profile take."""
+    schema: Node = tidied(Profile.model_json_schema())
+    return schema
+
+
+def _layers(path: Path, above: tuple[Path, ...] = ()) -> list[Document]:
+    """The files of a profile, the one that the others extend first."""
+    document = read_toml(path, "the mapping profile")
+    extended = document.data.get(EXTENDS)
+    if extended is None:
+        return [document]
+    if not isinstance(extended, str):
+        raise ConfigError(
+            [document.diagnostic(Fault((EXTENDS,), f"`{EXTENDS}` takes the name or path of a profile"))]
+        )
+    try:
+        base = profile_place(extended, path.parent)
+    except NoProfileError as exc:
+        raise ConfigError([document.diagnostic(Fault((EXTENDS,), exc.message, exc.hint))]) from exc
+    below = (*above, path.resolve())
+    if base.resolve() in below:
+        raise ConfigError(
+            [document.diagnostic(Fault((EXTENDS,), f"the profile extends itself by way of {base}"))]
+        )
+    return [*_layers(base, below), document]
+
+
+def _merged(below: object, keys: object) -> object:
+    return {**below, **keys} if isinstance(below, dict) and isinstance(keys, dict) else keys
+
+
+def _validated(values: dict[str, Any], layer: Document) -> Profile:
+    try:
+        return Profile.model_validate(values)
+    except ValidationError as exc:
+        faults = without_guesses(faults_of(exc, profile_schema(), values))
+        raise ConfigError(layer.diagnostics(_with_one_for_all_missing(faults))) from exc
+
+
+def _with_one_for_all_missing(faults: list[Fault]) -> Iterator[Fault]:
+    """Keys can be missing only where nothing is extended, and then there may be many."""
+    missing = [fault for fault in faults if fault.missing]
+    yield from (fault for fault in faults if not fault.missing)
+    if missing:
+        some = [f"`{spelled((*fault.path, fault.missing))}`" for fault in missing[:_MISSING_SHOWN]]
+        more = [f"{len(missing) - len(some)} more"] if len(missing) > len(some) else []
+        message = (
+            f"a profile that extends none holds every key; this one lacks {listed([*some, *more], 'and')}"
+        )
+        yield Fault((), message, f'write {EXTENDS} = "{DEFAULT}" as its first line, and only what differs')
+
+
+def _origin(layer: Document, table: str, key: str) -> Source:
+    if layer.path == mappings_folder() / f"{DEFAULT}.toml":
+        return DEFAULT_SOURCE
+    return source_at(layer, (table, key), "profile")

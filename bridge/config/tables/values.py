@@ -1,0 +1,233 @@
+"""The values that the tables of the file are made of: secrets, paths, addresses, names, headers.
+
+Each is checked where it is read, with the file's own folder and the environment at hand (`Reading`), and says in
+plain words what it takes. What one key means for another is not known here; that is for `rules.py`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    PlainValidator,
+    StringConstraints,
+    ValidationInfo,
+    WithJsonSchema,
+)
+
+from bridge.config.text.masking import has_secrets, words_of
+from bridge.config.text.secret_values import (
+    Secret,
+    from_environment,
+    reading_of,
+    refused,
+    secret_of,
+    setting_of,
+)
+from bridge.config.text.wording import NAME_LIMIT, shown_url
+
+NAME: Final = rf"^[a-z0-9][a-z0-9_-]{{0,{NAME_LIMIT - 1}}}$"
+"""A table's name."""
+
+HEADER_NAME: Final = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
+
+_HOST_NAME: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:]+")
+_BAGGAGE_KEY: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""A token (W3C Baggage 3.3.1)."""
+
+MEMORY_STORE: Final = "memory:"
+SQLITE_SCHEME: Final = "sqlite:///"
+_STORES: Final = f'`{{key}}` takes "{MEMORY_STORE}", "{SQLITE_SCHEME}PATH" or the path of a file'
+
+
+class Table(BaseModel):
+    """A table of the file: what it does not know is an error, and what it holds does not change."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        validate_default=True,
+        hide_input_in_errors=True,  # a traceback of pydantic would show what stands where a secret belongs
+    )
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Without what may be secret in a URL."""
+        for name, value in super().__repr_args__():
+            yield name, shown_url(value) if isinstance(value, str) and "://" in value else value
+
+
+def _fit_for_header(given: str | Secret) -> str | Secret:
+    value = given.value if isinstance(given, Secret) else given
+    if not value.isprintable() or not value.isascii():
+        raise refused("`{key}` holds characters that no HTTP header can carry")
+    return given
+
+
+def _token(given: Secret) -> Secret:
+    _fit_for_header(given)
+    if " " in given.value:
+        raise refused("a token holds no spaces")
+    return given
+
+
+def _path(given: object, info: ValidationInfo) -> Path:
+    if not isinstance(given, str | Path) or not given or "\0" in str(given):
+        raise refused("`{key}` takes the path of a file")
+    return reading_of(info).path(str(given))
+
+
+def _folder(given: object, info: ValidationInfo) -> Path:
+    path = _path(given, info)
+    if not os.path.isdir(path):  # which takes any text, also one that is too long for a path
+        raise refused(f"there is no folder {path}")
+    return path
+
+
+def _url(given: str) -> str:
+    try:
+        place = urlsplit(given)
+        leads = place.scheme in ("http", "https") and bool(place.hostname) and place.port != 0
+    except ValueError as exc:
+        raise refused("`{key}` is no URL") from exc
+    if not leads or not given.isprintable() or " " in given:
+        raise refused("`{key}` takes a URL that begins with http:// or https:// and names a host")
+    if "@" in place.netloc:
+        raise refused("a user or password does not stand in a URL", "write `auth` or `headers`")
+    return given
+
+
+def _base_url(given: str) -> str:
+    place = urlsplit(given)
+    if place.query or place.fragment or given.endswith(("?", "#")):
+        message = "`{key}` takes a base URL: others are made by what is put behind it"
+        raise refused(message, f"write {shown_url(given).rstrip('/')}")
+    return given.rstrip("/")
+
+
+def _origin(given: str) -> str:
+    place = urlsplit(_url(given))
+    if place.path.strip("/") or place.query or place.fragment:
+        raise refused("`{key}` takes an origin, which has no path", f"write {place.scheme}://{place.netloc}")
+    return given.rstrip("/")
+
+
+def _store(given: object, info: ValidationInfo) -> str:
+    if not isinstance(given, str) or not given or "\0" in given:
+        raise refused(_STORES)
+    if given == MEMORY_STORE:
+        return given
+    if given == MEMORY_STORE.rstrip(":"):
+        raise refused(_STORES, f'write "{MEMORY_STORE}", or "./{given}" for a file of that name')
+    if given.startswith(("postgres://", "postgresql://")):
+        raise refused("PostgreSQL is not supported yet", f'write "{SQLITE_SCHEME}PATH" or the path of a file')
+    if "://" in given and not given.startswith(SQLITE_SCHEME):
+        raise refused(_STORES)
+    return str(reading_of(info).path(given.removeprefix(SQLITE_SCHEME)))
+
+
+def _host_name(given: str) -> str:
+    if not _HOST_NAME.fullmatch(given):
+        raise refused("`{key}` takes names of hosts, without scheme and port")
+    return given.lower()
+
+
+def _baggage_key(given: str) -> str:
+    if not _BAGGAGE_KEY.fullmatch(given):
+        raise refused("`{key}` takes keys of a baggage: letters, digits and marks such as - . _")
+    return given
+
+
+def _network(given: str) -> str:
+    try:
+        ipaddress.ip_network(given, strict=False)
+    except ValueError as exc:
+        raise refused('`{key}` takes IP addresses, and networks like "10.0.0.0/8"') from exc
+    return given
+
+
+def _from_variable(given: object, info: ValidationInfo) -> Secret:
+    if isinstance(given, str):
+        return from_environment(given, reading_of(info))
+    return secret_of(given, info)
+
+
+def _words(given: object) -> object:
+    if isinstance(given, str):
+        words = words_of(given)
+        written = ["COMMAND", "ARGUMENT"] if has_secrets(words) else words
+        quoted = ", ".join(f'"{shown_url(word)}"' for word in written)
+        raise refused("`{key}` takes a list: the command and its arguments", f"write [{quoted}]")
+    return given
+
+
+def _one_or_more(given: object) -> object:
+    return [given] if isinstance(given, str) else given
+
+
+_SECRET_SCHEMA: Final[dict[str, Any]] = {
+    "description": "A secret: an environment variable, or a file that holds it.",
+    "oneOf": [
+        {
+            "type": "object",
+            "properties": {key: {"type": "string"}},
+            "required": [key],
+            "additionalProperties": False,
+        }
+        for key in ("env", "file")
+    ],
+}
+_TEXT_SCHEMA: Final = {"type": "string", "minLength": 1}
+_URL_SCHEMA: Final = {"type": "string", "format": "uri"}
+_PATH_SCHEMA: Final = {"type": "string", "format": "path", "minLength": 1}
+_PATHS_SCHEMA: Final = {"anyOf": [_PATH_SCHEMA, {"type": "array", "items": _PATH_SCHEMA}]}
+
+NotNegative = Annotated[float, Field(ge=0)]
+Count = Annotated[int, Field(ge=0)]
+Fail = Literal["open", "closed"]
+SessionOf = Literal["shared", "principal", "context"]
+
+Words = StringConstraints(min_length=1)
+Text = Annotated[str, Words]
+Name = Annotated[str, StringConstraints(pattern=NAME)]
+HeaderName = Annotated[str, StringConstraints(pattern=HEADER_NAME)]
+Json = Annotated[JsonValue, WithJsonSchema({})]
+Url = Annotated[str, AfterValidator(_url), WithJsonSchema(_URL_SCHEMA)]
+BaseUrl = Annotated[Url, AfterValidator(_base_url)]
+Network = Annotated[str, AfterValidator(_network)]
+Origin = Annotated[str, AfterValidator(_origin), WithJsonSchema(_URL_SCHEMA)]
+FilePath = Annotated[Path, PlainValidator(_path), WithJsonSchema(_PATH_SCHEMA)]
+Folder = Annotated[Path, PlainValidator(_folder), WithJsonSchema(_PATH_SCHEMA)]
+StorePlace = Annotated[str, PlainValidator(_store), WithJsonSchema(_TEXT_SCHEMA)]
+
+SecretValue = Annotated[Secret, PlainValidator(secret_of), WithJsonSchema(_SECRET_SCHEMA)]
+Variable = Annotated[Secret, PlainValidator(_from_variable), WithJsonSchema(_TEXT_SCHEMA)]
+HeaderSecret = Annotated[SecretValue, AfterValidator(_fit_for_header)]
+Token = Annotated[SecretValue, AfterValidator(_token)]
+Setting = Annotated[
+    str | Secret, PlainValidator(setting_of), WithJsonSchema({"anyOf": [{"type": "string"}, _SECRET_SCHEMA]})
+]
+HeaderSetting = Annotated[Setting, AfterValidator(_fit_for_header)]
+
+Texts = Annotated[tuple[Text, ...], Field(strict=False)]
+Command = Annotated[tuple[str, ...], Field(strict=False, min_length=1), BeforeValidator(_words)]
+Names = Annotated[tuple[Text, ...], Field(strict=False, min_length=1)]
+Origins = Annotated[tuple[Origin, ...], Field(strict=False)]
+HostNames = Annotated[tuple[Annotated[str, AfterValidator(_host_name)], ...], Field(strict=False)]
+BaggageKeys = Annotated[tuple[Annotated[str, AfterValidator(_baggage_key)], ...], Field(strict=False)]
+FilePaths = Annotated[
+    tuple[FilePath, ...], Field(strict=False), BeforeValidator(_one_or_more), WithJsonSchema(_PATHS_SCHEMA)
+]

@@ -1,0 +1,197 @@
+"""A file that was read: its text, what stands in it and where, and diagnostics of what is wrong there.
+
+It knows files and places, and which values are nobody's business; what the keys mean is known elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from bridge.config.text.diagnostics import ConfigError, Diagnostic
+from bridge.config.text.masking import leaves, mask, masked_line, secret_places, value_at
+from bridge.config.text.positions import KeyPath, Positions, Span, locate, place_of
+
+_AT: Final = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)$")
+_SAID: Final = {"Illegal character '\\n'": "the text does not end on its line"}
+_UNENDED: Final = "Unterminated string"
+_OF_A_HOST: Final = frozenset(("mcpServers", "servers", "context_servers"))
+"""Keys by which a JSON file of an MCP host is known."""
+_LONE_CARRIAGE_RETURN: Final = (
+    "no TOML: lines end with a carriage return alone",
+    "save it with the line ends of Unix or Windows: a newline belongs to each",
+)
+_TWICE: Final = re.compile(r"Cannot (overwrite|declare|mutate)|Duplicate inline table key")
+
+_DEEPEST: Final = 100
+"""Tables in tables, and lists. JSON, which some of it becomes, is taken no deeper by most who read it."""
+_WIDEST_NUMBER: Final = 64
+"""Bits of a whole number, as TOML 1.0 has it."""
+_LONG_NUMBER: Final = re.compile(r"[0-9][0-9_]{4000,}")
+"""What Python refuses to read as a number."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something wrong at a path of a document. A message may not repeat what may be secret."""
+
+    path: KeyPath
+    message: str
+    hint: str = ""
+    on_key: bool = False
+    """Whether the key is meant, and not its value."""
+    unknown: bool = False
+    """Whether it is that nobody knows this key or name."""
+    missing: str = ""
+    """What is missing in the table at the path, if that is it; where a key is unknown, that may be the one."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """A file and what stands in it."""
+
+    path: Path
+    """As it was given, which is how it is shown."""
+    data: dict[str, Any] = field(repr=False)
+    positions: Positions = field(repr=False)
+    masked: str = field(repr=False)
+    """The text without what may be secret, of the same length line for line."""
+
+    def diagnostic(self, fault: Fault) -> Diagnostic:
+        """A fault with its place and line."""
+        place = place_of(self.positions, fault.path, key=fault.on_key)
+        if place is None:
+            return Diagnostic(self.path, fault.message, fault.hint)
+        return at(self.path, self.masked, place, fault.message, fault.hint)
+
+    def diagnostics(self, faults: Iterable[Fault]) -> list[Diagnostic]:
+        """Faults with their places and lines. What a key holds that nobody knows may be a secret, and is masked."""
+        said = list(faults)
+        unknown = [fault.path for fault in said if fault.unknown and fault.on_key]
+        hidden = (
+            self.positions[(*path, *leaf)].value
+            for path in unknown
+            for leaf in leaves(value_at(self.data, path))
+            if (*path, *leaf) in self.positions
+        )
+        return [*map(replace(self, masked=mask(self.masked, hidden)).diagnostic, said)]
+
+    def line(self, path: KeyPath) -> int:
+        """The line on which a path, or the nearest of its parents, begins; 0 for none."""
+        place = place_of(self.positions, path, key=True)
+        return self.masked.count("\n", 0, place.start) + 1 if place else 0
+
+
+def at(file: Path, text: str, place: Span, message: str, hint: str = "") -> Diagnostic:
+    """A diagnostic at a place of a text, which is shown."""
+    first = text.rfind("\n", 0, place.start) + 1
+    last = text.find("\n", place.start)
+    source = text[first : last if last >= 0 else len(text)]
+    span = min(place.end, first + len(source)) - place.start
+    return Diagnostic(
+        file,
+        message,
+        hint,
+        text.count("\n", 0, place.start) + 1,
+        place.start - first + 1,
+        max(span, 1),
+        source,
+    )
+
+
+def read_text(path: Path, what: str) -> str:
+    """The text of a file, as it is.
+
+    Raises:
+        ConfigError: it is not there, cannot be read, or is not UTF-8.
+    """
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except (OSError, ValueError) as exc:
+        reason = "it is not UTF-8" if isinstance(exc, UnicodeDecodeError) else _reason_of(exc)
+        raise ConfigError([Diagnostic(path, f"cannot read {what}: {reason}")]) from exc
+
+
+def read_toml(path: Path, what: str) -> Document:
+    """A TOML file, with line ends as TOML counts them.
+
+    Raises:
+        ConfigError: it cannot be read, or is no TOML.
+    """
+    text = read_text(path, what).replace("\r\n", "\n")
+    if "\r" in text:
+        raise ConfigError([Diagnostic(path, *_LONE_CARRIAGE_RETURN)])
+    try:
+        data = tomllib.loads(text)
+        depth = max(map(len, leaves(data)), default=0)
+    except tomllib.TOMLDecodeError as exc:
+        raise ConfigError([_json(path, text, what) or _syntax(path, text, str(exc))]) from exc
+    except ValueError as exc:
+        raise ConfigError([_long_number(path, text)]) from exc
+    except RecursionError as exc:
+        raise ConfigError([Diagnostic(path, f"{what} is nested too deeply")]) from exc
+    if depth > _DEEPEST:
+        raise ConfigError([Diagnostic(path, f"{what} is nested too deeply")])
+    positions = locate(text)
+    document = Document(path, data, positions, mask(text, secret_places(data, positions)))
+    if wide := [*_wide_numbers(data)]:
+        raise ConfigError(document.diagnostics(wide))
+    return document
+
+
+def _reason_of(exc: Exception) -> str:
+    return (exc.strerror if isinstance(exc, OSError) else None) or "it is no path of a file"
+
+
+def _wide_numbers(data: dict[str, Any]) -> Iterator[Fault]:
+    for path in leaves(data):
+        value = value_at(data, path)
+        if isinstance(value, int) and value.bit_length() >= _WIDEST_NUMBER:
+            yield Fault(path, f"the number is too large: it takes more than {_WIDEST_NUMBER} bits")
+
+
+def _long_number(path: Path, text: str) -> Diagnostic:
+    """Where the number is that has too many digits, without the rest of its line."""
+    found = _LONG_NUMBER.search(text)
+    line = text.count("\n", 0, found.start()) + 1 if found else 0
+    source = "*" * len(text.split("\n")[line - 1])
+    return Diagnostic(path, "no TOML: a number has too many digits", "", line, 1, 1, source)
+
+
+def _json(path: Path, text: str, what: str) -> Diagnostic | None:
+    """What to do with a JSON file, if it is one: hosts write their servers so. None of it is shown."""
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        keys = json.loads(text)
+    except ValueError:
+        return None
+    is_of_a_host = not _OF_A_HOST.isdisjoint(keys)
+    hint = (
+        f"the servers of an MCP host are taken by `mcp-a2a wrap --from-json {path}`, and in a configuration by"
+        f' `[import]` with `mcp_json = "{path}"`'
+        if is_of_a_host
+        else "`mcp-a2a init` writes a file to start from"
+    )
+    return Diagnostic(path, f"this is JSON: {what} is TOML", hint)
+
+
+def _syntax(path: Path, text: str, said: str) -> Diagnostic:
+    """What `tomllib` says, at its place. Which values of this text are secret cannot be known."""
+    found = _AT.search(said)
+    message = said[: found.start()] if found else said
+    line = int(found["line"]) if found and found["line"] else len(text.rstrip().split("\n"))
+    source = text.split("\n")[line - 1]
+    column, span = (int(found["column"]) if found and found["column"] else len(source) + 1), 1
+    if _TWICE.match(message):
+        message = "a key or table is there twice"
+        column, span = len(source) - len(source.lstrip()) + 1, len(source.strip())
+    before = "\n".join(text.split("\n")[: line - 1])
+    shown = masked_line(before, source, masked=message == _UNENDED)
+    message = _SAID.get(message, message)
+    return Diagnostic(path, f"no TOML: {message[:1].lower()}{message[1:]}", "", line, column, span, shown)

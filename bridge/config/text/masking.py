@@ -1,0 +1,146 @@
+"""What in a file may be secret, by the names that lead to it, and a text without that. Pure.
+
+Whatever is in doubt is masked: a diagnostic needs the place, and seldom the value.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from bridge.config.text.positions import KeyPath, Positions, Span
+from bridge.config.text.wording import shown_url
+
+VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""The name of an environment variable. What is none may be the secret itself, put where its name belongs."""
+
+HIDDEN: Final = "***"
+"""What stands for a value that has no other text."""
+
+_SECRET_TABLES: Final = frozenset(("auth", "headers", "env", "keys", "principals"))
+_NAMED_SECRET: Final = re.compile(
+    r"token|secret|passw|passphrase|bearer|(api|access|private|secret|auth)[_-]?key|authori[sz]|cookie|credential",
+    re.IGNORECASE,
+)
+_NOT_SECRET: Final = frozenset(("env", "file", "header", "skills"))
+"""Keys whose values say where a secret is, or what it is for."""
+_SECRET_LINE: Final = re.compile(
+    r"auth|bearer|command|cookie|credential|env|header|key|passw|principals|secret|token", re.IGNORECASE
+)
+_SECRET_OPTION: Final = re.compile(rf"-.*({_NAMED_SECRET.pattern}|auth|header|key)[^=:]*", re.IGNORECASE)
+"""An option whose value is the next word."""
+_SECRET_WORD: Final = re.compile(rf"[^=:]*({_NAMED_SECRET.pattern}|auth|key)[^=:]*[=:].+", re.IGNORECASE)
+"""`--token=VALUE`, `TOKEN=VALUE`, `Authorization: VALUE`"""
+
+_OPTION_WITH_VALUE: Final = re.compile(r"-{1,2}[A-Za-z][\w-]*=")
+
+_IN_A_VALUE: Final = re.compile(r"[^\s{}\[\],=\"']")
+_ANY: Final = re.compile(r"[^\s\"']")
+_USER_IN_URL: Final = re.compile(r"(?<=://)[^/@\s\"']+(?=@)")
+_QUERY: Final = re.compile(r"(?P<before>://[^\s\"'?#]*[?#]|\?(?=[^\s\"'?]*=))(?P<query>[^\"'\n]+)")
+_HEADER: Final = re.compile(r"^[ \t]*\[.*", re.MULTILINE)
+_KEY: Final = r"(?:[A-Za-z0-9_-]+|\"[^\"\\]*\"|'[^']*')"
+_KEYS: Final = re.compile(rf"[ \t]*{_KEY}(?:[ \t]*\.[ \t]*{_KEY})*[ \t]*")
+_QUOTES_OF_MANY_LINES: Final = ('"""', "'''")
+
+
+def mask(text: str, places: Iterable[Span]) -> str:
+    """The text with what stands at the places made unreadable; quotes and line ends stay, as does each length."""
+    for place in places:
+        value = _IN_A_VALUE.sub("*", text[place.start : place.end])
+        text = text[: place.start] + value + text[place.end :]
+    text = _USER_IN_URL.sub(lambda found: "*" * len(found[0]), text)
+    return _QUERY.sub(lambda found: found["before"] + _ANY.sub("*", found["query"]), text)
+
+
+def leaves(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
+    """The paths of all values that hold no others."""
+    match value:
+        case dict():
+            for key, inner in value.items():
+                yield from leaves(inner, (*path, key))
+        case list():
+            for index, inner in enumerate(value):
+                yield from leaves(inner, (*path, index))
+        case _:
+            yield path
+
+
+def value_at(data: Any, path: KeyPath) -> Any:
+    """What stands at a path, which is there."""
+    for step in path:
+        data = data[step]
+    return data
+
+
+def secret_places(data: dict[str, Any], positions: Positions) -> Iterator[Span]:
+    """Where the values stand that may be secret by their names, or by the word before them in a command."""
+    for path in leaves(data):
+        if _may_be_secret(path, value_at(data, path)) or _is_secret_word(data, path):
+            yield positions[path].value
+
+
+def words_of(command: str) -> list[str]:
+    """The words of a command that is one text."""
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return command.split()
+
+
+def has_secrets(words: Sequence[object]) -> bool:
+    """Whether one of the words of a command may be a secret."""
+    return any(_is_secret_among(words, index) for index in range(len(words)))
+
+
+def shown_words(words: Sequence[str]) -> list[str]:
+    """The words of a command without what may be a secret in them: `--token=***`, `--password ***`, the query of a
+    URL."""
+    return [_shown_word(words, index) for index in range(len(words))]
+
+
+def masked_line(before: str, source: str, *, masked: bool) -> str:
+    """A line of a text that cannot be read, of which only the words are known, and what stands `before` it.
+
+    One that goes on with a value may go on with a secret; `masked` is whether it is known to.
+    """
+    shown = mask(source, ())
+    key, equals, value = shown.partition("=")
+    is_header = shown.lstrip().startswith("[")
+    if masked or any(before.count(quotes) % 2 for quotes in _QUOTES_OF_MANY_LINES):
+        return _IN_A_VALUE.sub("*", shown)
+    if not is_header and not (equals and _KEYS.fullmatch(key)):
+        return _IN_A_VALUE.sub("*", shown)
+    headers = _HEADER.findall(before)
+    if _SECRET_LINE.search(f"{headers[-1] if headers else ''} {source}"):
+        return shown if is_header and not equals else key + equals + _IN_A_VALUE.sub("*", value)
+    return shown
+
+
+def _may_be_secret(path: KeyPath, value: object) -> bool:
+    names = [step for step in path if isinstance(step, str)]
+    if len(names) > 1 and names[-1] in _NOT_SECRET and names[-2] not in ("headers", "env"):
+        return names[-1] == "env" and not VARIABLE.fullmatch(str(value))
+    return not _SECRET_TABLES.isdisjoint(names) or any(map(_NAMED_SECRET.search, names[-1:]))
+
+
+def _is_secret_word(data: dict[str, Any], path: KeyPath) -> bool:
+    value = value_at(data, path)
+    if path[-1:] == ("command",) and isinstance(value, str):
+        return has_secrets(words_of(value))
+    is_word = isinstance(path[-1], int) and path[-2:-1] == ("command",)
+    return is_word and _is_secret_among(value_at(data, path[:-1]), int(path[-1]))
+
+
+def _shown_word(words: Sequence[str], index: int) -> str:
+    if not _is_secret_among(words, index):
+        return shown_url(words[index])
+    option = _OPTION_WITH_VALUE.match(words[index])
+    return f"{option[0]}{HIDDEN}" if option else HIDDEN
+
+
+def _is_secret_among(words: Sequence[object], index: int) -> bool:
+    before = words[index - 1] if index else ""
+    return bool(_SECRET_WORD.fullmatch(str(words[index])) or _SECRET_OPTION.fullmatch(str(before)))

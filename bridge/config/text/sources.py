@@ -1,0 +1,56 @@
+"""Where each value of the configuration comes from: a default, a profile, the file, the environment, the command line.
+
+Precedence: command line over environment (`MCP_A2A_*`) over file over profile over default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from bridge.config.text.document import Document
+from bridge.config.text.positions import KeyPath
+
+Kind = Literal["default", "profile", "file", "environment", "command line"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a value comes from."""
+
+    kind: Kind
+    place: str = ""
+    """The file and line, the option, or the variable; "" for a default."""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.place}".strip()
+
+
+DEFAULT_SOURCE: Final = Source("default")
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where the values of the file come from, by path. What is not written anywhere is a default."""
+
+    places: Mapping[KeyPath, Source]
+
+    def of(self, path: KeyPath) -> Source:
+        """Where the value at a path comes from."""
+        return self.places.get(path, DEFAULT_SOURCE)
+
+    def with_changes(self, changes: Mapping[KeyPath, Source]) -> Sources:
+        """These, with others in their place."""
+        return Sources({**self.places, **changes})
+
+
+def sources_in(document: Document) -> Iterator[tuple[KeyPath, Source]]:
+    """Every value of a file, with its line."""
+    for path in document.positions:
+        yield path, source_at(document, path, "file")
+
+
+def source_at(document: Document, path: KeyPath, kind: Kind) -> Source:
+    """The line of a file on which a value stands."""
+    return Source(kind, f"{document.path}:{document.line(path)}")

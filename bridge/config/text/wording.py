@@ -1,0 +1,75 @@
+"""How the parts of a file are called in messages. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Final
+
+from bridge.config.text.positions import KeyPath
+
+NAME_LIMIT: Final = 40
+"""Characters of a table's name: it stands in paths, in file names, and before the names of tools."""
+
+_ONLY_ONE: Final = frozenset(("bridge", "import"))
+"""Tables that have no name of their own."""
+_CLOSE: Final = 0.75
+"""From here on two words may be the same, misspelt; of those that are less alike, only the first is named."""
+
+_BEHIND_PATH: Final = re.compile(r"[?#]")
+_NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9_-]+")
+
+
+def title(path: KeyPath) -> str:
+    """What a table is called: `[agents.research]`, or below it ``auth` of [agents.research]``."""
+    depth = 1 if path[:1] and path[0] in _ONLY_ONE else 2
+    if len(path) < depth:
+        return f"[{path[0]}]" if path else "the file"
+    head = f"[{'.'.join(map(str, path[:depth]))}]"
+    return f"`{spelled(path[depth:])}` of {head}" if len(path) > depth else head
+
+
+def spelled(path: KeyPath) -> str:
+    """A path as keys and indexes: `keys[0].file`."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
+
+
+def key_name(path: KeyPath) -> str:
+    """The last key of a path, with its index."""
+    last = max((index for index, step in enumerate(path) if isinstance(step, str)), default=0)
+    return spelled(path[last:])
+
+
+def shown_url(url: str) -> str:
+    """A URL as it may be said aloud: without user, query and fragment. What is no URL stays as it is."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return url
+    rest = _BEHIND_PATH.split(rest, maxsplit=1)[0]
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+
+
+def listed(words: Iterable[str], last: str = "or") -> str:
+    """`a, b or c`"""
+    *most, end = words
+    return f"{', '.join(most)} {last} {end}" if most else end
+
+
+def table_name(written: str) -> str:
+    """A name as that of a table; "" when nothing of it is left."""
+    return _NOT_IN_NAMES.sub("-", written.lower()).strip("-_")[:NAME_LIMIT].strip("-_")
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """What a word was probably meant to be, or what there is; "" when there is nothing."""
+    names = list(known)
+    close = (
+        get_close_matches(word, names, n=2, cutoff=_CLOSE)
+        or get_close_matches(word, names, n=1)
+        or get_close_matches(word.lower(), names, n=1)
+    )
+    if close:
+        return f"did you mean {listed(f'`{name}`' for name in close)}?"
+    return f"there is {listed((f'`{name}`' for name in names), 'and')}" if names else ""

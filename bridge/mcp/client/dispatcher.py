@@ -1,0 +1,455 @@
+"""One JSON-RPC connection to a tool server, below the SDK's session.
+
+The SDK's session validates every result against its own models and drops what it does not know; a bridge has
+to hand on what the server said. So the session does the handshake, and tools are listed and called here, raw,
+on the same connection and stamped in the same way.
+
+Notifications are seen here in the order of the wire. (The SDK runs progress call-backs side by side, so that
+the last may come first.)
+
+Spec: MCP 2026-07-28 basic (per-request `_meta`), transports (headers), utilities/progress.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import Context
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+from mcp import ClientSession, MCPError
+from mcp.client._transport import TransportStreams
+from mcp.shared.dispatcher import (
+    CallOptions,
+    DispatchContext,
+    OnNotify,
+    OnNotifyIntercept,
+    OnRequest,
+    coerce_request_id,
+)
+from mcp.shared.inbound import (
+    MCP_METHOD_HEADER,
+    MCP_NAME_HEADER,
+    MCP_PROTOCOL_VERSION_HEADER,
+    encode_header_value,
+)
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.message import ClientMessageMetadata, MessageMetadata
+from mcp.shared.transport_context import TransportContext
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
+    CONNECTION_CLOSED,
+    PROTOCOL_VERSION_META_KEY,
+    ErrorData,
+    Implementation,
+    JSONRPCRequest,
+    RequestId,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from bridge.jsonvalues import JsonObject, exceeds_floats, written
+from bridge.mcp.client.elicitations import ELICIT, Questions
+from bridge.mcp.client.faults import DEFAULT_RESULT_LIMIT_BYTES, FLOODED, UNREACHABLE, error_of
+from bridge.mcp.client.values import OnProgress, Progress
+from bridge.trace import OnHop
+
+logger = logging.getLogger(__name__)
+
+TOOLS_CHANGED: Final = "notifications/tools/list_changed"
+_PROGRESS: Final = "notifications/progress"
+_TASK_NEWS: Final = frozenset({"notifications/tasks", "notifications/tasks/status"})
+"""Of the tasks extension, and of MCP 2025-11-25."""
+
+_HANDSHAKE: Final = frozenset({"server/discover", "initialize"})
+"""The requests that start a session. The SDK gives the first up after 10 s and passes its answer over, which a slow
+server gives later; who connects has a deadline of its own. The second must not be cancelled."""
+
+_SHOWN_CHARACTERS: Final = 80
+"""How much of what is passed over stands in the log."""
+
+_CLOSED: Final = "Connection closed"
+"""As the SDK says it."""
+_CANCEL_SECONDS: Final = 5.0
+"""How long it may take to tell the server that a request is cancelled."""
+
+TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
+CAPABILITIES: Final[JsonObject] = {
+    "elicitation": {"form": {}, "url": {}},
+    "extensions": {TASKS_EXTENSION: {}},
+}
+"""What we declare on every request of MCP 2026-07-28. Sampling and roots are not declared."""
+
+_NOT_TAKEN_IN: Final = (
+    "it sent {} requests ({} bytes) and took in no answers, so that its connection was ended: `unanswered_most` and"
+    " `result_limit_bytes` of the tool server are the limits"
+)
+
+OnTaskNews = Callable[[JsonObject], None]
+"""Takes the task as the server describes it in a notification."""
+
+
+class _Answer:
+    """What a request of ours waits for."""
+
+    __slots__ = ("arrived", "outcome")
+
+    def __init__(self) -> None:
+        self.arrived = anyio.Event()
+        self.outcome: JsonObject | ErrorData = {}
+
+    def settle(self, outcome: JsonObject | ErrorData) -> None:
+        self.outcome = outcome
+        self.arrived.set()
+
+
+@dataclass(frozen=True, slots=True)
+class UnansweredBounds:
+    """What a server may ask (pings, questions) before it takes in the answers."""
+
+    most: int = 256
+    """Requests: far beyond one question for each call that runs, and a ping now and then."""
+    most_bytes: int = DEFAULT_RESULT_LIMIT_BYTES
+    """What they carry together."""
+
+
+class Wire(JSONRPCDispatcher):
+    """The SDK's dispatcher, which also tells when it ends and what arrives, in order.
+
+    The SDK's own requests (the handshake) go through it as it is. Ours take a shorter way to the same streams:
+    a span, a clock and a pair of streams for each request were a tenth of the time of a call.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        streams: TransportStreams,
+        questions: Questions,
+        on_tools_changed: Callable[[], None],
+        bounds: UnansweredBounds = UnansweredBounds(),
+    ) -> None:
+        super().__init__(*streams, on_stream_exception=self._unreadable)
+        self._name = name
+        self._warned: set[str] = set()
+        """What was said once, by its kind."""
+        self.closed = anyio.Event()
+        """Set once the connection has ended, however it did."""
+        self.why_closed = ""
+        """Where we ended it: why, in words."""
+        self._bounds = bounds
+        self._unanswered = self._unanswered_bytes = 0
+        self._questions = questions
+        self._on_tools_changed = on_tools_changed
+        self._writable = True
+        self._answers: dict[RequestId, _Answer] = {}
+        self._progress: dict[str, OnProgress] = {}
+        self._task_news: dict[str, OnTaskNews] = {}
+        self._tokens = itertools.count(1)
+        self.on_hop: OnHop | None = None
+        """Told of our requests and their answers, of what the server notifies and of what it asks."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can be sent any more. It is so before `closed` is set: what the server wrote last is
+        still being read."""
+        return self._closed or not self._writable
+
+    async def run(
+        self,
+        on_request: OnRequest,
+        on_notify: OnNotify,
+        on_notify_intercept: OnNotifyIntercept | None = None,
+        *,
+        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Receive until the connection ends."""
+
+        def see(method: str, params: Mapping[str, Any] | None) -> bool:
+            self._see(method, params or {})
+            if on_notify_intercept is not None:
+                on_notify_intercept(method, params)
+            return (
+                True  # the session has nobody else to tell, and logs a traceback for each that it cannot read
+            )
+
+        async def answer(
+            context: DispatchContext[TransportContext], method: str, params: Mapping[str, Any] | None
+        ) -> dict[str, Any]:
+            if method == ELICIT:
+                self._hop("<", method=method, params=params)
+                answered = await self._questions.answer(params or {}, context.cancel_requested.is_set)
+                self._hop(">", result=answered)
+                return answered
+            return await on_request(context, method, params)
+
+        try:
+            await super().run(answer, on_notify, see, task_status=task_status)
+        finally:
+            self.closed.set()
+
+    async def ask(
+        self, request_id: int, method: str, params: JsonObject, headers: Mapping[str, str]
+    ) -> JsonObject:
+        """Send a request and wait for its result. Cancelling this says so to the server.
+
+        Raises:
+            MCPError: the server answered with an error, or the connection ended: UNREACHABLE says that it did
+                so before the request was sent.
+        """
+        if self.ended:
+            raise self._not_sent()
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        answer = self._answers[request_id] = _Answer()
+        request = JSONRPCRequest(jsonrpc="2.0", id=request_id, method=method, params=params)
+        if self.on_hop is not None:
+            self._hop(">", method=method, params=params)
+        try:
+            await self._write(request, ClientMessageMetadata(headers=dict(headers)))
+            await answer.arrived.wait()
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            self._writable = False  # nobody took the request
+            raise self._not_sent() from None
+        except anyio.get_cancelled_exc_class():
+            cancelled = {"requestId": request_id, "reason": "cancelled"}
+            self._hop(">", method="notifications/cancelled", params=cancelled)
+            with anyio.move_on_after(_CANCEL_SECONDS, shield=True):
+                await self.notify("notifications/cancelled", cancelled)
+            raise
+        finally:
+            del self._answers[request_id]
+        if isinstance(answer.outcome, ErrorData):
+            self._hop("<", error=answer.outcome.model_dump(exclude_none=True))
+            raise MCPError.from_error_data(answer.outcome)
+        if self.on_hop is not None:
+            self._hop("<", result=answer.outcome)
+        return answer.outcome
+
+    async def send_raw_request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None,
+        opts: CallOptions | None = None,
+        *,
+        _related_request_id: RequestId | None = None,
+    ) -> dict[str, Any]:
+        """Send a request of the session's."""
+        if method in _HANDSHAKE:
+            opts = {**(opts or {}), "cancel_on_abandon": False}
+            opts.pop("timeout", None)
+        return await super().send_raw_request(method, params, opts, _related_request_id=_related_request_id)
+
+    async def _dispatch_request(
+        self,
+        req: JSONRPCRequest,
+        metadata: MessageMetadata,
+        on_request: OnRequest,
+        sender_ctx: Context | None,
+    ) -> None:
+        """The server asks something. Each request waits in memory until its answer is taken in."""
+        self._unanswered += 1
+        self._unanswered_bytes += _weight_of(req)
+        if (
+            self._unanswered > self._bounds.most or self._unanswered_bytes > self._bounds.most_bytes
+        ) and self._tg is not None:
+            self.why_closed = _NOT_TAKEN_IN.format(self._unanswered, self._unanswered_bytes)
+            await self._write_stream.aclose()
+            self._tg.cancel_scope.cancel()
+            return
+        await super()._dispatch_request(req, metadata, on_request, sender_ctx)
+
+    async def _handle_request(
+        self,
+        req: JSONRPCRequest,
+        dctx: DispatchContext[TransportContext],
+        scope: anyio.CancelScope,
+        on_request: OnRequest,
+    ) -> None:
+        try:
+            await super()._handle_request(req, dctx, scope, on_request)  # type: ignore[arg-type]  # its own class
+        finally:
+            self._unanswered -= 1
+            self._unanswered_bytes -= _weight_of(req)
+
+    def _hop(self, direction: str, **message: Any) -> None:
+        """Tell who watches, if anybody does, of a message."""
+        if self.on_hop is not None:
+            self.on_hop(direction, json.dumps(message, ensure_ascii=False))
+
+    def _not_sent(self) -> MCPError:
+        words = f"The connection to {self._name} ended before the request was sent"
+        return MCPError.from_error_data(error_of(UNREACHABLE, words))
+
+    def _resolve_pending(self, request_id: RequestId | None, outcome: dict[str, Any] | ErrorData) -> None:
+        """An answer arrived: to a request of ours, or one of the session's."""
+        answer = self._answers.get(coerce_request_id(request_id)) if request_id is not None else None
+        if answer is None:
+            super()._resolve_pending(request_id, outcome)
+        else:
+            answer.settle(outcome)
+
+    def _fan_out_closed(self) -> None:
+        """The connection ended: whoever waits is told."""
+        for answer in self._answers.values():
+            if not answer.arrived.is_set():
+                closed = ErrorData(code=CONNECTION_CLOSED, message=_CLOSED)
+                answer.settle(error_of(FLOODED, self.why_closed) if self.why_closed else closed)
+        super()._fan_out_closed()
+
+    async def _unreadable(self, exc: Exception) -> None:
+        """The server sent what is no message, or one that the SDK cannot read.
+
+        An answer is given to the call that waits for it all the same. The rest is said once, since a server that
+        logs to stdout does it often.
+        """
+        answer = _answer_in(exc)
+        if answer is not None:
+            self._resolve_pending(*answer)
+            return
+        self._pass_over("something beside MCP messages", _beginning(exc))
+
+    def _pass_over(self, kind: str, said: str) -> None:
+        """Say what is of no use: once for each kind, as there may be thousands."""
+        level = logging.DEBUG if kind in self._warned else logging.WARNING
+        self._warned.add(kind)
+        logger.log(level, "%s sends %s, which is passed over: %s", self._name, kind, said)
+
+    def _see(self, method: str, params: Mapping[str, Any]) -> None:
+        if self.on_hop is not None:
+            self._hop("<", method=method, params=params)
+        if method == TOOLS_CHANGED:
+            self._on_tools_changed()
+        elif method == _PROGRESS:
+            listener = self._progress.get(str(params.get("progressToken")))
+            progress = _progress_from(params)
+            if progress is None:
+                self._pass_over("progress without a number", repr(params.get("progress"))[:_SHOWN_CHARACTERS])
+            elif listener is not None:
+                listener(progress)
+        elif method in _TASK_NEWS:
+            on_news = self._task_news.get(str(params.get("taskId")))
+            if on_news is not None:
+                on_news(dict(params))
+
+    @contextmanager
+    def progress_to(self, listener: OnProgress | None) -> Iterator[JsonObject]:
+        """The `_meta` that asks for progress, which goes to `listener` while this is open."""
+        if listener is None:
+            yield {}
+            return
+        token = f"p{next(self._tokens)}"
+        self._progress[token] = listener
+        try:
+            yield {"progressToken": token}
+        finally:
+            del self._progress[token]
+
+    @contextmanager
+    def task_news_to(self, task_id: str, on_news: OnTaskNews) -> Iterator[None]:
+        """What the server notifies of one of its tasks goes to `on_news` while this is open."""
+        self._task_news[task_id] = on_news
+        try:
+            yield
+        finally:
+            del self._task_news[task_id]
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What every request of a connection carries, by the version that was negotiated."""
+
+    version: str
+    meta: JsonObject = field(default_factory=dict)
+    modern: bool = False
+
+    @classmethod
+    def of(cls, session: ClientSession, client: Implementation) -> Stamp:
+        """The stamp for a session whose handshake is done."""
+        version = session.protocol_version
+        assert version is not None
+        if version not in MODERN_PROTOCOL_VERSIONS:
+            return cls(version)
+        meta: JsonObject = {
+            PROTOCOL_VERSION_META_KEY: version,
+            CLIENT_INFO_META_KEY: client.model_dump(by_alias=True, mode="json", exclude_none=True),
+            CLIENT_CAPABILITIES_META_KEY: CAPABILITIES,
+        }
+        return cls(version, meta, modern=True)
+
+    def headers(self, method: str, name: str | None, headers: Mapping[str, str]) -> dict[str, str]:
+        """The HTTP headers of a request; other transports pass them over."""
+        stamped = {MCP_PROTOCOL_VERSION_HEADER: self.version}
+        if self.modern:
+            stamped[MCP_METHOD_HEADER] = method
+            if name is not None:
+                stamped[MCP_NAME_HEADER] = encode_header_value(name)
+            stamped.update(headers)
+        return stamped
+
+
+def _weight_of(request: JSONRPCRequest) -> int:
+    """About how much a request of the server holds."""
+    return len(written([request.id, request.method, request.params]))
+
+
+def _line_in(exc: Exception) -> str:
+    """The line that the SDK could not read; "" when that is not what went wrong."""
+    found = exc.errors(include_url=False) if isinstance(exc, ValidationError) else []
+    line = found[0]["input"] if found else ""
+    return line if isinstance(line, str) else ""
+
+
+def _beginning(exc: Exception) -> str:
+    """What the server sent, as far as a log line should show it: nothing of what may be a result."""
+    line = _line_in(exc)
+    if line.lstrip().startswith("{"):
+        return f"{len(line)} characters that look like JSON"
+    return repr(line[:_SHOWN_CHARACTERS]) if line else str(exc).partition("\n")[0][:200]
+
+
+def _answer_in(exc: Exception) -> tuple[RequestId, dict[str, Any] | ErrorData] | None:
+    """The answer in a line that Python's parser reads and the SDK's does not.
+
+    JavaScript servers that cut a text in the middle of a character send half of it, which no UTF-8 can carry; it
+    becomes the replacement character.
+    """
+    try:
+        message = json.loads(_line_in(exc) or "null")
+        whole = (
+            json.dumps(message, ensure_ascii=False)
+            .encode("utf-16", "surrogatepass")
+            .decode("utf-16", "replace")
+        )
+        message = json.loads(whole)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(message, dict) or not isinstance(message.get("id"), str | int):
+        return None
+    result, error = message.get("result"), message.get("error")
+    if isinstance(result, dict):
+        return message["id"], result
+    if isinstance(error, dict) and isinstance(error.get("code"), int):
+        words = str(error.get("message", ""))
+        return message["id"], ErrorData(code=error["code"], message=words, data=error.get("data"))
+    return None
+
+
+def _progress_from(params: Mapping[str, Any]) -> Progress | None:
+    progress, total = _number(params.get("progress")), _number(params.get("total"))
+    message = params.get("message")
+    if progress is None:
+        return None
+    return Progress(progress, total, message if isinstance(message, str) else None)
+
+
+def _number(value: Any) -> int | float | None:
+    """A number that every reader of JSON can take in."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and not exceeds_floats(value) else None

@@ -1,0 +1,177 @@
+"""Whose call a question belongs to that a legacy server asks while calls are under way (elicitation/create).
+
+Nothing on the wire ties such a question to a call, unless it is a task's. So it belongs to the one call that
+is under way; calls of which the server makes tasks do not count beside others. Whoever owns the connection is
+told of the first such question, and runs one call at a time from then on. When there are several calls, the
+question waits a while for all but one of them to end. Then it is refused with an error, and the calls are told: a
+guess could show one client the question of another, and an answer would be one that no client gave.
+
+Spec: MCP 2025-11-25 client/elicitation, basic/utilities/tasks (related-task).
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final
+
+import anyio
+from mcp import MCPError
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
+from pydantic import JsonValue
+
+from bridge.errors import PeerError
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.client.values import Asker
+
+logger = logging.getLogger(__name__)
+
+RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
+ELICIT: Final = "elicitation/create"
+CANCEL: Final[Mapping[str, Any]] = {"action": "cancel"}
+"""The ElicitResult of a question that nobody decided on."""
+
+_UNATTRIBUTED: Final = (
+    "{} calls are under way, and nothing says which of them this is for, so nobody was asked"
+)
+
+
+def elicitation_in(request: JsonValue) -> JsonObject:
+    """The params of an elicitation that stands among the `inputRequests` of a server.
+
+    Raises:
+        PeerError: it asks for something else, which was not offered to it.
+    """
+    method = request.get("method") if isinstance(request, dict) else None
+    params = request.get("params") if isinstance(request, dict) else None
+    if method != ELICIT:
+        raise PeerError(
+            f"The tool asked for {method or 'something without a name'}, which it was not offered"
+        )
+    return params if isinstance(params, dict) else {}
+
+
+@dataclass(eq=False)
+class _Caller:
+    asker: Asker | None
+    as_task: bool = False
+    """Whether the server makes a task of the call: what it asks then has to name the task."""
+    asked: set[anyio.CancelScope] = field(default_factory=set)
+    """The questions that wait for an answer."""
+
+
+class Questions:
+    """The calls of one connection that may be asked something."""
+
+    def __init__(self, name: str, attribution_seconds: float, on_question: Callable[[], None]) -> None:
+        """`attribution_seconds` is how long a question that may be of several calls waits for all but one of them
+        to end; `on_question` is called when a question does not say which call it is for."""
+        self.name = name
+        self._attribution_seconds = attribution_seconds
+        self._on_question = on_question
+        self._calls: set[_Caller] = set()
+        self._ended = anyio.Event()
+        """Set, and replaced, when a call ends."""
+        self._tasks: dict[str, _Caller] = {}
+
+    @contextmanager
+    def of_call(self, asker: Asker | None, *, as_task: bool = False) -> Iterator[None]:
+        """A call is under way. Without an asker its questions are cancelled."""
+        caller = _Caller(asker, as_task)
+        self._calls.add(caller)
+        try:
+            yield
+        finally:
+            self._calls.discard(caller)
+            self._ended.set()
+            self._ended = anyio.Event()
+            _drop_questions(caller)
+
+    @contextmanager
+    def of_task(self, task_id: str, asker: Asker) -> Iterator[None]:
+        """A task of the server is followed: questions that name it are for this asker."""
+        caller = self._tasks[task_id] = _Caller(asker)
+        try:
+            yield
+        finally:
+            del self._tasks[task_id]
+            _drop_questions(caller)
+
+    async def answer(self, params: Mapping[str, Any], is_withdrawn: Callable[[], bool]) -> dict[str, Any]:
+        """The ElicitResult for a question. When this is cancelled, `is_withdrawn` says whether the server did it.
+
+        Raises:
+            MCPError: it cannot be passed on, or nothing says to whom.
+        """
+        related = _related_task(params)
+        caller = await self._caller() if related is None else self._tasks.get(str(related.get("taskId")))
+        if caller is None or caller.asker is None:
+            return _as_answer_to(params, dict(CANCEL))
+        key = f"elicitation-{secrets.token_hex(4)}"
+        result = dict(CANCEL)
+        with anyio.CancelScope() as scope:
+            caller.asked.add(scope)
+            try:
+                question: JsonObject = dict(params)
+                result = dict((await caller.asker.ask({key: question}))[key])
+            except PeerError as exc:
+                logger.warning("%s: %s", self.name, exc)
+                raise MCPError(INVALID_PARAMS, str(exc)) from exc
+            except anyio.get_cancelled_exc_class():
+                if is_withdrawn():
+                    caller.asker.withdraw(key)
+                raise
+            finally:
+                caller.asked.discard(scope)
+        if scope.cancelled_caught and caller.asker.is_left:
+            await anyio.sleep_forever()  # until the connection ends
+        return _as_answer_to(params, result)
+
+    async def _caller(self) -> _Caller:
+        """Whose a question is that names nothing.
+
+        Raises:
+            MCPError: nobody's, or one cannot tell.
+        """
+        self._on_question()
+        calls = [call for call in self._calls if not call.as_task] or list(self._calls)
+        with anyio.move_on_after(self._attribution_seconds):
+            while len([*islice(self._under_way(calls), 2)]) > 1:
+                await self._ended.wait()
+        left = [*self._under_way(calls)]
+        if len(left) == 1:
+            return left[0]
+        logger.warning(
+            "%s asked something while %d calls were under way, and nothing says which one it is for: it was"
+            " answered with an error, and one call at a time runs on a session from now on",
+            self.name,
+            len(calls),
+        )
+        for call in left:
+            if call.asker is not None:
+                call.asker.miss_question(len(calls))
+        raise MCPError(INTERNAL_ERROR, _UNATTRIBUTED.format(len(calls)))
+
+    def _under_way(self, calls: Sequence[_Caller]) -> Iterator[_Caller]:
+        return (call for call in calls if call in self._calls)
+
+
+def _related_task(params: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    meta = params.get("_meta")
+    related = meta.get(RELATED_TASK) if isinstance(meta, Mapping) else None
+    return related if isinstance(related, Mapping) else None
+
+
+def _as_answer_to(params: Mapping[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    """A result that names the task which its question named, as everything about a task has to."""
+    related = _related_task(params)
+    return result if related is None else {**result, "_meta": {RELATED_TASK: related}}
+
+
+def _drop_questions(caller: _Caller) -> None:
+    for scope in tuple(caller.asked):
+        scope.cancel()

@@ -1,0 +1,399 @@
+"""One live connection to a tool server, from the handshake to its end.
+
+A link is entered and left by one task (the SDK's clients require it); callers use it from any task. It does
+not heal: once `lost` is set it takes no new calls, and its owner builds another.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Final
+
+import anyio
+import mcp_types as types
+from mcp import ClientSession, MCPError
+from mcp.client._transport import TransportStreams
+from mcp.client.session import ClientRequestContext
+from mcp.client.subscriptions import SubscriptionLost, listen
+from mcp.shared.inbound import mcp_param_headers, x_mcp_header_map
+from pydantic import JsonValue
+
+from bridge.errors import PeerError
+from bridge.jsonvalues import JsonObject, written
+from bridge.mcp.client.dispatcher import OnTaskNews, Stamp, UnansweredBounds, Wire
+from bridge.mcp.client.elicitations import Questions
+from bridge.mcp.client.eras import Era, negotiate
+from bridge.mcp.client.faults import (
+    BROKEN_OFF,
+    NO_MCP,
+    SESSION_LOST,
+    UNREACHABLE,
+    NotTakenError,
+    ServerDownError,
+    ServerLostError,
+    ServerRefusedError,
+    fault_of,
+)
+from bridge.mcp.client.stderr import LastWords
+from bridge.mcp.client.transports.http_sse import http_sse, may_be_http_sse
+from bridge.mcp.client.transports.stdio import Command, child
+from bridge.mcp.client.transports.streamable_http import Target, streamable_http
+from bridge.mcp.client.values import Asker, Greeting, Listing, OnProgress, ToolCall
+from bridge.mcp.tools import Tool, tools_from
+from bridge.version import __version__
+from bridge.words import web_link
+
+logger = logging.getLogger(__name__)
+
+CLIENT: Final = types.Implementation(name="mcp-a2a", version=__version__)
+MAX_PAGES: Final = 1000
+"""Pages of one tools/list: a server that never ends its list cannot hang the bridge."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListBounds:
+    """How much a server may list, on all pages together."""
+
+    tools: int = 5000
+    bytes: int = 16 * 1024 * 1024
+    """As much as a card may weigh: it says all of the tools."""
+
+
+class RefusedHandshakeError(PeerError):
+    """The server answered, and will not speak to us in this way."""
+
+
+class NoStreamableHttpError(PeerError):
+    """A URL answers Streamable HTTP as servers of the older transport do."""
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """How long a connection may take from its start until the tools are listed, and when that is over."""
+
+    seconds: float
+    ends_at: float
+
+    @classmethod
+    def after(cls, seconds: float) -> Deadline:
+        """One that begins now."""
+        return cls(seconds, anyio.current_time() + seconds)
+
+
+@dataclass
+class Link:
+    """A connection that works."""
+
+    name: str
+    wire: Wire
+    session: ClientSession
+    era: Era
+    stamp: Stamp
+    questions: Questions
+    last_words: LastWords
+    is_child: bool
+    listening: anyio.Event = field(default_factory=anyio.Event)
+    """What the server says of its tools is heard from here on, as far as it says anything."""
+    tools_changed: anyio.Event = field(default_factory=anyio.Event)
+    lost: anyio.Event = field(default_factory=anyio.Event)
+    """No new calls: the connection is gone, or its session is, or another is to take its place."""
+    why_lost: str = ""
+    """Where that was our doing: why, in words."""
+    request_ids: Iterator[int] = field(default_factory=lambda: count(secrets.randbits(40)))
+    """A call that is made again has another id than before (basic/patterns/mrtr), also after a restart."""
+    calls: int = 0
+    """Requests that are under way."""
+    drained: anyio.Event = field(default_factory=anyio.Event)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether new calls have to go elsewhere."""
+        return self.lost.is_set() or self.wire.ended
+
+    @property
+    def greeting(self) -> Greeting:
+        """What the server said of itself in the handshake."""
+        info = self.session.server_info
+        icons = info.icons if info else None
+        return Greeting(
+            name=info.name if info else self.name,
+            version=info.version if info else "",
+            title=info.title if info else None,
+            website_url=web_link(info.website_url) if info else None,
+            instructions=self.session.instructions,
+            icon_url=next((icon.src for icon in icons or () if web_link(icon.src)), None),
+        )
+
+    @property
+    def announces_changes(self) -> bool:
+        """Whether the server says that it tells when its tools change."""
+        capabilities = self.session.server_capabilities
+        return bool(capabilities and capabilities.tools and capabilities.tools.list_changed)
+
+    async def list_tools(self, bounds: ListBounds = ListBounds()) -> Listing:
+        """Every page of tools/list.
+
+        Raises:
+            PeerError: the server cannot list its tools, or there is no end of them.
+        """
+        listed: list[JsonValue] = []
+        cursor: JsonValue = None
+        held_bytes = 0
+        for _ in range(MAX_PAGES):
+            page = await self.request("tools/list", {} if cursor is None else {"cursor": cursor})
+            tools = page.get("tools")
+            if not isinstance(tools, list):
+                raise PeerError(f"{self.name} answered tools/list without a list of tools")
+            listed += tools
+            held_bytes += len(written(page))
+            if len(listed) > bounds.tools:
+                raise PeerError(
+                    f"{self.name} lists more than {bounds.tools} tools: `tools_most` is the limit"
+                )
+            if held_bytes > bounds.bytes:
+                raise PeerError(
+                    f"{self.name} lists tools of more than {bounds.bytes} bytes: `tools_limit_bytes` is the limit"
+                )
+            before, cursor = cursor, page.get("nextCursor")
+            if cursor is None:
+                return Listing(*tools_from(listed))
+            if cursor == before:
+                break
+        raise PeerError(f"{self.name} never ends its list of tools ({len(listed)} so far)")
+
+    @property
+    def takes_calls_as_tasks(self) -> bool:
+        """Whether tools may be called as tasks of MCP 2025-11-25."""
+        capabilities = self.session.server_capabilities
+        requests = capabilities.tasks.requests if capabilities and capabilities.tasks else None
+        return self.era is Era.LEGACY and bool(
+            requests and requests.tools and requests.tools.call is not None
+        )
+
+    async def call(
+        self,
+        tool: Tool,
+        call: ToolCall,
+        asker: Asker | None,
+        on_progress: OnProgress | None,
+        meta: Mapping[str, JsonValue],
+    ) -> JsonObject:
+        """Call a tool: its result as the server sent it, which may also be a question or a task.
+
+        Raises:
+            ServerRefusedError: the server answered with an error.
+            NotTakenError: the server has not taken the request.
+            ServerLostError: the connection ended before the answer.
+        """
+        params: JsonObject = {"name": tool.name, "arguments": call.arguments}
+        if call.input_responses is not None:
+            params["inputResponses"] = call.input_responses
+        if call.request_state is not None:
+            params["requestState"] = call.request_state
+        if tool.runs_only_as_task and self.takes_calls_as_tasks:
+            params["task"] = {"ttl": call.task_ttl_ms}
+        headers = mcp_param_headers(x_mcp_header_map(tool.input_schema), call.arguments)
+        with (
+            self.questions.of_call(asker, as_task="task" in params),
+            self.wire.progress_to(on_progress) as asked,
+        ):
+            return await self.request(
+                "tools/call", params, name=tool.name, headers=headers, meta={**asked, **meta}
+            )
+
+    @contextmanager
+    def about_task(self, task_id: str, asker: Asker, on_news: OnTaskNews) -> Iterator[None]:
+        """Hear what the server says and asks of one of its tasks."""
+        with self.questions.of_task(task_id, asker), self.wire.task_news_to(task_id, on_news):
+            yield
+
+    async def request(
+        self,
+        method: str,
+        params: JsonObject,
+        *,
+        name: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        meta: Mapping[str, JsonValue] | None = None,
+    ) -> JsonObject:
+        """Send one request and give back its result, raw. `name` is what it names, as HTTP headers repeat it.
+
+        Raises:
+            ServerRefusedError, NotTakenError, ServerLostError: as `call` does.
+        """
+        stamped = {**(meta or {}), **self.stamp.meta}
+        stamped_headers = self.stamp.headers(method, name, headers or {})
+        self.calls += 1
+        try:
+            sent = {**params, "_meta": stamped} if stamped else params
+            return await self.wire.ask(next(self.request_ids), method, sent, stamped_headers)
+        except MCPError as exc:
+            raise self._error_from(exc) from exc
+        finally:
+            self.calls -= 1
+            if self.calls == 0:
+                self.drained.set()
+
+    def _error_from(self, exc: MCPError) -> PeerError:
+        match fault_of(exc):
+            case None:
+                return ServerRefusedError(exc.code, exc.message, exc.data)
+            case fault if fault in (UNREACHABLE, SESSION_LOST):
+                return NotTakenError(exc.message)
+            case fault if fault == BROKEN_OFF and self.is_child:
+                return ServerLostError(
+                    f"The server process of {self.name} ended", detail=str(self.last_words)
+                )
+            case fault if fault == BROKEN_OFF:
+                return ServerLostError(
+                    f"The connection to {self.name} ended before its answer ({exc.message})"
+                )
+            case fault if fault == NO_MCP:
+                return ServerLostError(_no_mcp(self.name))
+            case _:
+                return ServerLostError(f"{self.name}: {exc.message}")
+
+    async def watch(self) -> None:
+        """Notice that the connection ends, and what the server says of its tools. Runs as long as the link."""
+        async with anyio.create_task_group() as tasks:
+            if self.era is Era.MODERN and self.announces_changes:
+                tasks.start_soon(self._listen)
+            else:
+                self.listening.set()
+            await self.wire.closed.wait()
+            self.why_lost = self.why_lost or self.wire.why_closed
+            self.lost.set()
+            tasks.cancel_scope.cancel()
+
+    async def _listen(self) -> None:
+        """Hold a listen stream open; what it brings is seen on the wire. A lost one is opened again."""
+        pause = 1.0
+        while True:
+            try:
+                async with listen(self.session, tools_list_changed=True) as changes:
+                    pause = 1.0
+                    if self.listening.is_set():
+                        self.tools_changed.set()  # nothing was heard of changes for a while
+                    self.listening.set()
+                    async for _ in changes:
+                        pass
+            except (MCPError, SubscriptionLost) as exc:
+                logger.debug("%s: its list of changes broke off: %s", self.name, exc)
+            self.listening.set()
+            await anyio.sleep(pause)
+            pause = min(pause * 2, 60.0)
+
+    async def retire(self, patience_seconds: float) -> None:
+        """Wait for the calls that are under way, but not for ever."""
+        with anyio.move_on_after(patience_seconds):
+            while self.calls and not self.wire.closed.is_set():
+                self.drained = anyio.Event()
+                await self.drained.wait()
+
+
+@asynccontextmanager
+async def open_link(
+    name: str,
+    target: Target,
+    era: Era,
+    deadline: Deadline,
+    *,
+    attribution_seconds: float,
+    on_question: Callable[[], None],
+    unanswered_most: int,
+    over_http_sse: bool = False,
+) -> AsyncIterator[Link]:
+    """Connect to a server and greet it before the deadline. For the two after it see `Questions`, and for the one
+    after these `UnansweredBounds`.
+
+    Raises:
+        UsageError: its command cannot be started (in a group of exceptions).
+        RefusedHandshakeError: the server will not speak to us in this era.
+        NoStreamableHttpError: the URL may be one of the older transport, HTTP+SSE.
+        PeerError: it cannot be reached, or does not speak MCP.
+    """
+    last_words, holder = LastWords(), _Holder()
+    async with _streams(name, target, last_words, holder.fault, over_http_sse) as streams:
+        questions = Questions(name, attribution_seconds, on_question)
+        bounds = UnansweredBounds(unanswered_most, target.result_limit_bytes)
+        wire = Wire(name, streams, questions, holder.tools_changed, bounds)
+        async with ClientSession(
+            client_info=CLIENT, dispatcher=wire, elicitation_callback=_answered_by_the_wire
+        ) as session:
+            with anyio.CancelScope(deadline=deadline.ends_at) as greeting:
+                spoken = await _greet(session, era, name, last_words)
+            if greeting.cancelled_caught:
+                raise PeerError(
+                    f"{name} was reached, but said nothing of MCP within {deadline.seconds:g} s",
+                    detail=str(last_words),
+                )
+            stamp = Stamp.of(session, CLIENT)
+            is_child = isinstance(target, Command)
+            holder.link = Link(name, wire, session, spoken, stamp, questions, last_words, is_child)
+            yield holder.link
+
+
+async def _answered_by_the_wire(
+    context: ClientRequestContext, params: types.ElicitRequestParams
+) -> types.ElicitResult | types.ErrorData:
+    """Its presence makes the session declare that we take questions; the wire sees them first."""
+    raise NotImplementedError
+
+
+async def _greet(session: ClientSession, era: Era, name: str, last_words: LastWords) -> Era:
+    try:
+        return await negotiate(session, era)
+    except MCPError as exc:
+        fault = fault_of(exc)
+        if fault == BROKEN_OFF:
+            raise PeerError(f"{name} ended before it said anything of MCP", detail=str(last_words)) from exc
+        if fault == NO_MCP:
+            raise PeerError(_no_mcp(name)) from exc
+        if era is not Era.MODERN and may_be_http_sse(exc):
+            raise NoStreamableHttpError(exc.message) from exc
+        if fault:
+            raise (ServerDownError if fault == UNREACHABLE else PeerError)(exc.message) from exc
+        raise RefusedHandshakeError(f"{name} refused the MCP handshake: {exc.message}") from exc
+    except (RuntimeError, ValueError) as exc:
+        raise PeerError(f"{name} does not speak MCP as we know it: {exc}") from exc
+
+
+def _no_mcp(name: str) -> str:
+    return f"{name} answers with what is no MCP; is it the address of an MCP server?"
+
+
+class _Holder:
+    """Lets what is heard before there is a link wait for it."""
+
+    def __init__(self) -> None:
+        self.link: Link | None = None
+
+    def tools_changed(self) -> None:
+        if self.link is not None:
+            self.link.tools_changed.set()
+
+    def fault(self, kind: str) -> None:
+        if self.link is not None and kind in (SESSION_LOST, UNREACHABLE):
+            self.link.lost.set()
+
+
+@asynccontextmanager
+async def _streams(
+    name: str,
+    target: Target,
+    last_words: LastWords,
+    on_fault: Callable[[str], None],
+    over_http_sse: bool,
+) -> AsyncIterator[TransportStreams]:
+    if isinstance(target, Command):
+        async with child(target, name, last_words) as streams:
+            yield streams
+    else:
+        transport = http_sse if over_http_sse else streamable_http
+        async with transport(target, on_fault) as streams:
+            yield streams

@@ -1,0 +1,447 @@
+"""One session with a tool server: kept connected, its tools known.
+
+One task owns the session. It connects, lists the tools, and waits until the connection is lost; then it
+connects again, with growing pauses. A request waits for a connection for as long as connecting may take. A
+request that was under way when the connection was lost fails, and is never sent again by itself: only its
+caller knows whether that is safe. One that the server certainly has not taken (it could not be reached, or
+no longer knew the session) is sent once more.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+import anyio
+import anyio.abc
+from pydantic import JsonValue
+
+from bridge import trace
+from bridge.errors import BridgeError, PeerError, UsageError, leaf_of
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.client.dispatcher import OnTaskNews
+from bridge.mcp.client.eras import Era
+from bridge.mcp.client.faults import NotTakenError, ServerDownError, ServerRefusedError, cannot_ask
+from bridge.mcp.client.link import (
+    Deadline,
+    Link,
+    ListBounds,
+    NoStreamableHttpError,
+    RefusedHandshakeError,
+    open_link,
+)
+from bridge.mcp.client.memory import Fact, ServerMemory
+from bridge.mcp.client.transports.streamable_http import Target, Url, explained_at, is_local
+from bridge.mcp.client.values import Asker, Greeting, Listing, OnProgress, ToolCall
+from bridge.mcp.tools import Tool
+
+logger = logging.getLogger(__name__)
+
+FIRST_PAUSE_SECONDS: Final = 0.2
+"""Before the second attempt to connect. It doubles with each one, up to the pace's longest pause."""
+
+STEADY_SECONDS: Final = 10.0
+"""A connection that lasted this long was a good one. After a shorter one the pauses go on growing, so that a
+server that dies as soon as it is up is not started five times a second."""
+
+_HTTP_SSE: Final = "http-sse"
+"""What is remembered of a server that is reached over HTTP+SSE."""
+
+_LONGEST_SETTLING: Final = 10
+"""How many times the settling time a server may go on announcing before its tools are listed."""
+
+_LISTEN_SECONDS: Final = 5.0
+"""How long the first listing waits for the server to say that its changes are listened to."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPace:
+    """How patient the bridge is with a server, how much it asks of one session at once, and how much it takes."""
+
+    connect_seconds: float = 30
+    """From the start of a connection until the tools are listed; also how long a call waits for that."""
+    longest_pause_seconds: float = 30
+    """Between two attempts to connect."""
+    retire_seconds: float = 60
+    """How long calls of a connection that is being replaced may go on."""
+    settle_seconds: float = 0.3
+    """How long the server has to be quiet about its tools before they are listed again."""
+    concurrency: int = 16
+    """Calls at the same time."""
+    attribution_seconds: float = 10
+    """How long a question that may be of several calls waits for all but one of them to end."""
+    unanswered_most: int = 256
+    """Requests of the server whose answers it has not taken in."""
+    list_bounds: ListBounds = field(default_factory=ListBounds)
+
+
+class Session:
+    """A session with a tool server, connected as long as it is entered."""
+
+    def __init__(
+        self,
+        name: str,
+        target: Target,
+        *,
+        era: Era = Era.AUTO,
+        memory: ServerMemory | None = None,
+        pace: SessionPace | None = None,
+        baggage_keys: frozenset[str] = frozenset(),
+        on_change: Callable[[], None] = lambda: None,
+        on_question: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_change` is called when the tools, or whether the server is up, have changed; `on_question` when the
+        server asks something in the middle of a call and does not say of which.
+
+        `baggage_keys` are those of a trace's baggage that a server beyond this machine is told.
+        """
+        self._name = name
+        self.target = target
+        self.listing = Listing()
+        self.greeting: Greeting | None = None
+        """What the server said of itself when it was last connected."""
+        self.down: str | None = "not connected yet"
+        """Why the server cannot be called, in words; None while it can."""
+        self.on_hop: trace.OnHop | None = None
+        """Set before the session is entered: told of what passes once the server is up."""
+        self._era = era
+        self._memory = memory or ServerMemory(None)
+        self._pace = pace or SessionPace()
+        self._tell_of_trace = partial(
+            trace.told_to_peer, is_local=is_local(target), baggage_keys=baggage_keys
+        )
+        self._on_change = on_change
+        self._on_question = on_question
+        self._link: Link | None = None
+        self._up = anyio.Event()
+        self._tried = anyio.Event()
+        self._wanted = anyio.Event()
+        self._tools: dict[str, Tool] = {}
+        self._detail = ""
+        self._fault, self._in_words = "", ""
+        """What was wrong when it was connected to last, and the same with what stands there instead."""
+        self._at_fault: type[PeerError | UsageError] = PeerError
+
+    @property
+    def name(self) -> str:
+        """What the server is called in messages and logs."""
+        return self._name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._name = name
+        if self._link is not None:
+            self._link.name = self._link.questions.name = name
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[Session]:
+        """Own the session: connect now and whenever it is needed, end it on exit."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._own, tasks)
+            try:
+                yield self
+            finally:
+                tasks.cancel_scope.cancel()
+
+    async def ready(self) -> None:
+        """Wait for the first connection.
+
+        Raises:
+            UsageError: the command cannot be started.
+            PeerError: the connection could not be made. In either case the owner goes on trying.
+        """
+        await self._tried.wait()
+        if self.down is not None:
+            raise self._at_fault(self.down, detail=self._detail)
+
+    # Calling
+
+    async def call(
+        self, call: ToolCall, on_progress: OnProgress | None = None, asker: Asker | None = None
+    ) -> JsonObject:
+        """Call a tool: its result as the server sent it, which may be a question or a task.
+
+        A legacy server that asks in the middle of the call asks `asker`. Cancelling this cancels the call on
+        the server.
+
+        Raises:
+            ServerRefusedError: the server answered with an error.
+            ServerDownError: it cannot be reached; nothing was sent.
+            ServerLostError: the connection ended before the answer.
+        """
+
+        async def call_on(link: Link) -> JsonObject:
+            tool = self._tools.get(call.tool)
+            if tool is None:
+                raise ServerDownError(f"{self.name} no longer lists the tool {call.tool}")
+            try:
+                result = await link.call(tool, call, asker, on_progress, self._tell_of_trace())
+            except ServerRefusedError as exc:
+                if link.era is Era.MODERN and cannot_ask(exc):
+                    said = f"{exc} {self._let_it_ask(link)}"
+                    raise ServerRefusedError(exc.code, said, exc.data) from exc
+                raise
+            if link.era is Era.MODERN and cannot_ask(result):
+                result["content"] = [*_blocks(result), {"type": "text", "text": self._let_it_ask(link)}]
+            return result
+
+        return await self._on_link(call_on)
+
+    async def request(self, method: str, params: JsonObject, *, name: str | None = None) -> JsonObject:
+        """Send a request: its result as the server sent it. `name` is what it names, as HTTP headers repeat it.
+
+        Raises:
+            ServerRefusedError, ServerDownError, ServerLostError: as `call` does.
+        """
+        return await self._on_link(
+            lambda link: link.request(method, params, name=name, meta=self._tell_of_trace())
+        )
+
+    @contextmanager
+    def about_task(self, task_id: str, asker: Asker, on_news: OnTaskNews) -> Iterator[Callable[[], None]]:
+        """Hear what the server says and asks of one of its tasks as long as this is open.
+
+        What it gives is called whenever there may be another connection, to hear on that one.
+        """
+        heard: Link | None = None
+        with ExitStack() as hearing:
+
+            def keep_up() -> None:
+                nonlocal heard
+                if self._link is not heard:
+                    hearing.close()
+                    heard = self._link
+                    if heard is not None:
+                        hearing.enter_context(heard.about_task(task_id, asker, on_news))
+
+            keep_up()
+            yield keep_up
+
+    async def _on_link(self, request: Callable[[Link], Awaitable[JsonObject]]) -> JsonObject:
+        """Send a request; once more, on a new connection, when the server has not taken it."""
+        try:
+            return await request(await self._connected())
+        except NotTakenError as exc:
+            logger.debug("%s: %s; sending again", self.name, exc)
+        return await request(await self._connected())
+
+    async def _connected(self) -> Link:
+        if self._link is None or self._link.is_lost:
+            self._clear_up()
+            self._wanted.set()
+            with anyio.move_on_after(self._pace.connect_seconds):
+                await self._up.wait()
+        if self._link is None or self._link.is_lost:
+            raise ServerDownError(f"{self.name} is down: {self.down}")
+        return self._link
+
+    def _let_it_ask(self, link: Link) -> str:
+        """Speak the older handshake with a server that cannot ask under the newer version; what to say of that."""
+        failed = f"{self.name} asks in a way that MCP {link.stamp.version} no longer has"
+        if self._era is not Era.AUTO:
+            return f'{failed}; era = "modern" is set for it, and with era = "legacy" it can ask.'
+        self._memory.remember(Fact.MUTE, str(self.target), "yes")
+        if not link.lost.is_set():
+            link.why_lost = "it is connected to anew by the older handshake"
+            link.lost.set()
+            self._wanted.set()
+        how = "the older handshake, under which it can ask"
+        return f"{failed}. From now on the bridge speaks to it by {how}: call again."
+
+    def _clear_up(self) -> None:
+        if self._up.is_set():
+            self._up = anyio.Event()
+
+    # Owning
+
+    async def _own(self, tasks: anyio.abc.TaskGroup) -> None:
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                link: Link = await tasks.start(self._hold)
+            except Exception as exc:  # noqa: BLE001 - whatever stops a connection is why the server is down
+                fault = await self._explained(leaf_of(exc))
+                self._at_fault = UsageError if isinstance(fault, UsageError) else PeerError
+                self._went_down(_words(fault), fault.detail if isinstance(fault, BridgeError) else "")
+                self._wanted = anyio.Event()
+            else:
+                since = anyio.current_time()
+                await link.lost.wait()
+                if anyio.current_time() - since >= STEADY_SECONDS:
+                    pause = FIRST_PAUSE_SECONDS
+                if link.why_lost:
+                    self._went_down(link.why_lost, "")
+                else:
+                    ended = "its process ended" if link.is_child else "the connection was lost"
+                    self._went_down(f"{ended}; connecting again", str(link.last_words))
+            with anyio.move_on_after(pause * random.uniform(0.8, 1.2)):  # noqa: S311 - jitter, no secret
+                await self._wanted.wait()
+                await anyio.sleep(FIRST_PAUSE_SECONDS / 4)
+            pause = min(pause * 2, self._pace.longest_pause_seconds)
+
+    async def _explained(self, fault: BaseException) -> BaseException:
+        """Why a connection failed; at a URL, what stands there instead, which is looked at once for each fault."""
+        if not isinstance(self.target, Url) or not isinstance(fault, PeerError):
+            return fault
+        if isinstance(fault, ServerDownError):
+            return fault
+        if str(fault) != self._fault:
+            self._fault = str(fault)
+            self._in_words = await explained_at(self.target, fault)
+        return PeerError(self._in_words, detail=fault.detail)
+
+    async def _hold(self, *, task_status: anyio.abc.TaskStatus[Link]) -> None:
+        """One connection, from start to end."""
+        server = str(self.target)
+        era = self._era if self._era is not Era.AUTO else self._remembered_era(server)
+        deadline = Deadline.after(self._pace.connect_seconds)
+        held: Link | None = None
+        try:
+            async with AsyncExitStack() as stack:
+                link = await self._open(stack, era, deadline)
+                tasks = await stack.enter_async_context(anyio.create_task_group())
+                tasks.start_soon(link.watch)
+                listing = await self._first_listing(link, deadline)
+                if self._era is Era.AUTO:
+                    self._memory.remember(Fact.ERA, server, link.era)
+                self._memory.remember(Fact.NAME, server, link.greeting.name)
+                held = link
+                self._came_up(link, listing)
+                task_status.started(link)
+                tasks.start_soon(self._follow, link)
+                await link.lost.wait()
+                await link.retire(self._pace.retire_seconds)
+                tasks.cancel_scope.cancel()
+        except Exception as exc:
+            if held is None:
+                if self._era is Era.AUTO and era is Era.LEGACY:
+                    self._memory.forget(Fact.ERA, server)
+                    if isinstance(leaf_of(exc), RefusedHandshakeError):
+                        self._memory.forget(Fact.MUTE, server)
+                raise
+            logger.debug("%s: the connection ended with %r", self.name, leaf_of(exc))
+            held.lost.set()
+
+    async def _open(self, stack: AsyncExitStack, era: Era, deadline: Deadline) -> Link:
+        """Connect; where there is no Streamable HTTP at a URL, over HTTP+SSE, which only older servers speak."""
+        server, name = str(self.target), self.name
+        open_one = partial(
+            open_link,
+            name,
+            self.target,
+            deadline=deadline,
+            attribution_seconds=self._pace.attribution_seconds,
+            on_question=self._on_question,
+            unanswered_most=self._pace.unanswered_most,
+        )
+        if self._memory.recall(Fact.TRANSPORT, server) == _HTTP_SSE:
+            try:
+                return await stack.enter_async_context(open_one(Era.LEGACY, over_http_sse=True))
+            except Exception as exc:
+                fault = leaf_of(exc)
+                if isinstance(fault, ServerDownError):
+                    raise
+                logger.debug("%s is no longer reached over HTTP+SSE: %s", name, fault)
+                self._memory.forget(Fact.TRANSPORT, server)
+        try:
+            return await stack.enter_async_context(open_one(era))
+        except Exception as exc:
+            fault = leaf_of(exc)
+            if not isinstance(fault, NoStreamableHttpError):
+                raise
+        try:
+            link = await stack.enter_async_context(open_one(Era.LEGACY, over_http_sse=True))
+        except Exception as exc:
+            raise PeerError(f"{fault}, and it is no server of the older HTTP+SSE: {leaf_of(exc)}") from exc
+        self._memory.remember(Fact.TRANSPORT, server, _HTTP_SSE)
+        return link
+
+    def _remembered_era(self, server: str) -> Era:
+        """A server that was legacy is not probed again, nor one that can only ask as legacy servers do; one that was
+        modern says so at once."""
+        was_legacy = self._memory.recall(Fact.ERA, server) == Era.LEGACY
+        return Era.LEGACY if was_legacy or self._memory.recall(Fact.MUTE, server) else Era.AUTO
+
+    async def _first_listing(self, link: Link, deadline: Deadline) -> Listing:
+        """The tools, listed once their changes are listened to, so that none goes unheard.
+
+        Raises:
+            PeerError: they are not there by the deadline.
+        """
+        with anyio.CancelScope(deadline=deadline.ends_at):
+            with anyio.move_on_after(_LISTEN_SECONDS):
+                await link.listening.wait()
+            return await link.list_tools(self._pace.list_bounds)
+        raise PeerError(
+            f"{self.name} did not list its tools within {deadline.seconds:g} s of being connected to",
+            detail=str(link.last_words),
+        )
+
+    async def _follow(self, link: Link) -> None:
+        """List the tools again when the server says that they changed, once it is quiet."""
+        while True:
+            await link.tools_changed.wait()
+            # A server that never stops announcing is listed all the same, now and then.
+            with anyio.move_on_after(self._pace.settle_seconds * _LONGEST_SETTLING):
+                while link.tools_changed.is_set():
+                    link.tools_changed = anyio.Event()
+                    with anyio.move_on_after(self._pace.settle_seconds):
+                        await link.tools_changed.wait()
+            link.tools_changed = anyio.Event()
+            try:
+                with anyio.fail_after(self._pace.connect_seconds):
+                    self._listed(await link.list_tools(self._pace.list_bounds))
+            except (PeerError, TimeoutError) as exc:
+                logger.warning("%s: its tools changed, but cannot be listed: %s", self.name, _words(exc))
+
+    def _came_up(self, link: Link, listing: Listing) -> None:
+        if self._tried.is_set():
+            logger.info("%s is up again", self.name)
+        self._link, self.greeting, self.down = link, link.greeting, None
+        link.wire.on_hop = self.on_hop
+        self._wanted = anyio.Event()
+        self._listed(listing)
+        self._up.set()
+        self._tried.set()
+
+    def _went_down(self, why: str, detail: str) -> None:
+        """`detail` is for the log and whoever starts the bridge; `why` is also for peers."""
+        if self.down != why and self._tried.is_set():
+            logger.warning("%s is down: %s%s", self.name, why, detail)
+        self.down, self._detail = why, detail
+        self._clear_up()
+        self._tried.set()
+        self._on_change()
+
+    def _listed(self, listing: Listing) -> None:
+        before, self.listing = self.listing, listing
+        known = {tool.name: tool.unchecked for tool in before.tools}
+        self._tools = {tool.name: tool for tool in listing.tools}
+        for tool in listing.tools:
+            if tool.unchecked and known.get(tool.name) != tool.unchecked:
+                logger.warning(
+                    "%s: not all arguments of the tool %s are checked: %s",
+                    self.name,
+                    tool.name,
+                    tool.unchecked,
+                )
+        for left_out in listing.left_out:
+            if left_out not in before.left_out:
+                logger.warning("%s: the tool %s is left out: %s", self.name, left_out.name, left_out.reason)
+        self._on_change()
+
+
+def _blocks(result: JsonObject) -> list[JsonValue]:
+    content = result.get("content")
+    return content if isinstance(content, list) else []
+
+
+def _words(exc: BaseException) -> str:
+    if isinstance(exc, TimeoutError):
+        return "it did not answer in time"
+    return str(exc) or type(exc).__name__

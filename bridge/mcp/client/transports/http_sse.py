@@ -1,0 +1,226 @@
+"""The deprecated HTTP+SSE transport: a GET that brings events, and POSTs to the address that the first one names.
+
+The SDK's client for it ends its writer without a word when one POST fails, so that every later call hangs, and
+has no bound on events. Here a fault becomes the answer to the one request that met it, as in `transport.py`.
+
+Spec: MCP 2024-11-05 basic/transports (HTTP with SSE), 2025-11-25 basic/transports (backwards compatibility).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+import anyio.abc
+import httpx2
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp import MCPError
+from mcp.client._transport import TransportStreams
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    RequestId,
+    jsonrpc_message_adapter,
+)
+from pydantic import ValidationError
+
+from bridge.errors import reason_of
+from bridge.mcp.client.faults import (
+    BROKEN_OFF,
+    HTTP_STATUS,
+    LIMITED_BY,
+    TOO_LARGE,
+    error_of,
+    id_of_cut_message,
+    status_of,
+)
+from bridge.mcp.client.transports.http_sse_opening import Events, opened, status_words
+from bridge.mcp.client.transports.streamable_http import (
+    LIMITS,
+    FaultMappingTransport,
+    Url,
+    beginning_of,
+    client_of,
+    means_session_lost,
+)
+from bridge.mcp.lines import message_in
+from bridge.sse import Event
+
+logger = logging.getLogger(__name__)
+
+POSTS_AT_ONCE: Final = 32
+"""Requests that are posted at one time, and beside them as many answers and as many other messages: no cancellation
+waits for calls."""
+
+_READ_BUFFER: Final = 16
+_OLD_TRANSPORT_STATUSES: Final = frozenset({400, 404, 405})
+_INITIALIZED: Final = "notifications/initialized"
+_CANCELLED: Final = "notifications/cancelled"
+
+
+def may_be_http_sse(error: MCPError) -> bool:
+    """Whether what a handshake over Streamable HTTP failed with is how a server of the old transport answers it.
+
+    Spec: MCP 2025-11-25 basic/transports, backwards compatibility.
+    """
+    return status_of(error) in _OLD_TRANSPORT_STATUSES
+
+
+@asynccontextmanager
+async def http_sse(target: Url, on_fault: Callable[[str], None]) -> AsyncIterator[TransportStreams]:
+    """Speak to a server over HTTP+SSE. `on_fault` hears of each fault, by its kind.
+
+    The streams end when the server ends its events. No redirect is followed: headers hold credentials.
+
+    Raises:
+        ServerDownError: it cannot be reached.
+        PeerError: it does not answer as a server of this transport does, or not in time.
+    """
+    posting = _PostTransport(str(target), target.result_limit_bytes, on_fault, limits=LIMITS)
+    reads_in, reads_out = anyio.create_memory_object_stream[SessionMessage | Exception](_READ_BUFFER)
+    writes_in, writes_out = anyio.create_memory_object_stream[SessionMessage](0)
+    async with (
+        client_of(target, httpx2.AsyncHTTPTransport()) as listener,
+        client_of(target, posting) as poster,
+        reads_in,
+        reads_out,
+        writes_in,
+        writes_out,
+        opened(target, listener) as (endpoint, events),
+        anyio.create_task_group() as tasks,
+    ):
+        connection = _Connection(target, on_fault, poster, endpoint, reads_in)
+        tasks.start_soon(connection.run, events, writes_out)
+        try:
+            yield reads_out, writes_in
+        finally:
+            tasks.cancel_scope.cancel()
+
+
+class _PostTransport(FaultMappingTransport):
+    def says_session_lost(self, request: httpx2.Request, status: int, body: bytes) -> bool:  # noqa: ARG002
+        """The session is part of the address, and servers say in plain words that they do not know it."""
+        return means_session_lost(status, body.decode("utf-8", "replace"))
+
+
+@dataclass
+class _Connection:
+    """One open connection: what arrives goes to `arrived`, what is to be sent is posted."""
+
+    target: Url
+    on_fault: Callable[[str], None]
+    client: httpx2.AsyncClient
+    endpoint: httpx2.URL
+    arrived: MemoryObjectSendStream[SessionMessage | Exception]
+    _posts: dict[RequestId, anyio.CancelScope] = field(default_factory=dict)
+    _request_places: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(POSTS_AT_ONCE))
+    _other_places: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(POSTS_AT_ONCE))
+    _answer_places: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(POSTS_AT_ONCE))
+
+    async def run(self, events: Events, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:
+        """Send and receive until the server ends its events; then nobody hears of what is still posted."""
+        async with outgoing, anyio.create_task_group() as tasks:
+            tasks.start_soon(self._send_all, outgoing, tasks)
+            with suppress(anyio.BrokenResourceError):  # the session reads no more
+                await self._receive(events)
+            self.arrived.close()
+            tasks.cancel_scope.cancel()
+
+    async def _receive(self, events: Events) -> None:
+        try:
+            async for event in events:
+                if event.type == "message" and event.data:
+                    await self.arrived.send(self._message_in(event))
+        except httpx2.RequestError as exc:
+            logger.info("%s: its events broke off: %s", self.target, reason_of(exc))
+            self.on_fault(BROKEN_OFF)
+
+    def _message_in(self, event: Event) -> SessionMessage | Exception:
+        if event.tail is not None:
+            self.on_fault(TOO_LARGE)
+            words = f"a message is larger than {self.target.result_limit_bytes} bytes: {LIMITED_BY}"
+            answered = id_of_cut_message(event.data, event.tail)
+            return ValueError(words) if answered is None else _answer(answered, error_of(TOO_LARGE, words))
+        return message_in(event.data)
+
+    async def _send_all(
+        self, outgoing: MemoryObjectReceiveStream[SessionMessage], tasks: anyio.abc.TaskGroup
+    ) -> None:
+        """Post each message, beside those that are under way."""
+        async for item in outgoing:
+            match item.message:
+                case JSONRPCRequest(id=request_id) as request:
+                    self._posts[request_id] = anyio.CancelScope()
+                    tasks.start_soon(self._post_request, request, self._posts[request_id])
+                case JSONRPCNotification(method=method) as notification if method == _INITIALIZED:
+                    # Servers refuse what overtakes it.
+                    with anyio.move_on_after(self.target.connect_seconds):
+                        await self._post_other(notification)
+                case JSONRPCNotification(method=method, params=params) if method == _CANCELLED:
+                    given_up = self._posts.get((params or {}).get("requestId", ""))
+                    if given_up is not None:
+                        given_up.cancel()
+                    tasks.start_soon(self._post_other, item.message)
+                case JSONRPCNotification() as notification:
+                    tasks.start_soon(self._post_other, notification)
+                case answer:
+                    # It waits here: whoever asks and takes in no answers is seen where they wait (`Wire`).
+                    await self._answer_places.acquire()
+                    tasks.start_soon(self._post_answer, answer)
+
+    async def _post_request(self, request: JSONRPCRequest, scope: anyio.CancelScope) -> None:
+        try:
+            with scope:
+                async with self._request_places:
+                    error = await self._post(request)
+                if error is not None:
+                    with suppress(anyio.BrokenResourceError):  # the session reads no more
+                        await self.arrived.send(_answer(request.id, error))
+        finally:
+            self._posts.pop(request.id, None)
+
+    async def _post_answer(self, answer: JSONRPCMessage) -> None:
+        try:
+            self._tell_of(await self._post(answer))
+        finally:
+            self._answer_places.release()
+
+    async def _post_other(self, message: JSONRPCMessage) -> None:
+        async with self._other_places:
+            self._tell_of(await self._post(message))
+
+    def _tell_of(self, error: ErrorData | None) -> None:
+        if error is not None:
+            logger.warning("%s did not take a message: %s", self.target, error.message)
+
+    async def _post(self, message: JSONRPCMessage) -> ErrorData | None:
+        """Post one message; what went wrong, if something did."""
+        body = json.dumps(message.model_dump(by_alias=True, mode="json", exclude_unset=True)).encode()
+        headers = {"content-type": "application/json"}
+        async with self.client.stream("POST", self.endpoint, content=body, headers=headers) as response:
+            if response.is_success:
+                # The body says nothing, but only a connection that was read to its end is used again.
+                with anyio.move_on_after(self.target.connect_seconds):
+                    await beginning_of(response)
+                return None
+            if response.status_code >= 400:
+                with suppress(ValidationError):
+                    said = jsonrpc_message_adapter.validate_json(await response.aread(), by_name=False)
+                    if isinstance(said, JSONRPCError):
+                        return said.error
+            self.on_fault(HTTP_STATUS)
+            words = f"{self.target} answered a message with {status_words(response)}"
+            return error_of(HTTP_STATUS, words, response.status_code)
+
+
+def _answer(request_id: RequestId, error: ErrorData) -> SessionMessage:
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=error))

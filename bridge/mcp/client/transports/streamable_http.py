@@ -1,0 +1,295 @@
+"""How a tool server is reached: a child process (`child.py`) or a URL, whose faults are turned into answers here.
+
+The SDK's HTTP transport lets one refused connection cancel everything that shares its client. Here a fault
+becomes the answer to the one request that met it: a JSON-RPC error, marked as ours (see `faults.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import urlsplit
+
+import httpx2
+from mcp.client._transport import TransportStreams
+from mcp.client.streamable_http import streamable_http_client
+
+from bridge.address import Wanted, explained
+from bridge.errors import PeerError, reason_of
+from bridge.mcp.client.faults import (
+    BROKEN_OFF,
+    DEFAULT_RESULT_LIMIT_BYTES,
+    HTTP_STATUS,
+    LIMITED_BY,
+    SESSION_LOST,
+    TOO_LARGE,
+    UNREACHABLE,
+    error_of,
+)
+from bridge.mcp.client.transports.stdio import Command
+from bridge.networks import FirstSeen, Guard, PrivateAddressError, guard_of, is_private_host
+from bridge.web import is_loopback
+
+logger = logging.getLogger(__name__)
+
+_ERROR_BODY_BYTES: Final = 64 * 1024
+"""How much of an error page is read: it only has to be told from a JSON-RPC error."""
+
+_EVENTS: Final = "text/event-stream"
+_EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_ENDS_BYTES: Final = 3
+"""How much of the end of an event may stand in the chunk before."""
+_OF_PACKING: Final = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+"""The headers that say how a body travels."""
+
+NOT_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
+"""The errors that come before a request has left. After any other, the server may have acted on it."""
+
+LIMITS: Final = httpx2.Limits(max_connections=None, keepalive_expiry=2.0)
+"""Idle connections are dropped before a server (uvicorn: 5 s) does it, while a request is on its way."""
+
+_NO_SESSION: Final = re.compile(
+    r"\b(no valid|invalid|unknown|missing|expired) (mcp )?session\b"
+    r"|\bsession( id)? (not found|is required|expired)\b|\bno transport found for session",
+    re.IGNORECASE,
+)
+"""How servers say in words, with HTTP 400, that they do not know a session. Narrow, as a request that met it is
+sent again: a tool's own error that merely speaks of a session is not one of these."""
+
+
+@dataclass(frozen=True)
+class Url:
+    """A server that is reached over Streamable HTTP."""
+
+    url: str = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    connect_seconds: float = 10.0
+    result_limit_bytes: int = DEFAULT_RESULT_LIMIT_BYTES
+    shown: str = field(default="", compare=False)
+    """The URL as it may be said aloud, where that is another one than without user, query and fragment."""
+    allow_private: bool = False
+    """Whether its name may lead to a private address once it led to a public one."""
+    seen: FirstSeen = field(default_factory=FirstSeen, repr=False, compare=False)
+
+    @property
+    def guard(self) -> Guard | None:
+        """What judges connections to it; None when any address will do."""
+        host = httpx2.URL(self.url).host
+        if self.allow_private or is_private_host(host):
+            return None
+        return guard_of(host, self.seen.judge(host, "set `allow_private = true` for the tool server"))
+
+    def __str__(self) -> str:
+        parts = urlsplit(self.shown or self.url)
+        return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
+Target = Command | Url
+
+
+def is_local(target: Target) -> bool:
+    """Whether a server is on this machine: a command, or at a loopback address."""
+    return isinstance(target, Command) or is_loopback(urlsplit(target.url).hostname or "")
+
+
+@asynccontextmanager
+async def streamable_http(target: Url, on_fault: Callable[[str], None]) -> AsyncIterator[TransportStreams]:
+    """Speak to a server over Streamable HTTP. `on_fault` hears of each fault, by its kind."""
+    transport = FaultMappingTransport(str(target), target.result_limit_bytes, on_fault, limits=LIMITS)
+    async with (
+        client_of(target, transport) as client,
+        streamable_http_client(target.url, http_client=client, max_sse_event_size=None) as streams,
+    ):
+        yield streams
+
+
+def client_of(target: Url, transport: httpx2.AsyncBaseTransport) -> httpx2.AsyncClient:
+    """A client that sends what the target asks for."""
+    # No read timeout: a call's own deadline bounds it, and a stream may be silent for as long.
+    timeout = httpx2.Timeout(None, connect=target.connect_seconds)
+    guard = target.guard
+
+    async def have_judged(request: httpx2.Request) -> None:
+        if guard is not None:
+            request.extensions["trace"] = guard
+
+    return httpx2.AsyncClient(
+        transport=transport,
+        timeout=timeout,
+        headers=dict(target.headers),
+        event_hooks={"request": [have_judged]},
+    )
+
+
+async def explained_at(target: Url, fault: PeerError) -> str:
+    """The words of a fault, with what stands at the URL instead. None of the target's headers are sent."""
+    async with httpx2.AsyncClient(timeout=target.connect_seconds) as client:
+        bound = target.connect_seconds
+        return str(await explained(fault, client, target.url, Wanted.SERVER, target.guard, bound))
+
+
+class FaultMappingTransport(httpx2.AsyncHTTPTransport):
+    """An HTTP transport that never raises: what goes wrong is answered like a server's JSON-RPC error."""
+
+    def __init__(
+        self, name: str, limit_bytes: int, on_fault: Callable[[str], None], *, limits: httpx2.Limits
+    ) -> None:
+        super().__init__(limits=limits)
+        self._name = name
+        self._limit_bytes = limit_bytes
+        self._on_fault = on_fault
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request; a transport error or an error page becomes a JSON-RPC error."""
+        try:
+            response = await super().handle_async_request(request)
+        except PrivateAddressError as exc:
+            return self._fault(request, 502, UNREACHABLE, str(exc))
+        except NOT_SENT as exc:
+            return self._fault(request, 502, UNREACHABLE, f"{self._name} cannot be reached: {reason_of(exc)}")
+        except httpx2.TransportError as exc:
+            return self._fault(request, 502, BROKEN_OFF, f"{self._name} broke off: {reason_of(exc)}")
+        if response.status_code >= 400:
+            return await self._error_page(request, response)
+        kind = response.headers.get("content-type", "").lower()
+        unpacked = _unpacked(request, response, self._limit_bytes, in_events=kind.startswith(_EVENTS))
+        return await self._whole(request, unpacked) if kind.startswith("application/json") else unpacked
+
+    async def _whole(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+        """A body that is one JSON text, read here, where what goes wrong with it can still be said."""
+        try:
+            await response.aread()
+        except _TooLargeError as exc:
+            return self._fault(request, 502, TOO_LARGE, str(exc))
+        except (httpx2.StreamError, httpx2.HTTPError) as exc:
+            return self._fault(request, 502, BROKEN_OFF, str(exc))
+        finally:
+            await response.aclose()
+        return response
+
+    async def _error_page(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+        body = await beginning_of(response)
+        if self.says_session_lost(request, response.status_code, body):
+            return self._fault(
+                request, response.status_code, SESSION_LOST, f"{self._name} no longer knows the session"
+            )
+        if _jsonrpc_error(body) is not None:
+            return httpx2.Response(
+                response.status_code,
+                headers={"content-type": "application/json"},
+                content=body,
+                request=request,
+            )
+        status = response.status_code
+        said = f"{self._name} answered HTTP {status} {response.reason_phrase}".rstrip()
+        return self._fault(request, status, HTTP_STATUS, said)
+
+    def says_session_lost(self, request: httpx2.Request, status: int, body: bytes) -> bool:
+        """Whether an error page says that the server does not know the session of a message.
+
+        Only of messages: a server that has no stream of its own may answer the GET for one with 404, too.
+        """
+        if request.method != "POST" or "mcp-session-id" not in request.headers:
+            return False
+        return means_session_lost(status, _jsonrpc_error(body) or "")
+
+    def _fault(self, request: httpx2.Request, status: int, kind: str, message: str) -> httpx2.Response:
+        self._on_fault(kind)
+        error = error_of(kind, message, status if kind == HTTP_STATUS else None)
+        body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error.model_dump()}).encode()
+        return httpx2.Response(
+            status, headers={"content-type": "application/json"}, content=body, request=request
+        )
+
+
+class _TooLargeError(httpx2.SSEError):
+    """A response above the limit. The SDK tells the words of an SSEError, and does not ask for the rest."""
+
+
+def _unpacked(
+    request: httpx2.Request, packed: httpx2.Response, limit_bytes: int, *, in_events: bool
+) -> httpx2.Response:
+    """The same response without its content encoding, bounded by what it unpacks to."""
+    headers = [(name, value) for name, value in packed.headers.multi_items() if name not in _OF_PACKING]
+    return httpx2.Response(
+        packed.status_code,
+        headers=headers,
+        stream=_BoundedStream(packed, limit_bytes, in_events=in_events),
+        request=request,
+        extensions=packed.extensions,
+    )
+
+
+class _BoundedStream(httpx2.AsyncByteStream):
+    """A response body, unpacked, that ends with an error that the SDK expects when it breaks or grows too large.
+
+    Of a stream of events each one is bounded: the stream itself may be open for ever.
+    """
+
+    def __init__(self, packed: httpx2.Response, limit_bytes: int, *, in_events: bool) -> None:
+        self._packed = packed
+        self._limit_bytes = limit_bytes
+        self._in_events = in_events
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size, rest = 0, b""
+        try:
+            # Pieces of 1 MiB at most, however far a few bytes unpack.
+            async with aclosing(self._packed.aiter_bytes()) as chunks:
+                async for chunk in chunks:
+                    pieces = _EVENT_END.split(rest + chunk) if self._in_events else [rest + chunk]
+                    first = size - len(rest) + len(pieces[0])
+                    if max(first, *map(len, pieces)) > self._limit_bytes:
+                        raise _TooLargeError(
+                            f"the response is larger than {self._limit_bytes} bytes: {LIMITED_BY}"
+                        )
+                    size = first if len(pieces) == 1 else len(pieces[-1])
+                    rest = pieces[-1][-_ENDS_BYTES:]
+                    yield chunk
+        except _TooLargeError:
+            raise
+        except (httpx2.TransportError, httpx2.DecodingError) as exc:
+            raise httpx2.StreamError(f"the response broke off: {reason_of(exc)}") from exc
+
+    async def aclose(self) -> None:
+        await self._packed.aclose()
+
+
+async def beginning_of(response: httpx2.Response) -> bytes:
+    """The first bytes of a body, unpacked; the rest is not read."""
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async with aclosing(response.aiter_bytes()) as pieces:
+            async for piece in pieces:
+                chunks.append(piece[: _ERROR_BODY_BYTES - size])
+                size += len(piece)
+                if size >= _ERROR_BODY_BYTES:
+                    break
+    except (httpx2.TransportError, httpx2.StreamError, httpx2.DecodingError):
+        logger.debug("an error page broke off")
+    finally:
+        await response.aclose()
+    return b"".join(chunks)
+
+
+def means_session_lost(status: int, words: str) -> bool:
+    """Whether a session is not known: 404 by the specification, 400 from many."""
+    return status == 404 or (status == 400 and bool(_NO_SESSION.search(words)))
+
+
+def _jsonrpc_error(body: bytes) -> str | None:
+    """The message of a JSON-RPC error; None when a body is none."""
+    try:
+        parsed = json.loads(body)
+    except ValueError:
+        return None
+    if not isinstance(parsed, dict) or parsed.get("jsonrpc") != "2.0" or "error" not in parsed:
+        return None
+    error = parsed["error"]
+    return str(error.get("message", "")) if isinstance(error, dict) else ""

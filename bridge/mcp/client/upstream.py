@@ -1,0 +1,307 @@
+"""A tool server that the bridge depends on: its sessions, and how many calls it is given.
+
+By default all callers share one session, or a few that are opened when they are needed. A server that keeps
+something per session (a browser, a shell, who is logged in) can be given one for each principal or each context of
+a principal; these are made when they are needed and closed when they were idle for a while. Whoever has one keeps
+it. The first session is always there: it knows the tools.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal
+
+import anyio
+import anyio.abc
+from pydantic import JsonValue
+
+from bridge.errors import PeerError
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.client.eras import Era
+from bridge.mcp.client.faults import ServerDownError
+from bridge.mcp.client.memory import Fact, ServerMemory
+from bridge.mcp.client.places import Hold, Line
+from bridge.mcp.client.session import Session, SessionPace
+from bridge.mcp.client.transports.streamable_http import Target
+from bridge.mcp.client.values import Greeting, Listing
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRules:
+    """Which callers share a session."""
+
+    per: Literal["shared", "principal", "context"] = "shared"
+    shared: int = 1
+    """How many sessions the callers share at most; more than one helps a server that is given one call at a time."""
+    most: int = 64
+    """Sessions of principals or contexts at the same time."""
+    idle_seconds: float = 600
+    """How long such a session may be without a call before it is closed."""
+    queue: int = 256
+    """Calls that wait for their turn, beyond those that run; one more is refused."""
+    contended_question_seconds: float = 120
+    """How long a question may stay open once other calls wait for the place of the call that asks it."""
+
+
+class QueueFullError(PeerError):
+    """As many calls wait for this server as may."""
+
+
+@dataclass(eq=False)
+class _Own:
+    """The session of one principal, or of one context of a principal."""
+
+    line: Line
+    users: int = 0
+    moved: anyio.Event = field(default_factory=anyio.Event)
+    """Set, and replaced, when it is taken, given back or to be closed."""
+    closing: bool = False
+
+    def move(self) -> None:
+        self.moved.set()
+        self.moved = anyio.Event()
+
+
+class Upstream:
+    """A tool server, connected as long as it is entered."""
+
+    def __init__(
+        self,
+        name: str,
+        target: Target,
+        *,
+        era: Era = Era.AUTO,
+        memory: ServerMemory | None = None,
+        pace: SessionPace | None = None,
+        rules: SessionRules | None = None,
+        baggage_keys: frozenset[str] = frozenset(),
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_change` is called when the tools, or whether the server is up, have changed; see `Session`."""
+        self.target = target
+        self._rules = rules or SessionRules()
+        self._pace = pace or SessionPace()
+        self._memory = memory or ServerMemory(None)
+        self._make = partial(
+            Session,
+            target=target,
+            era=era,
+            memory=self._memory,
+            pace=self._pace,
+            baggage_keys=baggage_keys,
+            on_question=self._go_serial,
+        )
+        is_serial = self._memory.recall(Fact.SERIAL, str(target)) is not None
+        self._places_each = 1 if is_serial else self._pace.concurrency
+        self._first = self._make(name, on_change=on_change)
+        self._shared = self._line(
+            self._first, most_sessions=max(self._rules.shared, 1), open_another=self._open
+        )
+        self._own: dict[tuple[str, ...], _Own] = {}
+        self._reserved: Counter[str] = Counter()
+        self._freed = anyio.Event()
+
+    def _line(
+        self, session: Session, *, most_sessions: int = 1, open_another: Callable[[], Session] | None = None
+    ) -> Line:
+        return Line(
+            session,
+            places_each=self._places_each,
+            contended_seconds=self._rules.contended_question_seconds,
+            most_sessions=most_sessions,
+            open_another=open_another,
+        )
+
+    def _lines(self) -> Iterator[Line]:
+        yield self._shared
+        for own in tuple(self._own.values()):
+            yield own.line
+
+    def _go_serial(self) -> None:
+        """The server asks and does not say which call it is about: from here on a session runs one call at a time."""
+        if self._places_each > 1:
+            self._places_each = 1
+            self._memory.remember(Fact.SERIAL, str(self.target), "yes")
+            for line in self._lines():
+                line.limit(1)
+
+    @property
+    def name(self) -> str:
+        """What the server is called in messages and logs."""
+        return self._first.name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        for line in self._lines():
+            for session in line.sessions:
+                session.name = name
+
+    @property
+    def listing(self) -> Listing:
+        """What the server lists."""
+        return self._first.listing
+
+    @property
+    def greeting(self) -> Greeting | None:
+        """What the server said of itself when it was last connected."""
+        return self._first.greeting
+
+    @property
+    def down(self) -> str | None:
+        """Why the server cannot be called, in words; None while it can."""
+        return self._first.down
+
+    @property
+    def own_sessions(self) -> int:
+        """How many sessions of principals or contexts there are."""
+        return len(self._own)
+
+    @property
+    def holds(self) -> tuple[Hold, ...]:
+        """The calls whose clients are asked something, so that their places are free for no other."""
+        return tuple(hold for line in self._lines() for hold in line.holds)
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait for a place."""
+        return sum(line.waiting for line in self._lines())
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[Upstream]:
+        """Connect now and whenever it is needed; end every session on exit."""
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._first.run())
+            self._group = await stack.enter_async_context(anyio.create_task_group())
+            stack.callback(self._group.cancel_scope.cancel)
+            yield self
+
+    async def ready(self) -> None:
+        """Wait for the first connection; see `Session.ready`."""
+        await self._first.ready()
+
+    def reserve(self, principal: str, *, even_if_full: bool = False) -> None:
+        """Take a place among the calls that run or wait; `release` gives it back.
+
+        In a full queue, a call of the principal that has most in it makes room for those of others.
+
+        Raises:
+            QueueFullError: there is none.
+        """
+        running = self._pace.concurrency * max(self._rules.shared, 1)
+        most = running + self._rules.queue
+        if (
+            self._reserved.total() >= most
+            and not even_if_full
+            and not self._make_room_in_queue(principal, most)
+        ):
+            raise QueueFullError(f"{self.name} is busy: {running} calls run and {self._rules.queue} wait")
+        self._reserved[principal] += 1
+
+    def _make_room_in_queue(self, principal: str, most: int) -> bool:
+        greediest, calls = self._reserved.most_common(1)[0]
+        if self._reserved[principal] + 1 >= calls:
+            return False
+        displaced = any(line.displace(greediest) for line in self._lines())
+        # Calls that only follow what the server does for them cannot make room: who has few is let in beside them.
+        return displaced or self._reserved[principal] < most // 4
+
+    def release(self, principal: str) -> None:
+        """Give a reserved place back."""
+        self._reserved[principal] -= 1
+        if not self._reserved[principal]:
+            del self._reserved[principal]
+        if not self._reserved:
+            self._freed.set()
+            self._freed = anyio.Event()
+
+    async def idle(self) -> None:
+        """Wait until no call runs or waits."""
+        while self._reserved:
+            await self._freed.wait()
+
+    @asynccontextmanager
+    async def line(self, principal: str, context_id: str) -> AsyncIterator[Line]:
+        """The line in which a caller stands; its session is kept open as long as this is entered.
+
+        Raises:
+            ServerDownError: as many sessions are in use as there may be.
+        """
+        match self._rules.per:
+            case "shared":
+                yield self._shared
+            case "principal":
+                async with self._own_line((principal,)) as line:
+                    yield line
+            case "context":
+                # Names of contexts are the clients' own: two principals may use the same one.
+                async with self._own_line((principal, context_id)) as line:
+                    yield line
+
+    async def read(self, uri: str) -> list[JsonValue]:
+        """Read a resource of the server: the `contents` of resources/read.
+
+        Raises:
+            PeerError: it cannot be read.
+        """
+        result: JsonObject = await self._first.request("resources/read", {"uri": uri}, name=uri)
+        contents = result.get("contents")
+        return contents if isinstance(contents, list) else []
+
+    def _open(self) -> Session:
+        """One more session for all callers."""
+        session = self._make(self.name)
+        self._group.start_soon(_hold_open, session)
+        return session
+
+    @asynccontextmanager
+    async def _own_line(self, key: tuple[str, ...]) -> AsyncIterator[Line]:
+        own = self._own.get(key) or self._open_own(key)
+        own.users += 1
+        own.move()
+        try:
+            yield own.line
+        finally:
+            own.users -= 1
+            own.move()
+
+    def _open_own(self, key: tuple[str, ...]) -> _Own:
+        if len(self._own) >= self._rules.most:
+            self._make_room()
+        own = self._own[key] = _Own(self._line(self._make(self.name)))
+        self._group.start_soon(self._keep, key, own)
+        return own
+
+    def _make_room(self) -> None:
+        """Close the session that has been idle for longest."""
+        idle = next((key for key, own in self._own.items() if own.users == 0), None)
+        if idle is None:
+            raise ServerDownError(f"all {self._rules.most} sessions with {self.name} are in use")
+        own = self._own.pop(idle)
+        own.closing = True
+        own.move()
+
+    async def _keep(self, key: tuple[str, ...], own: _Own) -> None:
+        """Hold a session open until it was idle for long enough."""
+        async with own.line.session.run():
+            while not own.closing:
+                with anyio.move_on_after(None if own.users else self._rules.idle_seconds) as idle:
+                    await own.moved.wait()
+                if idle.cancelled_caught and not own.users:
+                    break
+                if self._own.get(key) is own and not own.closing:
+                    self._own[key] = self._own.pop(key)  # the newest stands last
+            if self._own.get(key) is own:
+                del self._own[key]
+        logger.debug("%s: an idle session was closed", self.name)
+
+
+async def _hold_open(session: Session) -> None:
+    async with session.run():
+        await anyio.sleep_forever()

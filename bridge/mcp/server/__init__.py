@@ -1,0 +1,1 @@
+"""Our MCP server: what a face gives, served to hosts of every revision."""

@@ -1,0 +1,113 @@
+"""The SDK's server, set up to check requests and leave the answers to a middleware.
+
+Its own way with an answer is to pass it through models, which drop what they do not know and refuse a content
+block of an unknown type, after the tool has run. What a middleware gives in the place of a handler's result
+goes out unread. So the handlers here give an empty result, which nobody sees: one is reached when the SDK has
+found the request fine (its parameters, its era, a client that has initialized).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeVar
+
+import mcp_types as types
+from mcp.server.context import ServerMiddleware
+from mcp.server.lowlevel import Server
+from mcp.server.lowlevel.server import NotificationOptions
+from mcp.server.models import InitializationOptions
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from bridge.mcp.server.elicit import TASKS
+from bridge.mcp.server.face import ToolFace
+from bridge.mcp.server.requests import Context
+from bridge.mcp.server.subscriptions import Listening
+from bridge.mcp.server.tasks import PARAMS
+
+InputSchemas = Callable[[str], Mapping[str, Any] | None]
+
+_CHANGES: Final = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+
+_ResultT = TypeVar("_ResultT")
+
+
+def checked_server(
+    face: ToolFace, answers: ServerMiddleware[Any], listen: Listening, input_schema: InputSchemas
+) -> Server[Any]:
+    """The server under a face's name, every request of which ends in `answers`."""
+    kind = _Server if face.tasks is None else _TaskServer
+    server = kind(
+        face.name,
+        version=face.version,
+        title=face.title,
+        instructions=face.instructions,
+        website_url=face.website_url,
+        icons=_icons(face),
+        get_tool_input_schema=input_schema,
+        on_list_tools=_giving(types.ListToolsResult(tools=[])),
+        on_call_tool=_giving(types.CallToolResult(content=[])),
+        on_list_resources=_giving(types.ListResourcesResult(resources=[])),
+        on_list_resource_templates=_giving(types.ListResourceTemplatesResult(resource_templates=[])),
+        on_read_resource=_giving(types.ReadResourceResult(contents=[])),
+        on_list_prompts=_giving(types.ListPromptsResult(prompts=[])),
+        on_get_prompt=_giving(types.GetPromptResult(messages=[])),
+        on_subscriptions_listen=listen,
+    )
+    if face.tasks is not None:
+        for method, params in PARAMS.items():
+            server.add_request_handler(method, params, _giving(types.EmptyResult()))
+    server.middleware.append(answers)
+    return server
+
+
+def introduce(server: Server[Any], face: ToolFace) -> None:
+    """Say of a server what its face says of itself by now; the SDK takes it that this never changes."""
+    server.name, server.title, server.instructions = face.name, face.title, face.instructions
+    server.website_url, server.icons = face.website_url, _icons(face)
+    server.__dict__.pop("_server_info_stamp_source", None)  # which it keeps from the first answer on
+
+
+def _icons(face: ToolFace) -> list[types.Icon] | None:
+    return [types.Icon.model_validate(icon) for icon in face.icons] or None
+
+
+class _Server(Server[Any]):
+    """The SDK's, which by itself tells legacy HTTP clients that its lists never change."""
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+    ) -> InitializationOptions:
+        return super().create_initialization_options(
+            notification_options or _CHANGES, experimental_capabilities, extensions
+        )
+
+
+class _TaskServer(_Server):
+    """One that makes tasks, of which legacy clients hear nothing."""
+
+    def get_capabilities(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+        *,
+        protocol_version: str | None = None,
+    ) -> types.ServerCapabilities:
+        if protocol_version in MODERN_PROTOCOL_VERSIONS:
+            extensions = {**(extensions or {}), TASKS: {}}
+        return super().get_capabilities(
+            notification_options,
+            experimental_capabilities,
+            extensions,
+            protocol_version=protocol_version,
+        )
+
+
+def _giving(result: _ResultT) -> Callable[[Context, Any], Awaitable[_ResultT]]:
+    async def answer(_: Context, __: Any) -> _ResultT:
+        return result
+
+    return answer

@@ -1,0 +1,308 @@
+"""Our MCP server: what a `ToolFace` gives, served to clients of every revision over stdio and Streamable HTTP.
+
+The SDK knows the wire: sessions, eras, headers, cancellation; it checks each request (see `checked.py`). The
+answers are the face's, unread. Every exception becomes an error of the protocol here, and only here.
+
+Spec: MCP 2026-07-28 and 2025-11-25, server and basic.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import anyio
+import mcp_types as types
+from mcp import MCPError
+from mcp.server.context import CallNext, HandlerResult
+from mcp.server.session import ServerSession
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from pydantic_core import PydanticSerializationError, to_json
+from starlette.types import ASGIApp
+
+from bridge.errors import ECHO_CHARACTERS, echoed, leaf_of
+from bridge.jsonvalues import DEFAULT_MAX_VALUES, JsonObject
+from bridge.mcp.server.checked import checked_server, introduce
+from bridge.mcp.server.endpoint import Endpoint
+from bridge.mcp.server.face import INTERNAL_ERROR, INVALID_PARAMS, McpRefusal, ToolFace
+from bridge.mcp.server.progress import Reports
+from bridge.mcp.server.requests import (
+    Context,
+    asks_for_progress,
+    begin_trace,
+    incoming_of,
+    is_modern,
+    param,
+    principal_of,
+    require_admitted,
+    require_readable,
+)
+from bridge.mcp.server.stdio import stdio_streams
+from bridge.mcp.server.subscriptions import Listening
+from bridge.mcp.server.tasks import TaskMethods
+from bridge.web import DEFAULT_BODY_LIMIT_BYTES, Access, MayUse, Place, everything
+
+logger = logging.getLogger(__name__)
+
+_TELL_SECONDS: Final = 5.0
+"""How long a client may take to be told of a change before it is passed over."""
+
+
+@dataclass(frozen=True, slots=True)
+class McpLimits:
+    """What one client may send, how many there may be, and how long they may keep what they were given."""
+
+    body_bytes: int = DEFAULT_BODY_LIMIT_BYTES
+    """Of one message, over HTTP and stdio."""
+    json_depth: int = 64
+    """Levels of arrays and objects in a request's parameters, as on the A2A face."""
+    json_values: int = DEFAULT_MAX_VALUES
+    """Values and keys in one message."""
+    sessions: int = 10_000
+    """Open sessions of legacy HTTP clients."""
+    session_idle_seconds: float = 1800
+    streams: int = 10_000
+    """Open streams of modern clients that listen for changes."""
+    list_ttl_ms: int = 10_000
+    """How long a modern client that does not listen may keep a list."""
+
+
+class McpServer:
+    """One face, served over stdio or HTTP: entered once."""
+
+    def __init__(self, face: ToolFace, limits: McpLimits | None = None) -> None:
+        self._face = face
+        self._limits = limits or McpLimits()
+        self._listening = Listening(face.tasks, self._limits.streams)
+        self._legacy: set[ServerSession] = set()
+        self._changed = anyio.Event()
+        self._running = 0
+        self._freed = anyio.Event()
+        self._endpoint: Endpoint | None = None
+        self._methods: dict[str, Callable[[Context], Awaitable[JsonObject]]] = {
+            "tools/list": self._list("tools", face.tools),
+            "tools/call": self._call,
+            "resources/list": self._list("resources", face.resources),
+            "resources/templates/list": self._list("resourceTemplates", lambda _: face.templates()),
+            "resources/read": self._read,
+            "prompts/list": self._list("prompts", face.prompts),
+            "prompts/get": self._prompt,
+            **({} if face.tasks is None else TaskMethods(face.tasks).by_name),
+        }
+        self._server = checked_server(face, self._answer, self._listening, self._input_schema)
+        self._server.add_notification_handler(
+            "notifications/initialized", types.NotificationParams, self._remember_legacy
+        )
+
+    async def run_stdio(self) -> None:
+        """Serve the client at stdin and stdout until it leaves. From now on nothing else can print to stdout."""
+        options = self._server.create_initialization_options()
+        async with (
+            self._telling(),
+            stdio_streams(self._limits.body_bytes, self._limits.json_values) as client,
+            anyio.create_task_group() as eras,
+        ):
+            for messages in client.of_each_era:
+                eras.start_soon(self._server.run, messages, client.sink.clone(), options)
+
+    @asynccontextmanager
+    async def at(
+        self, access: Access, place: Place, path: str = "/mcp", name: str = ""
+    ) -> AsyncIterator[ASGIApp]:
+        """The ASGI application of the endpoint, which serves as long as this is entered.
+
+        `name` is the face's among those of the bridge, by which principals are told what they may use.
+        """
+        manager = StreamableHTTPSessionManager(
+            self._server,
+            session_idle_timeout=self._limits.session_idle_seconds,
+            max_request_body_size=self._limits.body_bytes,
+            max_sessions=self._limits.sessions,
+        )
+        self._endpoint = Endpoint(
+            manager.asgi_app, access, place, path, name, self._limits.body_bytes, self._limits.json_values
+        )
+        async with self._telling(), manager.run():
+            try:
+                yield self._endpoint
+            finally:
+                self.stop()
+                self._endpoint.end()
+
+    def changed(self) -> None:
+        """Tell every client that what is listed may be different now; new ones also hear anew what this is."""
+        introduce(self._server, self._face)
+        self._changed.set()
+
+    def admit_anew(self, principals: frozenset[str]) -> None:
+        """End the streams on which these hear of changes: they may use other things now."""
+        self._listening.let_go(principals)
+
+    def let_go(self, principals: frozenset[str]) -> None:
+        """End every stream of these, and take nothing more from them: they are let in no more. Calls go on."""
+        self._listening.let_go(principals)
+        if self._endpoint is not None:
+            self._endpoint.let_go(principals)
+
+    def stop(self) -> None:
+        """First stage of stopping over HTTP: nobody new is served, streams end, and calls go on."""
+        self._listening.close()
+        if self._endpoint is not None:
+            self._endpoint.stop()
+
+    # What is asked
+
+    async def _answer(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """The middleware. What the SDK finds wrong with a request it raises from `call_next`."""
+        method = self._methods.get(ctx.method)
+        require_admitted(ctx)
+        if len(ctx.method) > ECHO_CHARACTERS:  # which the SDK would repeat in full
+            raise MCPError(types.METHOD_NOT_FOUND, "Method not found", echoed(ctx.method))
+        checked = await call_next(ctx)
+        if method is None or ctx.request_id is None:
+            return checked
+        begin_trace(ctx)
+        try:
+            if self._endpoint is not None and self._endpoint.is_stopping:
+                raise McpRefusal(INTERNAL_ERROR, "The bridge is stopping")
+            require_readable(ctx, self._limits.json_depth)
+            return self._dressed(ctx, await method(ctx))
+        except MCPError:
+            raise
+        except McpRefusal as refusal:
+            said = _writable({"message": refusal.message, "data": refusal.data})
+            raise MCPError(refusal.code, str(said["message"]), said["data"]) from refusal
+        except Exception as exc:
+            logger.exception("a request failed: %s", ctx.method)
+            raise MCPError(INTERNAL_ERROR, "Internal error; the bridge's log says why") from exc
+
+    def _list(
+        self, key: str, items: Callable[[MayUse], Sequence[JsonObject]]
+    ) -> Callable[[Context], Awaitable[JsonObject]]:
+        async def answer(context: Context) -> JsonObject:
+            if param(context, "cursor") is not None:
+                raise McpRefusal(INVALID_PARAMS, "The cursor is not known: this list has one page")
+            # It may vary with who asks (2026-07-28 tools/list), never with what they asked before.
+            result: JsonObject = {key: list(items(principal_of(context).may_use))}
+            if is_modern(context):
+                result |= {"ttlMs": self._limits.list_ttl_ms, "cacheScope": "private"}
+            return result
+
+        return answer
+
+    @property
+    def running(self) -> int:
+        """How many calls of tools are under way."""
+        return self._running
+
+    async def idle(self) -> None:
+        """Wait until none is."""
+        while self._running:
+            await self._freed.wait()
+
+    async def _call(self, context: Context) -> JsonObject:
+        self._running += 1
+        try:
+            return await self._answered(context)
+        finally:
+            self._running -= 1
+            if not self._running:
+                self._freed.set()
+                self._freed = anyio.Event()
+
+    async def _answered(self, context: Context) -> JsonObject:
+        name = param(context, "name")
+        if self._input_schema(name, principal_of(context).may_use) is None:
+            raise McpRefusal(INVALID_PARAMS, f"Unknown tool: {echoed(name)}")
+        reports = Reports(context.session)
+        incoming = incoming_of(context, reports)
+        if not asks_for_progress(context):
+            return await self._face.call(incoming)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(reports.send_all)
+                result = await self._face.call(incoming)
+                reports.end()
+        except ExceptionGroup as group:
+            raise leaf_of(group) from group
+        return result
+
+    async def _read(self, context: Context) -> JsonObject:
+        principal = principal_of(context)
+        result = await self._face.read(param(context, "uri"), principal.name, principal.may_use)
+        return {"ttlMs": 0, "cacheScope": "private", **result} if is_modern(context) else result
+
+    async def _prompt(self, context: Context) -> JsonObject:
+        name, arguments = param(context, "name"), param(context, "arguments") or {}
+        return await self._face.prompt(name, arguments, principal_of(context).may_use)
+
+    def _dressed(self, context: Context, result: JsonObject) -> JsonObject:
+        """A result with what its era asks for around it."""
+        if not is_modern(context):
+            if (kind := result.get("resultType", "complete")) != "complete":
+                raise ValueError(f"a legacy client cannot be answered with {kind}")
+            plain = {key: value for key, value in result.items() if key != "resultType"}
+            return plain if context.request is None else _writable(plain)
+        meta = result.get("_meta")
+        stamp: JsonObject = {types.SERVER_INFO_META_KEY: self._server.server_info_stamp}
+        dressed: JsonObject = {
+            "resultType": "complete",
+            **result,
+            "_meta": {**stamp, **(meta if isinstance(meta, dict) else {})},
+        }
+        return dressed if context.request is None else _writable(dressed)
+
+    # What is told
+
+    @asynccontextmanager
+    async def _telling(self) -> AsyncIterator[None]:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._tell)
+            try:
+                yield
+            finally:
+                tasks.cancel_scope.cancel()
+
+    async def _tell(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed = anyio.Event()
+            self._listening.changed()
+            async with anyio.create_task_group() as tasks:
+                for session in tuple(self._legacy):
+                    tasks.start_soon(_tell_legacy, session)
+
+    async def _remember_legacy(self, context: Context, _: types.NotificationParams) -> None:
+        """A legacy client is ready. Only its connection, which the SDK hands out nowhere, knows when it ends."""
+        session = context.session
+        self._legacy.add(session)
+        session._connection.exit_stack.callback(self._legacy.discard, session)
+
+    def _input_schema(self, name: str, may_use: MayUse = everything) -> JsonObject | None:
+        """What a tool is called with; None when there is none of this name for the caller."""
+        for tool in self._face.tools(lambda other: other == name and may_use(other)):
+            if tool.get("name") == name:
+                schema = tool.get("inputSchema")
+                return schema if isinstance(schema, dict) else {}
+        return None
+
+
+async def _tell_legacy(session: ServerSession) -> None:
+    with anyio.move_on_after(_TELL_SECONDS):
+        await session.send_tool_list_changed()
+        await session.send_resource_list_changed()
+        await session.send_prompt_list_changed()
+
+
+def _writable(result: JsonObject) -> JsonObject:
+    """A result as the SDK can write it over HTTP: it cannot write half a character."""
+    try:
+        to_json(result)
+    except PydanticSerializationError:
+        whole: JsonObject = json.loads(json.dumps(result, ensure_ascii=False).encode(errors="replace"))
+        return whole
+    return result

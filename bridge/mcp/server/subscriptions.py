@@ -1,0 +1,180 @@
+"""The streams on which modern clients hear of changes (subscriptions/listen): of lists, of resources, of tasks.
+
+What waits to be sent is kept by what it is about, and only the newest of it. So a client that reads slowly hears
+late, but of everything that it asked for, and no queue grows.
+
+Spec: MCP 2026-07-28 basic/patterns/subscriptions; the tasks extension, task status notifications.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import anyio
+from mcp import MCPError
+from mcp.server.subscriptions import SUBSCRIPTION_ID_META_KEY
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    Notification,
+    SubscriptionFilter,
+    SubscriptionsListenRequestParams,
+    SubscriptionsListenResult,
+)
+
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.server.face import Caller, TaskFace
+from bridge.mcp.server.requests import Context, param, require_admitted
+from bridge.mcp.server.tasks import caller_of, require_declared
+
+MOST_TASKS: Final = 100
+"""Tasks that one stream may follow: each is listened to at its agent."""
+
+_LISTS: Final = {
+    "toolsListChanged": "notifications/tools/list_changed",
+    "promptsListChanged": "notifications/prompts/list_changed",
+    "resourcesListChanged": "notifications/resources/list_changed",
+}
+
+
+class _Told(Notification[dict[str, Any], str]):
+    """A notification that goes out as it is."""
+
+
+class Listening:
+    """Serves the streams: one call is one stream, until its client leaves or `close` ends them all."""
+
+    def __init__(self, tasks: TaskFace | None, most_streams: int) -> None:
+        self._tasks = tasks
+        self._most = most_streams
+        self._streams: set[_Stream] = set()
+
+    async def __call__(
+        self, context: Context, params: SubscriptionsListenRequestParams
+    ) -> SubscriptionsListenResult:
+        """Serve one stream."""
+        if len(self._streams) >= self._most:
+            raise MCPError(INTERNAL_ERROR, "Too many streams are open")
+        caller = caller_of(context)
+        require_admitted(context)
+        known = [one for one in _task_ids(context) if self._tasks and self._tasks.knows(one, caller)]
+        stream = _Stream(context, _granted(params.notifications, known), caller.principal)
+        self._streams.add(stream)
+        try:
+            async with anyio.create_task_group() as tasks:
+                await stream.acknowledge()
+                for task_id in known:
+                    tasks.start_soon(self._follow, task_id, caller, stream)
+                await stream.run()
+                tasks.cancel_scope.cancel()
+        finally:
+            self._streams.discard(stream)
+        return SubscriptionsListenResult(_meta=stream.meta)
+
+    def changed(self) -> None:
+        """Lists and resources may be different now."""
+        for stream in self._streams:
+            stream.changed()
+
+    def close(self) -> None:
+        """End all streams, each once it has sent what it has."""
+        for stream in self._streams:
+            stream.close()
+
+    def let_go(self, principals: frozenset[str]) -> None:
+        """End the streams of some principals at once."""
+        for stream in self._streams:
+            if stream.principal in principals:
+                stream.cut()
+
+    async def _follow(self, task_id: str, caller: Caller, stream: _Stream) -> None:
+        def tell(task: JsonObject) -> None:
+            stream.put(task_id, "notifications/tasks", task)
+
+        assert self._tasks is not None
+        await self._tasks.watch(task_id, caller, tell)
+
+
+class _Stream:
+    """One stream: what its client asked for, and what waits to be sent."""
+
+    def __init__(self, context: Context, granted: JsonObject, principal: str) -> None:
+        self.principal = principal
+        self.meta: dict[str, Any] = {SUBSCRIPTION_ID_META_KEY: context.request_id}
+        self._context = context
+        self._granted = granted
+        self._waiting: dict[str, tuple[str, JsonObject]] = {}
+        self._news = anyio.Event()
+        self._closed = False
+
+    async def acknowledge(self) -> None:
+        """Say what is granted: the first that a stream says."""
+        await self._send("notifications/subscriptions/acknowledged", {"notifications": self._granted})
+
+    async def run(self) -> None:
+        """Send what there is, until the stream is closed."""
+        while self._waiting or not self._closed:
+            if not self._waiting:
+                self._news = anyio.Event()
+                await self._news.wait()
+                continue
+            about = next(iter(self._waiting))
+            await self._send(*self._waiting.pop(about))
+
+    def changed(self) -> None:
+        """Tell of the lists and resources that were asked for."""
+        for kind, method in _LISTS.items():
+            if kind in self._granted:
+                self.put(method, method, {})
+        uris = self._granted.get("resourceSubscriptions")
+        for uri in uris if isinstance(uris, list) else ():
+            self.put(f"resource {uri}", "notifications/resources/updated", {"uri": uri})
+
+    def put(self, about: str, method: str, params: JsonObject) -> None:
+        """Have something sent; it takes the place of what waits and is about the same."""
+        if self._closed:
+            return
+        self._waiting[about] = (method, params)
+        self._news.set()
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        self._closed = True
+        self._news.set()
+
+    def cut(self) -> None:
+        """Nothing more comes, not even what waits to be sent."""
+        self._waiting.clear()
+        self.close()
+
+    async def _send(self, method: str, params: JsonObject) -> None:
+        told = _Told(method=method, params={**params, "_meta": self.meta})
+        await self._context.session.send_notification(
+            told,  # type: ignore[arg-type]  # a ServerNotification with its params unread
+            related_request_id=self._context.request_id,
+        )
+
+
+def _granted(asked: SubscriptionFilter, task_ids: Sequence[str]) -> JsonObject:
+    """What of a wish is fulfilled: all of it but tasks that are not known."""
+    granted: JsonObject = asked.model_dump(by_alias=True, mode="json", exclude_none=True)
+    granted = {key: value for key, value in granted.items() if value and key != "taskIds"}
+    return granted | ({"taskIds": [*task_ids]} if task_ids else {})
+
+
+def _task_ids(context: Context) -> list[str]:
+    """The tasks that a client wants to hear of; the SDK's model of a wish does not know them.
+
+    Raises:
+        MCPError: it did not declare the extension, or they are no list of texts, or too many.
+    """
+    ids = (param(context, "notifications") or {}).get("taskIds")
+    if ids is None:
+        return []
+    require_declared(context)
+    if not isinstance(ids, list) or not all(isinstance(one, str) for one in ids):
+        raise MCPError(INVALID_PARAMS, "notifications.taskIds is no list of task ids")
+    if len(ids) > MOST_TASKS:
+        raise MCPError(INVALID_PARAMS, f"notifications.taskIds has more than {MOST_TASKS} task ids")
+    return list(dict.fromkeys(ids))

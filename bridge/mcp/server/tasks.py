@@ -1,0 +1,111 @@
+"""Requests about tasks, of clients that declared the tasks extension: tasks/get, tasks/update and tasks/cancel.
+
+Knows who may ask and how the answers are shaped; what a task is, only the face knows. Every request is gated by
+itself: what a client declared before does not count, and the methods do not exist for legacy clients.
+
+Spec: the tasks extension, io.modelcontextprotocol/tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from mcp import MCPError
+from mcp.shared.inbound import MCP_NAME_HEADER, decode_header_value
+from mcp_types import (
+    HEADER_MISMATCH,
+    METHOD_NOT_FOUND,
+    MISSING_REQUIRED_CLIENT_CAPABILITY,
+    RequestParams,
+)
+
+from bridge.jsonvalues import JsonObject
+from bridge.mcp.server.elicit import TASKS, Declared
+from bridge.mcp.server.face import Caller, TaskFace
+from bridge.mcp.server.requests import Context, is_modern, param, principal_of
+
+_NEEDED: Final[JsonObject] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+
+
+class TaskParams(RequestParams):
+    """What names a task."""
+
+    task_id: str
+
+
+class UpdateParams(TaskParams):
+    """Answers to what a task asks."""
+
+    input_responses: dict[str, Any]
+
+
+PARAMS: Final[Mapping[str, type[TaskParams]]] = {
+    "tasks/get": TaskParams,
+    "tasks/update": UpdateParams,
+    "tasks/cancel": TaskParams,
+}
+"""The methods, each with what its parameters have to be."""
+
+
+class TaskMethods:
+    """Answers the requests from a face."""
+
+    def __init__(self, face: TaskFace) -> None:
+        self._face = face
+        self.by_name: Mapping[str, Callable[[Context], Awaitable[JsonObject]]] = {
+            "tasks/get": self._get,
+            "tasks/update": self._update,
+            "tasks/cancel": self._cancel,
+        }
+
+    async def _get(self, context: Context) -> JsonObject:
+        return await self._face.get(_task_id(context), caller_of(context))
+
+    async def _update(self, context: Context) -> JsonObject:
+        await self._face.update(_task_id(context), param(context, "inputResponses"), caller_of(context))
+        return {}
+
+    async def _cancel(self, context: Context) -> JsonObject:
+        await self._face.cancel(_task_id(context), caller_of(context))
+        return {}
+
+
+def require_declared(context: Context) -> None:
+    """Refuse a client that did not declare the extension with this very request.
+
+    Raises:
+        MCPError: MISSING_REQUIRED_CLIENT_CAPABILITY.
+    """
+    if not _declared(context).tasks:
+        words = f"Missing required client capability: this takes the extension {TASKS}"
+        raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, words, _NEEDED)
+
+
+def caller_of(context: Context) -> Caller:
+    """Who asks, by what it declared."""
+    declared = _declared(context)
+    principal = principal_of(context)
+    return Caller(principal.name, declared.forms, declared.urls, principal.may_use)
+
+
+def _task_id(context: Context) -> str:
+    """The task that a request names, once it may ask for one.
+
+    Raises:
+        MCPError: METHOD_NOT_FOUND for a legacy client, MISSING_REQUIRED_CLIENT_CAPABILITY, or HEADER_MISMATCH when
+            the header by which requests find their way names another task, or none.
+    """
+    if not is_modern(context):
+        raise MCPError(METHOD_NOT_FOUND, "Method not found", context.method)
+    require_declared(context)
+    task_id = str(param(context, "taskId"))
+    if context.request is not None:
+        header = context.request.headers.get(MCP_NAME_HEADER)
+        if header is None or decode_header_value(header) != task_id:
+            raise MCPError(HEADER_MISMATCH, f"{MCP_NAME_HEADER} header does not match the parameter taskId")
+    return task_id
+
+
+def _declared(context: Context) -> Declared:
+    return Declared.in_capabilities(context.session.client_capabilities, is_modern=is_modern(context))

@@ -1,0 +1,421 @@
+"""How a catalog of agents is read, kept and followed, and what is taken of it."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from bridge.a2a.client import catalog as catalog_source
+from bridge.a2a.client.card_cache import CardSource
+from bridge.a2a.client.catalog import CatalogSource, Entry, Selection
+from bridge.a2a.client.http_cache import CardBounds
+from bridge.a2a.client.interfaces import Trust
+from bridge.a2a.server.catalog import CatalogApp
+from bridge.errors import PeerError
+from bridge.web import Access, Credential, Place, Principal
+from tests.a2a.server.test_catalog import Shelf
+from tests.support.running import listening
+
+QUICK = CardBounds(min_seconds=0.01, max_seconds=0.02, retry_seconds=0.01)
+PUBLIC = "https://catalog.example.com/agents"
+
+Json = dict[str, Any]
+
+
+def agent(name: str, card_url: str | None = None) -> Json:
+    """An agent as a catalog lists it."""
+    return {"name": name, "cardUrl": card_url or f"https://{name}.example.com/card.json", "card": {}}
+
+
+class Catalog:
+    """A catalog of someone else: its pages by their tokens, each with the token of the next one."""
+
+    def __init__(self, *pages: list[Any], **more: Any) -> None:
+        self.headers: dict[str, str] = {}
+        self.status = 200
+        self.asked: list[httpx2.URL] = []
+        self.sent: list[dict[str, str]] = []
+        self.answered: list[int] = []
+        self.pages: dict[str, Any] = {}
+        self._moved = anyio.Event()
+        self.publish(*pages, **more)
+
+    def publish(self, *pages: list[Any], **more: Any) -> None:
+        """List these."""
+        last = len(pages) - 1
+        for number, agents in enumerate(pages):
+            following = f"p{number + 1}" if number < last else ""
+            page = {"agents": agents, "nextPageToken": following, **more}
+            self.pages[f"p{number}" if number else ""] = page
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        self.asked.append(httpx2.URL(str(request.url)))
+        self.sent.append(dict(request.headers))
+        page = json.dumps(self.pages[request.query_params.get("pageToken", "")])
+        etag = f'"{hash(page)}"'
+        response = Response(page, self.status, {"ETag": etag, **self.headers})
+        if request.headers.get("If-None-Match") == etag and self.status == 200:
+            response = Response(None, 304, self.headers)
+        self.answered.append(response.status_code)
+        self._moved.set()
+        self._moved = anyio.Event()
+        await response(scope, receive, send)
+
+    async def until(self, status: int, times: int) -> None:
+        """Wait until a status was answered so many times."""
+        while self.answered.count(status) < times:
+            await self._moved.wait()
+
+
+def public_source(catalog: Any, **choices: Any) -> CatalogSource:
+    """A catalog on the public network, as far as its client can tell."""
+    http = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=catalog))
+    return CatalogSource(http, PUBLIC, None, **choices)
+
+
+def names(entries: tuple[Entry, ...] | None) -> list[str]:
+    return [entry.name for entry in entries or ()]
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[httpx2.AsyncClient]:
+    async with httpx2.AsyncClient(trust_env=False) as http:
+        yield http
+
+
+@pytest.mark.proves("catalog-source")
+async def test_the_catalog_of_another_bridge_is_read_whole(tmp_path: Path, http: httpx2.AsyncClient) -> None:
+    shelf = Shelf()
+    for number in range(250):
+        shelf.put(f"agent-{number:03}")
+    access = Access([Credential(Principal("us"), "token")])
+    async with listening(CatalogApp(shelf.published, access, Place())) as url:
+        with pytest.raises(PeerError, match=r"401 .*asks for credentials: Bearer"):
+            await CatalogSource(http, f"{url}/agents", None).refresh()
+        source = CatalogSource(http, f"{url}/agents", tmp_path, headers={"Authorization": "Bearer token"})
+        entries = await source.refresh()
+        assert entries == tuple(
+            Entry(name, f"{url}/agents/{name}/.well-known/agent-card.json") for name in sorted(shelf.cards)
+        )
+        assert await source.refresh() is entries
+        del shelf.cards["agent-007"]
+        assert await source.refresh() == tuple(entry for entry in entries if entry.name != "agent-007")
+        assert source.is_own(entries[0].card_url)
+    assert not source.is_own("https://agent.example.com/")
+
+
+@pytest.mark.proves("catalog-source")
+async def test_a_catalog_that_is_down_lists_what_it_listed(tmp_path: Path, http: httpx2.AsyncClient) -> None:
+    catalog, folder = Catalog([agent("a")], [agent("b")]), tmp_path / "catalogs"
+    async with listening(catalog) as url:
+        first = CatalogSource(http, f"{url}/agents", folder)
+        assert first.cached() is None
+        entries = await first.refresh()
+    second = CatalogSource(http, f"{url}/agents", folder)
+    assert second.cached() == entries
+    with pytest.raises(PeerError, match="Connection refused"):
+        await second.refresh()
+    assert second.cached() == entries
+    [file] = folder.iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert CatalogSource(http, f"{url}/other", folder).cached() is None
+    only_b = CatalogSource(http, f"{url}/agents", folder, selection=Selection(exclude=("a",)))
+    assert names(only_b.cached()) == ["b"]
+
+
+async def test_each_page_is_asked_for_with_its_validators(tmp_path: Path, http: httpx2.AsyncClient) -> None:
+    catalog = Catalog([agent("a")], [agent("b")])
+    async with listening(catalog) as url:
+        await CatalogSource(http, f"{url}/agents?of=us", tmp_path, headers={"X-Key": "k"}).refresh()
+        source = CatalogSource(http, f"{url}/agents?of=us", tmp_path, headers={"X-Key": "k"})
+        assert names(await source.refresh()) == ["a", "b"]
+        catalog.publish([agent("a")], [agent("c")])
+        assert names(await source.refresh()) == ["a", "c"]
+        assert names(await source.refresh()) == ["a", "c"]
+    assert catalog.answered == [200, 200, 304, 304, 304, 200, 304, 304]
+    assert {sent["x-key"] for sent in catalog.sent} == {"k"}
+    queries = [dict(asked.params) for asked in catalog.asked[:2]]
+    assert queries == [
+        {"of": "us", "pageSize": "100"},
+        {"of": "us", "pageSize": "100", "pageToken": "p1"},
+    ]
+
+
+async def test_what_may_not_be_stored_is_kept_in_memory_alone(
+    tmp_path: Path, http: httpx2.AsyncClient
+) -> None:
+    catalog = Catalog([agent("a")])
+    async with listening(catalog) as url:
+        source = CatalogSource(http, url, tmp_path)
+        await source.refresh()
+        assert len(list(tmp_path.iterdir())) == 1
+        catalog.headers["Cache-Control"] = "no-store"
+        assert names(await source.refresh()) == ["a"]
+        assert list(tmp_path.iterdir()) == []
+        assert names(source.cached()) == ["a"]
+        (tmp_path / "file").write_text("in the way")
+        assert names(await CatalogSource(http, url, tmp_path / "file").refresh()) == ["a"]
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"pages": 1}', b"\xff\xfe"])
+async def test_a_file_that_cannot_be_read_is_as_good_as_absent(
+    text: bytes, tmp_path: Path, http: httpx2.AsyncClient
+) -> None:
+    async with listening(Catalog([agent("a")])) as url:
+        await CatalogSource(http, url, tmp_path).refresh()
+        [file] = tmp_path.iterdir()
+        file.write_bytes(text)
+        source = CatalogSource(http, url, tmp_path)
+        assert source.cached() is None
+        assert names(await source.refresh()) == ["a"]
+
+
+@pytest.mark.proves("catalog-source")
+@pytest.mark.parametrize(
+    ("selection", "wanted"),
+    [
+        (Selection(), ["dev", "dev-old", "sales"]),
+        (Selection(("dev*",)), ["dev", "dev-old"]),
+        (Selection(("dev*", "sales"), ("*-old",)), ["dev", "sales"]),
+        (Selection(exclude=("*",)), []),
+        (Selection(("DEV",)), []),
+        (Selection(()), []),
+    ],
+)
+async def test_only_what_is_included_and_not_excluded_is_taken(
+    selection: Selection, wanted: list[str]
+) -> None:
+    source = public_source(Catalog([agent("dev"), agent("dev-old"), agent("sales")]), selection=selection)
+    assert names(await source.refresh()) == wanted
+
+
+@pytest.mark.proves("catalog-source")
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "http://localhost:8080/",
+        "http://127.0.0.1/card.json",
+        "http://[::1]/",
+        "https://10.1.2.3/",
+        "http://169.254.169.254/latest",
+        "http://printer/",
+        "https://db.internal/",
+    ],
+)
+async def test_a_public_catalog_that_names_a_private_address_is_not_followed_there(
+    inside: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    catalog = Catalog([agent("inside", inside), agent("fine")])
+    assert names(await public_source(catalog).refresh()) == ["fine"]
+    assert (
+        "the agent inside is left out: the catalog at https://catalog.example.com/agents is public"
+        in caplog.text
+    )
+    allowed = public_source(catalog, trust=Trust(allow_private=True))
+    assert names(await allowed.refresh()) == ["inside", "fine"]
+    assert allowed.guard(inside) is None
+
+
+async def test_a_private_catalog_may_name_its_neighbours(http: httpx2.AsyncClient) -> None:
+    async with listening(Catalog([agent("inside", "http://10.1.2.3/"), agent("fine")])) as url:
+        source = CatalogSource(http, url, None)
+        assert names(await source.refresh()) == ["inside", "fine"]
+        assert source.guard("http://10.1.2.3/") is None
+
+
+@pytest.mark.proves("catalog-source")
+async def test_a_public_name_that_leads_inside_is_left_before_anything_is_sent(
+    http: httpx2.AsyncClient,
+) -> None:
+    neighbour = Catalog([])
+    async with listening(neighbour) as url:
+        card_url = url.replace("127.0.0.1", "127.1")  # a name to us, and this machine to the system
+        [entry] = await public_source(Catalog([agent("odd", card_url)])).refresh()
+        guard = public_source(Catalog()).guard(entry.card_url)
+        with pytest.raises(PeerError, match="which is a private address"):
+            await CardSource(http, entry.card_url, None, guard=guard).refresh()
+        assert neighbour.asked == []
+        with pytest.raises(PeerError, match="no agent card"):
+            await CardSource(http, entry.card_url, None).refresh()
+        assert neighbour.asked != []
+
+
+@pytest.mark.proves("catalog-source")
+async def test_credentials_do_not_follow_a_redirect_to_another_origin(http: httpx2.AsyncClient) -> None:
+    thief = Catalog([agent("a")])
+    async with listening(thief) as elsewhere:
+
+        async def redirecting(scope: Scope, receive: Receive, send: Send) -> None:
+            await Response(status_code=307, headers={"Location": elsewhere})(scope, receive, send)
+
+        async with listening(redirecting) as url:
+            source = CatalogSource(http, url, None, headers={"Authorization": "Bearer secret"})
+            with pytest.raises(PeerError, match="redirects to another origin"):
+                await source.refresh()
+    assert thief.asked == []
+
+
+async def test_odd_agents_are_left_out_and_the_others_taken(caplog: pytest.LogCaptureFixture) -> None:
+    odd: list[Any] = [
+        None,
+        "a",
+        {},
+        {"name": "", "cardUrl": "https://x.example.com/"},
+        {"name": "x" * 201, "cardUrl": "https://x.example.com/"},
+        {"name": "new\nline", "cardUrl": "https://x.example.com/"},
+        {"name": "no-url"},
+        {"name": "no-text", "cardUrl": 7},
+        {"name": "ftp", "cardUrl": "ftp://x.example.com/card.json"},
+        {"name": "script", "cardUrl": "javascript:alert(1)"},
+        {"name": "login", "cardUrl": "https://a:b@x.example.com/"},
+        {"name": "broken", "cardUrl": "https://x.example.com:port/"},
+        {"name": "twice", "cardUrl": "https://one.example.com/"},
+        {"name": "twice", "cardUrl": "https://two.example.com/"},
+        {"name": "base", "url": "https://base.example.com/a2a"},
+        {"name": "near", "cardUrl": "/agents/near/card.json#fragment"},
+    ]
+    assert await public_source(Catalog(odd, note="kept to itself")).refresh() == (
+        Entry("twice", "https://one.example.com/"),
+        Entry("base", "https://base.example.com/a2a"),
+        Entry("near", "https://catalog.example.com/agents/near/card.json"),
+    )
+    assert "lists 8 agents without a name or a URL" in caplog.text
+    assert "lists twice twice" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        [],
+        {},
+        "agents",
+        {"agents": {}},
+        {"agents": [], "nextPageToken": 1},
+        {"name": "a card", "skills": []},
+    ],
+)
+async def test_what_is_no_catalog_is_said_to_be_none(page: Any) -> None:
+    catalog = Catalog([])
+    catalog.pages[""] = page
+    with pytest.raises(PeerError, match="is no catalog of agents"):
+        await public_source(catalog).refresh()
+
+
+@pytest.mark.parametrize(
+    ("status", "said"), [(404, "there is no catalog"), (500, "HTTP 500"), (403, "HTTP 403")]
+)
+async def test_what_is_wrong_leaves_what_was_known(status: int, said: str) -> None:
+    catalog = Catalog([agent("a")])
+    source = public_source(catalog)
+    entries = await source.refresh()
+    catalog.status = status
+    with pytest.raises(PeerError, match=said):
+        await source.refresh()
+    assert source.cached() is entries
+
+
+async def test_a_catalog_that_says_unchanged_of_what_was_never_seen_is_wrong() -> None:
+    catalog = Catalog([])
+    catalog.status = 304
+    with pytest.raises(PeerError, match="never seen"):
+        await public_source(catalog).refresh()
+
+
+@pytest.mark.proves("catalog-source")
+async def test_a_catalog_without_an_end_is_given_up() -> None:
+    catalog = Catalog(*([agent(f"a{number}")] for number in range(catalog_source.MOST_PAGES + 1)))
+    with pytest.raises(PeerError, match=f"does not end within {catalog_source.MOST_PAGES} pages"):
+        await public_source(catalog).refresh()
+    circle = Catalog([agent("a")])
+    circle.pages[""]["nextPageToken"] = "p1"
+    circle.pages["p1"] = {"agents": [], "nextPageToken": "p1"}
+    with pytest.raises(PeerError, match="does not end within 2 pages"):
+        await public_source(circle).refresh()
+    crowd = Catalog([agent(f"a{number}") for number in range(catalog_source.MOST_AGENTS + 1)])
+    with pytest.raises(PeerError, match=f"more than {catalog_source.MOST_AGENTS} agents"):
+        await public_source(crowd).refresh()
+
+
+@pytest.mark.proves("catalog-source")
+async def test_a_page_that_is_too_large_is_not_read_further() -> None:
+    sent = 0
+
+    async def endless(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal sent
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for _ in range(20):
+            sent += 1 << 20
+            await send({"type": "http.response.body", "body": b" " * (1 << 20), "more_body": True})
+
+    async with listening(endless) as url, httpx2.AsyncClient(trust_env=False) as http:
+        with pytest.raises(PeerError, match="more than 16777216 bytes"):
+            await CatalogSource(http, url, None).refresh()
+
+
+@pytest.mark.proves("catalog-source")
+async def test_a_catalog_that_hangs_is_left_by_a_deadline(http: httpx2.AsyncClient) -> None:
+    async def hanging(scope: Scope, receive: Receive, send: Send) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    async with listening(hanging) as url:
+        with anyio.fail_after(10), pytest.raises(PeerError, match="gave no catalog within"):
+            await CatalogSource(http, url, None, CardBounds(answer_seconds=0.05)).refresh()
+
+
+@pytest.mark.proves("catalog-source")
+async def test_new_agents_are_told_and_old_ones_are_not(tmp_path: Path, http: httpx2.AsyncClient) -> None:
+    catalog = Catalog([agent("a"), agent("hidden")])
+    catalog.headers["Cache-Control"] = "no-cache"
+    told: list[list[str]] = []
+    moved = anyio.Event()
+
+    async def on_change(entries: tuple[Entry, ...]) -> None:
+        told.append(names(entries))
+        moved.set()
+
+    selection = Selection(exclude=("hidden*",))
+    async with listening(catalog) as url, anyio.create_task_group() as tasks:
+        await CatalogSource(http, url, tmp_path, selection=selection).refresh()
+        tasks.start_soon(CatalogSource(http, url, tmp_path, QUICK, selection=selection).watch, on_change)
+        with anyio.fail_after(20):
+            await catalog.until(304, 3)
+            catalog.status = 500
+            await catalog.until(500, 2)
+            catalog.publish([agent("a"), agent("hidden-too")])
+            catalog.status = 200
+            await catalog.until(200, 2)
+            await catalog.until(304, 5)
+            assert told == []
+            catalog.publish([agent("a"), agent("b")])
+            await moved.wait()
+        tasks.cancel_scope.cancel()
+    assert told == [["a", "b"]]
+
+
+async def test_a_catalog_that_was_not_there_is_told_when_it_comes(http: httpx2.AsyncClient) -> None:
+    catalog, came = Catalog([]), anyio.Event()
+    catalog.status = 503
+
+    async def on_change(entries: tuple[Entry, ...]) -> None:
+        assert entries == ()
+        came.set()
+
+    async with listening(catalog) as url, anyio.create_task_group() as tasks:
+        tasks.start_soon(CatalogSource(http, url, None, QUICK).watch, on_change)
+        with anyio.fail_after(20):
+            await catalog.until(503, 2)
+            catalog.status = 200
+            await came.wait()
+        tasks.cancel_scope.cancel()

@@ -1,0 +1,132 @@
+"""Which credentials a card asks for, and where they go."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from bridge.a2a.client.client import AgentClient, ClientOptions
+from bridge.a2a.client.credentials import Applied, Credentials, applied
+from bridge.a2a.model.objects import AgentCard
+from bridge.errors import PeerError, UsageError
+from tests.support.agents import found_at
+from tests.support.running import listening
+
+SCHEMES: dict[str, Any] = {
+    "token": {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
+    "basic": {"httpAuthSecurityScheme": {"scheme": "Basic"}},
+    "key": {"apiKeySecurityScheme": {"location": "header", "name": "X-Key"}},
+    "asked": {"apiKeySecurityScheme": {"location": "query", "name": "key"}},
+    "eaten": {"apiKeySecurityScheme": {"location": "cookie", "name": "session"}},
+    "flat": {"type": "apiKey", "in": "header", "name": "X-Flat"},
+    "oauth": {"oauth2SecurityScheme": {"flows": {}}},
+    "oidc": {"openIdConnectSecurityScheme": {"openIdConnectUrl": "https://x.test"}},
+    "tls": {"mtlsSecurityScheme": {}},
+}
+
+
+def card_with(*alternatives: str, schemes: dict[str, Any] | None = None) -> AgentCard:
+    """A card of which any one alternative lets in, each the names of schemes."""
+    required = [{"schemes": {name: {"list": []} for name in one.split()}} for one in alternatives]
+    declared = SCHEMES if schemes is None else schemes
+    return found_at("http://127.0.0.1/", securitySchemes=declared, securityRequirements=required).card
+
+
+@pytest.mark.parametrize(
+    ("alternatives", "credentials", "expected"),
+    [
+        (["token"], Credentials(bearer="t"), Applied({"Authorization": "Bearer t"})),
+        (["key"], Credentials(api_key="k"), Applied({"X-Key": "k"})),
+        (["asked"], Credentials(api_key="k"), Applied({}, {"key": "k"})),
+        (["eaten"], Credentials(api_key="k"), Applied({}, {}, {"session": "k"})),
+        (["flat"], Credentials(api_key="k"), Applied({"X-Flat": "k"})),
+        (["oauth"], Credentials(bearer="t"), Applied({"Authorization": "Bearer t"})),
+        (["oidc"], Credentials(schemes={"oidc": "t"}), Applied({"Authorization": "Bearer t"})),
+        (["basic"], Credentials(schemes={"basic": "dTpw"}), Applied({"Authorization": "Basic dTpw"})),
+        (
+            ["key asked"],
+            Credentials(api_key="k", schemes={"asked": "q"}),
+            Applied({"X-Key": "k"}, {"key": "q"}),
+        ),
+        (["tls", "token key", "asked"], Credentials(api_key="k"), Applied({}, {"key": "k"})),
+        (["", "token"], Credentials(bearer="t"), Applied({"Authorization": "Bearer t"})),
+        (["", "token"], Credentials(), Applied()),
+        (["token"], Credentials({"authorization": "Own x"}), Applied({"authorization": "Own x"})),
+        (["key"], Credentials({"x-key": "k"}, bearer="t"), Applied({"x-key": "k"})),
+        ([], Credentials({"X-Plain": "yes"}), Applied({"X-Plain": "yes"})),
+    ],
+)
+def test_the_first_alternative_that_is_satisfied_is_applied(
+    alternatives: list[str], credentials: Credentials, expected: Applied
+) -> None:
+    assert applied(card_with(*alternatives), credentials) == expected
+
+
+def test_a_token_that_nobody_asked_for_is_shown_all_the_same() -> None:
+    assert applied(card_with(schemes={}), Credentials(bearer="t")).headers == {"Authorization": "Bearer t"}
+    with pytest.raises(UsageError, match="does not say where its API key goes"):
+        applied(card_with(schemes={}), Credentials(api_key="k"))
+
+
+@pytest.mark.parametrize(
+    ("alternatives", "credentials", "words"),
+    [
+        (["token"], Credentials(), "not configured: token \\(HTTP Bearer authentication\\)"),
+        (["basic"], Credentials(bearer="t"), "basic \\(HTTP Basic authentication\\)"),
+        (["asked"], Credentials(bearer="t"), "asked \\(API key, query key\\)"),
+        (["oauth"], Credentials(api_key="k"), "oauth \\(OAuth is not supported yet: give a token"),
+        (["tls"], Credentials(bearer="t"), "tls \\(client certificates are not supported yet\\)"),
+        (["ghost"], Credentials(bearer="t"), "ghost \\(the card does not describe it\\)"),
+        (["token key", "oauth"], Credentials(), "token \\(.*\\) and key \\(.*\\), or oauth \\(OAuth"),
+    ],
+)
+def test_what_is_missing_is_named(alternatives: list[str], credentials: Credentials, words: str) -> None:
+    with pytest.raises(PeerError, match=words):
+        applied(card_with(*alternatives), credentials)
+
+
+def test_secrets_are_not_shown() -> None:
+    credentials = Credentials({"X": "s3cret"}, "s3cret", "s3cret", {"x": "s3cret"})
+    assert "s3cret" not in repr(credentials) + repr(
+        Applied({"X": "s3cret"}, {"x": "s3cret"}, {"x": "s3cret"})
+    )
+    assert credentials
+    assert not Credentials()
+
+
+def test_what_goes_along_when_the_card_is_fetched() -> None:
+    assert Credentials({"X": "y"}, "t").card_headers() == {"Authorization": "Bearer t", "X": "y"}
+    assert Credentials({"authorization": "Own x"}, "t").card_headers() == {"authorization": "Own x"}
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+async def test_every_request_carries_them(binding: str) -> None:
+    sent: list[Request] = []
+
+    async def agent(scope: Scope, receive: Receive, send: Send) -> None:
+        sent.append(request := Request(scope, receive))
+        await request.body()
+        result: Any = {"id": "t", "status": {"state": "TASK_STATE_WORKING"}}
+        answer = result if binding == "HTTP+JSON" else {"jsonrpc": "2.0", "id": 1, "result": result}
+        await Response(json.dumps(answer))(scope, receive, send)
+
+    required = [{"schemes": {name: {"list": []} for name in ("token", "key", "asked", "eaten")}}]
+    credentials = Credentials({"X-Plain": "yes", "Cookie": "a=b"}, bearer="t", api_key="k")
+    async with listening(agent) as url, httpx2.AsyncClient(trust_env=False) as http:
+        found = found_at(f"{url}/?fixed=1", binding, securitySchemes=SCHEMES, securityRequirements=required)
+        client = AgentClient(http, found, ClientOptions(credentials=credentials))
+        await client.get("t", history_length=1)
+        await client.cancel("t")
+    for request in sent:
+        assert request.headers["authorization"] == "Bearer t"
+        assert request.headers["x-key"] == "k"
+        assert request.headers["x-plain"] == "yes"
+        assert request.headers["cookie"] == "a=b; session=k"
+        assert request.query_params["key"] == "k"
+        assert request.query_params["fixed"] == "1"

@@ -1,0 +1,183 @@
+"""What a listener makes of events that the specification does not foresee."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from bridge.a2a.client.fold import Gathered, TooMuchError, begun_by, folded
+from bridge.a2a.model.objects import StreamResponse, Task, TaskState, text_of
+from bridge.translate.blocks import joined, pieces_in
+
+WORKING = {"state": "TASK_STATE_WORKING"}
+
+
+def task(state: str = "WORKING", **more: Any) -> Task:
+    return Task.model_validate(
+        {"id": "t", "contextId": "c", "status": {"state": f"TASK_STATE_{state}"}, **more}
+    )
+
+
+def status(state: str, task_id: str = "t", **more: Any) -> StreamResponse:
+    update = {"taskId": task_id, "contextId": "c", "status": {"state": f"TASK_STATE_{state}", **more}}
+    return StreamResponse.model_validate({"statusUpdate": update})
+
+
+def chunk(text: str, *, append: bool = True, **more: Any) -> StreamResponse:
+    artifact = {"artifactId": "a", "parts": [{"text": text, **more}]}
+    update = {"taskId": "t", "contextId": "c", "artifact": artifact, "append": append}
+    return StreamResponse.model_validate({"artifactUpdate": update})
+
+
+def texts(found: Task) -> list[str | None]:
+    return [part.text for artifact in found.artifacts or () for part in artifact.parts]
+
+
+def test_a_task_may_begin_with_any_event_but_a_message() -> None:
+    assert begun_by(task().model_copy()) == task()
+    assert begun_by(status("SUBMITTED").payload) == task("SUBMITTED")
+    assert texts(begun_by(chunk("one").payload)) == ["one"]
+
+
+@pytest.mark.parametrize("before", ["SUBMITTED", "WORKING", "INPUT_REQUIRED", "COMPLETED"])
+@pytest.mark.parametrize("then", ["SUBMITTED", "WORKING", "COMPLETED"])
+def test_a_state_is_what_the_agent_says_last(before: str, then: str) -> None:
+    assert folded(task(before), status(then)).status.state is TaskState[then]
+
+
+def test_another_tasks_events_change_nothing() -> None:
+    assert folded(task(), status("COMPLETED", "other")) == task()
+    assert folded(task(), StreamResponse(task=task().model_copy(update={"id": "other"}))) == task()
+
+
+def saying(words: str) -> StreamResponse:
+    message = {"messageId": words[:9], "role": "ROLE_AGENT", "parts": [{"text": words}]}
+    return status("WORKING", message=message)
+
+
+def said_in(found: Task) -> list[str]:
+    return [text_of(message.parts) for message in found.history or ()]
+
+
+def test_what_an_agent_says_on_its_way_is_in_the_history() -> None:
+    known = task("SUBMITTED")
+    for event in (saying("one"), saying("two"), saying("two"), status("COMPLETED")):
+        known = folded(known, event)
+    assert (known.status.message, said_in(known)) == (None, ["one", "two"])
+
+
+def test_of_what_an_agent_says_on_its_way_the_newest_is_kept() -> None:
+    known = Gathered(16 * 1_000_000)
+    for number in range(1000):
+        known.take(saying(str(number)))
+    assert said_in(known.take(status("WORKING"))) == [str(number) for number in range(900, 1000)]
+    for words in ("a" * 600_000, "b" * 600_000, "c" * 6_000_000):
+        known.take(saying(words))
+    assert said_in(known.take(status("WORKING"))) == ["c" * 6_000_000]
+
+
+def whole(**more: Any) -> StreamResponse:
+    return StreamResponse(task=task(**more))
+
+
+def spoken(words: str) -> StreamResponse:
+    said = {"messageId": words, "role": "ROLE_AGENT", "taskId": "t", "parts": [{"text": words * 1000}]}
+    return StreamResponse.model_validate({"message": said})
+
+
+def test_of_messages_in_the_middle_of_a_task_the_newest_are_kept() -> None:
+    known = Gathered(16 * 100_000)
+    for number in range(1000, 2000):
+        known.take(whole() if number == 1000 else spoken(str(number)))
+    assert known.task is not None
+    assert [one.message_id for one in known.task.history or ()] == [str(n) for n in range(1982, 2000)]
+
+
+def take_often(known: Gathered, event: StreamResponse) -> None:
+    for _ in range(1000):
+        known.take(event)
+
+
+A: Final = {"artifactId": "a"}
+WORDS: Final = {"text": "x" * 1000}
+SAID: Final = {"messageId": "m", "role": "ROLE_AGENT"}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        chunk("x" * 1000),
+        chunk("", metadata={"x": "x" * 1000}),
+        chunk("", metadata={"x": [{}] * 10}),
+        whole(artifacts=[{**A, "parts": [WORDS] * 100}]),
+        whole(artifacts=[{**A, "parts": [{"text": ""}] * 150}]),
+        whole(artifacts=[{**A, "parts": [{"data": {"n": [0] * 1000}}]}]),
+        whole(metadata={"x": "x" * 100_000}),
+        whole(history=[{**SAID, "parts": [WORDS] * 100}]),
+        status("WORKING", message={**SAID, "parts": [WORDS] * 100}),
+    ],
+)
+def test_what_a_task_holds_is_bounded_together(event: StreamResponse) -> None:
+    known = Gathered(100_000)
+    known.take(whole())
+    with pytest.raises(TooMuchError):
+        take_often(known, event)
+
+
+def test_what_takes_the_place_of_something_weighs_in_its_place() -> None:
+    known = Gathered(100_000)
+    known.take(whole())
+    for _ in range(1000):
+        known.take(chunk("x" * 50_000, append=False))
+        known.take(chunk("more"))
+    known.take(whole(artifacts=[{**A, "parts": [{"text": "all"}]}]))
+    assert texts(known.take(chunk("x" * 50_000))) == ["all", "x" * 50_000]
+
+
+def test_chunks_are_joined_and_a_task_replaces_all_that_was_known() -> None:
+    known = folded(folded(task(), chunk("one")), chunk("two"))
+    assert texts(known) == ["one", "two"]
+    assert texts(folded(known, chunk("anew", append=False))) == ["anew"]
+    snapshot = task(artifacts=[{"artifactId": "a", "parts": [{"text": "all"}]}])
+    assert folded(known, StreamResponse(task=snapshot)) == snapshot
+    assert folded(task("COMPLETED"), StreamResponse(task=snapshot)) == snapshot
+
+
+def pieces(found: Task) -> list[str]:
+    """The texts of the artifact, as far as they came in pieces."""
+    (artifact,) = found.artifacts or ()
+    return [joined(artifact.parts[first:end]).text or "" for first, end in pieces_in(artifact.parts)]
+
+
+def test_what_append_adds_to_a_text_is_one_text_with_it() -> None:
+    known = task()
+    for event in (
+        chunk("one "),
+        chunk("two "),
+        chunk("three"),
+        chunk("a table", mediaType="text/csv"),
+        chunk("more", mediaType="text/csv"),
+        chunk("a name", filename="x"),
+        chunk("metadata", metadata={"x": 1}),
+    ):
+        known = folded(known, event)
+    assert pieces(known) == ["one two three", "a tablemore", "a name", "metadata"]
+    assert pieces(folded(known, chunk("other", append=False))) == ["other"]
+
+
+def test_what_came_in_pieces_is_known_to_be_so_when_the_task_is_told_anew() -> None:
+    known = folded(folded(task(), chunk("one ")), chunk("two"))
+    told = {"artifactId": "a", "parts": [{"text": "one "}, {"text": "two"}, {"text": "three"}]}
+    again = folded(known, StreamResponse(task=task(artifacts=[told])))
+    assert pieces(again) == ["one two", "three"]
+    assert again == task(artifacts=[told])
+    changed = {"artifactId": "a", "parts": [{"text": "one "}, {"text": "two?"}]}
+    assert pieces(folded(known, StreamResponse(task=task(artifacts=[changed])))) == ["one ", "two?"]
+
+
+def test_several_parts_of_one_update_stay_several() -> None:
+    update = {"artifactId": "a", "parts": [{"text": "and"}, {"text": "more"}]}
+    appended = {"taskId": "t", "contextId": "c", "artifact": update, "append": True}
+    event = StreamResponse.model_validate({"artifactUpdate": appended})
+    assert pieces(folded(folded(task(), chunk("one ")), event)) == ["one and", "more"]

@@ -1,0 +1,285 @@
+"""Whose task it is: two principals with tokens of their own, and callers that nobody knows."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from typing import Any
+
+import httpx2
+import pytest
+
+from bridge.a2a.model.errors import INVALID_PARAMS, A2AError
+from bridge.a2a.model.objects import ListTasksRequest, TaskState
+from bridge.a2a.tasks.agent import Job
+from bridge.a2a.tasks.intake import Caller
+from bridge.config.tables.profile import load_profile
+from bridge.errors import UsageError
+from bridge.web import ANONYMOUS, LOCAL, Access, Credential, Principal, RefusedError
+from tests.support.agents import asked, engine_of, say
+from tests.support.drivers import DRIVERS, PUSH_OPERATIONS, Driver, new_client, shape_of, state_of
+from tests.support.running import Running, call_part, config_for, message, raw_command, running, wrapped
+
+ECHO = call_part("echo", text="hello")
+ADD_ONE = call_part("add", a=1)
+NOBODYS = "00000000-0000-7000-8000-000000000000"
+ALICES, BOBS = "alice-token-0123456789", "bob-token-0123456789"
+CREDENTIALS = (Credential(Principal("alice"), ALICES), Credential(Principal("bob"), BOBS))
+
+
+@pytest.fixture(scope="module")
+async def bridge() -> AsyncIterator[Running]:
+    async with running(config_for(raw_command(), credentials=CREDENTIALS)) as bridge:
+        yield bridge
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[httpx2.AsyncClient]:
+    async with new_client() as client:
+        yield client
+
+
+@pytest.fixture(params=DRIVERS, ids=lambda kind: kind.binding)
+def stranger(request: pytest.FixtureRequest, bridge: Running, client: httpx2.AsyncClient) -> Driver:
+    """A client without a token."""
+    return request.param(client, bridge.base_url)
+
+
+@pytest.fixture
+def alice(stranger: Driver) -> Driver:
+    return stranger.with_headers(Authorization=f"Bearer {ALICES}")
+
+
+@pytest.fixture
+def bob(stranger: Driver) -> Driver:
+    return stranger.with_headers(Authorization=f"bearer  {BOBS}")
+
+
+Case = tuple[str, Callable[[str], dict[str, Any]]]
+"""An operation, and its parameters about a task."""
+
+OPERATIONS: list[Case] = [
+    ("SendMessage", lambda task_id: message(ECHO)),
+    ("SendStreamingMessage", lambda task_id: message(ECHO)),
+    ("GetTask", lambda task_id: {"id": task_id}),
+    ("ListTasks", lambda task_id: {}),
+    ("CancelTask", lambda task_id: {"id": task_id}),
+    ("SubscribeToTask", lambda task_id: {"id": task_id}),
+    *[(operation, lambda task_id: {"taskId": task_id, "id": "c"}) for operation in PUSH_OPERATIONS],
+    ("GetExtendedAgentCard", lambda task_id: {}),
+]
+
+
+@pytest.mark.proves("web-auth")
+@pytest.mark.parametrize("case", OPERATIONS, ids=lambda case: case[0])
+async def test_without_a_known_token_every_operation_is_refused(
+    stranger: Driver, alice: Driver, case: Case
+) -> None:
+    operation, params = case
+    task = await alice.send(ADD_ONE)
+    for said in (
+        None,
+        "",
+        "Bearer",
+        "Bearer wrong",
+        f"Bearer {ALICES}x",
+        f"Bearer {ALICES[:-1]}",
+        f"Basic {ALICES}",
+        ALICES,
+    ):
+        caller = stranger if said is None else stranger.with_headers(Authorization=said)
+        answer = await caller.answer(operation, params(task["id"]))
+        assert answer.fault
+        assert (answer.http.status_code, answer.fault.reason) == (401, "UNAUTHENTICATED")
+        assert answer.http.headers["WWW-Authenticate"].startswith("Bearer")
+        assert task["id"] not in answer.http.text
+    assert await alice.get(task["id"]) == task
+
+
+@pytest.mark.proves("web-auth")
+async def test_a_token_is_needed_before_anything_is_looked_at(stranger: Driver) -> None:
+    """Not the path, not the version, not the body: a stranger learns nothing of them."""
+    silent = type(stranger)(stranger.client, stranger.base_url, {"A2A-Version": "9.9"})
+    assert (await silent.refused("ListTasks")).reason == "UNAUTHENTICATED"
+    for path, content in (("/nothing", b"{"), ("/message:send", b"{"), ("", b"[]")):
+        response = await stranger.client.post(f"{stranger.base_url}{path}", content=content)
+        assert response.status_code == 401
+
+
+@pytest.mark.proves("web-auth")
+async def test_the_card_is_public_and_says_which_scheme(bridge: Running, client: httpx2.AsyncClient) -> None:
+    card = (await client.get(f"{bridge.base_url}/.well-known/agent-card.json")).json()
+    ((name, scheme),) = card["securitySchemes"].items()
+    assert scheme["httpAuthSecurityScheme"]["scheme"].lower() == "bearer"
+    assert [set(requirement["schemes"]) for requirement in card["securityRequirements"]] == [{name}]
+    assert ALICES not in str(card)
+    assert BOBS not in str(card)
+
+
+@pytest.mark.proves("a2a-13.1-scope")
+async def test_each_lists_their_own_tasks_only(alice: Driver, bob: Driver) -> None:
+    mine, theirs = await alice.send(ECHO), await bob.send(ECHO)
+    for driver, own, foreign in ((alice, mine, theirs), (bob, theirs, mine)):
+        listed = await driver.listed(pageSize=100)
+        assert own["id"] in listed
+        assert foreign["id"] not in listed
+        page = await driver.call("ListTasks", contextId=foreign["contextId"])
+        assert page == {"tasks": [], "nextPageToken": "", "pageSize": 50, "totalSize": 0}
+
+
+@pytest.mark.proves("a2a-13.1-scope")
+async def test_a_page_token_of_someone_else_shows_nothing_of_theirs(alice: Driver, bob: Driver) -> None:
+    for _ in range(2):
+        await alice.send(ECHO)
+    await bob.send(ECHO)
+    page = await alice.call("ListTasks", pageSize=1)
+    seen = await bob.call("ListTasks", pageSize=100, pageToken=page["nextPageToken"], historyLength=0)
+    alices = set(await alice.listed(pageSize=100))
+    assert alices.isdisjoint(task["id"] for task in seen["tasks"])
+    assert seen["totalSize"] == len(await bob.listed(pageSize=100))
+
+
+BY_TASK: list[Case] = [
+    ("GetTask", lambda task_id: {"id": task_id}),
+    ("GetTask", lambda task_id: {"id": task_id, "historyLength": 1}),
+    ("CancelTask", lambda task_id: {"id": task_id}),
+    ("SubscribeToTask", lambda task_id: {"id": task_id}),
+    ("SendMessage", lambda task_id: message(ECHO, taskId=task_id)),
+    ("SendMessage", lambda task_id: message(ECHO, taskId=task_id, contextId="any")),
+    ("SendStreamingMessage", lambda task_id: message(ECHO, taskId=task_id)),
+    *[
+        (operation, lambda task_id: {"taskId": task_id, "id": "c", "url": "https://hooks.example.com"})
+        for operation in PUSH_OPERATIONS
+    ],
+]
+
+
+@pytest.mark.proves("a2a-13.1-scope", "a2a-3.4.2-task-id")
+@pytest.mark.parametrize("case", BY_TASK, ids=lambda case: case[0])
+@pytest.mark.parametrize("state", ["ended", "waiting", "running"])
+async def test_not_found_and_not_yours_are_the_same_answer_to_the_byte(
+    alice: Driver, bob: Driver, state: str, case: Case
+) -> None:
+    operation, params = case
+    if state == "running":
+        foreign = await alice.send(call_part("wait"), configuration={"returnImmediately": True})
+    else:
+        foreign = await alice.send(ECHO if state == "ended" else ADD_ONE)
+    unknown = str(uuid.uuid4())
+    answers = [await bob.answer(operation, params(task_id)) for task_id in (foreign["id"], unknown)]
+    theirs, nobodys = answers
+    assert theirs.fault
+    assert theirs.http.status_code == nobodys.http.status_code
+    assert theirs.http.content.replace(foreign["id"].encode(), unknown.encode()) == nobodys.http.content
+    assert headers_of(theirs.http) == headers_of(nobodys.http)
+    if operation in PUSH_OPERATIONS:
+        assert theirs.fault.reason == "PUSH_NOTIFICATION_NOT_SUPPORTED"
+    else:
+        assert theirs.fault.reason == "TASK_NOT_FOUND"
+    if state == "running":
+        assert state_of(await alice.cancel(foreign["id"])) == "CANCELED"
+    else:
+        assert await alice.get(foreign["id"]) == foreign
+
+
+def headers_of(response: httpx2.Response) -> dict[str, str]:
+    return {name: value for name, value in response.headers.items() if name != "date"}
+
+
+@pytest.mark.proves("a2a-13.1-scope", "a2a-3.4.1-context")
+@pytest.mark.parametrize("operation", ["SendMessage", "SendStreamingMessage"])
+async def test_a_context_of_someone_else_is_refused_and_stays_theirs(
+    alice: Driver, bob: Driver, operation: str
+) -> None:
+    task = await alice.send(ECHO)
+    before = set(await bob.listed(pageSize=100))
+    fault = await bob.refused(operation, **message(ECHO, contextId=task["contextId"]))
+    assert (fault.reason, fault.fields) == ("INVALID_PARAMS", {"message.contextId"})
+    assert task["id"] not in str(fault)
+    assert set(await bob.listed(pageSize=100)) == before
+    assert await alice.listed(contextId=task["contextId"]) == [task["id"]]
+
+
+@pytest.mark.proves("a2a-13.1-scope")
+async def test_a_task_of_ones_own_does_not_open_a_context_of_someone_else(alice: Driver, bob: Driver) -> None:
+    foreign, mine = await alice.send(ADD_ONE), await bob.send(ADD_ONE)
+    params = message({"data": {"b": 1}}, taskId=mine["id"], contextId=foreign["contextId"])
+    assert (await bob.refused("SendMessage", **params)).reason == "INVALID_PARAMS"
+    assert [await alice.get(foreign["id"]), await bob.get(mine["id"])] == [foreign, mine]
+
+
+@pytest.mark.proves("a2a-13.1-scope", "a2a-3.3.1-idempotent")
+async def test_the_same_message_of_two_principals_makes_two_tasks(alice: Driver, bob: Driver) -> None:
+    params = message(ECHO)
+    mine, theirs = [(await driver.call("SendMessage", **params))["task"] for driver in (alice, bob)]
+    assert mine["id"] != theirs["id"]
+    assert mine["contextId"] != theirs["contextId"]
+
+
+@pytest.mark.proves("a2a-13.1-scope")
+async def test_ones_own_task_is_reached_by_every_operation(alice: Driver) -> None:
+    task = await alice.send(ADD_ONE)
+    async with alice.stream("SubscribeToTask", id=task["id"]) as events:
+        assert await events.next() == {"task": task}
+        assert await alice.get(task["id"]) == task
+        assert state_of(await alice.cancel(task["id"])) == "CANCELED"
+        assert shape_of(await events.rest()) == ["statusUpdate CANCELED"]
+
+
+# Nobody's callers
+
+
+async def test_without_credentials_a_loopback_bridge_has_one_principal() -> None:
+    access = Access((), LOCAL)
+    assert not access.needs_token
+    assert access.principal_of({}) == access.principal_of({"authorization": "Bearer whatever"}) == LOCAL
+    assert LOCAL.may_list_all
+
+
+@pytest.mark.proves("web-auth")
+async def test_a_token_stands_for_its_principal_only() -> None:
+    access = Access(CREDENTIALS, LOCAL)
+    assert access.needs_token
+    assert access.principal_of({"authorization": f"Bearer {ALICES}"}).name == "alice"
+    assert access.principal_of({"authorization": f"BEARER {BOBS}"}).name == "bob"
+    for said in (None, "", "Bearer", f"Bearer {ALICES} {BOBS}", "Bearer ä", f"Token {ALICES}"):
+        with pytest.raises(RefusedError) as caught:
+            access.principal_of({} if said is None else {"authorization": said})
+        assert (caught.value.status, caught.value.headers["WWW-Authenticate"][:6]) == (401, "Bearer")
+    assert ALICES not in repr(CREDENTIALS)
+
+
+@pytest.mark.proves("web-auth")
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "box.lan"])
+async def test_beyond_loopback_a_bridge_without_credentials_does_not_start(host: str) -> None:
+    config = replace(config_for(raw_command()), host=host)
+    with pytest.raises(UsageError, match="--auth"):
+        config.require_safe()
+    with pytest.raises(UsageError, match="--allow-unauthenticated"):
+        async with wrapped(config):
+            pass
+    replace(config, credentials=CREDENTIALS).require_safe()
+    replace(config, allow_unauthenticated=True).require_safe()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
+def test_on_loopback_a_bridge_needs_no_credentials(host: str) -> None:
+    replace(config_for(raw_command()), host=host, profile=load_profile()).require_safe()
+
+
+@pytest.mark.proves("a2a-13.1-scope")
+async def test_to_anonymous_callers_a_task_id_is_the_key_and_lists_need_a_context() -> None:
+    async def work(job: Job) -> None:
+        await say(job, TaskState.COMPLETED)
+
+    everyone = Caller(Access((), ANONYMOUS).principal_of({}))
+    async with engine_of(work) as engine:
+        task, other = await engine.send(asked(), everyone), await engine.send(asked(), everyone)
+        assert await engine.get(task.id, None, everyone) == task
+        with pytest.raises(A2AError) as caught:
+            await engine.list(ListTasksRequest(), everyone)
+        assert (caught.value.kind, caught.value.violations[0].field) == (INVALID_PARAMS, "contextId")
+        page = await engine.list(ListTasksRequest(context_id=task.context_id), everyone)
+        assert [found.id for found in page.tasks] == [task.id]
+        assert other.context_id != task.context_id

@@ -1,0 +1,32 @@
+"""Which versions are served."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.a2a.model.errors import VERSION_NOT_SUPPORTED, A2AError
+from bridge.a2a.wire.versions import require_served
+
+
+@pytest.mark.proves("a2a-3.6.1-version-query")
+@pytest.mark.parametrize("asked", ["1.0", "1.0.0", "1.0.17", " 1.0 "])
+def test_the_patch_number_is_passed_over(asked: str) -> None:
+    assert require_served(asked) == "1.0"
+
+
+@pytest.mark.proves("a2a-3.6.2-version")
+@pytest.mark.parametrize(
+    ("asked", "requested"),
+    [
+        (None, "0.3"),
+        ("", "0.3"),
+        ("  ", "0.3"),
+        *((said, said) for said in ("0.3", "0.2.6", "1", "1.", "1.1", "1.9", "2.0", "10.0", "01.0", "1.00")),
+        *((said, said) for said in ("1.0.0.0", "v1.0", "1.0-rc1", "1.0, 0.3", "one")),
+    ],
+)
+def test_any_other_version_is_not_supported_and_told_so(asked: str | None, requested: str) -> None:
+    with pytest.raises(A2AError) as refused:
+        require_served(asked)
+    assert refused.value.kind is VERSION_NOT_SUPPORTED
+    assert refused.value.metadata == {"requested": requested, "supported": "1.0"}

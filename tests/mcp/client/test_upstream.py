@@ -1,0 +1,1068 @@
+"""The client of tool servers, against real ones: a raw server over stdio, and the official SDK's over both
+transports, in both eras.
+
+What a test says of "each place" it says of four: legacy and modern, over stdio and over HTTP.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import signal
+import stat
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import anyio.abc
+import pytest
+from mcp.server.sse import SseServerTransport
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from bridge.errors import BridgeError, PeerError
+from bridge.mcp.client.eras import Era
+from bridge.mcp.client.faults import ServerDownError, ServerLostError, ServerRefusedError
+from bridge.mcp.client.memory import Fact, ServerMemory, remembered_in
+from bridge.mcp.client.places import Claimant, DisplacedError, Line
+from bridge.mcp.client.session import Session, SessionPace
+from bridge.mcp.client.transports.stdio import Command
+from bridge.mcp.client.transports.streamable_http import Target, Url
+from bridge.mcp.client.upstream import QueueFullError, SessionRules, Upstream
+from bridge.mcp.client.values import OnProgress, Progress, ToolCall
+from tests.support.command import free_port
+from tests.support.processes import PROC, children_with, gone
+from tests.support.running import RAW_SERVER, listening, raw_command
+from tests.support.sdk_server import NAMES, HttpServer, Tools
+
+ROOT: Final = Path(__file__).parents[3]
+SDK_COMMAND: Final = Command((sys.executable, "-m", "tests.support.sdk_server"), cwd=str(ROOT))
+PACE: Final = SessionPace(
+    connect_seconds=10, longest_pause_seconds=0.3, retire_seconds=2, settle_seconds=0.05
+)
+MEGABYTE: Final = 1024 * 1024
+
+needs_proc = pytest.mark.skipif(not PROC.is_dir(), reason="processes are looked up in /proc")
+
+
+@dataclass
+class Changes:
+    """Lets a test wait for what an upstream tells."""
+
+    _changed: anyio.Event = field(default_factory=anyio.Event)
+
+    def __call__(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something is so; it may become so at a change only."""
+        with anyio.fail_after(15):
+            while not condition():
+                await self._changed.wait()
+
+
+@dataclass
+class Met:
+    """An upstream, entered."""
+
+    upstream: Upstream
+    changes: Changes
+
+    @property
+    def names(self) -> list[str]:
+        return [tool.name for tool in self.upstream.listing.tools]
+
+    async def text(self, name: str, **arguments: Any) -> str:
+        """The text that a tool gives."""
+        result = await self.call(name, arguments)
+        content: Any = result["content"]
+        return str(content[0]["text"])
+
+    async def call(self, name: str, arguments: Any, on_progress: OnProgress | None = None) -> Any:
+        """What a tool gives."""
+        async with self.upstream.line("someone", "somewhere") as line:
+            return await line.session.call(ToolCall(name, arguments), on_progress)
+
+
+@asynccontextmanager
+async def met(
+    target: Target,
+    era: Era = Era.LEGACY,
+    *,
+    memory: ServerMemory | None = None,
+    pace: SessionPace = PACE,
+    ready: bool = True,
+) -> AsyncIterator[Met]:
+    """An upstream that has connected, unless it is not waited for."""
+    changes = Changes()
+    upstream = Upstream("tools", target, era=era, memory=memory, pace=pace, on_change=changes)
+    with anyio.fail_after(60):
+        async with upstream.run():
+            if ready:
+                await upstream.ready()
+            yield Met(upstream, changes)
+
+
+PLACES: Final = {
+    "legacy stdio": (Era.LEGACY, "stdio"),
+    "modern stdio": (Era.MODERN, "stdio"),
+    "legacy HTTP": (Era.LEGACY, "http"),
+    "modern HTTP": (Era.MODERN, "http"),
+}
+each_place = pytest.mark.parametrize("place", PLACES)
+each_era = pytest.mark.parametrize("era", [Era.LEGACY, Era.MODERN])
+
+
+@asynccontextmanager
+async def at(place: str) -> AsyncIterator[Met]:
+    """A server at one of the places, connected to."""
+    era, transport = PLACES[place]
+    async with AsyncExitStack() as stack:
+        target: Target = raw_command() if era is Era.LEGACY else SDK_COMMAND
+        if transport == "http":
+            server = await stack.enter_async_context(HttpServer().run())
+            target = Url(server.url)
+        yield await stack.enter_async_context(met(target, era))
+
+
+@contextmanager
+def each_raises(kind: type[Exception]) -> Iterator[list[Exception]]:
+    """Collects what calls in a task group raise, all of which has to be of one kind."""
+    raised: list[Exception] = []
+    yield raised
+    assert raised
+    assert all(type(exc) is kind for exc in raised), raised
+
+
+async def failing(met: Met, raised: list[Exception], name: str = "wait") -> None:
+    """Make a call that has to fail."""
+    try:
+        await met.call(name, {})
+    except Exception as exc:  # noqa: BLE001 - what it is, the test says
+        raised.append(exc)
+    else:
+        raise AssertionError(f"{name} did not fail")
+
+
+# The list of tools
+
+
+@pytest.mark.proves("mcp-pages")
+@pytest.mark.parametrize("pages", [1, 3, 16])
+async def test_all_pages_of_the_list_are_read(pages: int) -> None:
+    async with met(raw_command()) as whole, met(raw_command("--pages", str(pages))) as paged:
+        assert paged.names == whole.names
+        assert len(whole.names) == 16
+
+
+@pytest.mark.proves("mcp-pages")
+@each_era
+async def test_all_pages_are_read_over_http(era: Era) -> None:
+    tools = Tools(pages=4)
+    async with HttpServer(tools).run() as server, met(Url(server.url), era) as there:
+        assert there.names == list(NAMES)
+        assert tools.listings == 1
+
+
+@pytest.mark.proves("mcp-pages")
+async def test_a_list_that_never_ends_is_given_up() -> None:
+    async with HttpServer(Tools(endless=True)).run() as server, met(Url(server.url), ready=False) as there:
+        with pytest.raises(PeerError, match="tools never ends its list of tools"):
+            await there.upstream.ready()
+
+
+@pytest.mark.proves("mcp-bad-tool", "mcp-unsound-schema")
+async def test_bad_tools_are_told_with_a_warning_that_names_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with met(raw_command()) as good, met(raw_command("--bad-tools")) as bad:
+        assert [name for name in bad.names if name != "broken-schema"] == good.names
+        assert len(bad.names) == len(good.names) + 1
+        await bad.text("grow")
+        await bad.changes.until(lambda: "grown-1" in bad.names)
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert [warning.partition(": ")[2] for warning in warnings] == [
+        "not all arguments of the tool broken-schema are checked: its schema is not valid at properties/a/type: "
+        "'nonsense' is not valid under any of the given schemas",
+        "the tool no-schema is left out: its inputSchema is no object",
+        "the tool array-schema is left out: its inputSchema has the type 'array', not 'object'",
+        "the tool far-schema is left out: its schema refers to https://x.test/s, which it does not hold; "
+        "nothing is fetched",
+        "the tool number 7 is left out: it has no name",
+        "the tool number 8 is left out: it is no object",
+    ]
+
+
+@pytest.mark.proves("mcp-changed")
+@each_place
+async def test_a_tool_that_appears_is_listed_and_can_be_called(place: str) -> None:
+    async with at(place) as there:
+        before = there.names
+        await there.text("grow")
+        await there.changes.until(lambda: there.names == [*before, "grown-1"])
+        assert await there.text("grown-1") == "I am grown-1"
+
+
+@pytest.mark.proves("mcp-changed")
+@each_era
+async def test_many_changes_at_once_are_few_listings(era: Era) -> None:
+    tools = Tools()
+    async with HttpServer(tools).run() as server, met(Url(server.url), era) as there:
+        await there.text("grow", tools=50)
+        await there.changes.until(lambda: "grown-50" in there.names)
+        assert 2 <= tools.listings <= 4
+
+
+@pytest.mark.proves("mcp-changed")
+async def test_a_change_that_cannot_be_listed_is_warned_of_and_the_tools_stay(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tools = Tools()
+    async with HttpServer(tools).run() as server, met(Url(server.url), Era.MODERN) as there:
+        tools.endless = True
+        await there.text("grow")
+        await _logged(caplog, "its tools changed, but cannot be listed")
+        assert there.names == list(NAMES)
+        tools.endless = False
+        await there.text("grow")
+        await there.changes.until(lambda: "grown-2" in there.names)
+
+
+# The eras
+
+
+def eras_in(file: Path) -> list[str]:
+    """What is remembered of the eras of servers."""
+    return [one.facts["era"] for one in remembered_in(file) if "era" in one.facts]
+
+
+@pytest.mark.proves("mcp-eras")
+@pytest.mark.parametrize("only", ["legacy", "modern"])
+async def test_the_era_of_an_http_server_is_found_out(only: str) -> None:
+    memory = ServerMemory(None)
+    async with HttpServer(only=only).run() as server:
+        async with met(Url(server.url), Era.AUTO, memory=memory) as there:
+            assert await there.text("echo", text="hello") == "hello"
+        assert server.posted[0] == "server/discover"
+        assert ("initialize" in server.posted) is (only == "legacy")
+
+
+@pytest.mark.proves("mcp-eras")
+@pytest.mark.parametrize(("target", "found"), [(raw_command(), Era.LEGACY), (SDK_COMMAND, Era.MODERN)])
+async def test_the_era_of_a_child_is_found_out_and_kept_in_a_file(
+    target: Command, found: Era, tmp_path: Path
+) -> None:
+    file = tmp_path / "state" / "servers.json"
+    async with met(target, Era.AUTO, memory=ServerMemory(file)) as there:
+        assert await there.text("echo", text="hello") == "hello"
+    assert eras_in(file) == [found]
+    assert str(target) not in file.read_text(), "a command may hold secrets"
+    assert file.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.proves("mcp-eras")
+async def test_an_era_that_is_remembered_saves_the_probe(tmp_path: Path) -> None:
+    file = tmp_path / "servers.json"
+    async with HttpServer(only="legacy").run() as server:
+        for _ in range(2):
+            async with met(Url(server.url), Era.AUTO, memory=ServerMemory(file)):
+                pass
+        assert [one for one in server.posted if "/" not in one or "discover" in one] == [
+            "server/discover",
+            "initialize",
+            "initialize",
+        ]
+
+
+@pytest.mark.proves("mcp-eras")
+async def test_an_era_that_is_remembered_wrongly_is_found_out_anew(tmp_path: Path) -> None:
+    file = tmp_path / "servers.json"
+    async with HttpServer(only="modern").run() as server:
+        ServerMemory(file).remember(Fact.ERA, server.url, Era.LEGACY)
+        async with met(Url(server.url), Era.AUTO, memory=ServerMemory(file), ready=False) as there:
+            assert await there.text("echo", text="hello") == "hello"
+        assert eras_in(file) == ["modern"]
+
+
+@pytest.mark.proves("mcp-eras")
+@each_era
+async def test_an_era_that_is_set_is_spoken_without_asking(era: Era, tmp_path: Path) -> None:
+    file = tmp_path / "servers.json"
+    async with HttpServer().run() as server:
+        async with met(Url(server.url), era, memory=ServerMemory(file)) as there:
+            assert await there.text("echo", text="hello") == "hello"
+        assert ("initialize" in server.posted) is (era is Era.LEGACY)
+        assert ("server/discover" in server.posted) is (era is Era.MODERN)
+    assert eras_in(file) == [], "what a person set says nothing of what would have been found out"
+
+
+async def test_what_a_server_calls_itself_is_remembered_whatever_it_is_called_here(tmp_path: Path) -> None:
+    file = tmp_path / "servers.json"
+    async with met(raw_command(), Era.LEGACY, memory=ServerMemory(file)) as there:
+        assert there.upstream.greeting is not None
+        said = there.upstream.greeting.name
+        assert there.upstream.name != said
+    assert [one.facts for one in remembered_in(file)] == [{"name": said}]
+
+
+@pytest.mark.proves("mcp-eras")
+async def test_an_era_that_is_set_wrongly_is_a_clear_message() -> None:
+    async with met(raw_command(), Era.MODERN, ready=False) as there:
+        with pytest.raises(PeerError, match="tools refused the MCP handshake: Method not found"):
+            await there.upstream.ready()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX modes and links")
+def test_what_is_remembered_is_written_over_no_file_that_lies_in_its_way(tmp_path: Path) -> None:
+    folder, victim = tmp_path / "state", tmp_path / "victim"
+    folder.mkdir()
+    folder.chmod(0o777)
+    victim.write_text("untouched")
+    for name in ("servers.new", "servers.json"):
+        (folder / name).symlink_to(victim)
+    ServerMemory(folder / "servers.json").remember(Fact.NAME, "http://one", "One")
+    assert victim.read_text() == "untouched"
+    assert ServerMemory(folder / "servers.json").recall(Fact.NAME, "http://one") == "One"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o775
+    assert stat.S_IMODE((folder / "servers.json").lstat().st_mode) == 0o600
+
+
+# Calls
+
+
+@each_place
+async def test_a_call_gives_the_result_as_the_server_sent_it(place: str) -> None:
+    async with at(place) as there:
+        result = await there.call("echo", {"text": "grüße 🎈\u2028"})
+        assert result["content"] == [{"type": "text", "text": "grüße 🎈\u2028"}]
+
+
+@each_place
+async def test_a_refusal_keeps_code_message_and_data(place: str) -> None:
+    """Also the codes with which the SDK says that a connection has ended, or was no MCP."""
+    async with at(place) as there:
+        for code in (-32000, -32001, -32603, -32700):
+            with pytest.raises(ServerRefusedError, match="not today") as refused:
+                await there.call("refuse", {"code": code})
+            assert refused.value.code == code
+            assert refused.value.data == {"until": "tomorrow"}
+
+
+async def test_what_the_sdk_does_not_know_is_handed_on() -> None:
+    async with met(raw_command()) as there:
+        assert (await there.call("odd", {}))["content"] == [{"type": "hologram", "rays": [1, 2.5]}]
+
+
+@pytest.mark.proves("map-progress")
+@each_place
+async def test_progress_comes_in_order_and_before_the_result(place: str) -> None:
+    seen: list[Progress] = []
+    async with at(place) as there:
+        await there.call("progress", {"steps": 200}, seen.append)
+        assert seen == [Progress(step, 200, f"step {step}") for step in range(1, 201)]
+
+
+@pytest.mark.proves("map-progress")
+async def test_progress_keeps_whole_numbers_whole() -> None:
+    seen: list[Progress] = []
+    async with met(raw_command()) as there:
+        await there.call("progress", {"steps": 2}, seen.append)
+    assert [(type(one.progress), type(one.total)) for one in seen] == [(int, int)] * 2
+
+
+@each_place
+async def test_progress_of_calls_side_by_side_goes_to_its_own_call(place: str) -> None:
+    seen: list[list[Progress]] = [[] for _ in range(5)]
+    async with at(place) as there, anyio.create_task_group() as tasks:
+        for steps, one in enumerate(seen, 1):
+            tasks.start_soon(there.call, "progress", {"steps": steps}, one.append)
+    assert [[one.progress for one in call] for call in seen] == [list(range(1, n + 1)) for n in range(1, 6)]
+
+
+@pytest.mark.proves("map-cancel")
+@pytest.mark.parametrize("place", ["legacy stdio", "modern stdio"])
+async def test_over_stdio_a_cancellation_is_a_notification(place: str) -> None:
+    async with at(place) as there:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(there.call, "wait", {})
+            await anyio.wait_all_tasks_blocked()
+            await there.text("echo", text="so that the other call has arrived")
+            tasks.cancel_scope.cancel()
+        assert await there.text("cancelled") == "1"
+
+
+@pytest.mark.proves("map-cancel")
+@each_era
+async def test_over_http_a_cancellation_is_what_its_era_says(era: Era) -> None:
+    """Legacy: a notification. Modern: the response is closed, and nothing is posted."""
+    async with HttpServer().run() as server, met(Url(server.url), era) as there:
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(there.call, "wait", {})
+                await server.tools.until(lambda: server.tools.waiting == 1)
+                tasks.cancel_scope.cancel()
+            await server.tools.until(lambda: server.tools.cancelled == 1)
+        assert ("notifications/cancelled" in server.posted) is (era is Era.LEGACY)
+
+
+@pytest.mark.proves("map-overload")
+async def test_one_call_too_many_is_refused_until_a_place_is_given_back() -> None:
+    pace, rules = SessionPace(concurrency=2), SessionRules(queue=1)
+    upstream = Upstream("tools", raw_command(), pace=pace, rules=rules)
+    for _ in range(3):
+        upstream.reserve("ann")
+    with pytest.raises(QueueFullError, match="tools is busy: 2 calls run and 1 wait"):
+        upstream.reserve("ann")
+    upstream.release("ann")
+    upstream.reserve("ann")
+
+
+@pytest.mark.proves("mcp-fair")
+async def test_a_full_queue_refuses_first_whoever_has_most_in_it() -> None:
+    pace, rules = SessionPace(concurrency=1), SessionRules(queue=3)
+    upstream = Upstream("tools", raw_command(), pace=pace, rules=rules)
+    displaced = anyio.Event()
+
+    async def wait() -> None:
+        with pytest.raises(DisplacedError, match="Most of the calls that wait are this caller's"):
+            async with line.place(Claimant("ann"), 60):
+                pass
+        displaced.set()
+
+    with anyio.fail_after(5):
+        async with (
+            upstream.line("ann", "c") as line,
+            anyio.create_task_group() as tasks,
+            line.place(Claimant("ann"), 1),
+        ):
+            for _ in range(4):
+                upstream.reserve("ann")
+            tasks.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            with pytest.raises(QueueFullError):
+                upstream.reserve("ann")
+            upstream.reserve("bob")
+            await displaced.wait()
+
+
+async def test_a_tool_that_is_not_listed_is_not_called() -> None:
+    async with met(raw_command()) as there:
+        with pytest.raises(ServerDownError, match="tools no longer lists the tool grown-1"):
+            await there.call("grown-1", {})
+
+
+async def test_a_resource_is_read() -> None:
+    async with met(raw_command()) as there:
+        contents = {"uri": "demo://notes/one.md", "mimeType": "text/markdown", "text": "# One"}
+        assert await there.upstream.read("demo://notes/one.md") == [contents]
+        with pytest.raises(ServerRefusedError):
+            await there.upstream.read("demo://missing")
+
+
+# Large results
+
+
+@each_place
+async def test_a_large_result_arrives_whole(place: str) -> None:
+    """Five times what the SDK takes for one event by default."""
+    async with at(place) as there:
+        assert await there.text("big", bytes=5 * MEGABYTE) == "x" * 5 * MEGABYTE
+
+
+@each_era
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("json_response", [True, False])
+async def test_a_result_above_the_limit_is_a_clear_error(
+    era: Era, streamed: bool, json_response: bool
+) -> None:
+    limited = HttpServer(json_response=json_response)
+    async with limited.run() as server, met(Url(server.url, result_limit_bytes=MEGABYTE), era) as there:
+        with pytest.raises(ServerLostError, match=f"the response is larger than {MEGABYTE} bytes"):
+            await there.call("big", {"bytes": 2 * MEGABYTE, "stream": streamed}, lambda _: None)
+        assert await there.text("echo", text="still there") == "still there"
+        assert server.posted.count("tools/list") == 1, "the connection has not been replaced"
+
+
+# Servers that die
+
+
+@pytest.mark.proves("map-lost")
+async def test_a_child_that_dies_says_its_last_words_and_the_next_call_works() -> None:
+    async with met(raw_command()) as there:
+        for _ in range(5):
+            with pytest.raises(ServerLostError) as lost:
+                await there.call("die", {})
+            assert str(lost.value) == "The server process of tools ended"
+            assert lost.value.detail == "; its last words: raw server up | I was told to die"
+            assert await there.text("echo", text="again") == "again"
+
+
+async def test_a_server_that_is_given_another_name_is_called_by_it() -> None:
+    async with met(raw_command()) as there:
+        there.upstream.name = "raw"
+        with pytest.raises(ServerLostError, match=r"^The server process of raw ended"):
+            await there.call("die", {})
+
+
+@needs_proc
+@pytest.mark.proves("map-lost")
+@pytest.mark.parametrize("target", [raw_command(), SDK_COMMAND], ids=["legacy", "modern"])
+async def test_all_calls_of_a_killed_child_fail_and_the_next_one_works(target: Command) -> None:
+    era = Era.MODERN if target is SDK_COMMAND else Era.LEGACY
+    async with met(target, era) as there:
+        (pid,) = children_with(target.argv[-1])
+        with each_raises(ServerLostError) as raised:
+            async with anyio.create_task_group() as tasks:
+                for _ in range(10):
+                    tasks.start_soon(failing, there, raised)
+                await anyio.wait_all_tasks_blocked()
+                await there.text("echo", text="so that the others have arrived")
+                os.kill(pid, signal.SIGKILL)
+        assert len(raised) == 10
+        assert {str(exc).partition(";")[0] for exc in raised} == {"The server process of tools ended"}
+        assert await there.text("echo", text="again") == "again"
+        assert pid not in children_with(target.argv[-1])
+
+
+@pytest.mark.proves("map-lost")
+async def test_a_child_that_fails_to_start_is_started_again(tmp_path: Path) -> None:
+    """It ends at once three times, and each attempt comes without a call asking for it."""
+    starts = tmp_path / "starts"
+    program = (
+        f"import runpy, sys; starts = open({str(starts)!r}, 'a'); starts.write('x'); starts.close();"
+        f"len(open({str(starts)!r}).read()) < 4 and sys.exit('not yet');"
+        f"sys.argv = ['raw']; runpy.run_path({str(RAW_SERVER)!r}, run_name='__main__')"
+    )
+    async with met(Command((sys.executable, "-c", program)), ready=False) as there:
+        with pytest.raises(PeerError, match="tools ended before it said anything of MCP"):
+            await there.upstream.ready()
+        await there.changes.until(lambda: there.upstream.down is None)
+        assert starts.read_text() == "xxxx"
+        assert await there.text("echo", text="up") == "up"
+
+
+@pytest.mark.proves("map-lost")
+async def test_a_child_that_is_lost_and_cannot_be_started_again_says_why(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not what was said before it was lost, and nothing of our own workings."""
+    program = tmp_path / "server.py"
+    program.write_text(RAW_SERVER.read_text())
+    pace = SessionPace(connect_seconds=1.5, longest_pause_seconds=0.2)
+    async with met(Command((sys.executable, str(program))), pace=pace) as there:
+        program.write_text("import sys; sys.exit('the disk is full')")
+        with pytest.raises(ServerLostError):
+            await there.call("die", {})
+        with pytest.raises(ServerDownError) as down:
+            await there.call("echo", {"text": "x"})
+        words = "tools ended before it said anything of MCP"
+        assert str(down.value) == f"tools is down: {words}"
+        assert f"tools is down: {words}; its last words: the disk is full" in caplog.messages
+        program.write_text(RAW_SERVER.read_text())
+        assert await there.text("echo", text="up") == "up"
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("/nowhere/server",), "cannot start '/nowhere/server': No such file or directory"),
+        ((str(ROOT),), f"cannot start {str(ROOT)!r}: Permission denied"),
+        ((sys.executable, "-c", "print('hello')"), "tools ended before it said anything of MCP"),
+    ],
+)
+async def test_a_command_that_is_no_server_is_a_clear_message(argv: tuple[str, ...], message: str) -> None:
+    async with met(Command(argv), ready=False) as there:
+        with pytest.raises(BridgeError) as failed:
+            await there.upstream.ready()
+        assert str(failed.value) == message
+
+
+async def test_a_child_that_says_nothing_is_given_up() -> None:
+    pace = SessionPace(connect_seconds=0.3)
+    async with met(
+        Command((sys.executable, "-c", "import sys; sys.stdin.read()")), pace=pace, ready=False
+    ) as there:
+        await there.changes.until(lambda: there.upstream.down != "not connected yet")
+        assert there.upstream.down == "tools was reached, but said nothing of MCP within 0.3 s"
+
+
+# HTTP servers that fail
+
+
+@pytest.mark.proves("map-lost")
+@each_era
+async def test_a_url_where_nothing_listens_is_a_clear_message_and_works_later(era: Era) -> None:
+    async with HttpServer().run() as server:
+        url, port = server.url, server.port
+    async with met(Url(url), era, ready=False) as there:
+        with pytest.raises(PeerError) as failed:
+            await there.upstream.ready()
+        assert str(failed.value) == f"{url} cannot be reached: Connection refused"
+        async with HttpServer().run(port):
+            assert await there.text("echo", text="up") == "up"
+
+
+@pytest.mark.proves("map-lost")
+@each_era
+async def test_a_server_that_is_stopped_and_started_again_is_found_again(era: Era) -> None:
+    first, second = _Served(HttpServer()), _Served(HttpServer(Tools(names=["echo", "new"])))
+    async with anyio.create_task_group() as servers:
+        await servers.start(first.run, 0)
+        tools = first.server.tools
+        async with met(Url(first.server.url), era) as there:
+            with each_raises(ServerLostError) as raised:
+                async with anyio.create_task_group() as calls:
+                    calls.start_soon(failing, there, raised)
+                    await tools.until(lambda: tools.waiting == 1)
+                    first.stop.set()
+            await first.stopped.wait()
+            await servers.start(second.run, first.server.port)
+            assert await there.text("echo", text="up") == "up"
+            await there.changes.until(lambda: there.names == ["echo", "new"])
+        second.stop.set()
+
+
+@dataclass
+class _Served:
+    """A server that is stopped from outside its own task."""
+
+    server: HttpServer
+    stop: anyio.Event = field(default_factory=anyio.Event)
+    stopped: anyio.Event = field(default_factory=anyio.Event)
+
+    async def run(self, port: int, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+        async with self.server.run(port):
+            task_status.started()
+            await self.stop.wait()
+        self.stopped.set()
+
+
+@pytest.mark.proves("map-lost")
+@pytest.mark.parametrize("status", [404, 400])
+async def test_a_call_on_a_session_that_is_lost_is_sent_again_on_a_new_one(status: int) -> None:
+    """404 is the specification's word for it; 400 is what the reference server says."""
+    server = HttpServer(lost_status=status)
+    async with server.run(), met(Url(server.url)) as there:
+        assert await there.text("echo", text="first") == "first"
+        async with server.session():
+            assert await there.text("echo", text="second") == "second"
+            assert server.posted.count("initialize") == 2
+            assert server.posted.count("tools/call") == 3
+
+
+async def test_a_server_without_a_stream_of_its_own_is_no_lost_session() -> None:
+    """A server that knows no GET should answer 405, but a web framework says 404."""
+    async with HttpServer(get_status=404).run() as server, met(Url(server.url)) as there:
+        for text in ("one", "two", "three"):
+            assert await there.text("echo", text=text) == text
+        assert server.posted.count("initialize") == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (Response(status_code=401), "answered HTTP 401 Unauthorized"),
+        (PlainTextResponse("secret stack trace", 500), "answered HTTP 500 Internal Server Error"),
+        (HTMLResponse("<h1>No</h1>", 403), "answered HTTP 403 Forbidden"),
+        (Response(status_code=404), "answered HTTP 404 Not Found"),
+        (Response(status_code=307, headers={"Location": "https://other.test/mcp"}), "https://other.test/mcp"),
+        (HTMLResponse("<h1>Welcome</h1>"), "text/html"),
+        (JSONResponse({"hello": "world"}), "tools answers with what is no MCP"),
+        (PlainTextResponse("data: what\n\n", headers={"Content-Type": "text/event-stream"}), "is no MCP"),
+    ],
+    ids=["401", "500", "403", "404", "redirect", "page", "json", "events"],
+)
+@each_era
+async def test_a_url_that_is_no_mcp_server_is_a_clear_message(
+    era: Era, answer: Response, message: str
+) -> None:
+    async with HttpServer(broken=answer).run() as server, met(Url(server.url), era, ready=False) as there:
+        with pytest.raises(PeerError) as failed:
+            await there.upstream.ready()
+        assert message in str(failed.value)
+        assert "\n" not in str(failed.value)
+        assert len(str(failed.value)) < 300
+        assert "secret" not in str(failed.value)
+
+
+@pytest.mark.proves("map-lost")
+@each_era
+async def test_an_error_page_fails_the_call_that_met_it_and_no_other(era: Era) -> None:
+    async with HttpServer().run() as server, met(Url(server.url), era) as there:
+        server.broken = PlainTextResponse("oh", 503)
+        with pytest.raises(ServerLostError, match="answered HTTP 503 Service Unavailable"):
+            await there.call("echo", {"text": "x"})
+        server.broken = None
+        assert await there.text("echo", text="up") == "up"
+
+
+def test_a_url_is_told_without_its_secrets() -> None:
+    url = Url("https://user:password@tools.test:8443/mcp?key=secret", {"Authorization": "Bearer secret"})
+    assert str(url) == "https://tools.test:8443/mcp"
+    assert "Bearer" not in repr(url)
+    assert "hidden" not in repr(Command(("server",), {"KEY": "hidden"}))
+
+
+# Sessions of principals and contexts
+
+
+@asynccontextmanager
+async def upstream_with(
+    rules: SessionRules, pace: SessionPace = PACE, target: Target | None = None, **options: Any
+) -> AsyncIterator[Upstream]:
+    """An upstream that has connected."""
+    upstream = Upstream("tools", target or raw_command(), era=Era.LEGACY, rules=rules, pace=pace, **options)
+    with anyio.fail_after(60):
+        async with upstream.run():
+            await upstream.ready()
+            yield upstream
+
+
+async def said_by(where: Session | Line, tool: str = "echo", **arguments: Any) -> str:
+    """The text that a tool gives on a session."""
+    session = where.session if isinstance(where, Line) else where
+    result: Any = await session.call(ToolCall(tool, arguments or {"text": "hello"}))
+    return str(result["content"][0]["text"])
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Give others their turn until something is so."""
+    with anyio.fail_after(15):
+        while not true():
+            await anyio.sleep(0.001)
+
+
+@pytest.mark.proves("mcp-sessions")
+@pytest.mark.parametrize(
+    ("per", "same"),
+    [
+        ("shared", {"ann 1": 0, "ann 2": 0, "bob 1": 0}),
+        ("principal", {"ann 1": 0, "ann 2": 0, "bob 1": 1}),
+        ("context", {"ann 1": 0, "ann 2": 1, "bob 1": 2}),
+    ],
+)
+async def test_callers_share_a_session_as_the_rules_say(per: Any, same: dict[str, int]) -> None:
+    async with upstream_with(SessionRules(per=per)) as upstream, AsyncExitStack() as stack:
+        found = [await stack.enter_async_context(upstream.line(*caller.split())) for caller in same]
+        numbers = [list(dict.fromkeys(found)).index(session) for session in found]
+        assert numbers == list(same.values())
+        assert [await said_by(session) for session in found] == ["hello"] * 3
+        assert upstream.own_sessions == (0 if per == "shared" else max(same.values()) + 1)
+
+
+@needs_proc
+@pytest.mark.proves("mcp-sessions", "mcp-no-leak")
+async def test_each_principal_has_a_process_of_its_own_which_ends_when_it_was_idle() -> None:
+    before = set(children_with(str(RAW_SERVER)))
+    rules = SessionRules(per="principal", idle_seconds=0.1)
+    async with upstream_with(rules) as upstream:
+        (first,) = set(children_with(str(RAW_SERVER))) - before
+        async with upstream.line("ann", "c") as ann:
+            assert await said_by(ann, "grow") == "grown"
+            async with upstream.line("bob", "c") as bob:
+                assert await said_by(bob) == "hello"
+                own = set(children_with(str(RAW_SERVER))) - before - {first}
+                assert len(own) == 2
+            await gone(max(own))
+            await until(lambda: upstream.own_sessions == 1)
+            assert await said_by(ann) == "hello", "a session in use is not idle"
+        await until(lambda: upstream.own_sessions == 0)
+        await gone(*own)
+        assert set(children_with(str(RAW_SERVER))) - before == {first}
+        async with upstream.line("ann", "c") as again:
+            assert again is not ann
+            assert await said_by(again) == "hello"
+    assert set(children_with(str(RAW_SERVER))) == before
+
+
+@pytest.mark.proves("mcp-sessions")
+async def test_the_session_that_has_been_idle_for_longest_makes_room_for_another() -> None:
+    async with upstream_with(SessionRules(per="principal", most=2)) as upstream:
+        found = {}
+        for name in ("ann", "bob", "ann"):
+            async with upstream.line(name, "c") as session:
+                assert await said_by(session) == "hello"
+                found[name] = session
+            await anyio.wait_all_tasks_blocked()
+        async with upstream.line("cid", "c") as session:
+            assert await said_by(session) == "hello"
+            assert upstream.own_sessions == 2
+        async with upstream.line("ann", "c") as session:
+            assert session is found["ann"]
+        async with upstream.line("bob", "c") as session:
+            assert session is not found["bob"], "it was idle for longest"
+            assert await said_by(session) == "hello"
+
+
+@pytest.mark.proves("mcp-sessions")
+async def test_when_all_sessions_are_in_use_another_caller_is_told() -> None:
+    async with upstream_with(SessionRules(per="context", most=1)) as upstream:
+        async with upstream.line("ann", "one"):
+            with pytest.raises(ServerDownError, match="all 1 sessions with tools are in use"):
+                async with upstream.line("ann", "two"):
+                    pass
+            with pytest.raises(ServerDownError, match="all 1 sessions with tools are in use"):
+                async with upstream.line("bob", "one"):
+                    pass
+            async with upstream.line("ann", "one") as same:
+                assert await said_by(same) == "hello"
+        async with upstream.line("ann", "two") as session:
+            assert await said_by(session) == "hello"
+
+
+async def test_a_session_of_its_own_that_dies_is_its_callers_alone() -> None:
+    async with (
+        upstream_with(SessionRules(per="principal")) as upstream,
+        upstream.line("ann", "c") as ann,
+        upstream.line("bob", "c") as bob,
+    ):
+        assert [await said_by(ann), await said_by(bob)] == ["hello", "hello"]
+        with pytest.raises(ServerLostError):
+            await said_by(ann, "die")
+        assert await said_by(bob) == "hello"
+        assert await said_by(ann) == "hello"
+        assert upstream.down is None
+
+
+@pytest.mark.proves("mcp-sessions")
+async def test_another_shared_session_is_opened_once_all_places_are_taken() -> None:
+    pace = replace(PACE, concurrency=1)
+    before = set(children_with(str(RAW_SERVER)))
+    async with upstream_with(SessionRules(shared=2, queue=0), pace) as upstream, AsyncExitStack() as stack:
+        found = []
+        for number in range(2):
+            upstream.reserve("ann")
+            line = await stack.enter_async_context(upstream.line("ann", "c"))
+            place = await stack.enter_async_context(line.place(Claimant("ann"), 5))
+            assert await said_by(place.session) == "hello"
+            assert len(set(children_with(str(RAW_SERVER))) - before) == number + 1
+            found.append(place.session)
+        assert found[0] is not found[1]
+        with pytest.raises(QueueFullError, match="2 calls run and 0 wait"):
+            upstream.reserve("ann")
+
+
+@pytest.mark.proves("mcp-serial")
+async def test_a_server_that_is_remembered_as_serial_gets_one_call_at_a_time(tmp_path: Path) -> None:
+    file = tmp_path / "servers.json"
+    ServerMemory(file).remember(Fact.SERIAL, str(raw_command()), "yes")
+    busy = r"^tools was busy for 0\.05 s, so the call was given up$"
+    async with (
+        upstream_with(SessionRules(), memory=ServerMemory(file)) as upstream,
+        upstream.line("ann", "c") as line,
+    ):
+        async with line.place(Claimant("ann"), 5):
+            with pytest.raises(ServerDownError, match=busy):
+                async with line.place(Claimant("ann"), 0.05):
+                    pass
+            assert line.running == 1
+        async with line.place(Claimant("ann"), 0.05) as place:
+            assert await said_by(place.session) == "hello"
+        assert line.running == line.waiting == 0
+    async with (
+        upstream_with(SessionRules()) as upstream,
+        upstream.line("ann", "c") as line,
+        line.place(Claimant("ann"), 5),
+        line.place(Claimant("ann"), 0.05),
+    ):
+        assert line.running == 2
+
+
+# HTTP+SSE, the transport before Streamable HTTP
+
+
+@dataclass
+class OldServer:
+    """A server that speaks HTTP+SSE at /sse, and what was posted there by mistake."""
+
+    url: str = ""
+    mistakes: int = 0
+
+    @asynccontextmanager
+    async def run(self, port: int = 0) -> AsyncIterator[OldServer]:
+        transport = SseServerTransport("/messages/")
+        server, _ = Tools().server()
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["path"] == "/messages/":
+                await transport.handle_post_message(scope, receive, send)
+            elif scope["method"] != "GET":
+                self.mistakes += 1
+                await Response(status_code=405)(scope, receive, send)
+            else:
+                async with transport.connect_sse(scope, receive, send) as streams:
+                    await server.run(*streams, server.create_initialization_options())
+
+        async with listening(app, port) as root_url:
+            self.url = f"{root_url}/sse"
+            yield self
+
+
+@pytest.mark.proves("mcp-http-sse")
+async def test_a_url_of_the_older_transport_is_found_out_and_remembered(tmp_path: Path) -> None:
+    file = tmp_path / "servers.json"
+    async with OldServer().run() as server:
+        async with met(Url(server.url), Era.AUTO, memory=ServerMemory(file)) as there:
+            assert await there.text("echo", text="hello") == "hello"
+            assert there.names == list(NAMES)
+        assert "http-sse" in json.loads(file.read_text()).values()
+        mistakes = server.mistakes
+        assert mistakes > 0
+        async with met(Url(server.url), Era.AUTO, memory=ServerMemory(file)) as there:
+            assert await there.text("echo", text="hello") == "hello"
+        assert server.mistakes == mistakes, "it is not tried in another way any more"
+
+
+@pytest.mark.proves("mcp-http-sse")
+@each_era
+async def test_a_server_that_speaks_streamable_http_again_is_reached_at_once_and_remembered_so(
+    era: Era, tmp_path: Path
+) -> None:
+    file = tmp_path / "servers.json"
+    async with HttpServer().run() as server:
+        ServerMemory(file).remember(Fact.TRANSPORT, server.url, "http-sse")
+        async with met(Url(server.url), era, memory=ServerMemory(file)) as there:
+            assert await there.text("echo", text="hello") == "hello"
+        assert "http-sse" not in json.loads(file.read_text()).values()
+
+
+@pytest.mark.proves("mcp-http-sse")
+async def test_a_server_of_the_older_transport_that_is_down_for_a_while_is_not_mistaken(
+    tmp_path: Path,
+) -> None:
+    file, port = tmp_path / "servers.json", free_port()
+    url = f"http://127.0.0.1:{port}/sse"
+    ServerMemory(file).remember(Fact.TRANSPORT, url, "http-sse")
+    server, left = OldServer(), anyio.Event()
+
+    async def serve(*, task_status: anyio.abc.TaskStatus[None]) -> None:
+        async with server.run(port):
+            task_status.started()
+            await left.wait()
+
+    async with anyio.create_task_group() as servers:
+        async with met(Url(url), Era.AUTO, memory=ServerMemory(file), ready=False) as there:
+            with pytest.raises(PeerError, match="cannot be reached"):
+                await there.upstream.ready()
+            assert "http-sse" in json.loads(file.read_text()).values()
+            await servers.start(serve)
+            assert await there.text("echo", text="up") == "up"
+            assert server.mistakes == 0
+        left.set()
+
+
+@pytest.mark.proves("mcp-http-sse")
+async def test_a_url_where_neither_transport_is_spoken_says_both() -> None:
+    async def nothing(scope: Scope, receive: Receive, send: Send) -> None:
+        await PlainTextResponse("nothing here", 404)(scope, receive, send)
+
+    async with listening(nothing) as root_url, met(Url(f"{root_url}/mpc"), Era.AUTO, ready=False) as there:
+        with pytest.raises(PeerError) as failed:
+            await there.upstream.ready()
+        assert str(failed.value) == (
+            f"{root_url}/mpc answered HTTP 404 Not Found, and it is no server of the older HTTP+SSE: "
+            f"{root_url}/mpc answered the GET for its events with HTTP 404 Not Found"
+        )
+
+
+# Nothing is left
+
+
+@needs_proc
+@pytest.mark.proves("mcp-no-leak")
+@pytest.mark.parametrize("how", ["exit", "exception", "cancellation", "calls in flight"])
+async def test_no_child_is_left(how: str) -> None:
+    before = children_with(str(RAW_SERVER))
+    with anyio.CancelScope() as scope:
+        try:
+            async with met(raw_command()) as there, anyio.create_task_group() as tasks:
+                (pid,) = set(children_with(str(RAW_SERVER))) - set(before)
+                if how == "calls in flight":
+                    tasks.start_soon(there.call, "wait", {})
+                    await anyio.wait_all_tasks_blocked()
+                    tasks.cancel_scope.cancel()
+                elif how == "exception":
+                    raise ZeroDivisionError
+                elif how == "cancellation":
+                    scope.cancel()
+                    await anyio.sleep_forever()
+        except* ZeroDivisionError:
+            pass
+    assert children_with(str(RAW_SERVER)) == before
+    await gone(pid)
+
+
+@needs_proc
+@pytest.mark.proves("mcp-no-leak")
+async def test_no_child_is_left_when_it_is_stopped_while_it_starts(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "bridge.mcp.client.stderr")
+    program = "import sys, time; print('starting slowly', file=sys.stderr, flush=True); time.sleep(60)"
+    async with met(Command((sys.executable, "-c", program)), ready=False):
+        await _logged(caplog, "starting slowly")
+        (pid,) = children_with("starting slowly")
+    await gone(pid)
+
+
+@needs_proc
+@pytest.mark.proves("mcp-no-leak")
+async def test_what_a_child_started_ends_with_it(tmp_path: Path) -> None:
+    """As with `npx` or `uvx`, whose child is the server."""
+    note = tmp_path / "grandchild"
+    program = (
+        "import subprocess, sys;"
+        f"child = subprocess.Popen([sys.executable, {str(RAW_SERVER)!r}]);"
+        f"open({str(note)!r}, 'w').write(str(child.pid)); child.wait()"
+    )
+    async with met(Command((sys.executable, "-c", program))) as there:
+        assert await there.text("echo", text="up") == "up"
+        grandchild = int(note.read_text())
+    await gone(grandchild)
+
+
+# What a child writes to stderr
+
+
+@pytest.mark.proves("mcp-no-leak")
+async def test_the_stderr_of_a_child_goes_to_the_log_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "bridge.mcp.client.stderr")
+    program = (
+        "import runpy, sys; sys.stderr.write('y' * 3_000_000 + '\\n');"
+        "sys.stderr.write(''.join(f'line {n}\\n' for n in range(5000))); sys.argv = ['raw'];"
+        f"runpy.run_path({str(RAW_SERVER)!r}, run_name='__main__')"
+    )
+    async with met(Command((sys.executable, "-c", program))) as there:
+        with pytest.raises(ServerLostError) as lost:
+            await there.call("die", {})
+        assert re.search(r"line 4997 .* I was told to die", lost.value.detail)
+    lines = [record for record in caplog.records if record.name == "bridge.mcp.client.stderr"]
+    said = [record.getMessage() for record in lines if record.levelno == logging.INFO]
+    assert said[1] == "tools: line 0"
+    assert max(len(line) for line in said) < 2100
+    assert len(said) <= 210
+    assert any("tools writes much to stderr" in record.getMessage() for record in lines)
+
+
+async def _logged(caplog: pytest.LogCaptureFixture, words: str) -> None:
+    """Wait until something was logged."""
+    heard = anyio.Event()
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if words in record.getMessage():
+                heard.set()
+
+    listener = Listener()
+    logging.getLogger("bridge").addHandler(listener)
+    try:
+        if words not in caplog.text:
+            with anyio.fail_after(10):
+                await heard.wait()
+    finally:
+        logging.getLogger("bridge").removeHandler(listener)
