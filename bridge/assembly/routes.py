@@ -16,7 +16,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from bridge.a2a.client.card import CARD_PATH
+from bridge.a2a.wire.rest import CARD_PATH
 from bridge.jsonvalues import JsonObject
 from bridge.web import OUTER_PATH, Place, RefusedError
 

@@ -156,7 +156,7 @@ def _named(text: str) -> tuple[str, str]:
 
 
 def _require_name(name: str) -> None:
-    from bridge.config.tables.values import NAME
+    from bridge.config.text.wording import NAME
 
     if not re.fullmatch(NAME, name):
         raise UsageError(f"a name takes at most 40 small letters, digits, - and _, not {name!r}")

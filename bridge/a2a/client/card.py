@@ -29,11 +29,11 @@ from bridge.a2a.client.http import (
 )
 from bridge.a2a.model import objects
 from bridge.a2a.model.objects import AgentCard
+from bridge.a2a.wire.rest import CARD_PATH
 from bridge.a2a.wire.versions import CURRENT, HEADER
 from bridge.errors import PeerError
 from bridge.networks import Guard
 
-CARD_PATH: Final = "/.well-known/agent-card.json"
 NOT_MODIFIED: Final = 304
 
 CARD_LIMIT_BYTES: Final = 16 * 1024 * 1024

@@ -4,7 +4,7 @@ It reads what `catalog.py` serves. A catalog is a stranger's word for where agen
 addresses are taken from it and nothing else, each agent's card is read where it is. A catalog that cannot be read
 anew lists what it listed.
 
-Spec: A2A 1.0 section 8.2; its guide on discovery, "Curated Registries". RFC 9111 as in `keeping.py`.
+Spec: A2A 1.0 section 8.2; its guide on discovery, "Curated Registries". RFC 9111 as in `http_cache.py`.
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridge import trace
-from bridge.a2a.client.card import CARD_PATH
 from bridge.a2a.model.errors import (
     FORBIDDEN,
     INTERNAL,
@@ -45,6 +44,7 @@ from bridge.a2a.tasks.intake import Caller
 from bridge.a2a.wire import jsonrpc, rest
 from bridge.a2a.wire.extensions import EXTENSIONS_HEADER
 from bridge.a2a.wire.jsontext import DEFAULT_MAX_DEPTH, parse
+from bridge.a2a.wire.rest import CARD_PATH
 from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
 from bridge.a2a.wire.versions import require_served
 from bridge.errors import echoed

@@ -23,8 +23,8 @@ from starlette.datastructures import Headers, QueryParams
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from bridge.a2a.client.card import CARD_PATH
 from bridge.a2a.model.objects import AgentCard
+from bridge.a2a.wire.rest import CARD_PATH
 from bridge.web import API_KEY_HEADER, Access, Place, RefusedError, etags_in
 
 logger = logging.getLogger(__name__)

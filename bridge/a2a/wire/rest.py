@@ -23,6 +23,9 @@ from bridge.jsonvalues import JsonObject
 MEDIA_TYPE: Final = "application/a2a+json"
 PLAIN_MEDIA_TYPE: Final = "application/json"
 
+CARD_PATH: Final = "/.well-known/agent-card.json"
+"""Where a card is, below the address of its agent (section 8.2)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Route:

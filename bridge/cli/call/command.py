@@ -1,4 +1,4 @@
-"""`mcp-a2a call`: one skill of an agent (see `conversation.py`), or one tool of an MCP server (see `tool.py`)."""
+"""`mcp-a2a call`: one skill of an agent (see `agent.py`), or one tool of an MCP server (see `tool.py`)."""
 
 from __future__ import annotations
 

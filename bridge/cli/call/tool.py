@@ -27,13 +27,14 @@ from bridge.cli.call.arguments import Said
 from bridge.cli.call.results import CallView
 from bridge.errors import PeerError, UsageError, leaf_of
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.client.elicitations import ELICIT, elicitation_in
+from bridge.mcp.client.elicitations import elicitation_in
 from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.session import Session
 from bridge.mcp.client.tasks import follow, handle_from
 from bridge.mcp.client.transports.stdio import Command
 from bridge.mcp.client.transports.streamable_http import Target
 from bridge.mcp.client.values import Progress, ToolCall
+from bridge.mcp.names import ELICIT
 from bridge.mcp.tools import Tool
 from bridge.tools_as_agent.asking import Patience
 from bridge.translate import questions

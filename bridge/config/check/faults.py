@@ -14,11 +14,10 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from bridge.config.check.schema_nodes import Node, node_at, range_of
-from bridge.config.tables.values import HEADER_NAME, NAME
 from bridge.config.text.document import Fault
 from bridge.config.text.positions import KeyPath
 from bridge.config.text.secret_values import HOW_TO_REFER
-from bridge.config.text.wording import key_name, listed, meant, table_name, title
+from bridge.config.text.wording import HEADER_NAME, NAME, key_name, listed, meant, table_name, title
 
 _TAKES: Final = {
     "int_type": "a whole number",

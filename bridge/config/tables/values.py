@@ -36,12 +36,7 @@ from bridge.config.text.secret_values import (
     secret_of,
     setting_of,
 )
-from bridge.config.text.wording import NAME_LIMIT, shown_url
-
-NAME: Final = rf"^[a-z0-9][a-z0-9_-]{{0,{NAME_LIMIT - 1}}}$"
-"""A table's name."""
-
-HEADER_NAME: Final = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
+from bridge.config.text.wording import HEADER_NAME, NAME, shown_url
 
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:]+")
 _BAGGAGE_KEY: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

@@ -12,6 +12,12 @@ from bridge.config.text.positions import KeyPath
 NAME_LIMIT: Final = 40
 """Characters of a table's name: it stands in paths, in file names, and before the names of tools."""
 
+NAME: Final = rf"^[a-z0-9][a-z0-9_-]{{0,{NAME_LIMIT - 1}}}$"
+"""A table's name, as a pattern."""
+
+HEADER_NAME: Final = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
+"""A header's name, as a pattern (RFC 9110 section 5.6.2: token)."""
+
 _ONLY_ONE: Final = frozenset(("bridge", "import"))
 """Tables that have no name of their own."""
 _CLOSE: Final = 0.75

@@ -57,9 +57,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from bridge.jsonvalues import JsonObject, exceeds_floats, written
-from bridge.mcp.client.elicitations import ELICIT, Questions
+from bridge.mcp.client.elicitations import Questions
 from bridge.mcp.client.faults import DEFAULT_RESULT_LIMIT_BYTES, FLOODED, UNREACHABLE, error_of
 from bridge.mcp.client.values import OnProgress, Progress
+from bridge.mcp.names import ELICIT, TASKS_EXTENSION
 from bridge.trace import OnHop
 
 logger = logging.getLogger(__name__)
@@ -81,7 +82,6 @@ _CLOSED: Final = "Connection closed"
 _CANCEL_SECONDS: Final = 5.0
 """How long it may take to tell the server that a request is cancelled."""
 
-TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
 CAPABILITIES: Final[JsonObject] = {
     "elicitation": {"form": {}, "url": {}},
     "extensions": {TASKS_EXTENSION: {}},

@@ -27,11 +27,11 @@ from pydantic import JsonValue
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.values import Asker
+from bridge.mcp.names import ELICIT
 
 logger = logging.getLogger(__name__)
 
 RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
-ELICIT: Final = "elicitation/create"
 CANCEL: Final[Mapping[str, Any]] = {"action": "cancel"}
 """The ElicitResult of a question that nobody decided on."""
 

@@ -18,7 +18,7 @@ from mcp.server.lowlevel.server import NotificationOptions
 from mcp.server.models import InitializationOptions
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from bridge.mcp.server.elicit import TASKS
+from bridge.mcp.names import TASKS_EXTENSION
 from bridge.mcp.server.face import ToolFace
 from bridge.mcp.server.requests import Context
 from bridge.mcp.server.subscriptions import Listening
@@ -97,7 +97,7 @@ class _TaskServer(_Server):
         protocol_version: str | None = None,
     ) -> types.ServerCapabilities:
         if protocol_version in MODERN_PROTOCOL_VERSIONS:
-            extensions = {**(extensions or {}), TASKS: {}}
+            extensions = {**(extensions or {}), TASKS_EXTENSION: {}}
         return super().get_capabilities(
             notification_options,
             experimental_capabilities,

@@ -22,10 +22,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bridge.errors import PeerError, leaf_of
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.client.elicitations import ELICIT
-
-TASKS = "io.modelcontextprotocol/tasks"
-"""The name of the tasks extension."""
+from bridge.mcp.names import ELICIT, TASKS_EXTENSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +42,7 @@ class Declared:
         return cls(
             forms=asked is not None and (asked.form is not None or asked.url is None),
             urls=asked is not None and asked.url is not None,
-            tasks=is_modern and TASKS in (capabilities.extensions or {}),
+            tasks=is_modern and TASKS_EXTENSION in (capabilities.extensions or {}),
         )
 
 

@@ -21,11 +21,12 @@ from mcp_types import (
 )
 
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.server.elicit import TASKS, Declared
+from bridge.mcp.names import TASKS_EXTENSION
+from bridge.mcp.server.elicit import Declared
 from bridge.mcp.server.face import Caller, TaskFace
 from bridge.mcp.server.requests import Context, is_modern, param, principal_of
 
-_NEEDED: Final[JsonObject] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+_NEEDED: Final[JsonObject] = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
 
 
 class TaskParams(RequestParams):
@@ -78,7 +79,7 @@ def require_declared(context: Context) -> None:
         MCPError: MISSING_REQUIRED_CLIENT_CAPABILITY.
     """
     if not _declared(context).tasks:
-        words = f"Missing required client capability: this takes the extension {TASKS}"
+        words = f"Missing required client capability: this takes the extension {TASKS_EXTENSION}"
         raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, words, _NEEDED)
 
 

@@ -15,9 +15,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from bridge.a2a.client.card import CARD_PATH, FoundCard, fetch_card
+from bridge.a2a.client.card import FoundCard, fetch_card
 from bridge.a2a.client.card_cache import CardSource
 from bridge.a2a.client.http_cache import CardBounds, fresh_seconds
+from bridge.a2a.wire.rest import CARD_PATH
 from bridge.errors import PeerError
 from tests.support.agents import found_at, serving
 from tests.support.running import listening

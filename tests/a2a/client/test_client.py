@@ -19,7 +19,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response, S
 from starlette.types import Receive, Scope, Send
 
 from bridge.a2a.client.bindings import AgentRefusedError
-from bridge.a2a.client.card import CARD_LIMIT_BYTES, CARD_PATH, FoundCard, card_from, fetch_card
+from bridge.a2a.client.card import CARD_LIMIT_BYTES, FoundCard, card_from, fetch_card
 from bridge.a2a.client.client import AgentClient, ClientOptions, Deadlines
 from bridge.a2a.client.credentials import Credentials
 from bridge.a2a.client.http import NotReachedError, UnansweredError, origin_of, shown
@@ -38,6 +38,7 @@ from bridge.a2a.model.objects import (
     TaskStatus,
     text_of,
 )
+from bridge.a2a.wire.rest import CARD_PATH
 from bridge.errors import PeerError
 from tests.support.agents import give, say, serving
 from tests.support.command import ROOT

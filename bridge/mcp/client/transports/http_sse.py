@@ -1,7 +1,7 @@
 """The deprecated HTTP+SSE transport: a GET that brings events, and POSTs to the address that the first one names.
 
 The SDK's client for it ends its writer without a word when one POST fails, so that every later call hangs, and
-has no bound on events. Here a fault becomes the answer to the one request that met it, as in `transport.py`.
+has no bound on events. Here a fault becomes the answer to the one request that met it, as in `streamable_http.py`.
 
 Spec: MCP 2024-11-05 basic/transports (HTTP with SSE), 2025-11-25 basic/transports (backwards compatibility).
 """

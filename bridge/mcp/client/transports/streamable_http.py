@@ -1,4 +1,4 @@
-"""How a tool server is reached: a child process (`child.py`) or a URL, whose faults are turned into answers here.
+"""How a tool server is reached: a child process (`stdio.py`) or a URL, whose faults are turned into answers here.
 
 The SDK's HTTP transport lets one refused connection cancel everything that shares its client. Here a fault
 becomes the answer to the one request that met it: a JSON-RPC error, marked as ours (see `faults.py`).
