@@ -380,12 +380,16 @@ class Server(uvicorn.Server):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._accept, listener)
             await self.serve(sockets=[])
-            self._accepting.cancel()
+            self.accept_no_more()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept nothing more, and end what is open."""
-        self._accepting.cancel()
+        self.accept_no_more()
         await super().shutdown(sockets)
+
+    def accept_no_more(self) -> None:
+        """Close the listener."""
+        self._accepting.cancel()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -194,6 +194,7 @@ class _Server(Server):
         await self.ending.wait()
 
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
+        self.accept_no_more()
         for connection in list(self.server_state.connections):
             connection.shutdown()
         with anyio.move_on_after(_END_SECONDS) as waiting:
