@@ -25,7 +25,7 @@ from bridge.store.records import (
 from bridge.store.retention import surplus_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Sequence
+    from collections.abc import AsyncIterator, Collection, Mapping
     from types import TracebackType
 
 
@@ -160,13 +160,13 @@ class MemoryStore:
             if not task.head.ended:
                 yield task.stored()
 
-    async def waiting(self, states: Collection[str], before_ms: int) -> Sequence[str]:
-        """The ids of the unfinished tasks that are in one of these states since before a time."""
-        return [
-            task.task_id
+    async def waiting(self, states: Collection[str]) -> Mapping[str, int]:
+        """The unfinished tasks that are in one of these states, and since when."""
+        return {
+            task.task_id: task.head.status_ms
             for task in self._tasks.values()
-            if not task.head.ended and task.head.state in states and task.head.status_ms < before_ms
-        ]
+            if not task.head.ended and task.head.state in states
+        }
 
     async def evict(self, ended_before_ms: int, quota: Quota) -> int:
         """Delete ended tasks older than a time, and those beyond a quota; say how many."""

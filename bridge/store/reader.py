@@ -129,12 +129,12 @@ class Reader:
             rows = connection.execute(_UNFINISHED, (*place, limit)).fetchall()
             return [_stored(connection, row) for row in rows]
 
-    def waiting(self, states: Collection[str], before_ms: int) -> Sequence[str]:
-        """The ids of the unfinished tasks that are in one of these states since before a time."""
+    def waiting(self, states: Collection[str]) -> dict[str, int]:
+        """The unfinished tasks that are in one of these states, and since when."""
         marks = ", ".join("?" * len(states))
-        sql = f"SELECT task_id FROM tasks WHERE ended = 0 AND status_ms < ? AND state IN ({marks})"  # noqa: S608
+        sql = f"SELECT task_id, status_ms FROM tasks WHERE ended = 0 AND state IN ({marks})"  # noqa: S608
         with self._moment() as connection:
-            return [row[0] for row in connection.execute(sql, (before_ms, *states)).fetchall()]
+            return dict(connection.execute(sql, (*states,)).fetchall())
 
     def count_aged(self, ended_before_ms: int) -> int:
         """How many ended tasks ended before a time."""

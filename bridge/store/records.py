@@ -9,7 +9,7 @@ without gaps. A change may carry a new snapshot, which replaces the old one and 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol, Self
@@ -174,8 +174,8 @@ class Store(AbstractAsyncContextManager["Store"], Protocol):
         """Every task that has not ended, oldest first: what a new process has to look after."""
         ...
 
-    async def waiting(self, states: Collection[str], before_ms: int) -> Sequence[str]:
-        """The ids of the tasks that have not ended and are in one of these states since before a time, in no order."""
+    async def waiting(self, states: Collection[str]) -> Mapping[str, int]:
+        """The tasks that have not ended and are in one of these states, by id, with their `status_ms`."""
         ...
 
     async def evict(self, ended_before_ms: int, quota: Quota) -> int:

@@ -30,7 +30,7 @@ from bridge.store.schema import prepare, touch
 from bridge.store.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping
     from types import TracebackType
 
 T = TypeVar("T")
@@ -177,9 +177,9 @@ class SQLiteStore:
                 yield task
             after = Cursor(page[-1].origin.created_ms, page[-1].task_id)
 
-    async def waiting(self, states: Collection[str], before_ms: int) -> Sequence[str]:
-        """The ids of the tasks that are in one of these states since before a time."""
-        return await self._scan(partial(self._scans.waiting, states, before_ms))
+    async def waiting(self, states: Collection[str]) -> Mapping[str, int]:
+        """The unfinished tasks that are in one of these states, and since when."""
+        return await self._scan(partial(self._scans.waiting, states))
 
     async def evict(self, ended_before_ms: int, quota: Quota) -> int:
         """Delete ended tasks older than a time, and those beyond a quota; say how many.

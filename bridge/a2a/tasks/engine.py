@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -308,22 +309,23 @@ class Engine:
     async def _end_unanswered(self) -> None:
         """End the tasks that wait for their client for too long and that nobody works on."""
         seconds = self.limits.input_timeout_seconds
+        waits = _Waits(self._ids)
         while True:
-            before_ms = self._ids.now_ms() - round(seconds * 1000)
             try:
-                for task_id in await self._store.waiting(INTERRUPTED, before_ms):
-                    await self._end_if_unanswered(task_id, before_ms)
+                found = await self._store.waiting(INTERRUPTED)
+                for task_id in waits.longer_than(round(seconds * 1000), found):
+                    await self._end_if_unanswered(task_id, found[task_id])
             except StoreError:
                 logger.exception("tasks that nobody answers could not be looked for; tried again later")
             await anyio.sleep(min(seconds / 4, _LOOK_SECONDS))
 
-    async def _end_if_unanswered(self, task_id: str, before_ms: int) -> None:
+    async def _end_if_unanswered(self, task_id: str, since_ms: int) -> None:
         try:
             live = await self._tasks.find(task_id)
         except ValueError as exc:
             logger.debug("task %s cannot be read and is left as it is: %s", task_id, exc)
             return
-        if live is not None and live.running is None and _waits_since(live.task) < before_ms:
+        if live is not None and live.running is None and _waits_since(live.task) == since_ms:
             words = f"This agent's question was not answered within {self.limits.input_timeout_seconds:g} s"
             self._tasks.conclude(live, TaskState.FAILED, words)
 
@@ -374,7 +376,33 @@ def _turn_left(live: Live) -> Turn:
     return Turn(principal, message, SendMessageConfiguration(), {}, frozenset(), live.task, live.kept)
 
 
-def _waits_since(task: Task) -> float:
-    """When a task began to wait, in milliseconds since the epoch; never, for one that does not."""
+def _waits_since(task: Task) -> int | None:
+    """When a task began to wait, in milliseconds since the epoch; never (None), for one that does not."""
     timestamp = task.status.timestamp
-    return milliseconds(timestamp) if timestamp and task.status.state in INTERRUPTED else math.inf
+    return milliseconds(timestamp) if timestamp and task.status.state in INTERRUPTED else None
+
+
+class _Waits:
+    """How long tasks have waited for their clients, by a clock that never goes back.
+
+    The wall clock only says how long one waited before it was seen for the first time, at most since the look before.
+    What an earlier process left has nothing but the time on the wall; one that lies ahead counts as now.
+    """
+
+    def __init__(self, ids: Ids) -> None:
+        self._ids = ids
+        self._looked_ms = -math.inf
+        self._began: dict[str, tuple[int, float]] = {}
+        """By task: its `status_ms`, and when that was, on the clock that never goes back."""
+
+    def longer_than(self, milliseconds: int, waiting: Mapping[str, int]) -> list[str]:
+        """Which of the tasks that wait now, since a time on the wall, have done so for longer."""
+        now_ms, wall_ms, before = self._ids.elapsed_ms(), self._ids.now_ms(), self._began
+        since_look = now_ms - self._looked_ms
+        self._looked_ms, self._began = now_ms, {}
+        for task_id, since_ms in waiting.items():
+            known = before.get(task_id)
+            if known is None or known[0] != since_ms:
+                known = since_ms, now_ms - min(max(wall_ms - since_ms, 0), since_look)
+            self._began[task_id] = known
+        return [task_id for task_id, (_, began_ms) in self._began.items() if now_ms - began_ms > milliseconds]

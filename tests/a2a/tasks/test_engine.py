@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from copy import deepcopy
 from typing import Any
@@ -1180,6 +1180,21 @@ async def test_work_that_is_resumed_and_breaks_has_failed() -> None:
 # Nobody answers
 
 
+class Searched(MemoryStore):
+    """One that says when it was searched for tasks that wait."""
+
+    searched = 0
+
+    async def waiting(self, states: Collection[str]) -> Mapping[str, int]:
+        self.searched += 1
+        return await super().waiting(states)
+
+    async def is_searched(self) -> None:
+        """A search that begins from now on has come to its end."""
+        seen = self.searched
+        await until(lambda: self.searched > seen + 1)
+
+
 @pytest.mark.proves("map-input-timeout")
 @pytest.mark.parametrize("state", [INPUT, AUTH], ids=lambda state: state.name)
 async def test_a_task_that_nobody_answers_fails_after_its_time(state: TaskState) -> None:
@@ -1202,6 +1217,44 @@ async def test_a_task_that_nobody_answers_fails_after_its_time(state: TaskState)
         stored = await store.load(task.id)
         assert stored is not None
         assert stored.private == b""
+
+
+@pytest.mark.proves("map-input-timeout")
+async def test_a_wall_clock_that_is_set_ends_no_wait_and_makes_none_longer() -> None:
+    async def ask(job: Job) -> None:
+        await say(job, INPUT, "Which?")
+
+    store, clock = Searched(), Clock()
+    async with engine_of(ask, store, clock, input_timeout_seconds=0.1) as engine:
+        first = await engine.send(asked(), ALICE)
+        await store.is_searched()
+        clock.now_ms += 7_200_000
+        second = await engine.send(asked(), ALICE)
+        await store.is_searched()
+        assert [(await engine.get(one.id, None, ALICE)).status.state for one in (first, second)] == [
+            INPUT
+        ] * 2
+        streams = [await engine.subscribe(one.id, ALICE) for one in (first, second)]
+        clock.now_ms -= 14_400_000
+        clock.elapsed_ms += 101
+        for stream in streams:
+            assert (await shape(stream))[-1] == "statusUpdate FAILED"
+
+
+@pytest.mark.proves("map-input-timeout")
+async def test_what_an_earlier_process_left_waiting_in_the_future_waits_from_now_on() -> None:
+    async def ask(job: Job) -> None:
+        await say(job, INPUT, "Which?")
+
+    store, clock = Searched(), Clock()
+    async with engine_of(ask, store, clock) as engine:
+        task = await engine.send(asked(), ALICE)
+    clock.now_ms -= 7_200_000
+    async with engine_of(ask, store, clock, input_timeout_seconds=0.1) as engine:
+        await store.is_searched()
+        stream = await engine.subscribe(task.id, ALICE)
+        clock.pass_ms(101)
+        assert (await shape(stream))[-1] == "statusUpdate FAILED"
 
 
 @pytest.mark.proves("map-input-timeout")
@@ -1251,11 +1304,11 @@ async def test_a_store_that_cannot_be_searched_is_asked_again_later(caplog: pyte
     class FailsOnce(MemoryStore):
         failed = False
 
-        async def waiting(self, states: Collection[str], before_ms: int) -> Sequence[str]:
+        async def waiting(self, states: Collection[str]) -> Mapping[str, int]:
             if not self.failed:
                 self.failed = True
                 raise StoreError("the disk is gone")
-            return await super().waiting(states, before_ms)
+            return await super().waiting(states)
 
     async def ask(job: Job) -> None:
         await say(job, INPUT, "Which?")
