@@ -28,7 +28,7 @@ from bridge.config.tables.models import (
     ToolServerTable,
     ToolTable,
 )
-from bridge.config.tables.profile import Profile
+from bridge.config.tables.profile import Profile, ServerTable
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.stdio import Command
 from bridge.mcp.client.transports.streamable_http import Target, Url
@@ -72,7 +72,7 @@ def server_plan(table: ToolServerTable, process: Profile) -> ServerPlan:
     said = {key: value for key, value in table if value is not None}
     server = process.server.model_copy(update={key: said[key] for key in said.keys() & _of(process.server)})
     run = process.run.model_copy(update={key: said[key] for key in said.keys() & {"concurrency"}})
-    target = _target(table, server.connect_seconds, server.result_limit_bytes)
+    target = _target(table, server)
     plan = ServerPlan.as_profile_says(target, Era(table.era), server, run)
     return replace(plan, fail=table.fail, call_timeout_seconds=table.call_timeout_seconds)
 
@@ -92,17 +92,23 @@ def _of(table: object) -> set[str]:
     return set(type(table).model_fields)  # type: ignore[attr-defined]
 
 
-def _target(table: ToolServerTable, connect_seconds: float, limit_bytes: int) -> Target:
+def _target(table: ToolServerTable, server: ServerTable) -> Target:
     if table.url is not None:
-        shown = table.shown("url") or ""
         return Url(
-            table.url, table.request_headers(), connect_seconds, limit_bytes, shown, table.allow_private
+            table.url,
+            table.request_headers(),
+            server.connect_seconds,
+            server.result_limit_bytes,
+            server.result_json_values,
+            table.shown("url") or "",
+            table.allow_private,
         )
     return Command(
         tuple(table.command or ()),
         table.variables(),
         str(table.cwd) if table.cwd else None,
-        limit_bytes,
+        server.result_limit_bytes,
+        server.result_json_values,
         tuple(table.shown("command") or ()),
     )
 

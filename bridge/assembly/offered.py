@@ -187,6 +187,7 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: Shared) -> Remo
         trust=trust,
         reach=reach,
         deadlines=Deadlines(chosen.agent_connect_seconds, chosen.answer_seconds, chosen.silence_seconds),
+        json_values=chosen.answer_json_values,
         baggage_keys=shared.baggage_keys,
     )
     folder = shared.cache_folder / agent_mark(one.account) if one.account else shared.cache_folder

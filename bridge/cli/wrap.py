@@ -16,7 +16,7 @@ from bridge.errors import UsageError
 
 if TYPE_CHECKING:
     from bridge.assembly.plan import Plan, ServerPlan
-    from bridge.config.tables.profile import Profile
+    from bridge.config.tables.profile import Profile, ServerTable
     from bridge.web import Credential
 
 SEVERAL: Final = "tools"
@@ -179,7 +179,7 @@ def _servers_from(options: dict[str, Any], profile: Profile) -> dict[str, Server
     if not options["target"]:
         raise UsageError("Missing argument: the URL of a server, -- COMMAND ARGS..., or --from-json FILE")
     server = profile.server
-    target = _target_from(options, server.connect_seconds, server.result_limit_bytes)
+    target = _target_from(options, server)
     plan = ServerPlan.as_profile_says(target, Era(options["era"]), server, profile.run)
     return {slug(options["name"]) if options["name"] else "": plan}
 
@@ -255,7 +255,7 @@ def credentials_from(texts: tuple[str, ...]) -> list[Credential]:
     return credentials
 
 
-def _target_from(options: dict[str, Any], connect_seconds: float, limit_bytes: int) -> Any:
+def _target_from(options: dict[str, Any], server: ServerTable) -> Any:
     from bridge.address import meant_url
     from bridge.config.text.masking import shown_words
     from bridge.config.text.secrets import child_variable_from, header_from
@@ -271,7 +271,9 @@ def _target_from(options: dict[str, Any], connect_seconds: float, limit_bytes: i
         except ValueError as exc:
             raise UsageError(f"{words[0]!r} is no URL: {exc}") from exc
         headers = dict(header_from(text) for text in options["header"])
-        return Url(words[0], headers, connect_seconds, limit_bytes)
+        return Url(
+            words[0], headers, server.connect_seconds, server.result_limit_bytes, server.result_json_values
+        )
     if words[0].startswith(("http://", "https://")):
         raise UsageError(f"give a URL or a command, not both: {' '.join(shown_words(words))}")
     if options["header"]:
@@ -282,4 +284,11 @@ def _target_from(options: dict[str, Any], connect_seconds: float, limit_bytes: i
             f"{words[0]!r} is no command; an address begins with its scheme: did you mean {meant}?"
         )
     variables = dict(child_variable_from(text) for text in options["variables"])
-    return Command(words, variables, str(Path.cwd()), limit_bytes, tuple(shown_words(words)))
+    return Command(
+        words,
+        variables,
+        str(Path.cwd()),
+        server.result_limit_bytes,
+        server.result_json_values,
+        tuple(shown_words(words)),
+    )

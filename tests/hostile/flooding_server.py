@@ -4,6 +4,7 @@ Run as `python flooding_server.py [--endless BYTES]`: its list of tools never en
 
 ping      sends `count` pings, whose ids have `bytes` bytes, and reads no more, or goes on reading meanwhile if `reads`
 progress  reports `count` times, without a number
+values    gives `count` empty objects
 links     links `count` resources, or one so often if `same`; each has `bytes` bytes
 """
 
@@ -14,7 +15,7 @@ import sys
 import threading
 from typing import Any
 
-NAMES = ("ping", "progress", "links")
+NAMES = ("ping", "progress", "values", "links")
 
 
 def send(message: dict[str, Any]) -> None:
@@ -41,6 +42,8 @@ def call(request_id: Any, params: dict[str, Any]) -> None:
             told = {"progressToken": params["_meta"]["progressToken"], "progress": "much"}
             for _ in range(count):
                 send({"method": "notifications/progress", "params": told})
+        case "values":
+            done["structuredContent"] = {"rows": [{}] * count}
         case "links":
             uris = [f"demo://{size}/{0 if said.get('same') else number}" for number in range(count)]
             done["content"] = [{"type": "resource_link", "uri": uri, "name": uri} for uri in uris]

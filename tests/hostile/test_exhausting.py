@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import re
 import sys
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -25,7 +26,7 @@ from bridge.a2a.client.follow import Pace, TaskLostError, converse
 from bridge.a2a.model.objects import AgentCard, Message, Part, Role, SendMessageRequest, TaskState
 from bridge.errors import PeerError
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.faults import ServerLostError
+from bridge.mcp.client.faults import VALUES_LIMITED_BY, ServerLostError
 from bridge.mcp.client.link import ListBounds
 from bridge.mcp.client.session import SessionPace
 from bridge.mcp.client.transports.stdio import Command
@@ -145,6 +146,30 @@ async def test_a_task_whose_agent_gives_without_end_is_given_up() -> None:
         await conversation({"artifactUpdate": GIVEN})
 
 
+MANY: Final = {**GIVEN, "artifact": {"artifactId": "a", "parts": [{"data": {"rows": [1] * 1000}}]}}
+
+
+@pytest.mark.parametrize("kind", [b"application/json", b"text/event-stream"])
+async def test_an_answer_of_too_many_values_is_an_error_and_no_result(kind: bytes) -> None:
+    """Not even where it says that the work is done."""
+    task = {"id": "t", "contextId": "c", "status": DONE["status"], "artifacts": [MANY["artifact"]]}
+    body = events_of({"task": task})
+    body = body if kind == b"text/event-stream" else body[len(b"data: ") :]
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: " + kind + b"\r\nConnection: close\r\n\r\n"
+    async with raw_peer() as peer, httpx2.AsyncClient() as http:
+        peer.answer = lambda *_: Reply((head, body))
+        found = FoundCard(peer.url, b"", AgentCard.model_validate(plain_card(peer.url)))
+        client = AgentClient(http, found, ClientOptions(json_values=1000))
+        with pytest.raises(PeerError) as refused:
+            await converse(client, REQUEST)
+        fits = await converse(AgentClient(http, found, ClientOptions(json_values=1100)), REQUEST)
+    assert str(refused.value) == (
+        f"{peer.url} answered with more than 1000 values and keys, which is not taken:"
+        " `answer_json_values` of `[agents]` is the limit"
+    )
+    assert fits.status.state is TaskState.COMPLETED
+
+
 # Tool servers
 
 
@@ -196,6 +221,28 @@ async def test_progress_without_a_number_is_said_once(caplog: pytest.LogCaptureF
         (record.name, record.exc_info) for record in caplog.records if record.levelno >= logging.WARNING
     ] == [("bridge.mcp.client.dispatcher", None)]
     assert "tools sends progress without a number, which is passed over: 'much'" in caplog.text
+
+
+async def test_a_result_of_a_million_values_fails_its_call_before_one_is_made() -> None:
+    """4 MB, of which Python would make 64."""
+    async with met(flooding()) as upstream:
+        words = f"the result holds more than 250000 values and keys: {VALUES_LIMITED_BY}"
+        with holding_at_most(24 * MEGABYTE), pytest.raises(ServerLostError, match=words):
+            await called(upstream, "values", count=MEGABYTE)
+        assert await called(upstream, "links", count=0) == {"content": []}
+
+
+async def test_a_result_of_too_many_values_is_a_task_that_failed() -> None:
+    config = config_for(replace(flooding(), result_json_values=1000))
+    async with running(config) as bridge, httpx2.AsyncClient(timeout=30) as http:
+        rpc = Rpc(http, bridge.base_url)
+        status = (await rpc.send(call_part("values", count=1000)))["status"]
+        after = (await rpc.send(call_part("values", count=10)))["status"]
+    assert (status["state"], after["state"]) == ("TASK_STATE_FAILED", "TASK_STATE_COMPLETED")
+    assert re.fullmatch(
+        rf"flooding: .*the result holds more than 1000 values and keys: {VALUES_LIMITED_BY}.*",
+        status["message"]["parts"][0]["text"],
+    )
 
 
 @pytest.mark.parametrize(

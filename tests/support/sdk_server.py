@@ -10,7 +10,7 @@ cancelled  how many waits were cancelled, once    grow       adds `tools` tools,
            there is one
 ask        asks for a name in the older way       ask-tool   the same, as a framework that makes its failures results
 hold       answers once `released` is set
-big        a text of `bytes` bytes; with `stream` after a report of progress, which makes HTTP stream it
+big        a text of `bytes` bytes, and `values` numbers; with `stream` after progress, which makes HTTP stream it
 """
 
 from __future__ import annotations
@@ -114,7 +114,8 @@ class Tools:
             case "big":
                 if arguments.get("stream"):
                     await context.session.report_progress(1, 2)
-                return _said("x" * arguments["bytes"])
+                rows = {"rows": [0] * arguments.get("values", 0)}
+                return _said("x" * arguments["bytes"]).model_copy(update={"structured_content": rows})
         return _said(f"I am {params.name}")
 
     async def until(self, condition: Callable[[], bool]) -> None:

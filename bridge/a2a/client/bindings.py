@@ -24,9 +24,11 @@ from bridge.a2a.model.objects import AgentInterface
 from bridge.a2a.model.operations import Operation
 from bridge.a2a.wire.rest import MEDIA_TYPE, target_of
 from bridge.errors import PeerError
-from bridge.jsonvalues import JsonObject, written
+from bridge.jsonvalues import DEFAULT_MAX_VALUES, JsonObject, written
 
 EVENT_STREAM: Final = "text/event-stream"
+
+_LIMITED_BY: Final = ": `answer_json_values` of `[agents]` is the limit"
 
 _KINDS: Final = tuple(kind for kind in vars(errors).values() if isinstance(kind, ErrorKind))
 _BY_REASON: Final = {kind.reason: kind for kind in _KINDS}
@@ -62,8 +64,9 @@ class Binding(ABC):
 
     accept: str
 
-    def __init__(self, interface: AgentInterface) -> None:
+    def __init__(self, interface: AgentInterface, max_values: int) -> None:
         self.interface = interface
+        self._max_values = max_values
         self._tenant: JsonObject = {"tenant": interface.tenant} if interface.tenant else {}
 
     @abstractmethod
@@ -86,7 +89,7 @@ class Binding(ABC):
 
     def _answer(self, text: bytes, response: httpx2.Response) -> JsonValue:
         try:
-            return json_from(text, str(self))
+            return json_from(text, str(self), self._max_values, _LIMITED_BY)
         except PeerError:
             if response.is_success:
                 raise
@@ -101,8 +104,8 @@ class JsonRpc(Binding):
 
     accept = "application/json"
 
-    def __init__(self, interface: AgentInterface) -> None:
-        super().__init__(interface)
+    def __init__(self, interface: AgentInterface, max_values: int) -> None:
+        super().__init__(interface, max_values)
         self._numbers = itertools.count(1)
 
     def request(self, operation: Operation, params: JsonObject) -> Outgoing:
@@ -164,9 +167,9 @@ class HttpJson(Binding):
 BINDINGS: Final[dict[str, type[Binding]]] = {JSONRPC: JsonRpc, HTTP_JSON: HttpJson}
 
 
-def binding_of(interface: AgentInterface) -> Binding:
-    """The binding of an interface that is spoken."""
-    return BINDINGS[interface.protocol_binding.upper()](interface)
+def binding_of(interface: AgentInterface, max_values: int = DEFAULT_MAX_VALUES) -> Binding:
+    """The binding of an interface that is spoken; an answer, or an event, holds no more values and keys than that."""
+    return BINDINGS[interface.protocol_binding.upper()](interface, max_values)
 
 
 def unsuccessful(response: httpx2.Response) -> PeerError:

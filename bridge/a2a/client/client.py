@@ -30,6 +30,7 @@ from bridge.a2a.wire import tolerant
 from bridge.a2a.wire.extensions import EXTENSIONS_HEADER
 from bridge.a2a.wire.versions import CURRENT, HEADER
 from bridge.errors import PeerError
+from bridge.jsonvalues import DEFAULT_MAX_VALUES
 from bridge.sse import EventReader
 from bridge.trace import OnHop, told_to_peer
 from bridge.web import is_loopback
@@ -66,6 +67,8 @@ class ClientOptions:
     """How connections are judged; None takes the URL of the card for the user's own."""
     deadlines: Deadlines = field(default_factory=Deadlines)
     limit_bytes: int = ANSWER_LIMIT_BYTES
+    json_values: int = DEFAULT_MAX_VALUES
+    """Values and keys in one answer, or one event of a stream."""
     baggage_keys: frozenset[str] = frozenset()
     """Those of a trace's baggage that an agent beyond this machine is told."""
     on_hop: OnHop | None = None
@@ -98,7 +101,7 @@ class AgentClient:
         self._found = found
         self._reach = options.reach or Reach(found.url, options.trust)
         self._options = options
-        self._bindings = [binding_of(interface) for interface in permitted]
+        self._bindings = [binding_of(interface, options.json_values) for interface in permitted]
         shown_to_agent = applied(found.card, options.credentials)
         self._query = shown_to_agent.query
         self._headers = {**shown_to_agent.request_headers(), HEADER: CURRENT}

@@ -14,9 +14,10 @@ from typing import Any, Final
 import httpx2
 from pydantic import JsonValue, ValidationError
 
-from bridge.a2a.model.errors import PARSE_ERROR, A2AError
+from bridge.a2a.model.errors import PARSE_ERROR, TOO_LARGE, A2AError
 from bridge.a2a.wire.jsontext import parse
 from bridge.errors import PeerError, reason_of
+from bridge.jsonvalues import DEFAULT_MAX_VALUES
 from bridge.networks import PrivateAddressError
 
 _NEVER_LEFT: Final = (
@@ -123,10 +124,15 @@ def origin_of(url: str) -> str:
     return f"{place.scheme}://{place.host}:{port}"
 
 
-def json_from(text: bytes, where: str) -> JsonValue:
+def json_from(
+    text: bytes, where: str, max_values: int = DEFAULT_MAX_VALUES, limited_by: str = ""
+) -> JsonValue:
     try:
-        return parse(text)
+        return parse(text, max_values=max_values)
     except A2AError as exc:
+        if exc.kind is TOO_LARGE:
+            most = f"more than {max_values} values and keys"
+            raise PeerError(f"{where} answered with {most}, which is not taken{limited_by}") from exc
         fault = "something that is no JSON" if exc.kind is PARSE_ERROR else "what is not taken"
         raise PeerError(f"{where} answered with {fault}: {exc}") from exc
 

@@ -118,6 +118,9 @@ class ToolServerTable(Table):
     result_limit_bytes: PositiveInt | None = Field(
         default=None, description="what one message of it may carry"
     )
+    result_json_values: PositiveInt | None = Field(
+        default=None, description="values and keys in one message of it"
+    )
     tools_most: PositiveInt | None = Field(default=None, description="tools that it may list")
     tools_limit_bytes: PositiveInt | None = Field(
         default=None, description="what its list of tools may carry"

@@ -81,6 +81,7 @@ class ServerTable(_Table):
     contended_question_seconds: PositiveFloat
     attribution_seconds: NotNegative
     result_limit_bytes: PositiveInt
+    result_json_values: PositiveInt
     tools_most: PositiveInt
     tools_limit_bytes: PositiveInt
     unanswered_most: PositiveInt
@@ -159,6 +160,7 @@ class AgentsTable(_Table):
     task_ttl_seconds: PositiveInt
     outage_seconds: NotNegative
     follow_up_seconds: PositiveInt
+    answer_json_values: PositiveInt
     task_limit_bytes: PositiveInt
     unnamed_most: PositiveInt
     found_most: PositiveInt

@@ -35,9 +35,13 @@ an HTTP event, 1 MiB, is below what tools return; it has none for a line."""
 LIMITED_BY: Final = "`result_limit_bytes` of the tool server is the limit"
 """What an answer that is too large is told to look at."""
 
+VALUES_LIMITED_BY: Final = "`result_json_values` of the tool server is the limit"
+"""The same for one that holds too many values and keys."""
+
 _SDK_SAYS: Final[Mapping[tuple[int, str], str]] = {
     (CONNECTION_CLOSED, "Connection closed"): BROKEN_OFF,
     (CONNECTION_CLOSED, "SSE stream failed: the response is larger than "): TOO_LARGE,
+    (CONNECTION_CLOSED, "SSE stream failed: the response holds more than "): TOO_LARGE,
     (CONNECTION_CLOSED, "SSE stream "): BROKEN_OFF,
     (PARSE_ERROR, "Failed to parse JSON response"): NO_MCP,
     (PARSE_ERROR, "Failed to parse SSE message"): NO_MCP,

@@ -490,6 +490,20 @@ async def test_a_result_above_the_limit_is_a_clear_error(
         assert server.posted.count("tools/list") == 1, "the connection has not been replaced"
 
 
+@each_era
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("json_response", [True, False])
+async def test_a_result_of_too_many_values_is_a_clear_error(
+    era: Era, streamed: bool, json_response: bool
+) -> None:
+    many = HttpServer(json_response=json_response)
+    async with many.run() as server, met(Url(server.url, result_json_values=1000), era) as there:
+        with pytest.raises(ServerLostError, match="the response holds more than 1000 values and keys"):
+            await there.call("big", {"bytes": 1, "values": 1000, "stream": streamed}, lambda _: None)
+        assert await there.text("big", bytes=2, values=900) == "xx"
+        assert server.posted.count("tools/list") == 1, "the connection has not been replaced"
+
+
 # Servers that die
 
 

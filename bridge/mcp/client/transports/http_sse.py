@@ -52,7 +52,7 @@ from bridge.mcp.client.transports.streamable_http import (
     client_of,
     means_session_lost,
 )
-from bridge.mcp.lines import message_in
+from bridge.mcp.lines import instead_of, message_in
 from bridge.sse import Event
 
 logger = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ async def http_sse(target: Url, on_fault: Callable[[str], None]) -> AsyncIterato
         ServerDownError: it cannot be reached.
         PeerError: it does not answer as a server of this transport does, or not in time.
     """
-    posting = _PostTransport(str(target), target.result_limit_bytes, on_fault, limits=LIMITS)
+    posting = _PostTransport(target, on_fault, limits=LIMITS)
     reads_in, reads_out = anyio.create_memory_object_stream[SessionMessage | Exception](_READ_BUFFER)
     writes_in, writes_out = anyio.create_memory_object_stream[SessionMessage](0)
     async with (
@@ -150,7 +150,11 @@ class _Connection:
             words = f"a message is larger than {self.target.result_limit_bytes} bytes: {LIMITED_BY}"
             answered = id_of_cut_message(event.data, event.tail)
             return ValueError(words) if answered is None else _answer(answered, error_of(TOO_LARGE, words))
-        return message_in(event.data)
+        instead = instead_of(event.data, self.target.result_json_values)
+        if instead is None:
+            return message_in(event.data)
+        self.on_fault(TOO_LARGE)
+        return instead
 
     async def _send_all(
         self, outgoing: MemoryObjectReceiveStream[SessionMessage], tasks: anyio.abc.TaskGroup

@@ -32,9 +32,10 @@ from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
 from bridge.errors import UsageError
+from bridge.jsonvalues import DEFAULT_MAX_VALUES
 from bridge.mcp.client.faults import DEFAULT_RESULT_LIMIT_BYTES
 from bridge.mcp.client.stderr import LastWords, StderrLog
-from bridge.mcp.lines import Lines, TooLong, answer_to, line_of, message_in
+from bridge.mcp.lines import Lines, TooLong, answer_to, instead_of, line_of, message_in
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +76,7 @@ class Command:
     """Beside HOME, LOGNAME, PATH, SHELL, TERM and USER, which every child gets."""
     cwd: str | None = None
     result_limit_bytes: int = DEFAULT_RESULT_LIMIT_BYTES
+    result_json_values: int = DEFAULT_MAX_VALUES
     shown: tuple[str, ...] = field(default=(), compare=False)
     """The words as they may be said aloud, where those are others."""
 
@@ -86,7 +88,7 @@ class Command:
 async def child(command: Command, name: str, last_words: LastWords) -> AsyncIterator[TransportStreams]:
     """Start a server as a child process, and end it, with its process group, on exit.
 
-    What it sends that is no message comes as a ValueError. So does an answer above the limit whose id is not
+    What it sends that is no message comes as a ValueError. So does an answer above a limit whose id is not
     found in its first or last bytes: the call that waits for it ends with its own deadline. Where the id is
     found, an error marked as ours answers the call.
 
@@ -95,7 +97,7 @@ async def child(command: Command, name: str, last_words: LastWords) -> AsyncIter
     """
     with anyio.CancelScope(shield=True):  # between the start and the `try` below nothing may be awaited
         process = await _start(command)
-    server = _Child(process, name, command.result_limit_bytes, last_words)
+    server = _Child(process, name, command, last_words)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.run)
         try:
@@ -121,14 +123,14 @@ async def _start(command: Command) -> Process:
 class _Child:
     """A process that runs, and the tasks that serve it."""
 
-    def __init__(self, process: Process, name: str, limit_bytes: int, last_words: LastWords) -> None:
+    def __init__(self, process: Process, name: str, command: Command, last_words: LastWords) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
         self._process = process
         self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
         self._name = name
-        self._limit_bytes = limit_bytes
+        self._limit_bytes, self._max_values = command.result_limit_bytes, command.result_json_values
         self._last_words = last_words
         streams = anyio.create_memory_object_stream[SessionMessage | Exception](_LINES_AHEAD)
         self._received, self.messages = streams
@@ -200,7 +202,7 @@ class _Child:
         elif not line or line.isspace():
             return
         else:
-            item = message_in(line)
+            item = instead_of(line, self._max_values) or message_in(line)
         try:
             self._received.send_nowait(item)
         except anyio.WouldBlock:

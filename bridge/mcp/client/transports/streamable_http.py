@@ -21,6 +21,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from bridge.address import Wanted, explained
 from bridge.errors import PeerError, reason_of
+from bridge.jsonvalues import DEFAULT_MAX_VALUES, holds_more_values
 from bridge.mcp.client.faults import (
     BROKEN_OFF,
     DEFAULT_RESULT_LIMIT_BYTES,
@@ -29,6 +30,7 @@ from bridge.mcp.client.faults import (
     SESSION_LOST,
     TOO_LARGE,
     UNREACHABLE,
+    VALUES_LIMITED_BY,
     error_of,
 )
 from bridge.mcp.client.transports.stdio import Command
@@ -42,6 +44,7 @@ _ERROR_BODY_BYTES: Final = 64 * 1024
 
 _EVENTS: Final = "text/event-stream"
 _EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_LINE_END: Final = re.compile(rb"\r\n|\r|\n")
 _ENDS_BYTES: Final = 3
 """How much of the end of an event may stand in the chunk before."""
 _OF_PACKING: Final = frozenset({"content-encoding", "content-length", "transfer-encoding"})
@@ -70,6 +73,7 @@ class Url:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     connect_seconds: float = 10.0
     result_limit_bytes: int = DEFAULT_RESULT_LIMIT_BYTES
+    result_json_values: int = DEFAULT_MAX_VALUES
     shown: str = field(default="", compare=False)
     """The URL as it may be said aloud, where that is another one than without user, query and fragment."""
     allow_private: bool = False
@@ -100,7 +104,7 @@ def is_local(target: Target) -> bool:
 @asynccontextmanager
 async def streamable_http(target: Url, on_fault: Callable[[str], None]) -> AsyncIterator[TransportStreams]:
     """Speak to a server over Streamable HTTP. `on_fault` hears of each fault, by its kind."""
-    transport = FaultMappingTransport(str(target), target.result_limit_bytes, on_fault, limits=LIMITS)
+    transport = FaultMappingTransport(target, on_fault, limits=LIMITS)
     async with (
         client_of(target, transport) as client,
         streamable_http_client(target.url, http_client=client, max_sse_event_size=None) as streams,
@@ -136,12 +140,10 @@ async def explained_at(target: Url, fault: PeerError) -> str:
 class FaultMappingTransport(httpx2.AsyncHTTPTransport):
     """An HTTP transport that never raises: what goes wrong is answered like a server's JSON-RPC error."""
 
-    def __init__(
-        self, name: str, limit_bytes: int, on_fault: Callable[[str], None], *, limits: httpx2.Limits
-    ) -> None:
+    def __init__(self, target: Url, on_fault: Callable[[str], None], *, limits: httpx2.Limits) -> None:
         super().__init__(limits=limits)
-        self._name = name
-        self._limit_bytes = limit_bytes
+        self._name = str(target)
+        self._bounds = _Bounds(target.result_limit_bytes, target.result_json_values)
         self._on_fault = on_fault
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -157,13 +159,13 @@ class FaultMappingTransport(httpx2.AsyncHTTPTransport):
         if response.status_code >= 400:
             return await self._error_page(request, response)
         kind = response.headers.get("content-type", "").lower()
-        unpacked = _unpacked(request, response, self._limit_bytes, in_events=kind.startswith(_EVENTS))
+        unpacked = _unpacked(request, response, self._bounds, in_events=kind.startswith(_EVENTS))
         return await self._whole(request, unpacked) if kind.startswith("application/json") else unpacked
 
     async def _whole(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """A body that is one JSON text, read here, where what goes wrong with it can still be said."""
         try:
-            await response.aread()
+            self._bounds.require_few_values(await response.aread())
         except _TooLargeError as exc:
             return self._fault(request, 502, TOO_LARGE, str(exc))
         except (httpx2.StreamError, httpx2.HTTPError) as exc:
@@ -211,53 +213,97 @@ class _TooLargeError(httpx2.SSEError):
     """A response above the limit. The SDK tells the words of an SSEError, and does not ask for the rest."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """What one message may be."""
+
+    size: int
+    values: int
+
+    def require_size(self, size: int) -> None:
+        """Raises _TooLargeError when a message of so many bytes is too large."""
+        if size > self.size:
+            raise _TooLargeError(f"the response is larger than {self.size} bytes: {LIMITED_BY}")
+
+    def require_few_values(self, text: bytes) -> None:
+        """Raises _TooLargeError when a JSON text holds too many values and keys."""
+        if holds_more_values(text, self.values):
+            raise _TooLargeError(
+                f"the response holds more than {self.values} values and keys: {VALUES_LIMITED_BY}"
+            )
+
+
 def _unpacked(
-    request: httpx2.Request, packed: httpx2.Response, limit_bytes: int, *, in_events: bool
+    request: httpx2.Request, packed: httpx2.Response, bounds: _Bounds, *, in_events: bool
 ) -> httpx2.Response:
     """The same response without its content encoding, bounded by what it unpacks to."""
     headers = [(name, value) for name, value in packed.headers.multi_items() if name not in _OF_PACKING]
     return httpx2.Response(
         packed.status_code,
         headers=headers,
-        stream=_BoundedStream(packed, limit_bytes, in_events=in_events),
+        stream=(_BoundedEvents if in_events else _BoundedBody)(packed, bounds),
         request=request,
         extensions=packed.extensions,
     )
 
 
-class _BoundedStream(httpx2.AsyncByteStream):
-    """A response body, unpacked, that ends with an error that the SDK expects when it breaks or grows too large.
+class _BoundedBody(httpx2.AsyncByteStream):
+    """A response body, unpacked, that ends with an error that the SDK expects when it breaks or grows too large."""
 
-    Of a stream of events each one is bounded: the stream itself may be open for ever.
-    """
-
-    def __init__(self, packed: httpx2.Response, limit_bytes: int, *, in_events: bool) -> None:
+    def __init__(self, packed: httpx2.Response, bounds: _Bounds) -> None:
         self._packed = packed
-        self._limit_bytes = limit_bytes
-        self._in_events = in_events
+        self._bounds = bounds
+        self._size = 0
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        size, rest = 0, b""
         try:
             # Pieces of 1 MiB at most, however far a few bytes unpack.
             async with aclosing(self._packed.aiter_bytes()) as chunks:
                 async for chunk in chunks:
-                    pieces = _EVENT_END.split(rest + chunk) if self._in_events else [rest + chunk]
-                    first = size - len(rest) + len(pieces[0])
-                    if max(first, *map(len, pieces)) > self._limit_bytes:
-                        raise _TooLargeError(
-                            f"the response is larger than {self._limit_bytes} bytes: {LIMITED_BY}"
-                        )
-                    size = first if len(pieces) == 1 else len(pieces[-1])
-                    rest = pieces[-1][-_ENDS_BYTES:]
+                    self._judge(chunk)
                     yield chunk
         except _TooLargeError:
             raise
         except (httpx2.TransportError, httpx2.DecodingError) as exc:
             raise httpx2.StreamError(f"the response broke off: {reason_of(exc)}") from exc
 
+    def _judge(self, chunk: bytes) -> None:
+        self._size += len(chunk)
+        self._bounds.require_size(self._size)
+
     async def aclose(self) -> None:
         await self._packed.aclose()
+
+
+class _BoundedEvents(_BoundedBody):
+    """A stream of events, of which each one is bounded: the stream itself may be open for ever.
+
+    An event is judged before its end is passed on, so that nobody has read it.
+    """
+
+    def __init__(self, packed: httpx2.Response, bounds: _Bounds) -> None:
+        super().__init__(packed, bounds)
+        self._event = bytearray()
+        """What has come of the event at hand."""
+
+    def _judge(self, chunk: bytes) -> None:
+        rest = self._event[-_ENDS_BYTES:]
+        end, *others = _EVENT_END.split(rest + chunk)
+        if not others:
+            self._event += chunk
+            self._bounds.require_size(len(self._event))
+            return
+        self._event[len(self._event) - len(rest) :] = end
+        self._bounds.require_size(max(len(self._event), *map(len, others)))
+        for event in (self._event, *others[:-1]):
+            if len(event) > self._bounds.values:
+                self._bounds.require_few_values(_data_of(event))
+        self._event = bytearray(others[-1])
+
+
+def _data_of(event: bytes | bytearray) -> bytes:
+    """What an event says, without its framing."""
+    return b"\n".join(line[5:] for line in _LINE_END.split(event) if line.startswith(b"data:"))
 
 
 async def beginning_of(response: httpx2.Response) -> bytes:

@@ -521,6 +521,22 @@ async def test_an_event_above_the_limit_that_answers_nothing_is_an_error_in_the_
     assert heard == [TOO_LARGE]
 
 
+async def test_an_event_of_too_many_values_fails_the_request_that_it_answers() -> None:
+    script, heard = Script(), list[str]()
+    async with opened(script, heard, result_json_values=100) as streams:
+        many = {"jsonrpc": "2.0", "id": 1, "result": {"rows": [0] * 100}}
+        asks = {"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"rows": [0] * 100}}
+        script.say(b"data: %b\n\n" % json.dumps(many).encode(), b"data: %b\n\n" % json.dumps(asks).encode())
+        assert await fault_from(streams) == (1, TOO_LARGE)
+        assert str(await streams[0].receive()) == (
+            "a message of more than 100 values and keys, in which no id of an answer is found:"
+            " `result_json_values` of the tool server is the limit"
+        )
+        script.say(event_of(2))
+        assert (await answer_from(streams)).id == 2
+    assert heard == [TOO_LARGE, TOO_LARGE]
+
+
 @pytest.mark.parametrize("ends", [True, False])
 async def test_the_streams_end_with_the_events_even_in_the_middle_of_one(ends: bool) -> None:
     script, heard = Script(), list[str]()

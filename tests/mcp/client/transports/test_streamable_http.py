@@ -22,10 +22,11 @@ from bridge.mcp.client.faults import (
     TOO_LARGE,
     UNREACHABLE,
 )
-from bridge.mcp.client.transports.streamable_http import FaultMappingTransport
+from bridge.mcp.client.transports.streamable_http import FaultMappingTransport, Url, _BoundedEvents, _Bounds
 from tests.support.command import free_port
 
 LIMIT_BYTES: Final = 1000
+VALUES: Final = 20
 RESULT: Final = b'{"jsonrpc":"2.0","id":1,"result":{}}'
 ERROR: Final = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"No valid session ID provided"}}'
 NO_TRANSPORT: Final = b"No transport found for sessionId"
@@ -55,13 +56,15 @@ async def _answering(answer: bytes) -> AsyncIterator[str]:
 
 
 async def _post(url: str, on_fault: Callable[[str], None], **headers: str) -> httpx2.Response:
-    transport = FaultMappingTransport("tools", LIMIT_BYTES, on_fault, limits=httpx2.Limits())
+    target = Url(url, result_limit_bytes=LIMIT_BYTES, result_json_values=VALUES, shown="tools")
+    transport = FaultMappingTransport(target, on_fault, limits=httpx2.Limits())
     async with httpx2.AsyncClient(transport=transport) as client:
         with anyio.fail_after(10):
             return await client.post(url, json={}, headers=headers)
 
 
 JSON: Final = "content-type: application/json"
+TOO_MANY: Final = "the response holds more than 20 values and keys: "
 SESSION: Final = {"mcp-session-id": "s1"}
 
 
@@ -72,6 +75,11 @@ SESSION: Final = {"mcp-session-id": "s1"}
         (b"SSH-2.0-OpenSSH\r\n", BROKEN_OFF, "tools broke off: "),
         (_response("200 OK", b"{", JSON, length=10), BROKEN_OFF, "the response broke off: "),
         (_response("200 OK", b"x" * 1001, JSON), TOO_LARGE, "the response is larger than 1000 bytes"),
+        (
+            _response("200 OK", b"[" + b"1," * 20 + b"1]", JSON),
+            TOO_LARGE,
+            f"{TOO_MANY}`result_json_values` of the tool ",
+        ),
         (_response("502 Bad Gateway", b"<html>"), HTTP_STATUS, "tools answered HTTP 502 Bad Gateway"),
         (_response("500 ", b"", length=10), HTTP_STATUS, "tools answered HTTP 500"),
         (_response("404 Not Found", b""), HTTP_STATUS, "tools answered HTTP 404 Not Found"),
@@ -179,3 +187,29 @@ async def test_an_event_is_bounded_by_what_it_unpacks_to() -> None:
     async with _answering(_response("200 OK", stream, EVENTS, GZIP)) as url:
         with pytest.raises(httpx2.SSEError, match="larger than 1000 bytes"):
             await _post(url, lambda _: None)
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+@pytest.mark.parametrize("size", [1, 2, 7, 32])
+async def test_the_values_of_each_event_are_counted_however_it_is_cut(end: bytes, size: int) -> None:
+    """Lines of an event are not values of it, nor are brackets in its strings."""
+    lines = [b"event: message", b"data: [", *[b"data: 1,"] * 17, b'data: "' + b"[" * 90 + b'"]']
+    fits = end.join([*lines, b"", b""])
+    more = end.join([b"data: [" + b"1," * 20 + b"1]", b"", b""])
+
+    async def pieces() -> AsyncIterator[bytes]:
+        sent = fits + b": still there" + end + end + fits + more + fits
+        for start in range(0, len(sent), size):
+            yield sent[start : start + size]
+
+    got = bytearray()
+    stream = _BoundedEvents(httpx2.Response(200, content=pieces()), _Bounds(LIMIT_BYTES, VALUES))
+
+    async def read() -> None:
+        async for piece in stream:
+            got.extend(piece)
+
+    with pytest.raises(httpx2.SSEError, match=TOO_MANY):
+        await read()
+    assert got.count(b"[" * 90) == 2
+    assert more not in got
