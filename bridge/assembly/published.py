@@ -137,6 +137,7 @@ def options_of(plan: PublishedPlan) -> AgentOptions:
         allow_file_links=profile.content.allow_file_links,
         progress_in_flight=profile.run.progress_in_flight,
         progress_per_second=profile.run.progress_per_second,
+        progress_limit_bytes=profile.run.progress_limit_bytes,
         confirm=profile.run.confirm,
         name=plan.card_name,
         description=plan.card_description,

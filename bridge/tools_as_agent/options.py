@@ -39,6 +39,8 @@ class AgentOptions:
     """Progress events over time; a call may have ten seconds' worth of them at once."""
     progress_in_flight: int
     """Progress events on their way to the store at once; beyond them, only the newest waits."""
+    progress_limit_bytes: int
+    """What the words of one of them may carry; longer ones are cut."""
     confirm: When = "never"
     """Which tools are called only once their client has confirmed the call."""
     name: str | None = None

@@ -2,11 +2,12 @@
 
 A server may report as fast as it can for as long as its call may take, and each update is stored. So a flood
 is thinned: by how many updates are on their way to the store, and by how many there are over time. The newest
-report waits then, and the last one is always said.
+report waits then, and the last one is always said. Words that are too long are cut, and say so.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import anyio
@@ -15,7 +16,11 @@ from bridge.a2a.model.objects import Part, TaskState
 from bridge.a2a.tasks.agent import Job
 from bridge.mcp.client.values import Progress
 from bridge.tools_as_agent.asking import Patience
+from bridge.tools_as_agent.options import AgentOptions
 from bridge.translate.notes import progress_metadata
+
+_CHARACTER_BYTES: Final = 4
+"""What a character takes at most, in UTF-8."""
 
 BURST_SECONDS: Final = 10
 """A tool may report so many seconds' worth of updates at once: short ones with many steps are shown whole."""
@@ -24,21 +29,20 @@ BURST_SECONDS: Final = 10
 class ProgressRelay:
     """Takes the reports of one run. While a person is asked the task goes on asking; what comes then waits."""
 
-    def __init__(self, job: Job, in_flight: int, per_second: float, patience: Patience) -> None:
-        """`in_flight` is how many updates may be on their way to the store, `per_second` how many there may be
-        over time."""
+    def __init__(self, job: Job, options: AgentOptions, patience: Patience) -> None:
         self._job = job
         self._patience = patience
-        self._most = in_flight
-        self._per_second = per_second
-        self._left = per_second * BURST_SECONDS
+        self._most = options.progress_in_flight
+        self._limit_bytes = options.progress_limit_bytes
+        self._per_second = options.progress_per_second
+        self._left = self._per_second * BURST_SECONDS
         self._since = anyio.current_time()
         self._in_flight = 0
         self._newest: Progress | None = None
 
     def __call__(self, progress: Progress) -> None:
         """Take a report."""
-        self._newest = progress
+        self._newest = replace(progress, message=_cut(progress.message, self._limit_bytes))
         self._say_if_it_may()
 
     def flush(self) -> None:
@@ -63,3 +67,14 @@ class ProgressRelay:
         self._left, self._since = min(self._left + earned, self._per_second * BURST_SECONDS), now
         if self._in_flight < self._most and self._left >= 1:
             self.flush()
+
+
+def _cut(words: str | None, limit_bytes: int) -> str | None:
+    """Words of so many bytes at most, and what was left out."""
+    if words is None or len(words) * _CHARACTER_BYTES <= limit_bytes:
+        return words
+    whole = words.encode(errors="replace")
+    if len(whole) <= limit_bytes:
+        return words
+    kept = whole[:limit_bytes].decode(errors="ignore")
+    return f"{kept} [cut here: {limit_bytes} of {len(whole)} bytes]"

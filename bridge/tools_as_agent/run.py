@@ -106,8 +106,7 @@ class ToolRun:
         return await self._finish(job, result, await self._linked(result, job))
 
     def _relay(self, job: Job, patience: Patience) -> ProgressRelay:
-        options = self._options
-        return ProgressRelay(job, options.progress_in_flight, options.progress_per_second, patience)
+        return ProgressRelay(job, self._options, patience)
 
     async def _finish(self, job: Job, result: JsonObject, read: dict[str, Sequence[JsonValue]]) -> None:
         kind = result.get("resultType", "complete")

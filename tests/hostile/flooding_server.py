@@ -3,7 +3,7 @@
 Run as `python flooding_server.py [--endless BYTES]`: its list of tools never ends, a tool of so many bytes a page.
 
 ping      sends `count` pings, whose ids have `bytes` bytes, and reads no more, or goes on reading meanwhile if `reads`
-progress  reports `count` times, without a number
+progress  reports `count` times, from `number` on or without one, with `words` if any
 values    gives `count` empty objects
 links     links `count` resources, or one so often if `same`; each has `bytes` bytes
 """
@@ -39,9 +39,10 @@ def call(request_id: Any, params: dict[str, Any]) -> None:
         case "ping":
             ping(count, size)
         case "progress":
-            told = {"progressToken": params["_meta"]["progressToken"], "progress": "much"}
-            for _ in range(count):
-                send({"method": "notifications/progress", "params": told})
+            told = {"progressToken": params["_meta"]["progressToken"], "message": said.get("words", "")}
+            for number in range(count):
+                step = said["number"] + number if "number" in said else "much"
+                send({"method": "notifications/progress", "params": {**told, "progress": step}})
         case "values":
             done["structuredContent"] = {"rows": [{}] * count}
         case "links":

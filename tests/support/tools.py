@@ -46,5 +46,6 @@ def options_with(**chosen: Any) -> AgentOptions:
         "allow_file_links": False,
         "progress_in_flight": 1,
         "progress_per_second": 1.0,
+        "progress_limit_bytes": 8192,
     }
     return AgentOptions(**{**usual, **chosen})

@@ -22,6 +22,7 @@ import pytest
 
 from bridge.a2a.tasks.live import Live
 from bridge.mcp.client.eras import Era
+from bridge.mcp.client.transports.stdio import Command
 from bridge.mcp.client.transports.streamable_http import Target, Url
 from tests.support.command import Wrapping, wrapping
 from tests.support.processes import PROC
@@ -40,6 +41,7 @@ from tests.support.running import (
 )
 from tests.support.sdk_server import HttpServer, Tools
 
+FLOODING: Final = Command((sys.executable, str(Path(__file__).parents[1] / "hostile" / "flooding_server.py")))
 MEGABYTE: Final = 1024 * 1024
 COMPLETED: Final = "TASK_STATE_COMPLETED"
 FAILED: Final = "TASK_STATE_FAILED"
@@ -206,6 +208,24 @@ async def test_a_flood_of_progress_is_in_order_thinned_and_keeps_its_last(
     assert numbers[-1] == STEPS
     assert updates[-1]["status"]["state"] == COMPLETED
     assert len(numbers) < STEPS / 2
+
+
+async def test_words_of_progress_that_are_too_long_are_cut_and_say_so() -> None:
+    """Never within a character."""
+    words = "\u20ac" * 1000
+    config = config_for(FLOODING, profile=profile_with(run={"progress_limit_bytes": 100}))
+    async with running(config) as bridge, httpx2.AsyncClient(timeout=60) as http:
+        rpc = Rpc(http, bridge.base_url)
+        long = [event async for event in streamed(rpc, "progress", count=2, number=1, words=words)]
+        short = [event async for event in streamed(rpc, "progress", count=2, number=1, words=words[:33])]
+    assert said_in(long) == ["\u20ac" * 33 + " [cut here: 100 of 3000 bytes]"] * 2
+    assert said_in(short) == ["\u20ac" * 33] * 2
+
+
+def said_in(events: list[Any]) -> list[str]:
+    """The words of the updates while a call works."""
+    updates = [event["statusUpdate"]["status"] for event in events if "statusUpdate" in event]
+    return [text for one in updates if "message" in one for text in texts(one["message"]["parts"])]
 
 
 @each_store

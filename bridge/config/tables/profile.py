@@ -63,6 +63,7 @@ class RunTable(_Table):
     queue: Count
     progress_in_flight: PositiveInt
     progress_per_second: PositiveFloat
+    progress_limit_bytes: PositiveInt
     confirm: Literal["never", "destructive", "strict"]
 
 
