@@ -86,3 +86,9 @@ def written(value: JsonValue) -> bytes:
     except PydanticSerializationError:
         halved = json.dumps(value, ensure_ascii=False)
         return halved.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+
+def short(value: object) -> str:
+    """A value for a message, cut where it is long."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 80 else f"{text[:70]} ..."

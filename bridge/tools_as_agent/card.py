@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bridge.a2a.model.objects import AgentCapabilities, AgentCard, AgentInterface, AgentSkill
-from bridge.a2a.wire.versions import SERVED
+from bridge.a2a.wire.versions import VERSIONS
 from bridge.mcp.client.values import Greeting
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.skills import Skills
@@ -53,7 +53,7 @@ def make_card(base_url: str, servers: Sequence[Server], skills: Skills, options:
         description=options.description or _description(name, servers),
         supported_interfaces=tuple(
             AgentInterface(url=base_url, protocol_binding=binding, protocol_version=version)
-            for version in SERVED
+            for version in VERSIONS.names
             for binding in BINDINGS
         ),
         version=_version(servers),

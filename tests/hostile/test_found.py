@@ -21,10 +21,11 @@ from bridge.a2a.client.card_cache import CardSource
 from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.http import url_from
 from bridge.a2a.client.http_cache import CardBounds
+from bridge.a2a.model import operations
 from bridge.a2a.model.errors import PARSE_ERROR, A2AError
 from bridge.a2a.model.objects import AgentCard, AgentInterface, Artifact, Task, TaskState, TaskStatus
-from bridge.a2a.model.operations import Operation, parse_request
 from bridge.a2a.wire.jsontext import parse
+from bridge.a2a.wire.v1_0 import V1_0
 from bridge.errors import PeerError
 from bridge.mcp.schemas import MAX_SCHEMA_DEPTH, UncheckableError, errors_of, validator_of
 from bridge.mcp.tools import Tool, tools_from
@@ -82,7 +83,7 @@ def test_many_items_at_fault_take_no_more_memory_than_they_are_long() -> None:
     tracemalloc.start()
     try:
         with pytest.raises(A2AError) as refused:
-            parse_request(Operation.SEND_MESSAGE, params)
+            V1_0().request_from(operations.SEND_MESSAGE, params)
         peak_bytes = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -212,7 +213,7 @@ def test_a_tool_on_a_card_that_no_host_can_read_is_not_listed() -> None:
 def test_half_a_character_of_a_host_reaches_the_agent_as_the_replacement_character(kind: str) -> None:
     interface = AgentInterface(url="http://127.0.0.1:9/", protocol_binding=kind, protocol_version="1.0")
     said = {"message": {"parts": [{"text": "half \ud83d."}]}}
-    sent = binding_of(interface).request(Operation.SEND_MESSAGE, said)  # type: ignore[arg-type]
+    sent = binding_of(interface, V1_0()).request(operations.SEND_MESSAGE, said)  # type: ignore[arg-type]
     assert sent.content is not None
     assert "half \ufffd." in sent.content.decode()
 

@@ -16,15 +16,16 @@ import httpx2
 from pydantic import JsonValue
 from pydantic_core import to_json
 
-from bridge.a2a.client.http import Outgoing, UnansweredError, json_from, short, shown, status_words, url_from
+from bridge.a2a.client.http import Outgoing, UnansweredError, json_from, shown, status_words, url_from
 from bridge.a2a.client.interfaces import HTTP_JSON, JSONRPC
 from bridge.a2a.model import errors
-from bridge.a2a.model.errors import INTERNAL, ErrorKind, Violation
+from bridge.a2a.model.errors import ErrorKind
 from bridge.a2a.model.objects import AgentInterface
-from bridge.a2a.model.operations import Operation
-from bridge.a2a.wire.rest import MEDIA_TYPE, target_of
+from bridge.a2a.model.operations import AnyOperation
+from bridge.a2a.wire.dialect import Dialect, Refusal
+from bridge.a2a.wire.rest import MEDIA_TYPE
 from bridge.errors import PeerError
-from bridge.jsonvalues import DEFAULT_MAX_VALUES, JsonObject, written
+from bridge.jsonvalues import DEFAULT_MAX_VALUES, JsonObject, short, written
 
 EVENT_STREAM: Final = "text/event-stream"
 
@@ -41,17 +42,13 @@ _GATEWAY: Final = frozenset({429, 502, 503, 504})
 class AgentRefusedError(PeerError):
     """The agent answered with an error."""
 
-    def __init__(
-        self, code: int, message: str, reason: str | None = None, violations: tuple[Violation, ...] = ()
-    ) -> None:
-        more = "".join(f"\n  {one.field}: {one.description}" for one in violations)
-        super().__init__(f"the agent refused: {message} ({reason or code}){more}")
-        self.code = code
-        """As JSON-RPC has it, in either binding; the HTTP status where A2A has no code for it."""
-        self.message = message
-        self.reason = reason
-        """The reason of its ErrorInfo, such as TASK_NOT_FOUND."""
-        self.violations = violations
+    def __init__(self, said: Refusal) -> None:
+        more = "".join(f"\n  {one.field}: {one.description}" for one in said.violations)
+        super().__init__(f"the agent refused: {said.message} ({said.reason or said.code}){more}")
+        self.code = said.code
+        self.message = said.message
+        self.reason = said.reason
+        self.violations = said.violations
 
     @property
     def kind(self) -> ErrorKind | None:
@@ -64,13 +61,14 @@ class Binding(ABC):
 
     accept: str
 
-    def __init__(self, interface: AgentInterface, max_values: int) -> None:
+    def __init__(self, interface: AgentInterface, dialect: Dialect, max_values: int) -> None:
         self.interface = interface
+        self.dialect = dialect
         self._max_values = max_values
         self._tenant: JsonObject = {"tenant": interface.tenant} if interface.tenant else {}
 
     @abstractmethod
-    def request(self, operation: Operation, params: JsonObject) -> Outgoing:
+    def request(self, operation: AnyOperation, params: JsonObject) -> Outgoing:
         """The request that performs an operation. The tenant is the interface's, whatever `params` say."""
 
     def payload(self, outgoing: Outgoing) -> str:
@@ -104,16 +102,16 @@ class JsonRpc(Binding):
 
     accept = "application/json"
 
-    def __init__(self, interface: AgentInterface, max_values: int) -> None:
-        super().__init__(interface, max_values)
+    def __init__(self, interface: AgentInterface, dialect: Dialect, max_values: int) -> None:
+        super().__init__(interface, dialect, max_values)
         self._numbers = itertools.count(1)
 
-    def request(self, operation: Operation, params: JsonObject) -> Outgoing:
+    def request(self, operation: AnyOperation, params: JsonObject) -> Outgoing:
         """A JSON-RPC call."""
         call: JsonObject = {
             "jsonrpc": "2.0",
             "id": next(self._numbers),
-            "method": operation.value,
+            "method": self.dialect.method_of(operation),
             "params": {**params, **self._tenant},
         }
         return Outgoing("POST", self.interface.url, {"Content-Type": "application/json"}, written(call))
@@ -122,7 +120,7 @@ class JsonRpc(Binding):
         """The result in the envelope, whatever the HTTP status is."""
         answer = self._answer(text, response)
         if isinstance(answer, dict) and isinstance(error := answer.get("error"), dict):
-            raise _refusal(error, error.get("data"))
+            raise AgentRefusedError(self.dialect.refusal_from(error, error.get("data")))
         if not response.is_success:
             raise unsuccessful(response)
         if not isinstance(answer, dict) or "result" not in answer:
@@ -135,9 +133,9 @@ class HttpJson(Binding):
 
     accept = f"{MEDIA_TYPE}, application/json"
 
-    def request(self, operation: Operation, params: JsonObject) -> Outgoing:
+    def request(self, operation: AnyOperation, params: JsonObject) -> Outgoing:
         """A verb, a path, and the rest in the query or the body."""
-        target = target_of(operation, {**params, **self._tenant})
+        target = self.dialect.routes.target_of(operation, {**params, **self._tenant})
         base = url_from(self.interface.url)
         path, _, query = base.raw_path.partition(b"?")
         raw = path.rstrip(b"/") + target.path.encode() + (b"?" + query if query else b"")
@@ -158,7 +156,7 @@ class HttpJson(Binding):
         """The body itself, or the google.rpc.Status in it."""
         answer = self._answer(text, response)
         if isinstance(answer, dict) and isinstance(error := answer.get("error"), dict):
-            raise _refusal(error, error.get("details"))
+            raise AgentRefusedError(self.dialect.refusal_from(error, error.get("details")))
         if not response.is_success:
             raise unsuccessful(response)
         return answer
@@ -167,35 +165,12 @@ class HttpJson(Binding):
 BINDINGS: Final[dict[str, type[Binding]]] = {JSONRPC: JsonRpc, HTTP_JSON: HttpJson}
 
 
-def binding_of(interface: AgentInterface, max_values: int = DEFAULT_MAX_VALUES) -> Binding:
+def binding_of(interface: AgentInterface, dialect: Dialect, max_values: int = DEFAULT_MAX_VALUES) -> Binding:
     """The binding of an interface that is spoken; an answer, or an event, holds no more values and keys than that."""
-    return BINDINGS[interface.protocol_binding.upper()](interface, max_values)
+    return BINDINGS[interface.protocol_binding.upper()](interface, dialect, max_values)
 
 
 def unsuccessful(response: httpx2.Response) -> PeerError:
     """An HTTP status that says no, without an error of A2A."""
     kind = UnansweredError if response.status_code in _GATEWAY else PeerError
     return kind(status_words(response))
-
-
-def _refusal(error: JsonObject, details: JsonValue) -> AgentRefusedError:
-    code, message = error.get("code"), error.get("message")
-    reason: str | None = None
-    violations: list[Violation] = []
-    for detail in details if isinstance(details, list) else ():
-        if not isinstance(detail, dict):
-            continue
-        if isinstance(said := detail.get("reason"), str):
-            reason = said
-        found = detail.get("fieldViolations")
-        for one in found if isinstance(found, list) else ():
-            if isinstance(one, dict):
-                violations.append(Violation(str(one.get("field", "")), str(one.get("description", ""))))
-    if (kind := _BY_REASON.get(reason or "")) is not None:
-        code = kind.jsonrpc_code
-    return AgentRefusedError(
-        code if isinstance(code, int) else INTERNAL.jsonrpc_code,
-        message if isinstance(message, str) and message else short(error),
-        reason,
-        tuple(violations),
-    )

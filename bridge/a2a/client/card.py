@@ -30,7 +30,7 @@ from bridge.a2a.client.http import (
 from bridge.a2a.model import objects
 from bridge.a2a.model.objects import AgentCard
 from bridge.a2a.wire.rest import CARD_PATH
-from bridge.a2a.wire.versions import CURRENT, HEADER
+from bridge.a2a.wire.versions import HEADER, VERSIONS
 from bridge.errors import PeerError
 from bridge.networks import Guard
 
@@ -108,13 +108,17 @@ def card_from(text: bytes, where: str) -> tuple[AgentCard, tuple[str, ...]]:
         if isinstance(value, dict) and "supportedInterfaces" not in value and "url" in value:
             version = value.get("protocolVersion", "0.3 or older")
             raise PeerError(
-                f"the card at {where} is of A2A {version}, and this client speaks {CURRENT}: "
+                f"the card at {where} is of A2A {version}, and this client speaks {', '.join(VERSIONS.names)}: "
                 "supportedInterfaces is missing"
             ) from strict
         try:
             return _CardAsRead.model_validate(value), faults_of(strict)
         except ValidationError as exc:
             raise PeerError(f"what is at {where} is no agent card: {'; '.join(faults_of(exc))}") from exc
+
+
+_UNSAID: Final = VERSIONS.current.version
+"""The version of an interface that says none: it is of the one that brought `supportedInterfaces`."""
 
 
 class _SkillAsRead(objects.AgentSkill):
@@ -125,9 +129,9 @@ class _SkillAsRead(objects.AgentSkill):
 
 
 class _InterfaceAsRead(objects.AgentInterface):
-    """An interface that may say no version: it is of the one that brought `supportedInterfaces`."""
+    """An interface that may say no version."""
 
-    protocol_version: Annotated[str, BeforeValidator(lambda version: version or CURRENT)] = CURRENT
+    protocol_version: Annotated[str, BeforeValidator(lambda version: version or _UNSAID)] = _UNSAID
 
 
 class _CardAsRead(AgentCard):
@@ -161,7 +165,7 @@ async def read_place(
     Raises:
         PeerError: it cannot be reached, or answers with something else.
     """
-    place, sent = url, {**headers, HEADER: CURRENT, "Accept": "application/json"}
+    place, sent = url, {**headers, HEADER: VERSIONS.current.version, "Accept": "application/json"}
     extensions = {"trace": guard} if guard else {}
     for _ in range(_REDIRECTS + 1):
         async with exchange(http, Outgoing("GET", place, sent, extensions=extensions)) as response:

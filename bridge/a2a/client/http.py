@@ -5,7 +5,6 @@ Whatever goes wrong becomes a PeerError that names the URL, without credentials 
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from pydantic import JsonValue, ValidationError
 from bridge.a2a.model.errors import PARSE_ERROR, TOO_LARGE, A2AError
 from bridge.a2a.wire.jsontext import parse
 from bridge.errors import PeerError, reason_of
-from bridge.jsonvalues import DEFAULT_MAX_VALUES
+from bridge.jsonvalues import DEFAULT_MAX_VALUES, short
 from bridge.networks import PrivateAddressError
 
 _NEVER_LEFT: Final = (
@@ -156,8 +155,3 @@ def faults_of(exc: ValidationError) -> tuple[str, ...]:
             words = error["msg"].removeprefix("Value error, ")
             found.append(f"{field or 'the whole'}: {words}; found {short(error['input'])}")
     return tuple(found[:10])
-
-
-def short(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= 80 else f"{text[:70]} ..."

@@ -14,9 +14,9 @@ from typing import Final
 
 from bridge.a2a.client.card import FoundCard
 from bridge.a2a.client.http import origin_of, shown, url_from
-from bridge.a2a.model.errors import A2AError
 from bridge.a2a.model.objects import AgentCard, AgentInterface
-from bridge.a2a.wire.versions import CURRENT, require_served
+from bridge.a2a.wire.dialect import Dialect
+from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.errors import PeerError
 from bridge.networks import FirstSeen, Guard, Resolve, addresses_of, guard_of, is_private_host, never_private
 
@@ -36,18 +36,27 @@ class Trust:
     """Whether a card from the public network may name a private or loopback interface."""
 
 
-def interfaces_of(card: AgentCard) -> tuple[AgentInterface, ...]:
-    """The interfaces of a card that this client speaks, in the card's order.
+def interfaces_of(
+    card: AgentCard, versions: Versions = VERSIONS
+) -> tuple[tuple[AgentInterface, Dialect], ...]:
+    """The interfaces of a card that this client speaks, in the card's order, each with its dialect.
 
     Raises:
         PeerError: there is none; it says what the card offers.
     """
-    spoken = tuple(one for one in card.supported_interfaces if _is_spoken(one))
+    spoken = tuple(
+        (one, dialect)
+        for one in card.supported_interfaces
+        if one.protocol_binding.upper() in BINDINGS
+        and (dialect := versions.find(one.protocol_version)) is not None
+    )
     if spoken:
         return spoken
     offered = ", ".join(f"{one.protocol_binding} {one.protocol_version}" for one in card.supported_interfaces)
     speaks = " and ".join(BINDINGS)
-    raise PeerError(f"{card.name} offers {offered}, and this client speaks {speaks} {CURRENT}")
+    raise PeerError(
+        f"{card.name} offers {offered}, and this client speaks {speaks} {', '.join(versions.names)}"
+    )
 
 
 def interface_of(card: AgentCard) -> AgentInterface:
@@ -56,22 +65,22 @@ def interface_of(card: AgentCard) -> AgentInterface:
     Raises:
         PeerError: there is none.
     """
-    return interfaces_of(card)[0]
+    return interfaces_of(card)[0][0]
 
 
 def permitted_interfaces(
-    found: FoundCard, trust: Trust, *, has_credentials: bool
-) -> tuple[AgentInterface, ...]:
+    found: FoundCard, trust: Trust, *, has_credentials: bool, versions: Versions = VERSIONS
+) -> tuple[tuple[AgentInterface, Dialect], ...]:
     """The interfaces that are spoken and may be called; the others are passed over.
 
     Raises:
         PeerError: none is left; it says why the first one may not be called, and what allows it.
     """
-    spoken = interfaces_of(found.card)
-    refusals = [_refusal(found, one.url, trust, has_credentials) for one in spoken]
+    spoken = interfaces_of(found.card, versions)
+    refusals = [_refusal(found, one.url, trust, has_credentials) for one, _ in spoken]
     if all(refusals):
         raise PeerError(refusals[0] or "")
-    return tuple(one for one, refusal in zip(spoken, refusals, strict=True) if not refusal)
+    return tuple(pair for pair, refusal in zip(spoken, refusals, strict=True) if not refusal)
 
 
 @dataclass
@@ -104,14 +113,6 @@ class Reach:
 def interface_guard(found: FoundCard, url: str, reach: Reach) -> Guard | None:
     """What judges connections to a URL that a card names."""
     return reach.guard(url, _private_words(found, url))
-
-
-def _is_spoken(interface: AgentInterface) -> bool:
-    try:
-        current = require_served(interface.protocol_version) == CURRENT
-    except A2AError:
-        return False
-    return current and interface.protocol_binding.upper() in BINDINGS
 
 
 def _refusal(found: FoundCard, url: str, trust: Trust, has_credentials: bool) -> str | None:

@@ -1,63 +1,75 @@
-"""The operations of A2A, independent of any binding: their names, and the request that each one takes.
+"""The operations of A2A, independent of any version and binding: what each takes, and what it gives.
 
 Spec: A2A 1.0 sections 3.1 and 5.3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from enum import StrEnum
-from typing import Final
-
-from pydantic import ValidationError
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
 
 from bridge.a2a.model import objects
-from bridge.a2a.model.errors import invalid_params, violations_from
+
+RequestT = TypeVar("RequestT", bound=objects.Model)
+AnswerT = TypeVar("AnswerT", bound=objects.Model)
+RequestT_co = TypeVar("RequestT_co", bound=objects.Model, covariant=True)
+AnswerT_co = TypeVar("AnswerT_co", bound=objects.Model, covariant=True)
 
 
-class Operation(StrEnum):
+@dataclass(frozen=True, eq=False, slots=True)
+class Operation(Generic[RequestT_co, AnswerT_co]):
+    """One operation. Each exists once, below."""
+
+    name: str
     """Section 5.3, the JSON-RPC and gRPC column."""
+    request: type[RequestT_co]
+    answer: type[AnswerT_co]
+    """What it gives; of one that streams, what each event is."""
 
-    SEND_MESSAGE = "SendMessage"
-    SEND_STREAMING_MESSAGE = "SendStreamingMessage"
-    GET_TASK = "GetTask"
-    LIST_TASKS = "ListTasks"
-    CANCEL_TASK = "CancelTask"
-    SUBSCRIBE_TO_TASK = "SubscribeToTask"
-    CREATE_PUSH_CONFIG = "CreateTaskPushNotificationConfig"
-    GET_PUSH_CONFIG = "GetTaskPushNotificationConfig"
-    LIST_PUSH_CONFIGS = "ListTaskPushNotificationConfigs"
-    DELETE_PUSH_CONFIG = "DeleteTaskPushNotificationConfig"
-    GET_EXTENDED_AGENT_CARD = "GetExtendedAgentCard"
+    def __str__(self) -> str:
+        return self.name
 
 
-PUSH: Final = frozenset(
-    {
-        Operation.CREATE_PUSH_CONFIG,
-        Operation.GET_PUSH_CONFIG,
-        Operation.LIST_PUSH_CONFIGS,
-        Operation.DELETE_PUSH_CONFIG,
-    }
+class Unary(Operation[RequestT_co, AnswerT_co]):
+    """Gives one answer."""
+
+    __slots__ = ()
+
+
+class Streamed(Operation[RequestT_co, AnswerT_co]):
+    """Gives events, until it is over."""
+
+    __slots__ = ()
+
+
+AnyOperation = Operation[objects.Model, objects.Model]
+
+SEND_MESSAGE: Final = Unary("SendMessage", objects.SendMessageRequest, objects.SendMessageResponse)
+SEND_STREAMING_MESSAGE: Final = Streamed(
+    "SendStreamingMessage", objects.SendMessageRequest, objects.StreamResponse
 )
+GET_TASK: Final = Unary("GetTask", objects.GetTaskRequest, objects.Task)
+LIST_TASKS: Final = Unary("ListTasks", objects.ListTasksRequest, objects.ListTasksResponse)
+CANCEL_TASK: Final = Unary("CancelTask", objects.CancelTaskRequest, objects.Task)
+SUBSCRIBE_TO_TASK: Final = Streamed("SubscribeToTask", objects.SubscribeToTaskRequest, objects.StreamResponse)
+CREATE_PUSH_CONFIG: Final = Unary("CreateTaskPushNotificationConfig", objects.Model, objects.Model)
+GET_PUSH_CONFIG: Final = Unary("GetTaskPushNotificationConfig", objects.Model, objects.Model)
+LIST_PUSH_CONFIGS: Final = Unary("ListTaskPushNotificationConfigs", objects.Model, objects.Model)
+DELETE_PUSH_CONFIG: Final = Unary("DeleteTaskPushNotificationConfig", objects.Model, objects.Model)
+GET_EXTENDED_AGENT_CARD: Final = Unary("GetExtendedAgentCard", objects.Model, objects.AgentCard)
 
-REQUESTS: Final[Mapping[Operation, type[objects.Model]]] = {
-    Operation.SEND_MESSAGE: objects.SendMessageRequest,
-    Operation.SEND_STREAMING_MESSAGE: objects.SendMessageRequest,
-    Operation.GET_TASK: objects.GetTaskRequest,
-    Operation.LIST_TASKS: objects.ListTasksRequest,
-    Operation.CANCEL_TASK: objects.CancelTaskRequest,
-    Operation.SUBSCRIBE_TO_TASK: objects.SubscribeToTaskRequest,
-}
-"""What each served operation takes. The others are answered without looking at their parameters."""
+PUSH: Final[frozenset[AnyOperation]] = frozenset(
+    {CREATE_PUSH_CONFIG, GET_PUSH_CONFIG, LIST_PUSH_CONFIGS, DELETE_PUSH_CONFIG}
+)
+"""Known by name and not served: their parameters are not looked at."""
 
-
-def parse_request(operation: Operation, params: object) -> objects.Model:
-    """The parameters of an operation as its request.
-
-    Raises:
-        A2AError: INVALID_PARAMS, with every field that is at fault.
-    """
-    try:
-        return REQUESTS[operation].model_validate(params)
-    except ValidationError as exc:
-        raise invalid_params(*violations_from(exc)) from exc
+OPERATIONS: Final[tuple[AnyOperation, ...]] = (
+    SEND_MESSAGE,
+    SEND_STREAMING_MESSAGE,
+    GET_TASK,
+    LIST_TASKS,
+    CANCEL_TASK,
+    SUBSCRIBE_TO_TASK,
+    *(CREATE_PUSH_CONFIG, GET_PUSH_CONFIG, LIST_PUSH_CONFIGS, DELETE_PUSH_CONFIG),
+    GET_EXTENDED_AGENT_CARD,
+)

@@ -1,7 +1,7 @@
 """The A2A server of one agent as an ASGI application: the card, JSON-RPC, and HTTP+JSON, under one base.
 
-It turns HTTP into operations and back; what they do is the service's. Each binding's own words are pure and
-stand in `jsonrpc.py` and `rest.py`.
+It turns HTTP into operations and back; what they do is the service's. Each binding's own words are pure and stand in
+`jsonrpc.py` and `rest.py`, and what a version calls its operations and objects is its dialect's (`dialect.py`).
 
 Spec: A2A 1.0 sections 8 (card), 9 (JSON-RPC), 11 (HTTP+JSON), 3.2.6 (service parameters), 3.6 (versions).
 """
@@ -12,6 +12,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from pydantic import JsonValue
@@ -26,7 +27,6 @@ from bridge.a2a.model.errors import (
     INVALID_REQUEST,
     MEDIA_TYPE,
     METHOD_NOT_ALLOWED,
-    METHOD_NOT_FOUND,
     MISDIRECTED,
     TOO_LARGE,
     UNAUTHENTICATED,
@@ -35,19 +35,19 @@ from bridge.a2a.model.errors import (
     ErrorKind,
 )
 from bridge.a2a.model.objects import AgentCard
-from bridge.a2a.model.operations import Operation
+from bridge.a2a.model.operations import AnyOperation, Streamed, Unary
 from bridge.a2a.server.event_stream import EventStream, StreamPace, is_gone
 from bridge.a2a.server.security import with_security
 from bridge.a2a.server.service import Service, Stream
 from bridge.a2a.tasks.agent import Agent
 from bridge.a2a.tasks.intake import Caller
 from bridge.a2a.wire import jsonrpc, rest
+from bridge.a2a.wire.dialect import Dialect, EventWriter
 from bridge.a2a.wire.extensions import EXTENSIONS_HEADER
 from bridge.a2a.wire.jsontext import DEFAULT_MAX_DEPTH, parse
 from bridge.a2a.wire.rest import CARD_PATH
 from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
-from bridge.a2a.wire.versions import require_served
-from bridge.errors import echoed
+from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.jsonvalues import DEFAULT_MAX_VALUES
 from bridge.web import (
     DEFAULT_BODY_LIMIT_BYTES,
@@ -100,6 +100,7 @@ class AgentServer:
         limits: ServerLimits | None = None,
         pace: StreamPace | None = None,
         name: str = "",
+        versions: Versions = VERSIONS,
     ) -> None:
         """`name` is the agent's among the faces of the bridge, by which principals are told what they may use."""
         self._agent = agent
@@ -109,6 +110,7 @@ class AgentServer:
         self._limits = limits or ServerLimits()
         self._pace = pace or StreamPace()
         self._name = name
+        self._versions = versions
         self._streams: dict[EventStream, str] = {}
         """The open ones, each with the name of its principal."""
         self._last_card: _ShownCard | None = None
@@ -163,7 +165,7 @@ class AgentServer:
                     METHOD_NOT_ALLOWED, "The card is read with GET", headers={"Allow": "GET, HEAD"}
                 )
         except (A2AError, RefusedError) as exc:
-            return _rest_error(request, _as_a2a(exc))
+            return _rest_error(request, self._versions.current, _as_a2a(exc))
         base_url = self._place.base_url(request.scope, request.headers) + base_path
         shown = self._shown_at(base_url)
         headers = {
@@ -181,7 +183,7 @@ class AgentServer:
         last = self._last_card
         if last is None or last.said is not said or last.schemes != schemes:
             card = with_security(said, schemes)
-            text = card.to_json()
+            text = self._versions.current.card(card)
             last = _ShownCard(said, schemes, card, text, f'"{hashlib.sha256(text).hexdigest()[:32]}"')
             self._last_card = last
         return last
@@ -189,7 +191,7 @@ class AgentServer:
     # JSON-RPC
 
     async def _jsonrpc(self, request: _Request) -> Response | EventStream:
-        request_id: jsonrpc.RequestId = None
+        request_id, dialect = None, self._versions.current
         try:
             if request.verb != "POST":
                 raise A2AError(
@@ -201,40 +203,39 @@ class AgentServer:
             payload = await self._json(request)
             request_id = jsonrpc.id_of(payload)
             call = jsonrpc.call_from(payload)
-            require_served(request.asked_version)
-            operation = _operation(call.method)
-            result = await self._perform(request, operation, call.params, caller)
+            dialect = self._versions.require(request.asked_version)
+            operation = dialect.operation_of(call.method)
+            result = await self._perform(request, dialect, operation, call.params, caller)
         except (A2AError, RefusedError) as exc:
-            return _jsonrpc_error(request_id, _as_a2a(exc))
+            return _jsonrpc_error(request_id, dialect, _as_a2a(exc))
         except Exception:
             logger.exception("a request failed")
-            return _jsonrpc_error(request_id, _internal())
+            return _jsonrpc_error(request_id, dialect, _internal())
         headers = _activated(caller)
-        if isinstance(result, Stream):
-            answered = request_id
-            return self._event_stream(
-                result, lambda text: jsonrpc.result_bytes(answered, text), caller, headers
-            )
+        if isinstance(result, _Events):
+            return self._event_stream(result, partial(jsonrpc.result_bytes, request_id), caller, headers)
         return Response(jsonrpc.result_bytes(request_id, result), media_type=_JSON, headers=headers)
 
     # HTTP+JSON
 
     async def _rest(self, request: _Request) -> Response | EventStream:
+        dialect = self._versions.current
         try:
             caller = self._admit(request)
-            operation, path_params = rest.match(request.verb, request.path)
-            require_served(request.asked_version)
+            dialect, operation, path_params = self._versions.routed(
+                request.asked_version, request.verb, request.path
+            )
             body = await self._json(request) if request.verb == "POST" else {}
-            params = rest.params_from(operation, path_params, request.query.multi_items(), body)
-            result = await self._perform(request, operation, params, caller)
+            params = dialect.routes.params_from(operation, path_params, request.query.multi_items(), body)
+            result = await self._perform(request, dialect, operation, params, caller)
         except (A2AError, RefusedError) as exc:
-            return _rest_error(request, _as_a2a(exc))
+            return _rest_error(request, dialect, _as_a2a(exc))
         except Exception:
             logger.exception("a request failed")
-            return _rest_error(request, _internal())
+            return _rest_error(request, dialect, _internal())
         headers = _activated(caller)
-        if isinstance(result, Stream):
-            return self._event_stream(result, lambda text: text, caller, headers)
+        if isinstance(result, _Events):
+            return self._event_stream(result, bytes, caller, headers)
         return _rest_answer(request, result, 200, headers)
 
     # What both share
@@ -256,21 +257,27 @@ class AgentServer:
         return parse(body, self._limits.json_depth, self._limits.json_values)
 
     async def _perform(
-        self, request: _Request, operation: Operation, params: JsonValue, caller: Caller
-    ) -> bytes | Stream:
+        self, request: _Request, dialect: Dialect, operation: AnyOperation, params: JsonValue, caller: Caller
+    ) -> bytes | _Events:
         """Do what is asked, for a caller who is still let in once the whole of it was read."""
-        streaming = operation in (Operation.SEND_STREAMING_MESSAGE, Operation.SUBSCRIBE_TO_TASK)
-        if streaming and len(self._streams) >= self._limits.streams:
+        if isinstance(operation, Streamed) and len(self._streams) >= self._limits.streams:
             raise A2AError(UNAVAILABLE, "Too many open streams", headers={"Retry-After": "5"})
-        result = await self._service.perform(operation, params, self._still_admitted(request, caller))
-        if isinstance(result, Stream):
+        caller = self._still_admitted(request, caller)
+        self._service.require_served(operation)
+        asked = dialect.request_from(operation, params)
+        if isinstance(operation, Streamed):
+            stream = await self._service.perform(operation, asked, caller)
             try:
                 self._still_admitted(request, caller)
             except RefusedError:
-                result.close()
+                stream.close()
                 raise
-        request.on_written = result.written
-        return result if isinstance(result, Stream) else result.text
+            request.on_written = stream.written
+            return _Events(stream, dialect.writer(operation))
+        assert isinstance(operation, Unary)
+        answer = await self._service.perform(operation, asked, caller)
+        request.on_written = answer.written
+        return self._service.shown(dialect.result(operation, answer.value), caller)
 
     def _still_admitted(self, request: _Request, caller: Caller) -> Caller:
         """The caller as it is let in now.
@@ -286,11 +293,19 @@ class AgentServer:
         return again
 
     def _event_stream(
-        self, stream: Stream, wrap: Callable[[bytes], bytes], caller: Caller, headers: Mapping[str, str]
+        self, events: _Events, wrap: Callable[[bytes], bytes], caller: Caller, headers: Mapping[str, str]
     ) -> EventStream:
-        answer = EventStream(stream, wrap, self._pace, headers)
+        answer = EventStream(events.stream, events.writer, wrap, self._pace, headers)
         self._streams[answer] = caller.principal.name
         return answer
+
+
+@dataclass(frozen=True, slots=True)
+class _Events:
+    """A stream, and what writes it in its client's dialect."""
+
+    stream: Stream
+    writer: EventWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,13 +342,6 @@ class _Request:
         return self.headers.get(VERSION_HEADER) or self.query.get(VERSION_HEADER)
 
 
-def _operation(method: str) -> Operation:
-    try:
-        return Operation(method)
-    except ValueError:
-        raise A2AError(METHOD_NOT_FOUND, f"There is no method {echoed(method)!r}") from None
-
-
 def _activated(caller: Caller) -> dict[str, str]:
     """The extensions that are active, repeated to the client (section 4.6)."""
     return {EXTENSIONS_HEADER: ", ".join(sorted(caller.extensions))} if caller.extensions else {}
@@ -349,14 +357,14 @@ def _internal() -> A2AError:
     return A2AError(INTERNAL, "The bridge failed to answer; its log says why")
 
 
-def _jsonrpc_error(request_id: jsonrpc.RequestId, error: A2AError) -> Response:
+def _jsonrpc_error(request_id: jsonrpc.RequestId, dialect: Dialect, error: A2AError) -> Response:
     status = error.kind.http_status if error.kind.at_http_level else 200
-    body = jsonrpc.error_bytes(request_id, error)
+    body = jsonrpc.error_bytes(request_id, dialect.jsonrpc_error(error))
     return Response(body, status, media_type=_JSON, headers=error.headers)
 
 
-def _rest_error(request: _Request, error: A2AError) -> Response:
-    return _rest_answer(request, rest.error_bytes(error), error.kind.http_status, error.headers)
+def _rest_error(request: _Request, dialect: Dialect, error: A2AError) -> Response:
+    return _rest_answer(request, dialect.http_error(error), error.kind.http_status, error.headers)
 
 
 def _rest_answer(request: _Request, body: bytes, status: int, headers: Mapping[str, str]) -> Response:

@@ -15,6 +15,8 @@ import anyio
 from starlette.types import Receive, Scope, Send
 
 from bridge.a2a.server.service import Stream
+from bridge.a2a.tasks.live import Seen
+from bridge.a2a.wire.dialect import EventWriter
 from bridge.a2a.wire.sse import HEARTBEAT, frame
 
 logger = logging.getLogger(__name__)
@@ -38,10 +40,16 @@ class EventStream:
     """The response to a streaming operation. Closes its stream however it ends."""
 
     def __init__(
-        self, stream: Stream, wrap: Callable[[bytes], bytes], pace: StreamPace, headers: Mapping[str, str]
+        self,
+        stream: Stream,
+        writer: EventWriter,
+        wrap: Callable[[bytes], bytes],
+        pace: StreamPace,
+        headers: Mapping[str, str],
     ) -> None:
-        """`wrap` puts one StreamResponse into the binding's envelope."""
+        """`writer` says events in the client's dialect, `wrap` puts each into the binding's envelope."""
         self._stream = stream
+        self._writer = writer
         self._wrap = wrap
         self._pace = pace
         self.was_written = False
@@ -78,7 +86,7 @@ class EventStream:
                 seen = None if self._is_ended else await self._stream.next()
                 if seen is None or self._is_ended:
                     return True
-                body, last = frame(self._wrap(seen.text)), seen.last
+                body, last = self._frames(seen), seen.last
             if (last or body is HEARTBEAT) and await is_gone(receive):
                 return False
             with anyio.move_on_after(self._pace.stall_seconds) as patience:
@@ -90,6 +98,10 @@ class EventStream:
                 return False
         self.was_written = True
         return True
+
+    def _frames(self, seen: Seen) -> bytes:
+        """What an event is on the wire: mostly one frame."""
+        return b"".join([frame(self._wrap(text)) for text in self._writer.write(seen.text, last=seen.last)])
 
 
 async def is_gone(receive: Receive) -> bool:

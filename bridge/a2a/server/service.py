@@ -1,4 +1,4 @@
-"""The operations as they are served: parameters in, JSON or a stream out, whatever the binding.
+"""The operations as they are served: a request in, its answer or a stream out, whatever the version and the binding.
 
 Spec: A2A 1.0 sections 3.1 and 3.3.4.
 """
@@ -6,11 +6,9 @@ Spec: A2A 1.0 sections 3.1 and 3.3.4.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Final
-
-from pydantic import JsonValue
+from typing import Final, Generic, overload
 
 from bridge.a2a.model.errors import (
     PUSH_NOTIFICATION_NOT_SUPPORTED,
@@ -19,17 +17,16 @@ from bridge.a2a.model.errors import (
     Violation,
     invalid_params,
 )
-from bridge.a2a.model.objects import (
-    CancelTaskRequest,
-    GetTaskRequest,
-    ListTasksRequest,
-    Model,
-    SendMessageRequest,
-    SendMessageResponse,
-    SubscribeToTaskRequest,
-    Task,
+from bridge.a2a.model.objects import SendMessageRequest
+from bridge.a2a.model.operations import (
+    GET_EXTENDED_AGENT_CARD,
+    PUSH,
+    AnswerT,
+    AnyOperation,
+    RequestT,
+    Streamed,
+    Unary,
 )
-from bridge.a2a.model.operations import PUSH, Operation, parse_request
 from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.tasks.intake import Caller
 from bridge.a2a.tasks.live import Seen, Watcher
@@ -44,11 +41,10 @@ def _nothing() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Generic[AnswerT]):
     """What an operation gives."""
 
-    text: bytes
-    """The result as JSON."""
+    value: AnswerT
     written: Callable[[], None] = _nothing
     """To be called once it was written in full to a client that was there."""
 
@@ -86,47 +82,54 @@ class Service:
         self._gate = gate
         self._max_parts = max_parts
 
-    async def perform(self, operation: Operation, params: JsonValue, caller: Caller) -> Answer | Stream:
-        """Serve one operation: its result, or a stream of StreamResponses.
+    def require_served(self, operation: AnyOperation) -> None:
+        """Refuse an operation that this agent does not have.
 
         Raises:
-            A2AError: the operation is refused, or not supported.
+            A2AError: PUSH_NOTIFICATION_NOT_SUPPORTED, UNSUPPORTED_OPERATION.
         """
         if operation in PUSH:
             raise A2AError(PUSH_NOTIFICATION_NOT_SUPPORTED, "This agent does not send push notifications")
-        if operation is Operation.GET_EXTENDED_AGENT_CARD:
+        if operation is GET_EXTENDED_AGENT_CARD:
             raise A2AError(UNSUPPORTED_OPERATION, "This agent has no extended card")
-        request = parse_request(operation, params)
-        match request:
-            case SendMessageRequest():
-                _require_no_push(request)
-                self._require_few_parts(request)
-                written = partial(self._engine.written, request, caller)
-                if operation is Operation.SEND_STREAMING_MESSAGE:
-                    return Stream(await self._engine.stream(request, caller), self._gate, caller, written)
-                said = await self._engine.send(request, caller)
-                response = (
-                    SendMessageResponse(task=said)
-                    if isinstance(said, Task)
-                    else SendMessageResponse(message=said)
-                )
-                return replace(self._shown(response, caller), written=written)
-            case GetTaskRequest():
-                return self._shown(await self._engine.get(request.id, request.history_length, caller), caller)
-            case ListTasksRequest():
-                return self._shown(await self._engine.list(request, caller), caller)
-            case CancelTaskRequest():
-                return self._shown(await self._engine.cancel(request.id, caller), caller)
-            case SubscribeToTaskRequest():
-                return Stream(await self._engine.subscribe(request.id, caller), self._gate, caller)
-        raise AssertionError(f"{operation} has a request but is not served")
+
+    @overload
+    async def perform(
+        self, operation: Unary[RequestT, AnswerT], request: RequestT, caller: Caller
+    ) -> Answer[AnswerT]: ...
+
+    @overload
+    async def perform(
+        self, operation: Streamed[RequestT, AnswerT], request: RequestT, caller: Caller
+    ) -> Stream: ...
+
+    async def perform(
+        self,
+        operation: Unary[RequestT, AnswerT] | Streamed[RequestT, AnswerT],
+        request: RequestT,
+        caller: Caller,
+    ) -> Answer[AnswerT] | Stream:
+        """Serve one operation: its answer, or a stream of StreamResponses.
+
+        Raises:
+            A2AError: the operation is refused.
+        """
+        written = _nothing
+        if isinstance(request, SendMessageRequest):
+            _require_no_push(request)
+            self._require_few_parts(request)
+            written = partial(self._engine.written, request, caller)
+        if isinstance(operation, Streamed):
+            return Stream(await self._engine.perform(operation, request, caller), self._gate, caller, written)
+        return Answer(await self._engine.perform(operation, request, caller), written)
+
+    def shown(self, text: bytes, caller: Caller) -> bytes:
+        """An answer as JSON, as its caller is to see it."""
+        return self._gate.shown(text, caller.extensions)
 
     def _require_few_parts(self, request: SendMessageRequest) -> None:
         if len(request.message.parts) > self._max_parts:
             raise invalid_params(Violation("message.parts", f"more than {self._max_parts} parts"))
-
-    def _shown(self, result: Model, caller: Caller) -> Answer:
-        return Answer(self._gate.shown(result.to_json(), caller.extensions))
 
 
 def _require_no_push(request: SendMessageRequest) -> None:

@@ -15,24 +15,30 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, overload
 
 import anyio
 
 from bridge.a2a.model.events import Ids
 from bridge.a2a.model.life import ENDED, INTERRUPTED, SETTLED, IllegalTransitionError, with_history, with_note
 from bridge.a2a.model.objects import (
+    CancelTaskRequest,
+    GetTaskRequest,
     ListTasksRequest,
     ListTasksResponse,
     Message,
+    Model,
     Role,
     SendMessageConfiguration,
     SendMessageRequest,
+    SendMessageResponse,
     StreamResponse,
+    SubscribeToTaskRequest,
     Task,
     TaskState,
     milliseconds,
 )
+from bridge.a2a.model.operations import AnswerT, RequestT, Streamed, Unary
 from bridge.a2a.tasks.agent import Agent, HeldLimits, Job, Running, Turn, Work
 from bridge.a2a.tasks.commit import Commit
 from bridge.a2a.tasks.draft import Draft
@@ -145,6 +151,56 @@ class Engine:
         return sum(live.running is not None for live in self._tasks)
 
     # What clients ask
+
+    @overload
+    async def perform(
+        self, operation: Unary[RequestT, AnswerT], request: RequestT, caller: Caller
+    ) -> AnswerT: ...
+
+    @overload
+    async def perform(
+        self, operation: Streamed[RequestT, AnswerT], request: RequestT, caller: Caller
+    ) -> Watcher: ...
+
+    async def perform(
+        self,
+        operation: Unary[RequestT, AnswerT] | Streamed[RequestT, AnswerT],
+        request: RequestT,
+        caller: Caller,
+    ) -> AnswerT | Watcher:
+        """Do one operation: its answer, or what watches the task. Each of them is one of the methods below.
+
+        Raises:
+            A2AError: the operation is refused.
+        """
+        if isinstance(operation, Streamed):
+            return await self._watched(request, caller)
+        answer = await self._answered(request, caller)
+        assert isinstance(answer, operation.answer)
+        return answer
+
+    async def _answered(self, request: Model, caller: Caller) -> Model:
+        match request:
+            case SendMessageRequest():
+                said = await self.send(request, caller)
+                if isinstance(said, Task):
+                    return SendMessageResponse(task=said)
+                return SendMessageResponse(message=said)
+            case GetTaskRequest():
+                return await self.get(request.id, request.history_length, caller)
+            case ListTasksRequest():
+                return await self.list(request, caller)
+            case CancelTaskRequest():
+                return await self.cancel(request.id, caller)
+        raise AssertionError(f"nobody answers a {type(request).__name__}")
+
+    async def _watched(self, request: Model, caller: Caller) -> Watcher:
+        match request:
+            case SendMessageRequest():
+                return await self.stream(request, caller)
+            case SubscribeToTaskRequest():
+                return await self.subscribe(request.id, caller)
+        raise AssertionError(f"nobody watches a {type(request).__name__}")
 
     async def send(self, request: SendMessageRequest, caller: Caller) -> Task | Message:
         """Take a message in and answer with its task, by default once it has ended or waits (section 3.2.2), or with

@@ -13,6 +13,7 @@ from pydantic import JsonValue
 from pydantic_core import to_json
 
 from bridge.a2a.model.errors import INVALID_REQUEST, A2AError
+from bridge.jsonvalues import JsonObject
 
 RequestId = str | int | float | None
 
@@ -60,12 +61,6 @@ def result_bytes(request_id: RequestId, result: bytes) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (to_json(request_id), result)
 
 
-def error_bytes(request_id: RequestId, error: A2AError) -> bytes:
-    """The answer that says what went wrong (section 9.5)."""
-    return to_json(
-        {
-            "jsonrpc": "2.0",
-            "id": request_id,
-            "error": {"code": error.kind.jsonrpc_code, "message": str(error), "data": error.details()},
-        }
-    )
+def error_bytes(request_id: RequestId, error: JsonObject) -> bytes:
+    """The answer that says what went wrong."""
+    return to_json({"jsonrpc": "2.0", "id": request_id, "error": error})

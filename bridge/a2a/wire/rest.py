@@ -1,22 +1,23 @@
-"""The HTTP+JSON binding: a verb and a path to an operation and its parameters and back, errors to bytes, and under
-which media type a client is answered. Pure.
+"""The HTTP+JSON binding: a verb and a path to an operation and its parameters and back, and under which media type a
+client is answered. Pure.
 
-Spec: A2A 1.0 section 11. Both verbs of subscribe are taken: the text says POST, the proto GET.
+What a version's paths and queries are is its dialect's (`v1_0.py`).
+
+Spec: A2A 1.0 section 11.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
 from pydantic import JsonValue
-from pydantic_core import to_json
 
 from bridge.a2a.model.errors import METHOD_NOT_ALLOWED, METHOD_NOT_FOUND, A2AError, Violation, invalid_params
-from bridge.a2a.model.operations import Operation
+from bridge.a2a.model.operations import AnyOperation
 from bridge.errors import echoed
 from bridge.jsonvalues import JsonObject
 
@@ -26,6 +27,10 @@ PLAIN_MEDIA_TYPE: Final = "application/json"
 CARD_PATH: Final = "/.well-known/agent-card.json"
 """Where a card is, below the address of its agent (section 8.2)."""
 
+_FIELD: Final = re.compile(r"\{(\w+)\}")
+_WEIGHT: Final = re.compile(r"0(\.\d{0,3})?|1(\.0{0,3})?")
+_BOOLEANS: Final = {"true": True, "false": False}
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -34,7 +39,7 @@ class Route:
     verbs: tuple[str, ...]
     template: str
     pattern: re.Pattern[str]
-    operation: Operation
+    operation: AnyOperation
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -42,98 +47,15 @@ class Route:
         return tuple(self.pattern.groupindex)
 
 
-def _route(verbs: str, template: str, operation: Operation) -> Route:
+def route(verbs: str, template: str, operation: AnyOperation) -> Route:
+    """A route: its verbs, separated by spaces, and its path with the names of fields in braces."""
     pattern = _FIELD.sub(r"(?P<\1>[^/]+?)", template)
     return Route(tuple(verbs.split()), template, re.compile(pattern), operation)
 
 
-_FIELD: Final = re.compile(r"\{(\w+)\}")
-_CONFIGS: Final = "/tasks/{taskId}/pushNotificationConfigs"
-
-ROUTES: Final = (
-    _route("POST", "/message:send", Operation.SEND_MESSAGE),
-    _route("POST", "/message:stream", Operation.SEND_STREAMING_MESSAGE),
-    _route("GET", "/tasks", Operation.LIST_TASKS),
-    _route("POST", "/tasks/{id}:cancel", Operation.CANCEL_TASK),
-    _route("POST GET", "/tasks/{id}:subscribe", Operation.SUBSCRIBE_TO_TASK),
-    _route("GET", "/tasks/{id}", Operation.GET_TASK),
-    _route("POST", _CONFIGS, Operation.CREATE_PUSH_CONFIG),
-    _route("GET", _CONFIGS, Operation.LIST_PUSH_CONFIGS),
-    _route("GET", _CONFIGS + "/{id}", Operation.GET_PUSH_CONFIG),
-    _route("DELETE", _CONFIGS + "/{id}", Operation.DELETE_PUSH_CONFIG),
-    _route("GET", "/extendedAgentCard", Operation.GET_EXTENDED_AGENT_CARD),
-)
-"""Section 11.3, tried in this order: the verbs with a colon before the bare id."""
-
-_ROUTE_OF: Final = {route.operation: route for route in ROUTES}
-
-_QUERY: Final[dict[Operation, frozenset[str]]] = {
-    Operation.LIST_TASKS: frozenset(
-        {
-            "contextId",
-            "status",
-            "pageSize",
-            "pageToken",
-            "historyLength",
-            "statusTimestampAfter",
-            "includeArtifacts",
-            "tenant",
-        }
-    ),
-    Operation.GET_TASK: frozenset({"historyLength", "tenant"}),
-}
-"""Which query parameters are fields of the request (section 11.5). Others are passed over."""
-
-_WEIGHT: Final = re.compile(r"0(\.\d{0,3})?|1(\.0{0,3})?")
-_BOOLEANS: Final = {"true": True, "false": False}
-
-
-def match(verb: str, path: str) -> tuple[Operation, dict[str, str]]:
-    """The operation behind a verb and a path, and what the path says.
-
-    Raises:
-        A2AError: METHOD_NOT_FOUND (404) for an unknown path, METHOD_NOT_ALLOWED (405) for another verb.
-    """
-    allowed: list[str] = []
-    for route in ROUTES:
-        found = route.pattern.fullmatch(path)
-        if found is None:
-            continue
-        if verb in route.verbs:
-            return route.operation, found.groupdict()
-        allowed += route.verbs
-    if allowed:
-        verbs = ", ".join(sorted(set(allowed)))
-        raise A2AError(
-            METHOD_NOT_ALLOWED, f"{verb} is not allowed here, only {verbs}", headers={"Allow": verbs}
-        )
-    raise A2AError(METHOD_NOT_FOUND, f"There is nothing at {echoed(path)}")
-
-
-def params_from(
-    operation: Operation, path_params: dict[str, str], query: Iterable[tuple[str, str]], body: JsonValue
-) -> JsonValue:
-    """The request's parameters: the body's fields, then the query's, then the path's, which win.
-
-    Raises:
-        A2AError: INVALID_PARAMS for a body that is no object, or a boolean that is neither true nor false.
-    """
-    if not isinstance(body, dict):
-        raise invalid_params(Violation("", "the body must be a JSON object"))
-    params: dict[str, JsonValue] = dict(body)
-    known = _QUERY.get(operation, frozenset())
-    params.update({name: value for name, value in query if name in known})
-    flag = params.get("includeArtifacts")
-    if isinstance(flag, str):
-        if flag not in _BOOLEANS:
-            raise invalid_params(Violation("includeArtifacts", "must be true or false"))
-        params["includeArtifacts"] = _BOOLEANS[flag]
-    return {**params, **path_params}
-
-
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a request goes: what `match` and `params_from` turn back."""
+    """Where a request goes: what `Routes.match` and `Routes.params_from` turn back."""
 
     verb: str
     path: str
@@ -142,21 +64,74 @@ class Target:
     body: JsonObject | None
 
 
-def target_of(operation: Operation, params: JsonObject) -> Target:
-    """The request of an operation: its fields in the path, in the query of a GET or DELETE, or in the body.
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """The paths of one version, in the order in which they are tried."""
 
-    A tenant goes first in the path, as the proto's second bindings have it, and stays in a body.
-    """
-    route = _ROUTE_OF[operation]
-    verb, rest = route.verbs[0], dict(params)
-    quoted = {name: quote(str(rest.pop(name)), safe="") for name in route.fields}
-    path = route.template.format_map(quoted)
-    if tenant := rest.get("tenant"):
-        path = f"/{quote(str(tenant), safe='')}{path}"
-    if verb == "POST":
-        return Target(verb, path, {}, rest)
-    rest.pop("tenant", None)
-    return Target(verb, path, {name: _query_value(value) for name, value in rest.items()}, None)
+    routes: Sequence[Route]
+    query: Mapping[AnyOperation, frozenset[str]]
+    """Which query parameters are fields of a request."""
+
+    def match(self, verb: str, path: str) -> tuple[AnyOperation, dict[str, str]]:
+        """The operation behind a verb and a path, and what the path says.
+
+        Raises:
+            A2AError: METHOD_NOT_FOUND (404) for an unknown path, METHOD_NOT_ALLOWED (405) for another verb.
+        """
+        allowed: list[str] = []
+        for one in self.routes:
+            found = one.pattern.fullmatch(path)
+            if found is None:
+                continue
+            if verb in one.verbs:
+                return one.operation, found.groupdict()
+            allowed += one.verbs
+        if allowed:
+            verbs = ", ".join(sorted(set(allowed)))
+            raise A2AError(
+                METHOD_NOT_ALLOWED, f"{verb} is not allowed here, only {verbs}", headers={"Allow": verbs}
+            )
+        raise A2AError(METHOD_NOT_FOUND, f"There is nothing at {echoed(path)}")
+
+    def params_from(
+        self,
+        operation: AnyOperation,
+        path_params: dict[str, str],
+        query: Iterable[tuple[str, str]],
+        body: JsonValue,
+    ) -> JsonValue:
+        """The request's parameters: the body's fields, then the query's, then the path's, which win.
+
+        Raises:
+            A2AError: INVALID_PARAMS for a body that is no object, or a boolean that is neither true nor false.
+        """
+        if not isinstance(body, dict):
+            raise invalid_params(Violation("", "the body must be a JSON object"))
+        params: dict[str, JsonValue] = dict(body)
+        known = self.query.get(operation, frozenset())
+        params.update({name: value for name, value in query if name in known})
+        flag = params.get("includeArtifacts")
+        if isinstance(flag, str):
+            if flag not in _BOOLEANS:
+                raise invalid_params(Violation("includeArtifacts", "must be true or false"))
+            params["includeArtifacts"] = _BOOLEANS[flag]
+        return {**params, **path_params}
+
+    def target_of(self, operation: AnyOperation, params: JsonObject) -> Target:
+        """The request of an operation: its fields in the path, in the query of a GET or DELETE, or in the body.
+
+        A tenant goes first in the path, as the proto's second bindings have it, and stays in a body.
+        """
+        found = next(one for one in self.routes if one.operation is operation)
+        verb, rest = found.verbs[0], dict(params)
+        quoted = {name: quote(str(rest.pop(name)), safe="") for name in found.fields}
+        path = found.template.format_map(quoted)
+        if tenant := rest.get("tenant"):
+            path = f"/{quote(str(tenant), safe='')}{path}"
+        if verb == "POST":
+            return Target(verb, path, {}, rest)
+        rest.pop("tenant", None)
+        return Target(verb, path, {name: _query_value(value) for name, value in rest.items()}, None)
 
 
 def _query_value(value: JsonValue) -> str:
@@ -193,14 +168,3 @@ def _rank(media_type: str, ranges: dict[str, float]) -> tuple[float, int]:
         if (weight := ranges.get(media_range)) is not None:
             return weight, exactness if weight else -1
     return 0.0, 0
-
-
-def error_bytes(error: A2AError) -> bytes:
-    """The answer that says what went wrong, as a google.rpc.Status (section 11.6)."""
-    status = {
-        "code": error.kind.http_status,
-        "status": error.kind.rpc_status,
-        "message": str(error),
-        "details": error.details(),
-    }
-    return to_json({"error": status})

@@ -552,7 +552,7 @@ def test_credentials_stay_with_the_origin_of_the_card() -> None:
         (Trust(), False, "https://other.example.com/"),
         (Trust(frozenset({"https://other.example.com:443"})), True, "https://other.example.com/"),
     ):
-        assert permitted_interfaces(found, trust, has_credentials=has_credentials)[0].url == first
+        assert permitted_interfaces(found, trust, has_credentials=has_credentials)[0][0].url == first
     with pytest.raises(PeerError, match=r"add --trust http://agent\.example\.com:80"):
         permitted_interfaces(elsewhere("http://agent.example.com/"), Trust(), has_credentials=True)
 
@@ -732,7 +732,7 @@ async def test_a_stream_that_breaks_off_is_told(http: httpx2.AsyncClient) -> Non
 async def test_an_update_in_answer_to_a_message_is_refused(http: httpx2.AsyncClient) -> None:
     answer = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"statusUpdate": STATUS}})
     async with answering(lambda _: PlainTextResponse(answer)) as url:
-        with pytest.raises(PeerError, match="with an update, not with a task or a message"):
+        with pytest.raises(PeerError, match="is exactly one of task and message; found"):
             await AgentClient(http, card_at(url)).send(saying("x"))
 
 

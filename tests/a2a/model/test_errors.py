@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from pydantic_core import from_json
 
-from bridge.a2a.model import errors
+from bridge.a2a.model import errors, operations
 from bridge.a2a.model.errors import A2AError, ErrorKind, Violation, invalid_params, task_not_found
-from bridge.a2a.model.operations import REQUESTS, Operation, parse_request
-from bridge.a2a.wire import jsonrpc, rest
+from bridge.a2a.model.objects import Model
+from bridge.a2a.model.operations import OPERATIONS, AnyOperation
+from bridge.a2a.wire import jsonrpc
+from bridge.a2a.wire.v1_0 import V1_0
 from tests.support.drivers import A2A_REASONS
 
 SPECIFIED: list[tuple[ErrorKind, int, str, int]] = [
@@ -26,6 +28,7 @@ SPECIFIED: list[tuple[ErrorKind, int, str, int]] = [
     (errors.INVALID_PARAMS, -32602, "INVALID_ARGUMENT", 400),
     (errors.INTERNAL, -32603, "INTERNAL", 500),
 ]
+SERVED = [operation for operation in OPERATIONS if operation.request is not Model]
 KINDS = [value for value in vars(errors).values() if isinstance(value, ErrorKind)]
 
 
@@ -41,12 +44,12 @@ def test_each_error_has_the_codes_of_section_5_4(kind: ErrorKind, code: int, sta
             "metadata": {"taskId": "t"},
         }
     ]
-    assert from_json(jsonrpc.error_bytes("r", error)) == {
+    assert from_json(jsonrpc.error_bytes("r", V1_0().jsonrpc_error(error))) == {
         "jsonrpc": "2.0",
         "id": "r",
         "error": {"code": code, "message": "No", "data": details},
     }
-    assert from_json(rest.error_bytes(error)) == {
+    assert from_json(V1_0().http_error(error)) == {
         "error": {"code": http, "status": status, "message": "No", "details": details}
     }
 
@@ -82,14 +85,14 @@ def test_fields_at_fault_are_listed_and_the_first_is_told() -> None:
 def test_an_answer_names_only_so_many_fields_at_fault() -> None:
     refused = errors.invalid_params(*(errors.Violation(f"field{n}", "wrong") for n in range(10_000)))
     assert len(refused.violations) == 10_000
-    assert len(jsonrpc.error_bytes(1, refused)) < 20_000
+    assert len(jsonrpc.error_bytes(1, V1_0().jsonrpc_error(refused))) < 20_000
 
 
 @pytest.mark.proves("a2a-5.7-required")
 def test_every_field_at_fault_is_named_as_the_wire_names_it_without_its_value() -> None:
     params = {"message": {"messageId": 5, "role": "secret", "parts": [{"text": "a"}, {}]}}
     with pytest.raises(A2AError) as refused:
-        parse_request(Operation.SEND_MESSAGE, params)
+        V1_0().request_from(operations.SEND_MESSAGE, params)
     assert refused.value.kind is errors.INVALID_PARAMS
     assert [one.field for one in refused.value.violations] == [
         "message.messageId",
@@ -99,11 +102,11 @@ def test_every_field_at_fault_is_named_as_the_wire_names_it_without_its_value() 
     assert "secret" not in repr(refused.value.details())
 
 
-@pytest.mark.parametrize("operation", REQUESTS)
+@pytest.mark.parametrize("operation", SERVED, ids=str)
 @pytest.mark.parametrize("params", [[], "text", 5, None])
-def test_parameters_that_are_no_object_are_invalid(operation: Operation, params: Any) -> None:
+def test_parameters_that_are_no_object_are_invalid(operation: AnyOperation, params: Any) -> None:
     with pytest.raises(A2AError, match="Invalid parameters: params") as refused:
-        parse_request(operation, params)
+        V1_0().request_from(operation, params)
     assert refused.value.kind is errors.INVALID_PARAMS
 
 

@@ -7,39 +7,42 @@ from urllib.parse import unquote
 
 import pytest
 
+from bridge.a2a.model import operations
 from bridge.a2a.model.errors import INVALID_PARAMS, METHOD_NOT_ALLOWED, METHOD_NOT_FOUND, A2AError
-from bridge.a2a.model.operations import Operation
-from bridge.a2a.wire.rest import match, media_type_for, params_from, target_of
+from bridge.a2a.model.operations import OPERATIONS, AnyOperation
+from bridge.a2a.wire.rest import media_type_for
+from bridge.a2a.wire.v1_0 import V1_0
 
 CONFIGS = "/tasks/t/pushNotificationConfigs"
-PATHS: list[tuple[str, str, Operation, dict[str, str]]] = [
-    ("POST", "/message:send", Operation.SEND_MESSAGE, {}),
-    ("POST", "/message:stream", Operation.SEND_STREAMING_MESSAGE, {}),
-    ("GET", "/tasks", Operation.LIST_TASKS, {}),
-    ("GET", "/tasks/t-1", Operation.GET_TASK, {"id": "t-1"}),
-    ("GET", "/tasks/a:b", Operation.GET_TASK, {"id": "a:b"}),
-    ("POST", "/tasks/t:cancel", Operation.CANCEL_TASK, {"id": "t"}),
-    ("POST", "/tasks/a:b:cancel", Operation.CANCEL_TASK, {"id": "a:b"}),
-    ("GET", "/tasks/t:subscribe", Operation.SUBSCRIBE_TO_TASK, {"id": "t"}),
-    ("POST", "/tasks/t:subscribe", Operation.SUBSCRIBE_TO_TASK, {"id": "t"}),
-    ("POST", CONFIGS, Operation.CREATE_PUSH_CONFIG, {"taskId": "t"}),
-    ("GET", CONFIGS, Operation.LIST_PUSH_CONFIGS, {"taskId": "t"}),
-    ("GET", f"{CONFIGS}/c", Operation.GET_PUSH_CONFIG, {"taskId": "t", "id": "c"}),
-    ("DELETE", f"{CONFIGS}/c", Operation.DELETE_PUSH_CONFIG, {"taskId": "t", "id": "c"}),
-    ("GET", "/extendedAgentCard", Operation.GET_EXTENDED_AGENT_CARD, {}),
+ROUTES = V1_0.routes
+PATHS: list[tuple[str, str, AnyOperation, dict[str, str]]] = [
+    ("POST", "/message:send", operations.SEND_MESSAGE, {}),
+    ("POST", "/message:stream", operations.SEND_STREAMING_MESSAGE, {}),
+    ("GET", "/tasks", operations.LIST_TASKS, {}),
+    ("GET", "/tasks/t-1", operations.GET_TASK, {"id": "t-1"}),
+    ("GET", "/tasks/a:b", operations.GET_TASK, {"id": "a:b"}),
+    ("POST", "/tasks/t:cancel", operations.CANCEL_TASK, {"id": "t"}),
+    ("POST", "/tasks/a:b:cancel", operations.CANCEL_TASK, {"id": "a:b"}),
+    ("GET", "/tasks/t:subscribe", operations.SUBSCRIBE_TO_TASK, {"id": "t"}),
+    ("POST", "/tasks/t:subscribe", operations.SUBSCRIBE_TO_TASK, {"id": "t"}),
+    ("POST", CONFIGS, operations.CREATE_PUSH_CONFIG, {"taskId": "t"}),
+    ("GET", CONFIGS, operations.LIST_PUSH_CONFIGS, {"taskId": "t"}),
+    ("GET", f"{CONFIGS}/c", operations.GET_PUSH_CONFIG, {"taskId": "t", "id": "c"}),
+    ("DELETE", f"{CONFIGS}/c", operations.DELETE_PUSH_CONFIG, {"taskId": "t", "id": "c"}),
+    ("GET", "/extendedAgentCard", operations.GET_EXTENDED_AGENT_CARD, {}),
 ]
 
 
 @pytest.mark.proves("a2a-11.3-paths")
 @pytest.mark.parametrize(("verb", "path", "operation", "params"), PATHS)
 def test_a_verb_and_a_path_are_an_operation(
-    verb: str, path: str, operation: Operation, params: dict[str, str]
+    verb: str, path: str, operation: AnyOperation, params: dict[str, str]
 ) -> None:
-    assert match(verb, path) == (operation, params)
+    assert ROUTES.match(verb, path) == (operation, params)
 
 
 def test_every_operation_has_a_path() -> None:
-    assert {operation for _, _, operation, _ in PATHS} == set(Operation)
+    assert {operation for _, _, operation, _ in PATHS} == set(OPERATIONS)
 
 
 @pytest.mark.proves("a2a-11.3-paths")
@@ -56,7 +59,7 @@ def test_every_operation_has_a_path() -> None:
 )
 def test_another_verb_is_not_allowed_and_the_allowed_are_named(verb: str, path: str, allowed: str) -> None:
     with pytest.raises(A2AError) as refused:
-        match(verb, path)
+        ROUTES.match(verb, path)
     assert refused.value.kind is METHOD_NOT_ALLOWED
     assert set(refused.value.headers["Allow"].split(", ")) >= set(allowed.split(", "))
 
@@ -66,7 +69,7 @@ def test_another_verb_is_not_allowed_and_the_allowed_are_named(verb: str, path: 
 )
 def test_an_unknown_path_is_not_found(path: str) -> None:
     with pytest.raises(A2AError) as refused:
-        match("GET", path)
+        ROUTES.match("GET", path)
     assert refused.value.kind is METHOD_NOT_FOUND
 
 
@@ -79,7 +82,7 @@ def test_list_takes_its_filters_from_the_query() -> None:
         ("A2A-Version", "1.0"),
         ("context_id", "no"),
     ]
-    assert params_from(Operation.LIST_TASKS, {}, query, {}) == {
+    assert ROUTES.params_from(operations.LIST_TASKS, {}, query, {}) == {
         "contextId": "c",
         "pageSize": "2",
         "includeArtifacts": True,
@@ -88,38 +91,41 @@ def test_list_takes_its_filters_from_the_query() -> None:
 
 def test_the_path_wins_over_the_query_and_the_body() -> None:
     body = {"id": "body", "metadata": {"a": 1}}
-    assert params_from(Operation.CANCEL_TASK, {"id": "path"}, [("id", "query")], body) == {
+    assert ROUTES.params_from(operations.CANCEL_TASK, {"id": "path"}, [("id", "query")], body) == {
         "id": "path",
         "metadata": {"a": 1},
     }
     query = [("historyLength", "3"), ("id", "query")]
-    assert params_from(Operation.GET_TASK, {"id": "path"}, query, {}) == {"id": "path", "historyLength": "3"}
+    assert ROUTES.params_from(operations.GET_TASK, {"id": "path"}, query, {}) == {
+        "id": "path",
+        "historyLength": "3",
+    }
 
 
 @pytest.mark.parametrize(
     ("operation", "query", "body"),
     [
-        (Operation.SEND_MESSAGE, [], []),
-        (Operation.SEND_MESSAGE, [], "text"),
-        (Operation.SEND_MESSAGE, [], None),
-        (Operation.LIST_TASKS, [("includeArtifacts", "1")], {}),
-        (Operation.LIST_TASKS, [("includeArtifacts", "")], {}),
+        (operations.SEND_MESSAGE, [], []),
+        (operations.SEND_MESSAGE, [], "text"),
+        (operations.SEND_MESSAGE, [], None),
+        (operations.LIST_TASKS, [("includeArtifacts", "1")], {}),
+        (operations.LIST_TASKS, [("includeArtifacts", "")], {}),
     ],
 )
 def test_a_body_that_is_no_object_or_a_flag_that_is_none_is_invalid(
-    operation: Operation, query: list[tuple[str, str]], body: Any
+    operation: AnyOperation, query: list[tuple[str, str]], body: Any
 ) -> None:
     with pytest.raises(A2AError) as refused:
-        params_from(operation, {}, query, body)
+        ROUTES.params_from(operation, {}, query, body)
     assert refused.value.kind is INVALID_PARAMS
 
 
 def test_what_a_client_writes_is_what_a_server_reads() -> None:
     asked: dict[str, Any] = {"id": "a:b c", "taskId": "t?1", "historyLength": 0, "includeArtifacts": True}
     for _, _, operation, fields in PATHS:
-        target = target_of(operation, dict(asked))
+        target = ROUTES.target_of(operation, dict(asked))
         expected = (operation, {name: asked[name] for name in fields})
-        assert match(target.verb, unquote(target.path)) == expected
+        assert ROUTES.match(target.verb, unquote(target.path)) == expected
         assert target.path.isascii()
         rest = {name: value for name, value in asked.items() if name not in fields}
         if target.body is None:
@@ -131,9 +137,9 @@ def test_what_a_client_writes_is_what_a_server_reads() -> None:
 
 
 def test_a_tenant_stands_in_the_path_and_in_a_body() -> None:
-    sent = target_of(Operation.CANCEL_TASK, {"id": "t", "tenant": "a/b"})
+    sent = ROUTES.target_of(operations.CANCEL_TASK, {"id": "t", "tenant": "a/b"})
     assert (sent.path, sent.body) == ("/a%2Fb/tasks/t:cancel", {"tenant": "a/b"})
-    asked = target_of(Operation.GET_TASK, {"id": "t", "tenant": "a"})
+    asked = ROUTES.target_of(operations.GET_TASK, {"id": "t", "tenant": "a"})
     assert (asked.path, asked.query) == ("/a/tasks/t", {})
 
 

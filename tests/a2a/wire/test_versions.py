@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from bridge.a2a.model.errors import VERSION_NOT_SUPPORTED, A2AError
-from bridge.a2a.wire.versions import require_served
+from bridge.a2a.wire.versions import VERSIONS
 
 
 @pytest.mark.proves("a2a-3.6.1-version-query")
 @pytest.mark.parametrize("asked", ["1.0", "1.0.0", "1.0.17", " 1.0 "])
 def test_the_patch_number_is_passed_over(asked: str) -> None:
-    assert require_served(asked) == "1.0"
+    assert VERSIONS.require(asked).version == "1.0"
 
 
 @pytest.mark.proves("a2a-3.6.2-version")
@@ -27,6 +27,6 @@ def test_the_patch_number_is_passed_over(asked: str) -> None:
 )
 def test_any_other_version_is_not_supported_and_told_so(asked: str | None, requested: str) -> None:
     with pytest.raises(A2AError) as refused:
-        require_served(asked)
+        VERSIONS.require(asked)
     assert refused.value.kind is VERSION_NOT_SUPPORTED
     assert refused.value.metadata == {"requested": requested, "supported": "1.0"}

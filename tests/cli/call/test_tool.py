@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from bridge.a2a.client.bindings import binding_of
+from bridge.a2a.model import operations
 from bridge.a2a.model.objects import AgentInterface, StreamResponse
-from bridge.a2a.model.operations import Operation
+from bridge.a2a.wire.v1_0 import V1_0
 from tests.cli.call.test_command import Done, Run, at_terminal, child, command
 from tests.support.asking import asking_argv, asking_url
 from tests.support.exposing import exposing
@@ -361,12 +362,12 @@ def test_a_request_of_http_json_is_traced_with_verb_query_and_body() -> None:
     interface = AgentInterface(
         url="http://user:s3cret@a.test", protocol_binding="HTTP+JSON", protocol_version="1.0"
     )
-    binding = binding_of(interface)
-    asked = binding.payload(binding.request(Operation.GET_TASK, {"id": "t", "historyLength": 2}))
+    binding = binding_of(interface, V1_0())
+    asked = binding.payload(binding.request(operations.GET_TASK, {"id": "t", "historyLength": 2}))
     assert json.loads(asked) == {
         "verb": "GET",
         "url": "http://a.test/tasks/t",
         "query": {"historyLength": "2"},
     }
-    sent = json.loads(binding.payload(binding.request(Operation.SEND_MESSAGE, {"message": {"parts": []}})))
+    sent = json.loads(binding.payload(binding.request(operations.SEND_MESSAGE, {"message": {"parts": []}})))
     assert (sent["verb"], sent["body"]) == ("POST", {"message": {"parts": []}})

@@ -1,0 +1,216 @@
+"""The ways to an agent: each takes an operation and gives its answer, or its events, in the terms of `model`.
+
+What holds for every way, however it carries bytes, stands in its `Terms`: what the agent is shown, which addresses may
+be connected to, how long it may take and how much it may say.
+
+Spec: A2A 1.0 sections 3.1 (operations), 3.2.6 (service parameters).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final, overload
+
+import anyio
+import httpx2
+from pydantic import JsonValue, ValidationError
+
+from bridge.a2a.client.bindings import EVENT_STREAM, Binding
+from bridge.a2a.client.http import UnansweredError, body_of, exchange, faults_of, url_from
+from bridge.a2a.model.objects import AgentInterface, StreamResponse
+from bridge.a2a.model.operations import SEND_MESSAGE, AnswerT, AnyOperation, RequestT, Streamed, Unary
+from bridge.a2a.wire.dialect import EventReader as DialectReader
+from bridge.a2a.wire.versions import HEADER
+from bridge.errors import PeerError
+from bridge.jsonvalues import JsonObject
+from bridge.networks import Guard
+from bridge.sse import EventReader
+from bridge.trace import OnHop, told_to_peer
+from bridge.web import is_loopback
+
+ANSWER_LIMIT_BYTES: Final = 64 * 1024 * 1024
+"""What one answer, or one event of a stream, may weigh: as much as a tool's result may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """How long an agent may take; None is as long as it likes."""
+
+    connect_seconds: float = 10.0
+    answer_seconds: float | None = 30.0
+    """For what waits for no work of the agent: get and cancel, and that it takes in a request. A message may take
+    long to answer even when it asks to return immediately, since there are agents that only ever answer in full."""
+    silence_seconds: float | None = 120.0
+    """Without a byte in a stream that has begun. Heartbeats count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What holds for every way to one agent."""
+
+    headers: Mapping[str, str]
+    """Service parameters and credentials that go with each request."""
+    query: Mapping[str, str]
+    """Credentials that go there."""
+    guard_of: Callable[[str], Guard | None]
+    """What judges the address of a connection to a URL; None where any will do."""
+    deadlines: Deadlines
+    limit_bytes: int
+    baggage_keys: frozenset[str]
+    """Those of a trace's baggage that an agent beyond this machine is told."""
+    on_hop: OnHop | None
+    """Told of each request, and of each answer or event, as it stands on the wire."""
+
+
+class Transport(ABC):
+    """One interface of an agent."""
+
+    interface: AgentInterface
+
+    @overload
+    @abstractmethod
+    def perform(self, operation: Unary[RequestT, AnswerT], request: RequestT) -> Awaitable[AnswerT]: ...
+
+    @overload
+    @abstractmethod
+    def perform(
+        self, operation: Streamed[RequestT, AnswerT], request: RequestT
+    ) -> AsyncGenerator[StreamResponse, None]: ...
+
+    @abstractmethod
+    def perform(
+        self, operation: Unary[RequestT, AnswerT] | Streamed[RequestT, AnswerT], request: RequestT
+    ) -> Awaitable[AnswerT] | AsyncGenerator[StreamResponse, None]:
+        """Its answer; or each event as it comes, to be closed when it is not read to its end.
+
+        Raises:
+            AgentRefusedError: the agent answered with an error.
+            NotReachedError: the request never left.
+            UnansweredError: the request left, and no whole answer came.
+            PeerError: its answer is no answer.
+        """
+
+
+class HttpTransport(Transport):
+    """Either binding over HTTP. The HTTP client that it is given carries no credentials of its own."""
+
+    def __init__(self, http: httpx2.AsyncClient, binding: Binding, terms: Terms) -> None:
+        self.interface = binding.interface
+        self._http = http
+        self._binding = binding
+        self._terms = terms
+
+    @overload
+    def perform(self, operation: Unary[RequestT, AnswerT], request: RequestT) -> Awaitable[AnswerT]: ...
+
+    @overload
+    def perform(
+        self, operation: Streamed[RequestT, AnswerT], request: RequestT
+    ) -> AsyncGenerator[StreamResponse, None]: ...
+
+    def perform(
+        self, operation: Unary[RequestT, AnswerT] | Streamed[RequestT, AnswerT], request: RequestT
+    ) -> Awaitable[AnswerT] | AsyncGenerator[StreamResponse, None]:
+        if isinstance(operation, Streamed):
+            return self._events(operation, request)
+        return self._answer(operation, request)
+
+    def __str__(self) -> str:
+        return str(self._binding)
+
+    async def _answer(self, operation: Unary[RequestT, AnswerT], request: RequestT) -> AnswerT:
+        dialect = self._binding.dialect
+        params = dialect.params_of(operation, request)
+        seconds = None if operation is SEND_MESSAGE else self._terms.deadlines.answer_seconds
+        try:
+            with anyio.fail_after(seconds):
+                async with self._exchange(operation, params) as response:
+                    value = self._result(await body_of(response, self._terms.limit_bytes), response)
+        except TimeoutError as exc:
+            raise UnansweredError(f"{self} did not answer within {seconds:g} s") from exc
+        try:
+            return dialect.answer_from(operation, value)
+        except ValidationError as exc:
+            raise self._no_answer(operation.answer.__name__, exc) from exc
+
+    async def _events(
+        self, operation: Streamed[RequestT, AnswerT], request: RequestT
+    ) -> AsyncGenerator[StreamResponse, None]:
+        reader = self._binding.dialect.reader(operation)
+        params = self._binding.dialect.params_of(operation, request)
+        async with self._exchange(operation, params) as response:
+            if not response.headers.get("content-type", "").startswith(EVENT_STREAM):
+                # An error, or an agent that has all to say at once.
+                text = await body_of(response, self._terms.limit_bytes)
+                for event in self._read(reader, text, response):
+                    yield event
+                return
+            async with aclosing(self._texts(response)) as texts:
+                async for text in texts:
+                    for event in self._read(reader, text, response):
+                        yield event
+
+    async def _texts(self, response: httpx2.Response) -> AsyncGenerator[bytes, None]:
+        """The data of each event of a stream. Only one that has begun can be too silent."""
+        events, silence_seconds = EventReader(self._terms.limit_bytes), None
+        chunks = response.aiter_bytes()
+        while chunk := await self._chunk(chunks, silence_seconds):
+            try:
+                found = [event.data for event in events.feed(chunk)]
+            except ValueError as exc:
+                raise PeerError(f"{self} sent {exc}") from exc
+            for text in found:
+                silence_seconds = self._terms.deadlines.silence_seconds
+                yield text
+
+    async def _chunk(self, chunks: AsyncIterator[bytes], silence_seconds: float | None) -> bytes:
+        """The next bytes of a stream; none at its end."""
+        try:
+            with anyio.fail_after(silence_seconds):
+                return await anext(chunks, b"")
+        except TimeoutError as exc:
+            raise UnansweredError(f"{self} was silent for {silence_seconds:g} s") from exc
+
+    @asynccontextmanager
+    async def _exchange(self, operation: AnyOperation, params: JsonObject) -> AsyncIterator[httpx2.Response]:
+        binding, terms = self._binding, self._terms
+        outgoing = binding.request(operation, params)
+        if terms.on_hop is not None:
+            terms.on_hop(">", binding.payload(outgoing))
+        guard, deadlines = terms.guard_of(binding.interface.url), terms.deadlines
+        timeout = httpx2.Timeout(
+            connect=deadlines.connect_seconds,
+            read=None,
+            write=deadlines.answer_seconds,
+            pool=deadlines.connect_seconds,
+        ).as_dict()
+        extensions: dict[str, Any] = {"timeout": timeout, **({"trace": guard} if guard else {})}
+        accept = f"{EVENT_STREAM}, {binding.accept}" if isinstance(operation, Streamed) else binding.accept
+        place = url_from(binding.interface.url)
+        traced = told_to_peer(is_local=is_loopback(place.host), baggage_keys=terms.baggage_keys)
+        version = {HEADER: binding.dialect.version}
+        headers = {**traced, **terms.headers, **version, **outgoing.headers, "Accept": accept}
+        asked = replace(
+            outgoing, headers=headers, query={**outgoing.query, **terms.query}, extensions=extensions
+        )
+        async with exchange(self._http, asked) as response:
+            yield response
+
+    def _read(
+        self, reader: DialectReader, text: bytes, response: httpx2.Response
+    ) -> Sequence[StreamResponse]:
+        try:
+            return reader.read(self._result(text, response))
+        except ValidationError as exc:
+            raise self._no_answer(StreamResponse.__name__, exc) from exc
+
+    def _result(self, text: bytes, response: httpx2.Response) -> JsonValue:
+        if self._terms.on_hop is not None:
+            self._terms.on_hop("<", text.decode("utf-8", "replace"))
+        return self._binding.result(text, response)
+
+    def _no_answer(self, wanted: str, exc: ValidationError) -> PeerError:
+        return PeerError(f"{self} answered with something that is no {wanted}: {'; '.join(faults_of(exc))}")

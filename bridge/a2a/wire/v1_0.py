@@ -1,0 +1,158 @@
+"""A2A 1.0, the dialect whose objects are those of `model`.
+
+Strict in what it writes, and liberal in what it reads of other agents (`tolerant.py`).
+
+Spec: A2A 1.0 sections 5.3 (names), 5.4 (codes), 9.5 and 11.6 (errors), 11.3 and 11.5 (paths and queries).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, Final
+
+from pydantic import JsonValue, ValidationError
+from pydantic_core import to_json
+
+from bridge.a2a.model import errors, operations
+from bridge.a2a.model.errors import INTERNAL, A2AError, ErrorKind, Violation, invalid_params, violations_from
+from bridge.a2a.model.objects import AgentCard, StreamResponse
+from bridge.a2a.model.operations import (
+    OPERATIONS,
+    AnswerT,
+    AnyOperation,
+    Operation,
+    RequestT,
+    Streamed,
+    Unary,
+)
+from bridge.a2a.wire import tolerant
+from bridge.a2a.wire.dialect import Dialect, EventReader, EventWriter, Refusal
+from bridge.a2a.wire.rest import Routes, route
+from bridge.jsonvalues import JsonObject, short
+
+_BY_REASON: Final = {kind.reason: kind for kind in vars(errors).values() if isinstance(kind, ErrorKind)}
+
+_CONFIGS: Final = "/tasks/{taskId}/pushNotificationConfigs"
+_ROUTES: Final = (
+    route("POST", "/message:send", operations.SEND_MESSAGE),
+    route("POST", "/message:stream", operations.SEND_STREAMING_MESSAGE),
+    route("GET", "/tasks", operations.LIST_TASKS),
+    route("POST", "/tasks/{id}:cancel", operations.CANCEL_TASK),
+    route("POST GET", "/tasks/{id}:subscribe", operations.SUBSCRIBE_TO_TASK),
+    route("GET", "/tasks/{id}", operations.GET_TASK),
+    route("POST", _CONFIGS, operations.CREATE_PUSH_CONFIG),
+    route("GET", _CONFIGS, operations.LIST_PUSH_CONFIGS),
+    route("GET", _CONFIGS + "/{id}", operations.GET_PUSH_CONFIG),
+    route("DELETE", _CONFIGS + "/{id}", operations.DELETE_PUSH_CONFIG),
+    route("GET", "/extendedAgentCard", operations.GET_EXTENDED_AGENT_CARD),
+)
+"""Tried in this order: the verbs with a colon before the bare id. Both verbs of subscribe are taken: the text says
+POST, the proto GET."""
+
+_QUERY: Final[Mapping[AnyOperation, frozenset[str]]] = {
+    operations.LIST_TASKS: frozenset(
+        {
+            "contextId",
+            "status",
+            "pageSize",
+            "pageToken",
+            "historyLength",
+            "statusTimestampAfter",
+            "includeArtifacts",
+            "tenant",
+        }
+    ),
+    operations.GET_TASK: frozenset({"historyLength", "tenant"}),
+}
+"""Which query parameters are fields of the request. Others are passed over."""
+
+_READ: Final[Mapping[AnyOperation, Callable[[JsonValue], JsonValue]]] = {
+    operations.SEND_MESSAGE: tolerant.event_from,
+    operations.GET_TASK: tolerant.task_from,
+    operations.CANCEL_TASK: tolerant.task_from,
+    operations.LIST_TASKS: tolerant.tasks_from,
+}
+"""How the answers of other agents are put as the specification has them."""
+
+
+def _as_it_is(value: JsonValue) -> JsonValue:
+    return value
+
+
+class _Writer(EventWriter):
+    """Events are stored as they are written."""
+
+    def write(self, event: bytes, *, last: bool) -> Sequence[bytes]:  # noqa: ARG002 - as the contract has it
+        return (event,)
+
+
+class _Reader(EventReader):
+    def read(self, value: JsonValue) -> Sequence[StreamResponse]:
+        return (StreamResponse.model_validate(tolerant.event_from(value)),)
+
+
+class V1_0(Dialect):
+    """A2A 1.0."""
+
+    version: ClassVar = "1.0"
+    methods: ClassVar = {operation.name: operation for operation in OPERATIONS}
+    routes: ClassVar = Routes(_ROUTES, _QUERY)
+
+    def request_from(self, operation: Operation[RequestT, AnswerT], params: JsonValue) -> RequestT:
+        try:
+            return operation.request.model_validate(params)
+        except ValidationError as exc:
+            raise invalid_params(*violations_from(exc)) from exc
+
+    def result(self, operation: Unary[RequestT, AnswerT], answer: AnswerT) -> bytes:  # noqa: ARG002
+        return answer.to_json()
+
+    def writer(self, operation: Streamed[RequestT, AnswerT]) -> EventWriter:  # noqa: ARG002
+        return _Writer()
+
+    def jsonrpc_error(self, error: A2AError) -> JsonObject:
+        return {"code": error.kind.jsonrpc_code, "message": str(error), "data": [*error.details()]}
+
+    def http_error(self, error: A2AError) -> bytes:
+        """A google.rpc.Status."""
+        status = {
+            "code": error.kind.http_status,
+            "status": error.kind.rpc_status,
+            "message": str(error),
+            "details": error.details(),
+        }
+        return to_json({"error": status})
+
+    def card(self, card: AgentCard) -> bytes:
+        return card.to_json()
+
+    def params_of(self, operation: Operation[RequestT, AnswerT], request: RequestT) -> JsonObject:  # noqa: ARG002
+        return request.to_object()
+
+    def answer_from(self, operation: Unary[RequestT, AnswerT], value: JsonValue) -> AnswerT:
+        return operation.answer.model_validate(_READ.get(operation, _as_it_is)(value))
+
+    def reader(self, operation: Streamed[RequestT, AnswerT]) -> EventReader:  # noqa: ARG002
+        return _Reader()
+
+    def refusal_from(self, error: JsonObject, details: JsonValue) -> Refusal:
+        code, message = error.get("code"), error.get("message")
+        reason: str | None = None
+        violations: list[Violation] = []
+        for detail in details if isinstance(details, list) else ():
+            if not isinstance(detail, dict):
+                continue
+            if isinstance(said := detail.get("reason"), str):
+                reason = said
+            found = detail.get("fieldViolations")
+            for one in found if isinstance(found, list) else ():
+                if isinstance(one, dict):
+                    violations.append(Violation(str(one.get("field", "")), str(one.get("description", ""))))
+        if (kind := _BY_REASON.get(reason or "")) is not None:
+            code = kind.jsonrpc_code
+        return Refusal(
+            code if isinstance(code, int) else INTERNAL.jsonrpc_code,
+            message if isinstance(message, str) and message else short(error),
+            reason,
+            tuple(violations),
+        )
