@@ -1,0 +1,46 @@
+"""Tools as an agent: what the bridge asks of a tool server over HTTP, in each era and when it has to find that out."""
+
+from __future__ import annotations
+
+from bridge.mcp.client.eras import Era
+from bridge.mcp.client.transports.streamable_http import Url
+from tests.goldens.mcp_peer import McpPeer
+from tests.goldens.recording import ROOT, Recording, client_of
+from tests.support.drivers import JsonRpcDriver
+from tests.support.running import call_part, config_for, listening, wrapped
+
+
+async def server(record: Recording, era: Era, *, is_modern: bool) -> None:
+    """Each kind of call; what an A2A client was answered stands in other recordings."""
+    peer = McpPeer(is_modern)
+    async with listening(record.of(peer.app(), "server")) as url:
+        record.heading("The start")
+        target = Url(f"{url}/mcp", {"Authorization": "Bearer token-1"})
+        async with wrapped(config_for(target, era=era)) as bridge:
+            async with client_of(bridge.app) as client:
+                driver = JsonRpcDriver(client, f"{ROOT}{bridge.path}")
+                await _calls(record, driver, peer)
+            await bridge.engine.drain(0)
+            record.heading("The end")
+
+
+async def _calls(record: Recording, driver: JsonRpcDriver, peer: McpPeer) -> None:
+    record.heading("A call")
+    await driver.call("SendMessage", **record.message(call_part("echo", text="é"), contextId="c-1"))
+    record.heading("A call that fails")
+    await driver.call("SendMessage", **record.message(call_part("fail")))
+    record.heading("A call that reports progress")
+    await driver.call("SendMessage", **record.message(call_part("progress")))
+    record.heading("A call that asks")
+    asked = (await driver.call("SendMessage", **record.message(call_part("ask"))))["task"]
+    record.heading("The answer")
+    await driver.call("SendMessage", **record.message({"text": "Ada"}, taskId=asked["id"]))
+    record.heading("A call that is cancelled")
+    at_once = {"returnImmediately": True}
+    params = record.message(call_part("wait"), configuration=at_once)
+    waiting = (await driver.call("SendMessage", **params))["task"]
+    await peer.waiting.wait()
+    await driver.cancel(waiting["id"])
+    await peer.cancelled.wait()
+    if not peer.is_modern:
+        await record.answered("notifications/cancelled")
