@@ -28,6 +28,7 @@ from bridge.a2a.tasks.engine import Engine, EngineLimits
 from bridge.a2a.tasks.intake import Caller
 from bridge.a2a.tasks.registry import StorePace
 from bridge.a2a.wire.extensions import Gate
+from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.store.memory import MemoryStore
 from bridge.store.records import Store
 from bridge.web import LOCAL, Access, Place
@@ -122,12 +123,19 @@ async def serving(
     script: Callable[[Job], Awaitable[None]],
     limits: ServerLimits | None = None,
     pace: StreamPace | None = None,
+    versions: Versions = VERSIONS,
     **engine_limits: Any,
 ) -> AsyncIterator[tuple[str, Engine]]:
     """Serve such an agent over HTTP; its base URL and its engine."""
     async with engine_of(script, **engine_limits) as engine:
         server = AgentServer(
-            Scripted(script), Service(engine, Gate({})), Access(()), Place(), limits, pace or StreamPace()
+            Scripted(script),
+            Service(engine, Gate({})),
+            Access(()),
+            Place(),
+            limits,
+            pace or StreamPace(),
+            versions=versions,
         )
         async with listening(server.at("")) as url:
             try:

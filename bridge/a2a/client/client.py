@@ -26,7 +26,6 @@ from bridge.a2a.client.transports import ANSWER_LIMIT_BYTES, Deadlines, HttpTran
 from bridge.a2a.model import objects, operations
 from bridge.a2a.model.objects import AgentInterface, Message, StreamResponse, Task
 from bridge.a2a.model.operations import AnswerT, RequestT, Streamed, Unary
-from bridge.a2a.wire.extensions import EXTENSIONS_HEADER
 from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.errors import PeerError
 from bridge.jsonvalues import DEFAULT_MAX_VALUES
@@ -83,10 +82,10 @@ class AgentClient:
             found, options.trust, has_credentials=bool(options.credentials), versions=options.versions
         )
         shown_to_agent = applied(found.card, options.credentials)
-        activated = {EXTENSIONS_HEADER: ", ".join(active)} if active else {}
         terms = Terms(
-            headers={**shown_to_agent.request_headers(), **activated},
+            headers=shown_to_agent.request_headers(),
             query=shown_to_agent.query,
+            extensions=active,
             guard_of=partial(interface_guard, found, reach=options.reach or Reach(found.url, options.trust)),
             deadlines=options.deadlines,
             limit_bytes=options.limit_bytes,

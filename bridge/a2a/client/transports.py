@@ -23,7 +23,8 @@ from bridge.a2a.client.http import UnansweredError, body_of, exchange, faults_of
 from bridge.a2a.model.objects import AgentInterface, StreamResponse
 from bridge.a2a.model.operations import SEND_MESSAGE, AnswerT, AnyOperation, RequestT, Streamed, Unary
 from bridge.a2a.wire.dialect import EventReader as DialectReader
-from bridge.a2a.wire.versions import HEADER
+from bridge.a2a.wire.extensions import EXTENSIONS_HEADER
+from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
 from bridge.networks import Guard
@@ -52,9 +53,10 @@ class Terms:
     """What holds for every way to one agent."""
 
     headers: Mapping[str, str]
-    """Service parameters and credentials that go with each request."""
+    """Credentials that go with each request; `query` has those that go there."""
     query: Mapping[str, str]
-    """Credentials that go there."""
+    extensions: Sequence[str]
+    """The URIs of those that are activated."""
     guard_of: Callable[[str], Guard | None]
     """What judges the address of a connection to a URL; None where any will do."""
     deadlines: Deadlines
@@ -191,8 +193,10 @@ class HttpTransport(Transport):
         accept = f"{EVENT_STREAM}, {binding.accept}" if isinstance(operation, Streamed) else binding.accept
         place = url_from(binding.interface.url)
         traced = told_to_peer(is_local=is_loopback(place.host), baggage_keys=terms.baggage_keys)
-        version = {HEADER: binding.dialect.version}
-        headers = {**traced, **terms.headers, **version, **outgoing.headers, "Accept": accept}
+        parameters = {VERSION_HEADER: binding.dialect.version}
+        if terms.extensions:
+            parameters[EXTENSIONS_HEADER] = ", ".join(terms.extensions)
+        headers = {**traced, **terms.headers, **parameters, **outgoing.headers, "Accept": accept}
         asked = replace(
             outgoing, headers=headers, query={**outgoing.query, **terms.query}, extensions=extensions
         )

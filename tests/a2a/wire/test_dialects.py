@@ -1,0 +1,195 @@
+"""That versions of A2A are dialects: two that nobody speaks, served and called beside 1.0, with no change elsewhere."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import httpx2
+import pytest
+from pydantic import JsonValue
+
+import bridge.a2a
+from bridge.a2a.client.card import FoundCard
+from bridge.a2a.client.client import AgentClient, AgentRefusedError, ClientOptions
+from bridge.a2a.model.errors import A2AError
+from bridge.a2a.model.objects import (
+    AgentCapabilities,
+    AgentCard,
+    AgentInterface,
+    AgentSkill,
+    StreamResponse,
+    SubscribeToTaskRequest,
+    TaskState,
+)
+from bridge.a2a.model.operations import SEND_MESSAGE, AnswerT, Operation, RequestT, Streamed
+from bridge.a2a.tasks.agent import Job
+from bridge.a2a.wire.dialect import EventReader, EventWriter, Refusal
+from bridge.a2a.wire.v1_0 import V1_0
+from bridge.a2a.wire.versions import Versions
+from bridge.jsonvalues import JsonObject
+from tests.support.agents import asked, give, say, serving
+from tests.support.running import message
+
+WIRE = Path(bridge.a2a.__path__[0])
+
+
+class Renamed(V1_0):
+    """1.0 with another name for one method."""
+
+    version: ClassVar = "9.1"
+    methods: ClassVar = {"message/send": SEND_MESSAGE, **V1_0.methods}
+
+
+class _Writer(EventWriter):
+    def write(self, event: bytes, *, last: bool) -> Sequence[bytes]:
+        said = json.loads(event)
+        texts = [json.dumps({"happened": said, "over": last}).encode()]
+        return [*texts, b'{"bye":true}'] if last else texts
+
+
+class _Reader(EventReader):
+    def read(self, value: JsonValue) -> Sequence[StreamResponse]:
+        assert isinstance(value, dict)
+        return [] if "bye" in value else [StreamResponse.model_validate(value["happened"])]
+
+
+class Strange(V1_0):
+    """Other parameters of an operation that streams, other events, one more at the end, and other errors."""
+
+    version: ClassVar = "9.2"
+
+    def request_from(self, operation: Operation[RequestT, AnswerT], params: JsonValue) -> RequestT:
+        if operation.request is SubscribeToTaskRequest and isinstance(params, dict):
+            params = {"id": params["about"]}
+        return super().request_from(operation, params)
+
+    def params_of(self, operation: Operation[RequestT, AnswerT], request: RequestT) -> JsonObject:
+        if isinstance(request, SubscribeToTaskRequest):
+            return {"about": request.id}
+        return super().params_of(operation, request)
+
+    def writer(self, operation: Streamed[RequestT, AnswerT]) -> EventWriter:
+        return _Writer()
+
+    def reader(self, operation: Streamed[RequestT, AnswerT]) -> EventReader:
+        return _Reader()
+
+    def jsonrpc_error(self, error: A2AError) -> JsonObject:
+        return {"code": error.kind.jsonrpc_code, "message": error.kind.reason.lower()}
+
+    def refusal_from(self, error: JsonObject, details: JsonValue) -> Refusal:
+        return Refusal(-1, f"in its words: {error['message']}")
+
+
+SPOKEN = Versions((V1_0(), Renamed(), Strange()))
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[tuple[str, httpx2.AsyncClient]]:
+    async def script(job: Job) -> None:
+        await say(job, TaskState.WORKING)
+        await give(job, "done")
+        await say(job, TaskState.COMPLETED)
+
+    async with serving(script, versions=SPOKEN) as (url, _), httpx2.AsyncClient() as http:
+        yield url, http
+
+
+def client_of(http: httpx2.AsyncClient, url: str, version: str, binding: str = "JSONRPC") -> AgentClient:
+    card = AgentCard(
+        name="a",
+        description="an agent",
+        version="1",
+        supported_interfaces=(AgentInterface(url=url, protocol_binding=binding, protocol_version=version),),
+        capabilities=AgentCapabilities(streaming=True),
+        default_input_modes=("text/plain",),
+        default_output_modes=("text/plain",),
+        skills=(AgentSkill(id="s", name="s", description="a skill", tags=("t",)),),
+    )
+    return AgentClient(http, FoundCard(url, b"", card), ClientOptions(versions=SPOKEN))
+
+
+async def posted(http: httpx2.AsyncClient, url: str, version: str, method: str, params: Any) -> Any:
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    return (await http.post(url, json=body, headers={"A2A-Version": version})).json()
+
+
+async def test_a_method_under_another_name_is_served_and_called_in_its_version_alone() -> None:
+    async with served() as (url, http):
+        answer = await posted(http, url, "9.1", "message/send", message({"text": "go"}))
+        assert answer["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+        refused = await posted(http, url, "1.0", "message/send", message({"text": "go"}))
+        assert refused["error"]["code"] == -32601
+        sent: list[str] = []
+        http.event_hooks["request"] = [_remember(sent)]
+        task = await client_of(http, url, "9.1").send(asked())
+        assert [task.artifacts and task.artifacts[0].parts[0].text, json.loads(sent[0])["method"]] == [
+            "done",
+            "message/send",
+        ]
+
+
+@pytest.mark.parametrize("version", ["1.0", "9.1", "9.2"])
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+async def test_a_stream_is_the_same_inside_whatever_its_events_are_on_the_wire(
+    version: str, binding: str
+) -> None:
+    async with served() as (url, http):
+        events = [event async for event in client_of(http, url, version, binding).stream(asked())]
+    assert [type(event.payload).__name__ for event in events] == [
+        "Task",
+        "TaskStatusUpdateEvent",
+        "TaskArtifactUpdateEvent",
+        "TaskStatusUpdateEvent",
+    ]
+    assert events[-1].status_update is not None
+    assert events[-1].status_update.status.state is TaskState.COMPLETED
+
+
+async def test_events_parameters_and_errors_are_the_dialects_on_the_wire() -> None:
+    async with served() as (url, http):
+        body = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "SendStreamingMessage",
+            "params": message({"text": "go"}),
+        }
+        answer = await http.post(url, json=body, headers={"A2A-Version": "9.2"})
+        texts = [
+            json.loads(line.removeprefix("data: "))["result"]
+            for line in answer.text.splitlines()
+            if line.startswith("data")
+        ]
+        assert [sorted(text) for text in texts] == [["happened", "over"]] * 4 + [["bye"]]
+        assert [text.get("over") for text in texts] == [False, False, False, True, None]
+        refused = await posted(http, url, "9.2", "SubscribeToTask", {"about": "nothing"})
+        assert refused == {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "error": {"code": -32001, "message": "task_not_found"},
+        }
+        with pytest.raises(AgentRefusedError, match="in its words: task_not_found"):
+            await anext(client_of(http, url, "9.2").subscribe("nothing"))
+
+
+def test_only_the_gate_imports_a_dialect() -> None:
+    importing = {
+        file.relative_to(WIRE.parent).as_posix()
+        for file in WIRE.parent.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("bridge.a2a.wire.v")
+        if not (node.module or "").endswith(".versions")
+    }
+    assert importing == {"a2a/wire/versions.py"}
+
+
+def _remember(sent: list[str]) -> Any:
+    async def remember(request: httpx2.Request) -> None:
+        sent.append(request.content.decode())
+
+    return remember
