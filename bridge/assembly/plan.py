@@ -50,7 +50,7 @@ class ServerPlan:
             concurrency=run.concurrency,
             attribution_seconds=server.attribution_seconds,
             unanswered_most=server.unanswered_most,
-            list_bounds=ListBounds(server.tools_most, server.tools_limit_bytes),
+            list_bounds=ListBounds(server.tools_most, server.tools_limit_bytes, server.schema_values),
         )
         rules = SessionRules(
             per=server.session,

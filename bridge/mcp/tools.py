@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from jsonschema.protocols import Validator
 from pydantic import JsonValue
 
 from bridge.jsonvalues import JsonObject, exceeds_floats, is_deeper
-from bridge.mcp.schemas import MAX_SCHEMA_DEPTH, InvalidSchemaError, validator_of, without_faults
+from bridge.mcp.schemas import MAX_SCHEMA_DEPTH, InvalidSchemaError, validator_of, without_faults, work_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,14 +69,40 @@ class LeftOut:
     reason: str
 
 
-def tools_from(listed: Iterable[JsonValue]) -> tuple[tuple[Tool, ...], tuple[LeftOut, ...]]:
-    """The tools that can be served, in the server's order, and those that cannot."""
+DEFAULT_SCHEMA_VALUES: Final = 250_000
+"""Values in the schemas of a list of tools. Compiling so many takes one or two seconds."""
+
+
+@dataclass(slots=True)
+class SchemaWork:
+    """What compiling the schemas of one peer may still take."""
+
+    most: int = DEFAULT_SCHEMA_VALUES
+    _done: int = 0
+
+    def takes(self, schema: JsonObject) -> bool:
+        """Whether a schema may be compiled; smaller ones behind one that is too large still may."""
+        more = work_of(schema)
+        if self._done + more > self.most:
+            return False
+        self._done += more
+        return True
+
+
+def tools_from(
+    listed: Iterable[JsonValue], work: SchemaWork | None = None
+) -> tuple[tuple[Tool, ...], tuple[LeftOut, ...]]:
+    """The tools that can be served, in the server's order, and those that cannot.
+
+    The arguments of a tool whose schema takes more work than is left are not checked.
+    """
+    work = work or SchemaWork()
     tools: dict[str, Tool] = {}
     left_out: list[LeftOut] = []
     for number, item in enumerate(listed, 1):
         name = _name_of(item) or f"number {number}"
         try:
-            tool = _tool_from(item)
+            tool = _tool_from(item, work)
             if tool.name in tools:
                 raise ValueError("an earlier tool has this name")
         except ValueError as exc:
@@ -90,7 +117,7 @@ def _name_of(item: JsonValue) -> str | None:
     return name if isinstance(name, str) and name else None
 
 
-def _tool_from(item: JsonValue) -> Tool:
+def _tool_from(item: JsonValue, work: SchemaWork) -> Tool:
     if not isinstance(item, dict):
         raise ValueError("it is no object")  # noqa: TRY004 - one kind of error for one kind of reader
     name = _name_of(item)
@@ -107,6 +134,11 @@ def _tool_from(item: JsonValue) -> Tool:
     if (reason := find_invalid_x_mcp_header(schema)) is not None:
         raise ValueError(f"its inputSchema has an invalid x-mcp-header: {reason}")
     unchecked = None
+    if not work.takes(schema):
+        unchecked = (
+            f"the schemas of all tools hold more than {work.most} values: `schema_values` is the limit"
+        )
+        schema = {}
     try:
         validator = validator_of(schema)
     except InvalidSchemaError as exc:

@@ -23,7 +23,7 @@ from pydantic import JsonValue, ValidationError
 from bridge.a2a.model.objects import AgentCard, AgentSkill
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.schemas import validator_of
-from bridge.mcp.tools import Tool, tools_from
+from bridge.mcp.tools import SchemaWork, Tool, tools_from
 from bridge.translate.extension import URI
 from bridge.translate.names import Named, tool_names
 from bridge.translate.own_tools import (
@@ -165,7 +165,8 @@ def _within(source: Source, rules: ToolRules) -> Source:
 
 def _tools_of(source: Source, rules: ToolRules) -> list[AgentTool]:
     """The tools of one agent, each with the name that it would like."""
-    card, originals = source.card, _originals(source.card)
+    card, work = source.card, SchemaWork()
+    originals = _originals(card, work)
     if originals is not None and not originals:
         return []  # an agent of ours whose server lists nothing: its one skill says so, and cannot be called
     if rules.granularity == "agent":
@@ -177,38 +178,39 @@ def _tools_of(source: Source, rules: ToolRules) -> list[AgentTool]:
         if originals is None or skill_id not in originals:
             tools.append(_message_tool(source, skill))
         elif (original := originals[skill_id]) is not None:
-            tools.append(_original(source, skill_id, original))
+            tools.append(_original(source, skill_id, original, work))
     return tools
 
 
-def _originals(card: AgentCard) -> Mapping[str, Tool | None] | None:
+def _originals(card: AgentCard, work: SchemaWork) -> Mapping[str, Tool | None] | None:
     """The tools behind the skills by skill id, None for one that cannot be served; None without the extension."""
     for extension in card.capabilities.extensions or ():
         listed = (extension.params or {}).get("tools") if extension.uri == URI else None
         if isinstance(listed, dict):
-            return {skill_id: _tool_from(one) for skill_id, one in listed.items()}
+            return {skill_id: _tool_from(one, work) for skill_id, one in listed.items()}
     return None
 
 
-def _tool_from(listed: JsonValue) -> Tool | None:
+def _tool_from(listed: JsonValue, work: SchemaWork) -> Tool | None:
     """A tool as a host can read it: one that is not loses it the whole list."""
-    tools, _ = tools_from([listed])
+    tools, _ = tools_from([listed], work)
     with suppress(ValidationError):
         types.Tool.model_validate(listed)
         return tools[0] if tools else None
     return None
 
 
-def _original(source: Source, skill_id: str, tool: Tool) -> AgentTool:
+def _original(source: Source, skill_id: str, tool: Tool, work: SchemaWork) -> AgentTool:
     listed = {key: value for key, value in tool.listed.items() if key != "execution"}
     schema = listed["inputSchema"]
     if isinstance(schema, dict) and "type" not in schema:
         listed["inputSchema"] = {"type": "object", **schema}  # many clients refuse the whole list else
-    return AgentTool(tool.name, source.key, skill_id, listed, tool, tool.input_schema, _output_of(tool))
+    output = _output_of(tool, work)
+    return AgentTool(tool.name, source.key, skill_id, listed, tool, tool.input_schema, output)
 
 
-def _output_of(tool: Tool) -> Validator | None:
-    if tool.output_schema is None:
+def _output_of(tool: Tool, work: SchemaWork) -> Validator | None:
+    if tool.output_schema is None or not work.takes(tool.output_schema):
         return None
     try:
         return validator_of(tool.output_schema)

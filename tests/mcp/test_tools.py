@@ -6,9 +6,11 @@ import socket
 from typing import Any
 
 import pytest
+from jsonschema.protocols import Validator
 
+from bridge.mcp.plain_schemas import _DIALECTS, _PLAIN, is_plain, is_plainly_valid
 from bridge.mcp.schemas import MAX_SCHEMA_DEPTH, validator_of
-from bridge.mcp.tools import LeftOut, tools_from
+from bridge.mcp.tools import LeftOut, SchemaWork, tools_from
 from tests.support.tools import tool_of
 
 GOOD: dict[str, Any] = {"name": "good", "inputSchema": {"type": "object"}}
@@ -132,6 +134,108 @@ def test_a_tool_whose_schema_is_not_valid_is_served_and_checked_by_what_is_left_
     assert tool.validator.is_valid(taken)
     assert refused is None or not tool.validator.is_valid(refused)
     assert tool_of(GOOD).unchecked is None
+
+
+def many(name: str, count: int, **more: Any) -> Any:
+    """A tool whose schema has so many values within, and two more."""
+    properties: dict[str, Any] = {f"p{number}": True for number in range(count - 1)}
+    return {"name": name, "inputSchema": {"type": "object", "properties": properties, **more}}
+
+
+@pytest.mark.proves("mcp-unsound-schema")
+def test_a_tool_whose_schema_would_take_too_long_to_compile_is_served_and_its_arguments_are_not_checked() -> (
+    None
+):
+    listed = [many("first", 60, required=["p0"]), many("second", 60, required=["p0"]), many("third", 10)]
+    tools, left_out = tools_from(listed, SchemaWork(100))
+    assert left_out == ()
+    assert [tool.listed for tool in tools] == listed
+    assert [tool.unchecked for tool in tools] == [
+        None,
+        "the schemas of all tools hold more than 100 values: `schema_values` is the limit",
+        None,
+    ]
+    assert [tool.validator.is_valid({}) for tool in tools] == [False, True, True]
+
+
+def test_a_schema_that_its_dialect_has_to_judge_counts_a_hundred_times() -> None:
+    odd = many("odd", 3, **{"$id": "urn:x"})
+    assert [tool.unchecked is None for tool in tools_from([odd], SchemaWork(700))[0]] == [True]
+    assert [tool.unchecked is None for tool in tools_from([odd], SchemaWork(599))[0]] == [False]
+
+
+KEYWORDS = sorted({*_PLAIN, "default", "const", "x-own"})
+VALUES: tuple[Any, ...] = (
+    *(
+        "string",
+        "any",
+        "",
+        "#/$defs/a",
+        DRAFT_7,
+        0,
+        1,
+        -1,
+        0.5,
+        True,
+        False,
+        None,
+        [],
+        {},
+        [[]],
+        [1],
+        ["a", "a"],
+    ),
+    *(
+        ["a", "b"],
+        ["string", "null"],
+        ["string", "any"],
+        [{}],
+        [{"type": 5}],
+        {"a": {}},
+        {"a": 1},
+        {"a": True},
+    ),
+    *(
+        {"type": "null"},
+        {"minimum": "1"},
+        {"a": ["b"]},
+        {"required": "b"},
+        [True, {"enum": 1}],
+        {"a": {"not": 1}},
+    ),
+)
+
+
+@pytest.mark.parametrize("kind", _DIALECTS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("keyword", KEYWORDS)
+def test_what_is_plainly_valid_is_valid_for_its_dialect(kind: type[Validator], keyword: str) -> None:
+    meta = kind(kind.META_SCHEMA)
+    for value in VALUES:
+        for schema in (
+            {keyword: value},
+            {"properties": {"a": {keyword: value}}},
+            {"anyOf": [{keyword: value}]},
+        ):
+            assert meta.is_valid(schema) or not is_plain(schema), schema
+
+
+def test_the_schemas_that_tools_have_are_plainly_valid() -> None:
+    inner = {"type": ["string", "null"], "minLength": 1, "pattern": "^a", "enum": ["a", None], "default": "a"}
+    schema: Any = {
+        "$schema": DRAFT_7,
+        "type": "object",
+        "title": "T",
+        "properties": {
+            "a": inner,
+            "b": {"anyOf": [{"$ref": "#/$defs/n"}, {"type": "null"}], "examples": [1]},
+        },
+        "required": ["a"],
+        "additionalProperties": False,
+        "$defs": {"n": {"type": "number", "exclusiveMinimum": 0, "multipleOf": 0.5, "description": "n"}},
+    }
+    assert is_plainly_valid(schema)
+    assert is_plainly_valid({**schema, "$schema": DRAFT_2020})
+    assert not is_plainly_valid({**schema, "$schema": "http://json-schema.org/draft-04/schema#"})
 
 
 def test_a_schema_that_is_not_valid_is_never_fetched_from_elsewhere_either() -> None:

@@ -125,6 +125,9 @@ class ToolServerTable(Table):
     tools_limit_bytes: PositiveInt | None = Field(
         default=None, description="what its list of tools may carry"
     )
+    schema_values: PositiveInt | None = Field(
+        default=None, description="values in the schemas of its tools, by which arguments are checked"
+    )
     unanswered_most: PositiveInt | None = Field(
         default=None, description="requests of it whose answers it has not taken in"
     )

@@ -85,6 +85,7 @@ class ServerTable(_Table):
     result_json_values: PositiveInt
     tools_most: PositiveInt
     tools_limit_bytes: PositiveInt
+    schema_values: PositiveInt
     unanswered_most: PositiveInt
 
 

@@ -44,7 +44,7 @@ from bridge.mcp.client.transports.http_sse import http_sse, may_be_http_sse
 from bridge.mcp.client.transports.stdio import Command, child
 from bridge.mcp.client.transports.streamable_http import Target, streamable_http
 from bridge.mcp.client.values import Asker, Greeting, Listing, OnProgress, ToolCall
-from bridge.mcp.tools import Tool, tools_from
+from bridge.mcp.tools import DEFAULT_SCHEMA_VALUES, SchemaWork, Tool, tools_from
 from bridge.version import __version__
 from bridge.words import web_link
 
@@ -62,6 +62,7 @@ class ListBounds:
     tools: int = 5000
     bytes: int = 16 * 1024 * 1024
     """As much as a card may weigh: it says all of the tools."""
+    schema_values: int = DEFAULT_SCHEMA_VALUES
 
 
 class RefusedHandshakeError(PeerError):
@@ -161,7 +162,7 @@ class Link:
                 )
             before, cursor = cursor, page.get("nextCursor")
             if cursor is None:
-                return Listing(*tools_from(listed))
+                return Listing(*tools_from(listed, SchemaWork(bounds.schema_values)))
             if cursor == before:
                 break
         raise PeerError(f"{self.name} never ends its list of tools ({len(listed)} so far)")

@@ -1,0 +1,109 @@
+"""Schemas that are seen to be valid without asking their dialect. Pure.
+
+Each dialect is a schema of its own, by which the library checks a schema: at each schema within it follows eight
+references, which takes a hundred times as long as a look at the keywords. Most tools need no more than that look.
+
+Spec: JSON Schema draft-07, 2019-09 and 2020-12.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from jsonschema import Draft7Validator, Draft201909Validator, Draft202012Validator
+from jsonschema.protocols import Validator
+from jsonschema.validators import validator_for
+from pydantic import JsonValue
+
+from bridge.jsonvalues import JsonObject
+
+
+def is_plainly_valid(schema: JsonObject) -> bool:
+    """Whether a schema is seen to be valid; if not, it may still be. It is no deeper than Python can follow."""
+    return is_plain(schema) and validator_for(schema, default=Draft202012Validator) in _DIALECTS
+
+
+def is_plain(schema: JsonValue) -> bool:
+    """The same for a schema within another, whatever its dialect."""
+    if not isinstance(schema, dict):
+        return isinstance(schema, bool)
+    return all(_PLAIN.get(keyword, _anything)(value) for keyword, value in schema.items())
+
+
+def _anything(_: JsonValue) -> bool:
+    return True
+
+
+def _never(_: JsonValue) -> bool:
+    return False
+
+
+def _is_text(value: JsonValue) -> bool:
+    return isinstance(value, str)
+
+
+def _is_bool(value: JsonValue) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_number(value: JsonValue) -> bool:
+    return type(value) in (int, float)
+
+
+def _is_above_zero(value: JsonValue) -> bool:
+    return isinstance(value, int | float) and value is not True and value > 0
+
+
+def _is_count(value: JsonValue) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_list(value: JsonValue) -> bool:
+    return isinstance(value, list)
+
+
+def _are_names(value: JsonValue) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value)) and len({*map(str, value)}) == len(value)
+
+
+def _is_type(value: JsonValue) -> bool:
+    if isinstance(value, list):
+        return bool(value) and _are_names(value) and _TYPES.issuperset(map(str, value))
+    return isinstance(value, str) and value in _TYPES
+
+
+def _are_plain(value: JsonValue) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(is_plain, value))
+
+
+def _are_plain_by_name(value: JsonValue) -> bool:
+    return isinstance(value, dict) and all(map(is_plain, value.values()))
+
+
+_TYPES: Final = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
+_DIALECTS: Final[frozenset[type[Validator]]] = frozenset(
+    {Draft7Validator, Draft201909Validator, Draft202012Validator}
+)
+_PLAIN: Final[Mapping[str, Callable[[JsonValue], bool]]] = {
+    **dict.fromkeys(("$schema", "$ref", "$comment", "title", "description", "format", "pattern"), _is_text),
+    **dict.fromkeys(("contentEncoding", "contentMediaType"), _is_text),
+    **dict.fromkeys(("deprecated", "readOnly", "writeOnly", "uniqueItems"), _is_bool),
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _is_number),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), _is_count),
+    **dict.fromkeys(("minProperties", "maxProperties", "minContains", "maxContains"), _is_count),
+    **dict.fromkeys(("enum", "examples"), _is_list),
+    **dict.fromkeys(("properties", "patternProperties", "$defs", "definitions"), _are_plain_by_name),
+    "dependentSchemas": _are_plain_by_name,
+    **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), _are_plain),
+    **dict.fromkeys(("additionalProperties", "items", "contains", "propertyNames", "not"), is_plain),
+    **dict.fromkeys(("if", "then", "else", "unevaluatedProperties", "unevaluatedItems"), is_plain),
+    **dict.fromkeys(("additionalItems", "contentSchema"), is_plain),
+    **dict.fromkeys(("dependentRequired", "dependencies", "$id", "$anchor"), _never),
+    **dict.fromkeys(("$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor"), _never),
+    "$vocabulary": _never,
+    "multipleOf": _is_above_zero,
+    "required": _are_names,
+    "type": _is_type,
+}
+"""Keyword to whether its value is valid in each of these dialects; those that are not here may be anything."""
