@@ -154,7 +154,12 @@ def _store_for(name: str, plan: PublishedPlan, place: Place, process: Profile) -
 
 def _engine_for(agent: ToolsAgent, store: Store, profile: Profile, process: Profile) -> Engine:
     kept = process.store
-    quota = Quota(kept.keep_ended_tasks, kept.keep_ended_tasks_each)
+    quota = Quota(
+        kept.keep_ended_tasks,
+        kept.keep_ended_tasks_each,
+        kept.keep_ended_bytes,
+        kept.keep_ended_bytes_each,
+    )
     retention = Retention(kept.keep_ended_seconds, quota, kept.clean_every_seconds)
     return Engine(agent, store, Ids(new_id, now_ms, elapsed_ms), _engine_limits(profile, process), retention)
 

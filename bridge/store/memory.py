@@ -22,7 +22,7 @@ from bridge.store.records import (
     StoredMessage,
     StoredTask,
 )
-from bridge.store.retention import surplus_of
+from bridge.store.retention import Ended, beyond_bytes, surplus_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping
@@ -44,6 +44,11 @@ class _Task:
     def place(self) -> tuple[int, str]:
         """Its place in a listing, and in the queue to be evicted."""
         return self.head.status_ms, self.task_id
+
+    @property
+    def ended(self) -> Ended:
+        """The same of a task that has ended, and what it weighs."""
+        return Ended(*self.place, self.origin.owner, len(self.snapshot))
 
     def stored(self) -> StoredTask:
         return StoredTask(
@@ -182,7 +187,10 @@ class MemoryStore:
                 victims.append(task)
         for task in victims:
             self._delete(task)
-        return len(victims)
+        heavy = beyond_bytes([task.ended for task in self._tasks.values() if task.head.ended], quota)
+        for task_id in heavy:
+            self._delete(self._tasks[task_id])
+        return len(victims) + len(heavy)
 
     def _delete(self, task: _Task) -> None:
         del self._tasks[task.task_id]

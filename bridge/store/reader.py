@@ -22,6 +22,7 @@ from bridge.store.records import (
     StoredMessage,
     StoredTask,
 )
+from bridge.store.retention import Ended
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -42,6 +43,11 @@ _WEIGHT: Final = (
 )
 _AGED: Final = "SELECT count(*) FROM tasks WHERE ended = 1 AND status_ms < ?"
 _ENDED: Final = "SELECT owner, count(*) FROM tasks WHERE ended = 1 GROUP BY owner"
+# All snapshots are passed over, of which the lengths stand in front. To look one up by its key would read it whole.
+_ENDED_SIZES: Final = (
+    "SELECT status_ms, task_id, owner, length(snapshot)"
+    " FROM snapshots CROSS JOIN tasks USING (task_id) WHERE ended = 1"
+)
 _OLDEST_ENDED: Final = "SELECT task_id FROM tasks WHERE ended = 1 ORDER BY status_ms, task_id LIMIT ?"
 _OLDEST_ENDED_OF: Final = (
     "SELECT task_id FROM tasks WHERE owner = ? AND ended = 1 ORDER BY status_ms, task_id LIMIT ?"
@@ -146,6 +152,11 @@ class Reader:
         """How many ended tasks each owner has."""
         with self._moment() as connection:
             return dict(connection.execute(_ENDED).fetchall())
+
+    def ended_sizes(self) -> list[Ended]:
+        """The ended tasks, and what each weighs."""
+        with self._moment() as connection:
+            return [Ended(*row) for row in connection.execute(_ENDED_SIZES).fetchall()]
 
     def oldest_ended(self, owner: str | None, limit: int) -> Sequence[str]:
         """The ids of the ended tasks, of an owner or of all, whose end is longest ago."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Final, Protocol, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +122,25 @@ class Listing:
     """Whether rows follow the last one of this page."""
 
 
+UNBOUNDED: Final = 1 << 62
+"""More bytes than any store has."""
+
+
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """How many ended tasks are kept, the newest ones."""
+    """How many ended tasks are kept, the newest ones, and what they weigh."""
 
     total: int
     each: int
     """Of one owner."""
+    total_bytes: int = UNBOUNDED
+    """What their snapshots weigh: an ended task has nothing else that is large."""
+    each_bytes: int = UNBOUNDED
+
+    @property
+    def of_bytes(self) -> Quota:
+        """The same bound for bytes as there is for tasks."""
+        return Quota(self.total_bytes, self.each_bytes)
 
 
 Done = Callable[[Exception | None], None]
@@ -179,7 +191,8 @@ class Store(AbstractAsyncContextManager["Store"], Protocol):
         ...
 
     async def evict(self, ended_before_ms: int, quota: Quota) -> int:
-        """Delete ended tasks older than a time, and those beyond a quota as `surplus_of` says; say how many.
+        """Delete ended tasks older than a time, and those beyond a quota as `surplus_of` says, first for their number
+        and then for their bytes; say how many.
 
         Tasks that have not ended are never touched. A context goes with its last task.
         """

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
+from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import anyio
 
 from bridge.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from bridge.store.records import Quota, Store
 
@@ -34,21 +35,22 @@ class Retention:
     """How long to wait between two evictions."""
 
     def __post_init__(self) -> None:
-        if min(self.age_seconds, self.quota.total, self.quota.each) < 0 or self.every_seconds <= 0:
+        quota = self.quota
+        least = min(self.age_seconds, quota.total, quota.each, quota.total_bytes, quota.each_bytes)
+        if least < 0 or self.every_seconds <= 0:
             raise ValueError("age_seconds and the quota are 0 or more, every_seconds is more than 0")
 
 
 def surplus_of(ended: Mapping[str, int], quota: Quota) -> dict[str, int]:
-    """How many ended tasks of each owner are too many; `ended` is how many each has.
+    """How many ended tasks of each owner are too many, or how many of their bytes; `ended` is how many each has.
 
     Beyond the total, whoever has most gives up tasks first: one who makes many never costs another their few.
     """
     counts = ended.values()
+    each = min(quota.each, max(counts, default=0))
     # The largest number that everyone may keep without exceeding the total.
     most = (
-        bisect_right(
-            range(quota.each + 1), quota.total, key=lambda most: sum(min(count, most) for count in counts)
-        )
+        bisect_right(range(each + 1), quota.total, key=lambda most: sum(min(count, most) for count in counts))
         - 1
     )
     left = quota.total - sum(min(count, most) for count in ended.values())
@@ -60,6 +62,29 @@ def surplus_of(ended: Mapping[str, int], quota: Quota) -> dict[str, int]:
         if count > kept:
             surplus[owner] = count - kept
     return surplus
+
+
+class Ended(NamedTuple):
+    """A task that has ended, as its bytes are counted. In the order in which they ended."""
+
+    status_ms: int
+    task_id: str
+    owner: str
+    size: int
+
+
+def beyond_bytes(ended: Iterable[Ended], quota: Quota) -> list[str]:
+    """Which ended tasks have to go for the others not to weigh too much: the oldest of each owner."""
+    tasks, weights = sorted(ended), Counter[str]()
+    for task in tasks:
+        weights[task.owner] += task.size
+    surplus = surplus_of(weights, quota.of_bytes)
+    beyond = []
+    for task in tasks:
+        if surplus.get(task.owner, 0) > 0:
+            surplus[task.owner] -= task.size
+            beyond.append(task.task_id)
+    return beyond
 
 
 async def retain(store: Store, retention: Retention, now_ms: Callable[[], int]) -> NoReturn:

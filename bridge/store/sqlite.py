@@ -25,7 +25,7 @@ from bridge.store.batch import delete_tasks
 from bridge.store.lock import OwnedFile, owned
 from bridge.store.reader import Reader
 from bridge.store.records import Change, Cursor, Done, Listing, Query, Quota, StoredMessage, StoredTask
-from bridge.store.retention import surplus_of
+from bridge.store.retention import beyond_bytes, surplus_of
 from bridge.store.schema import prepare, touch
 from bridge.store.writer import Writer
 
@@ -190,6 +190,10 @@ class SQLiteStore:
         evicted = await self._evict_oldest(None, aged)
         for owner, number in surplus_of(await self._scan(self._scans.count_ended), quota).items():
             evicted += await self._evict_oldest(owner, number)
+        heavy = beyond_bytes(await self._scan(self._scans.ended_sizes), quota)
+        for start in range(0, len(heavy), EVICTED_AT_ONCE):
+            task_ids = heavy[start : start + EVICTED_AT_ONCE]
+            evicted += await self._writer.run(partial(delete_tasks, task_ids=task_ids))
         return evicted
 
     async def _evict_oldest(self, owner: str | None, number: int) -> int:

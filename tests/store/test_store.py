@@ -317,6 +317,29 @@ async def test_eviction_goes_by_age_then_by_count_and_never_touches_what_has_not
     assert await listed(store, Query("ann", 9)) == ["parked"]
 
 
+@pytest.mark.proves("store-retention")
+async def test_ended_tasks_that_weigh_too_much_go_oldest_first_and_those_of_others_stay(store: Store) -> None:
+    def weighs(task_id: str, size: int, status_ms: int, owner: str = "ann", *, ended: bool = True) -> Change:
+        head = Head("completed" if ended else "works", ended=ended, status_ms=status_ms)
+        return replace(first(task_id, owner=owner, context_id=owner, head=head), snapshot=b"x" * size)
+
+    await keep(
+        store,
+        weighs("runs", 100_000, 0, ended=False),
+        *(weighs(f"t{number}", 10_000, number) for number in range(1, 7)),
+        weighs("b1", 20_000, 1, "bob"),
+    )
+    assert await store.evict(0, Quota(9, 9, 80_000, 60_000)) == 0
+    assert await store.evict(0, Quota(9, 9, 80_000, 45_000)) == 2
+    assert await listed(store, Query("ann", 9)) == ["t6", "t5", "t4", "t3", "runs"]
+    assert await store.evict(0, Quota(9, 9, 50_000, 45_000)) == 1
+    assert await store.evict(0, Quota(2, 1, 50_000, 45_000)) == 2
+    assert await listed(store, Query("ann", 9)) == ["t6", "runs"]
+    assert await listed(store, Query("bob", 9)) == ["b1"]
+    assert await store.evict(0, Quota(9, 9, 0, 0)) == 2
+    assert await listed(store, Query("ann", 9)) == ["runs"]
+
+
 async def test_many_tasks_are_evicted_in_one_call(store: Store) -> None:
     head = Head("completed", ended=True, status_ms=1)
     await keep(store, *(first(f"t{number:04}", head=head) for number in range(600)))
@@ -497,7 +520,14 @@ def test_who_has_most_gives_up_first(total: int, each: int, surplus: dict[str, i
 
 
 @pytest.mark.parametrize(
-    "values", [(-1, Quota(1, 1), 1), (1, Quota(-1, 1), 1), (1, Quota(1, -1), 1), (1, Quota(1, 1), 0)]
+    "values",
+    [
+        (-1, Quota(1, 1), 1),
+        (1, Quota(-1, 1), 1),
+        (1, Quota(1, -1), 1),
+        (1, Quota(1, 1), 0),
+        (1, Quota(1, 1, 1, -1), 1),
+    ],
 )
 def test_a_retention_without_meaning_cannot_be_made(values: tuple[float, Quota, float]) -> None:
     with pytest.raises(ValueError, match="0 or more"):

@@ -147,6 +147,8 @@ class StoreTable(_Table):
     keep_ended_seconds: PositiveFloat
     keep_ended_tasks: Count
     keep_ended_tasks_each: Count
+    keep_ended_bytes: Count
+    keep_ended_bytes_each: Count
     clean_every_seconds: PositiveFloat
 
 
