@@ -5,6 +5,9 @@ have places of their own, so that whoever sends no head takes no place from thos
 other places cannot shut the door. Where a place is wanted it is that of the one that rests longest, then that of
 the body that is read longest; what is being answered, a call or a stream, is never ended for another's sake.
 
+Bodies that are being read have a bound together. Beyond it, those that hold most are read no more, so that small ones
+pass; what comes in one piece is never counted.
+
 It knows no HTTP and reads no bytes: that is for `http_server.py`.
 """
 
@@ -31,6 +34,9 @@ _ELSEWHERE: Final = 4
 _HEADS_OF: Final = 8
 """One of so many places is for new connections, where descriptors are few."""
 
+_ROOM_OF: Final = 8
+"""One of so many bytes of bodies is freed at once, so that not each piece has to look for who holds most."""
+
 _SITE_BITS: Final = 64
 """What of an IPv6 address names a site: whoever has one address has all of these."""
 
@@ -52,6 +58,8 @@ class ConnectionLimits:
     idle_seconds: float
     head_seconds: float
     body_seconds: float
+    bodies_bytes: int
+    """What may have come of all bodies that are being read, together."""
 
     def within(self, descriptors: int) -> ConnectionLimits:
         """The same where no more than so many descriptors can be had."""
@@ -92,6 +100,10 @@ class Connection(Protocol):
 
     def give_way(self) -> None:
         """It is reading a body, and its place is wanted."""
+        ...
+
+    def read_no_more(self) -> None:
+        """It is reading a body, and holds most of what all of them have read, which is too much."""
         ...
 
     def refuse_more(self) -> None:
@@ -181,6 +193,9 @@ class Connections:
     limits: ConnectionLimits
     _kept: int = 0
     _of_site: dict[str, int] = field(default_factory=dict)
+    _read: dict[Connection, int] = field(default_factory=dict)
+    """What has come of each body that is being read, the one that began first before the others."""
+    _read_bytes: int = 0
 
     def __post_init__(self) -> None:
         limits = self.limits
@@ -227,6 +242,25 @@ class Connections:
         self._kept += 1
         return True
 
+    def read(self, connection: Connection, size: int) -> None:
+        """So much more of its body has come."""
+        self._read[connection] = self._read.get(connection, 0) + size
+        self._read_bytes += size
+        if self._read_bytes > self.limits.bodies_bytes:
+            self._lighten()
+
+    def has_read(self, connection: Connection) -> None:
+        """Its body is whole, or nobody wants it any more."""
+        self._read_bytes -= self._read.pop(connection, 0)
+
+    def _lighten(self) -> None:
+        most = self.limits.bodies_bytes - self.limits.bodies_bytes // _ROOM_OF
+        for connection in sorted(self._read, key=self._read.__getitem__, reverse=True):
+            if self._read_bytes <= most:
+                return
+            self.has_read(connection)
+            connection.read_no_more()
+
     def refused(self, connection: Connection) -> None:
         """It is told why, and read out for a while, in none of the places of the others."""
         self._forget(connection)
@@ -267,6 +301,7 @@ class Connections:
     def _forget(self, connection: Connection) -> None:
         for queue in (self.heads, self.bodies, self.idle):
             queue.discard(connection)
+        self.has_read(connection)
         if connection.kept:
             connection.kept = False
             self._kept -= 1

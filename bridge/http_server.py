@@ -75,6 +75,7 @@ class Refusal(Enum):
     SLOW_BODY = HTTPStatus.REQUEST_TIMEOUT, "the body of the request came too slowly"
     PIPELINED = HTTPStatus.SERVICE_UNAVAILABLE, "too many requests were sent ahead on one connection"
     FULL = HTTPStatus.SERVICE_UNAVAILABLE, "all connections are in use"
+    BODIES_FULL = HTTPStatus.SERVICE_UNAVAILABLE, "too much is being read at once"
     SITE_FULL = HTTPStatus.SERVICE_UNAVAILABLE, "too many connections of one address"
 
     @property
@@ -186,6 +187,10 @@ class BoundedProtocol(HttpToolsProtocol):
         """Read no more of the body."""
         self._refuse(Refusal.FULL)
 
+    def read_no_more(self) -> None:
+        """Read no more of the body."""
+        self._refuse(Refusal.BODIES_FULL)
+
     def refuse_more(self) -> None:
         """Let it ask nothing."""
         self._refuse(Refusal.SITE_FULL)
@@ -258,6 +263,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._body_bytes = self._unread_bytes = self._framing_bytes = 0
             self._reads_body = False
             self._connections.bodies.discard(self)
+            self._connections.has_read(self)
             if self.cycle.response_complete:
                 self._rest()
 
@@ -299,6 +305,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._body_bytes += size
         if self.cycle.response_complete:
             self._unread_bytes += size
+            self._connections.has_read(self)
         else:
             self._framing_bytes = 0 if is_body else self._framing_bytes + size
         if self._unread_bytes > _UNREAD_BYTES:
@@ -306,6 +313,8 @@ class BoundedProtocol(HttpToolsProtocol):
         elif self._framing_bytes > self._limits.head_bytes or len(self.headers) > self._limits.headers:
             self._refuse(Refusal.HEAD)
         else:
+            if not self.pipeline and not self.cycle.response_complete:
+                self._connections.read(self, size)
             self._await_body()
 
     def _await_body(self) -> None:

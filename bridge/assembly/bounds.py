@@ -23,6 +23,7 @@ def server_limits(profile: Profile, descriptors: int) -> ServerLimits:
         idle_seconds=connections.idle_seconds,
         head_seconds=requests.head_seconds,
         body_seconds=requests.body_seconds,
+        bodies_bytes=requests.bodies_limit_bytes,
     )
     fitting = wanted.within(descriptors)
     if fitting != wanted:

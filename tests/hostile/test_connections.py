@@ -9,7 +9,7 @@ import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
 from typing import Any, Final
@@ -41,7 +41,14 @@ REQUESTS: Final = RequestLimits(
     head_bytes=4096, headers=20, target_bytes=512, bytes_per_second=1000, pipelined=3
 )
 CONNECTIONS: Final = ConnectionLimits(
-    most=100, new=100, each=100, proxies=(), idle_seconds=NEVER, head_seconds=NEVER, body_seconds=NEVER
+    most=100,
+    new=100,
+    each=100,
+    proxies=(),
+    idle_seconds=NEVER,
+    head_seconds=NEVER,
+    body_seconds=NEVER,
+    bodies_bytes=10**9,
 )
 
 
@@ -138,6 +145,7 @@ TOO_LONG: Final = (414, "The target of the request is too long", False)
 LATE_HEAD: Final = (408, "The head of the request did not come in time", False)
 LATE_BODY: Final = (408, "The body of the request came too slowly", False)
 FULL: Final = (503, "All connections are in use", True)
+TOO_MUCH: Final = (503, "Too much is being read at once", True)
 
 
 async def flood(stream: SocketStream, piece: bytes, pieces: int) -> None:
@@ -414,6 +422,39 @@ async def test_a_body_that_is_read_gives_way_to_a_whole_request() -> None:
         assert refusal_in(await until_closed(unended)) == FULL
 
 
+async def test_bodies_that_are_read_are_bounded_together_and_small_ones_pass() -> None:
+    """Those that hold most give way. One that comes in one piece is never counted."""
+    async with (
+        serving(connections=replace(CONNECTIONS, bodies_bytes=1_000_000)) as served,
+        AsyncExitStack() as stack,
+    ):
+        small = await stack.enter_async_context(served.peer(POST % 2000, b"x" * 1000))
+        await served.app.reads.wait()
+        large = [await stack.enter_async_context(served.peer(POST % 900_000)) for _ in range(5)]
+        refused: dict[SocketStream, tuple[int, str, bool]] = {}
+        async with anyio.create_task_group() as tasks:
+
+            async def be_refused(stream: SocketStream) -> None:
+                refused[stream] = refusal_in(await until_closed(stream))
+                if len(refused) == len(large) - 1:
+                    tasks.cancel_scope.cancel()
+
+            for stream in large:
+                tasks.start_soon(be_refused, stream)
+                tasks.start_soon(flood, stream, b"x" * 50_000, 17)
+        assert set(refused.values()) == {TOO_MUCH}
+        (kept,) = [stream for stream in large if stream not in refused]
+        await kept.aclose()
+        assert b"200 OK" in await asked(small, b"x" * 1000)
+        async with served.peer() as whole:
+            assert b"200 OK" in await asked(whole, POST % 3000 + b"x" * 3000)
+        again = await stack.enter_async_context(served.peer(POST % 900_000))
+        for _ in range(18):
+            await again.send(b"x" * 50_000)
+        assert b"200 OK" in await until(again, b"0\r\n\r\n")
+    assert sorted(one["bytes"] for one in served.app.asked) == [2000, 3000, 900_000]
+
+
 async def test_a_connection_that_rests_too_long_is_closed() -> None:
     async with (
         serving(connections=replace(CONNECTIONS, idle_seconds=SOON)) as served,
@@ -497,6 +538,7 @@ class Peer:
     def look_at_body(self) -> None: ...
     def rest_is_over(self) -> None: ...
     def give_way(self) -> None: ...
+    def read_no_more(self) -> None: ...
     def abort(self) -> None: ...
 
 
@@ -537,6 +579,7 @@ def test_the_limits_of_a_profile_are_those_of_the_server() -> None:
             idle_seconds=75,
             head_seconds=10,
             body_seconds=20,
+            bodies_bytes=268_435_456,
         ),
     )
 

@@ -106,6 +106,7 @@ class RequestsTable(_Table):
     target_limit_bytes: Annotated[int, Field(ge=256)]
     head_seconds: PositiveFloat
     body_limit_bytes: PositiveInt
+    bodies_limit_bytes: PositiveInt
     body_seconds: PositiveFloat
     bytes_per_second: NotNegative
     pipelined: PositiveInt
