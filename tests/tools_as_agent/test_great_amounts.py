@@ -193,7 +193,7 @@ async def skills_of(bridge: Running, http: httpx2.AsyncClient) -> list[str]:
 @pytest.mark.parametrize("in_flight", [1, 64])
 @pytest.mark.proves("map-progress")
 async def test_a_flood_of_progress_is_in_order_thinned_and_keeps_its_last(
-    store: str, in_flight: int, tmp_path: Path
+    store: str, in_flight: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     profile = profile_with(run={"progress_in_flight": in_flight})
     where = store if store == "memory:" else str(tmp_path / store)
@@ -208,6 +208,23 @@ async def test_a_flood_of_progress_is_in_order_thinned_and_keeps_its_last(
     assert numbers[-1] == STEPS
     assert updates[-1]["status"]["state"] == COMPLETED
     assert len(numbers) < STEPS / 2
+    assert [record.message for record in caplog.records if record.name == "bridge.store.writer"] == []
+
+
+@pytest.mark.proves("map-progress")
+async def test_a_flood_that_is_canceled_leaves_no_update_of_which_the_store_cannot_tell(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    profile = profile_with(run={"progress_per_second": 1_000_000.0})
+    config = config_for(raw_command(), store=str(tmp_path / "tasks.db"), profile=profile)
+    async with running(config) as bridge, httpx2.AsyncClient(timeout=60) as http:
+        rpc, events = Rpc(http, bridge.base_url), []
+        async for event in streamed(rpc, "flood", steps=10 * STEPS):
+            events.append(event)
+            if len(events) == 5:
+                await rpc.call("CancelTask", {"id": events[0]["task"]["id"]})
+    assert events[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_CANCELED"
+    assert [record.message for record in caplog.records if record.name == "bridge.store.writer"] == []
 
 
 async def test_words_of_progress_that_are_too_long_are_cut_and_say_so() -> None:
