@@ -18,9 +18,11 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import anyio
+import httpcore2
 import httpx2
 
 from bridge.errors import PeerError
+from bridge.http_client import connected, guarded_by
 from bridge.networks import Guard, PrivateAddressError
 
 _LOOK_SECONDS: Final = 5.0
@@ -182,16 +184,11 @@ async def _speaks_tls(looker: _Looker, url: str) -> bool:
     any_certificate = ssl.create_default_context()
     any_certificate.check_hostname, any_certificate.verify_mode = False, ssl.CERT_NONE
     try:
-        stream = await anyio.connect_tcp(
-            place.hostname,
-            place.port or 80,
-            tls=True,
-            ssl_context=any_certificate,
-            tls_standard_compatible=False,
-        )
-    except (OSError, ssl.SSLError, anyio.BrokenResourceError, anyio.EndOfStream):
+        stream = await connected(place.hostname, place.port or 80, looker.guard)
+        handshaken = await stream.start_tls(any_certificate, place.hostname)
+    except httpcore2.NetworkError:
         return False
-    await stream.aclose()
+    await handshaken.aclose()
     return True
 
 
@@ -261,7 +258,7 @@ async def _asked(
         url,
         json=body,
         headers={"Accept": accepted, **(headers or {})},
-        extensions={"trace": looker.guard} if looker.guard else None,
+        extensions=guarded_by(looker.guard),
     )
     read = bytearray()
     try:

@@ -1,9 +1,8 @@
 """Which addresses are of this machine or its own network, and what keeps a connection from them.
 
-A name says nothing of the address behind it, and may say another one each time. So a connection is judged twice, by
-what its name stands for before it is made, and by the address that it really has before anything is written to it:
-that address is then the one that was judged. A proxy looks names up by itself, so that behind one only names and
-literal addresses can be judged.
+A name says nothing of the address behind it, and may say another one each time. So what a guard judges are addresses,
+and a connection is made to one of those that it judged (`http_client.py`). A proxy looks names up by itself, so that
+behind one only names and literal addresses can be judged.
 
 The ranges are our own: what `ipaddress` takes for public differs between patches of Python.
 
@@ -13,9 +12,11 @@ Spec: the IANA registries of special-purpose addresses; RFC 4291, 6052, 3056 (ad
 from __future__ import annotations
 
 import ipaddress
+import socket
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 import anyio
 
@@ -67,9 +68,6 @@ _HOLD_IPV4: Final = tuple(
 _PRIVATE_ENDINGS: Final = (".localhost", ".local", ".internal", ".home.arpa", ".lan")
 """Names that no public server has: RFC 6761, 6762, 8375, and the one that ICANN set aside."""
 
-Guard = Callable[[str, dict[str, Any]], Awaitable[None]]
-"""What httpx2 calls as a connection is made (its `trace` extension); it refuses one by raising a PeerError."""
-
 Judge = Callable[[Sequence[str]], None]
 """Takes the addresses of a name; raises a PrivateAddressError when one must not be connected to."""
 
@@ -112,7 +110,8 @@ def _inside(address: ipaddress.IPv6Address) -> Iterator[ipaddress.IPv4Address]:
 
 async def addresses_of(host: str, port: int) -> Sequence[str]:
     """What the system says that a name stands for."""
-    return [str(found[4][0]) for found in await anyio.getaddrinfo(host, port)]
+    found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [*dict.fromkeys(str(one[4][0]) for one in found)]
 
 
 def never_private(words: str) -> Judge:
@@ -148,24 +147,21 @@ class FirstSeen:
         return judge
 
 
-def guard_of(host: str, judge: Judge, resolve: Resolve = addresses_of) -> Guard:
-    """What has connections to a host judged; those to a proxy are not."""
-    connecting_to = ""
+@dataclass(frozen=True, eq=False)
+class Guard:
+    """What keeps connections from addresses that must not be connected to."""
 
-    async def watch(event: str, details: dict[str, Any]) -> None:
-        nonlocal connecting_to
-        if event == "connection.connect_tcp.started":
-            connecting_to = str(details.get("host", ""))
-            if connecting_to == host:
-                with anyio.move_on_after(details.get("timeout")), suppress(OSError, UnicodeError):
-                    judge(await resolve(host, int(details.get("port", 0))))
-        elif event == "connection.connect_tcp.complete" and connecting_to == host:
-            stream = details["return_value"]
-            if address := stream.get_extra_info("server_addr"):
-                try:
-                    judge([str(address[0])])
-                except PrivateAddressError:
-                    await stream.aclose()
-                    raise
+    judge: Judge
+    resolve: Resolve = addresses_of
 
-    return watch
+    async def addresses(self, host: str, port: int) -> Sequence[str]:
+        """What a name stands for now, judged: only to these addresses may a connection be made.
+
+        Raises:
+            PrivateAddressError: one of them must not be connected to.
+            OSError: there are none.
+            UnicodeError: it cannot be a name.
+        """
+        found = await self.resolve(host, port)
+        self.judge(found)
+        return found

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -13,11 +11,6 @@ import anyio
 import httpx2
 import pytest
 from anyio.streams.tls import TLSListener, TLSStream
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
 
 from bridge.a2a.client.card_cache import CardSource
@@ -29,6 +22,7 @@ from bridge.errors import PeerError
 from bridge.mcp.client.session import Session, SessionPace
 from bridge.mcp.client.transports.streamable_http import Url
 from bridge.web import Place
+from tests.support.certificates import served_as
 from tests.support.mcp_face import Face
 from tests.support.mcp_serving import served
 from tests.support.running import listening
@@ -81,8 +75,7 @@ async def a_page() -> AsyncIterator[str]:
 @asynccontextmanager
 async def a_port_with_tls() -> AsyncIterator[str]:
     async with anyio.TemporaryDirectory() as folder:
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(_certificate(Path(folder)))
+        context = served_as("x", Path(folder))
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     tls = TLSListener(listener, context, standard_compatible=False)
     async with tls, anyio.create_task_group() as tasks:
@@ -93,20 +86,6 @@ async def a_port_with_tls() -> AsyncIterator[str]:
 
 async def _leave(stream: TLSStream) -> None:
     await stream.aclose()
-
-
-def _certificate(folder: Path) -> Path:
-    key, name = (
-        ec.generate_private_key(ec.SECP256R1()),
-        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "x")]),
-    )
-    now = datetime.now(UTC)
-    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-    builder = builder.serial_number(1).not_valid_before(now).not_valid_after(now + timedelta(days=1))
-    made = builder.sign(key, SHA256()).public_bytes(Encoding.PEM)
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    (folder / "both.pem").write_bytes(private + made)
-    return folder / "both.pem"
 
 
 INSTEAD_OF_A_SERVER: Final[dict[At, str]] = {

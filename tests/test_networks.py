@@ -2,29 +2,51 @@
 
 from __future__ import annotations
 
+import ast
+import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import anyio
 import anyio.abc
 import httpx2
 import pytest
+from anyio.streams.tls import TLSListener
 
+import bridge
 from bridge.a2a.client.card import FoundCard, fetch_card
+from bridge.a2a.client.card_cache import CardSource
 from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.client.client import AgentClient, ClientOptions
 from bridge.a2a.client.http import NotReachedError, origin_of
 from bridge.a2a.client.interfaces import Reach, Trust
 from bridge.a2a.model.objects import AgentCard
+from bridge.address import Wanted, kind_at
+from bridge.agents_as_tools.remote_agent import RemoteAgent, read_cards
+from bridge.assembly.mistaken import mistaken
+from bridge.assembly.plan import RemotePlan
 from bridge.errors import PeerError
+from bridge.http_client import GuardedClient
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import Url, explained_at
 from bridge.mcp.client.upstream import Upstream
-from bridge.networks import is_private_host
+from bridge.networks import Guard, PrivateAddressError, is_private_host
+from tests.support.certificates import served_as
 from tests.support.scripted_agent import plain_card
 
 PUBLIC = "93.184.216.34"
+PACKAGE = Path(bridge.__file__).parent
+CONNECTING = {
+    "AsyncClient",
+    "AsyncHTTPTransport",
+    "Client",
+    "HTTPTransport",
+    "connect_tcp",
+    "open_connection",
+    "urlopen",
+}
 
 
 @pytest.mark.parametrize(
@@ -106,19 +128,20 @@ class Neighbour:
     port: int = 0
     connections: int = 0
     heard: list[bytes] = field(default_factory=list)
+    answer: bytes = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
 
     @property
     def url(self) -> str:
         """A public name to us, and this machine to the system."""
         return f"http://127.1:{self.port}/"
 
-    async def hear(self, stream: anyio.abc.SocketStream) -> None:
+    async def hear(self, stream: anyio.abc.ByteStream) -> None:
         """One connection."""
         self.connections += 1
         async with stream:
             async for chunk in stream:
                 self.heard.append(chunk)
-                await stream.send(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
+                await stream.send(self.answer)
 
 
 @asynccontextmanager
@@ -157,25 +180,123 @@ FLIPPED = (
 )
 
 
-@pytest.mark.parametrize(
-    ("answers", "connections"),
-    [([[PUBLIC]], 1), ([[PUBLIC], ["127.0.0.1"]], 1), ([[PUBLIC], [PUBLIC, "127.0.0.1"]], 1)],
-)
-async def test_a_name_of_the_users_own_that_flips_after_its_card_was_read_is_not_spoken_to(
-    answers: list[Sequence[str]], connections: int
+@pytest.mark.parametrize("answer", [["127.0.0.1"], [PUBLIC, "127.0.0.1"]])
+async def test_a_name_of_the_users_own_that_flips_after_its_card_was_read_is_not_connected_to(
+    answer: Sequence[str],
 ) -> None:
-    async with neighbour() as there, httpx2.AsyncClient() as http:
-        reach = Reach(there.url, resolve=Names(answers))
+    async with neighbour() as there, GuardedClient() as http:
+        reach = Reach(there.url, resolve=Names([answer]))
+        reach.seen.judge("127.1", "")([PUBLIC])
         with pytest.raises(NotReachedError, match=FLIPPED):
             await fetch_card(http, there.url, guard=reach.guard(there.url))
         with pytest.raises(NotReachedError, match=FLIPPED):
             await client_of(http, there.url, reach).get("t")
-    assert there.heard == []
-    assert there.connections == connections + (answers == [[PUBLIC]])
+    assert there.connections == 0
+
+
+async def test_a_name_is_looked_up_once_and_only_what_was_judged_is_connected_to() -> None:
+    async with neighbour() as there, GuardedClient() as http:
+        url = f"http://agent.example.com:{there.port}/"
+        reach = Reach(url, resolve=Names([["127.0.0.1"], [PUBLIC]]))
+        with pytest.raises(PeerError, match="404"):
+            await client_of(http, url, reach).get("t")
+        assert f"host: agent.example.com:{there.port}".encode() in b"".join(there.heard).lower()
+
+
+async def test_the_next_address_that_was_judged_is_tried_where_one_cannot_be_reached() -> None:
+    async with neighbour() as there, GuardedClient() as http:
+        url = f"http://agent.example.com:{there.port}/"
+        reach = Reach(url, resolve=Names([["127.0.0.2", "127.0.0.1"]]))
+        with pytest.raises(PeerError, match="404"):
+            await client_of(http, url, reach).get("t")
+        url = f"http://other.example.com:{there.port}/"
+        reach = Reach(url, resolve=Names([["127.0.0.2", "127.0.0.3"]]))
+        with pytest.raises(NotReachedError, match="cannot be reached: Connection refused"):
+            await client_of(http, url, reach).get("t")
+
+
+async def test_the_certificate_is_that_of_the_name_and_not_of_the_address(tmp_path: Path) -> None:
+    trusted = ssl.create_default_context()
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    tls = TLSListener(listener, served_as("agent.example.com", tmp_path, trusted), standard_compatible=False)
+    there = Neighbour(listener.extra(anyio.abc.SocketAttribute.local_port))
+    async with tls, GuardedClient(verify=trusted) as http, anyio.create_task_group() as tasks:
+        tasks.start_soon(tls.serve, there.hear)
+        for name, answer in ("agent.example.com", "404"), ("other.example.com", "hostname|Hostname"):
+            url = f"https://{name}:{there.port}/"
+            with pytest.raises(PeerError, match=answer):
+                await client_of(http, url, Reach(url, resolve=Names([["127.0.0.1"]]))).get("t")
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_connection_that_rests_is_judged_by_the_rule_of_who_takes_it_up() -> None:
+    async with neighbour() as there, GuardedClient() as http:
+        url = f"http://agent.example.com:{there.port}/"
+        inside = Names([["127.0.0.1"]])
+        allowed = Reach(url, resolve=inside)
+        for _ in range(2):
+            with pytest.raises(PeerError, match="404"):
+                await client_of(http, url, allowed).get("t")
+        assert (there.connections, len(there.heard)) == (1, 2)
+        learned = Reach("https://catalog.example.com/", resolve=inside)
+        with pytest.raises(NotReachedError, match="which is a private address"):
+            await client_of(http, url, learned).get("t")
+        assert (there.connections, len(there.heard)) == (1, 2)
+        with pytest.raises(PeerError, match="404"):
+            await client_of(http, url, allowed).get("t")
+        assert (there.connections, len(there.heard)) == (2, 3)
+
+
+async def test_what_looks_for_tls_at_a_port_is_judged_too() -> None:
+    looked: list[Sequence[str]] = []
+
+    def judge(addresses: Sequence[str]) -> None:
+        looked.append(addresses)
+        if len(looked) > 1:
+            raise PrivateAddressError("it has flipped")
+
+    async with neighbour() as there, GuardedClient() as http:
+        there.answer = b"\x15\x03\x01\x00\x02\x02\x46"
+        with pytest.raises(PrivateAddressError):
+            await kind_at(http, there.url, Wanted.SERVER, Guard(judge))
+    assert there.connections == 1
+
+
+async def test_what_stands_in_place_of_an_agent_is_not_looked_for_where_its_name_has_flipped_to() -> None:
+    async with neighbour() as there, GuardedClient() as http:
+        reach = Reach(there.url, resolve=Names([["127.0.0.1"]]))
+        reach.seen.judge("127.1", "")([PUBLIC])
+        source = CardSource(http, there.url, None, guard=reach.guard(there.url))
+        agent = RemoteAgent(there.url, source, http, ClientOptions(reach=reach))
+        await read_cards([agent], within_seconds=10)
+        assert await mistaken(agent, RemotePlan(there.url)) is None
+    assert there.connections == 0
+
+
+async def test_a_proxy_of_the_environment_looks_names_up_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with neighbour() as there:
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{there.port}")
+        async with GuardedClient() as http:
+            url = "http://agent.example.com/"
+            reach = Reach("https://catalog.example.com/", resolve=Names([["127.0.0.1"]]))
+            with pytest.raises(PeerError, match="404"):
+                await client_of(http, url, reach).get("t")
+    assert there.heard[0].startswith(b"POST http://agent.example.com/ ")
+
+
+def test_all_connections_to_peers_are_made_where_they_are_judged() -> None:
+    made = {
+        (str(file.relative_to(PACKAGE)), call.func.attr)
+        for file in PACKAGE.rglob("*.py")
+        for call in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+        if call.func.attr in CONNECTING and "transport" not in [keyword.arg for keyword in call.keywords]
+    }
+    assert made == {("http_client.py", "connect_tcp")}
 
 
 async def test_a_name_of_the_users_own_may_lead_inside_from_the_start_or_where_it_is_allowed() -> None:
-    async with neighbour() as there, httpx2.AsyncClient() as http:
+    async with neighbour() as there, GuardedClient() as http:
         for reach in (
             Reach(there.url, resolve=Names([["127.0.0.1"], [PUBLIC], ["127.0.0.1"]])),
             Reach(there.url, Trust(allow_private=True), Names([[PUBLIC], ["127.0.0.1"]])),
@@ -189,14 +310,13 @@ async def test_a_name_of_the_users_own_may_lead_inside_from_the_start_or_where_i
 
 
 async def test_a_name_that_was_learned_is_judged_before_it_is_connected_to_also_by_who_calls() -> None:
-    async with neighbour() as there, httpx2.AsyncClient() as http:
+    async with neighbour() as there, GuardedClient() as http:
         catalog = CatalogSource(http, "https://catalog.example.com/agents", None)
-        for answer, connections in (["127.0.0.1"], 0), ([PUBLIC, "::1"], 0), ([PUBLIC], 1):
+        for answer in ["127.0.0.1"], [PUBLIC, "::1"]:
             reach = replace(catalog.reach, resolve=Names([answer]))
             with pytest.raises(NotReachedError, match="which is a private address"):
                 await client_of(http, there.url, reach).get("t")
-            assert there.connections == connections
-    assert there.heard == []
+    assert there.connections == 0
 
 
 async def test_a_tool_server_whose_name_flips_is_not_spoken_to() -> None:
@@ -208,6 +328,6 @@ async def test_a_tool_server_whose_name_flips_is_not_spoken_to() -> None:
             with pytest.raises(PeerError, match=FLIPPED):
                 await upstream.ready()
         assert str(await explained_at(target, PeerError("down"))) == "down"
-        assert there.heard == []
+        assert there.connections == 0
         assert replace(target, allow_private=True).guard is None
         assert Url(there.url.replace("127.1", "127.0.0.1")).guard is None

@@ -17,6 +17,7 @@ from bridge.a2a.client.client import AgentClient, ClientOptions
 from bridge.a2a.client.http import shown
 from bridge.a2a.model.objects import AgentCard
 from bridge.errors import PeerError
+from bridge.networks import Guard
 from bridge.seal import agent_mark
 from bridge.translate.extension import URI
 from bridge.translate.names import slug
@@ -116,6 +117,11 @@ class RemoteAgent:
     def is_heard_of(self) -> bool:
         """Whether something has become of reading its card: it was read, or that failed."""
         return self._down != _NOT_READ
+
+    @property
+    def guard(self) -> Guard | None:
+        """What judges connections to its own URL."""
+        return self._options.reach.guard(self.url) if self._options.reach else None
 
     @property
     def down(self) -> str | None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
-import httpx2
-
 from bridge.a2a.client.http import shown
 from bridge.address import Wanted, explained
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.plan import RemotePlan
 from bridge.errors import PeerError
+from bridge.http_client import GuardedClient
+from bridge.networks import Guard
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ async def mistaken(agent: RemoteAgent, plan: RemotePlan) -> str | None:
     """What there is in place of an agent whose card was never read, in words; None when it may still be one."""
     if agent.has_card or not agent.is_heard_of or plan.own_card or plan.catalog:
         return None
-    return await other_than_agent(plan.url)
+    return await other_than_agent(plan.url, agent.guard)
 
 
 async def require_agents(agents: Mapping[RemoteAgent, RemotePlan]) -> None:
@@ -45,9 +45,9 @@ def _warn(words: Iterable[str]) -> None:
         logger.warning("%s", line)
 
 
-async def other_than_agent(url: str) -> str | None:
+async def other_than_agent(url: str, guard: Guard | None = None) -> str | None:
     """What stands at a URL that gives no card, in words that say what to do; None when that cannot be told."""
     fault = PeerError(f"{shown(url)} is no A2A agent")
-    async with httpx2.AsyncClient() as http:
-        told = await explained(fault, http, url, Wanted.AGENT)
+    async with GuardedClient() as http:
+        told = await explained(fault, http, url, Wanted.AGENT, guard)
     return None if told is fault else str(told)

@@ -23,6 +23,7 @@ from bridge.assembly.mistaken import require_agents
 from bridge.assembly.plan import OfferedPlan, Plan, RemotePlan
 from bridge.config.tables.profile import AgentsTable, Profile
 from bridge.errors import UsageError
+from bridge.http_client import GuardedClient
 from bridge.mcp.server.server import McpLimits, McpServer
 from bridge.private import private_folder
 from bridge.seal import Seal, agent_mark, key_in
@@ -63,7 +64,7 @@ async def sharing(plan: Plan) -> AsyncIterator[Shared]:
     except UsageError as exc:
         raise UsageError(f"{exc}; XDG_STATE_HOME names another folder for what is kept") from exc
     timeout = httpx2.Timeout(None, connect=plan.profile.agents.agent_connect_seconds)
-    async with httpx2.AsyncClient(timeout=timeout, limits=httpx2.Limits(keepalive_expiry=2.0)) as http:
+    async with GuardedClient(timeout=timeout, limits=httpx2.Limits(keepalive_expiry=2.0)) as http:
         yield Shared(http, seal, plan.profile, place.cache, place.baggage_keys)
 
 

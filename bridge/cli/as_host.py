@@ -65,9 +65,9 @@ async def _fault_of(connection: Connection) -> str:
         found = await connection.card_to_show()
     except PeerError as exc:
         return str(exc)
-    import httpx2
+    from bridge.http_client import GuardedClient
 
-    async with httpx2.AsyncClient() as http:
+    async with GuardedClient() as http:
         try:
             connection.agent(http, found)
         except PeerError as exc:

@@ -107,8 +107,10 @@ class Connection:
         """An HTTP client without the headers. It waits as long as the agent takes; the caller sets a bound."""
         import httpx2
 
+        from bridge.http_client import GuardedClient
+
         timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
-        return httpx2.AsyncClient(timeout=timeout, event_hooks={"response": [self._let_in]})
+        return GuardedClient(timeout=timeout, event_hooks={"response": [self._let_in]})
 
     def agent(self, http: httpx2.AsyncClient, found: FoundCard) -> AgentClient:
         """A client of the agent behind a card. It waits as long as the agent takes, too.
@@ -167,11 +169,10 @@ class Connection:
 
     async def explained(self, fault: PeerError) -> PeerError:
         """A fault that says what is there instead of an agent, as far as that can be told without the headers."""
-        import httpx2
-
         from bridge.address import Wanted, explained
+        from bridge.http_client import GuardedClient
 
-        async with httpx2.AsyncClient(timeout=_CONNECT_SECONDS) as http:
+        async with GuardedClient(timeout=_CONNECT_SECONDS) as http:
             return await explained(fault, http, self.url, Wanted.AGENT, self.reach.guard(self.url))
 
     async def card_to_show(self) -> FoundCard:

@@ -32,6 +32,7 @@ from bridge.a2a.model.objects import AgentCard
 from bridge.a2a.wire.rest import CARD_PATH
 from bridge.a2a.wire.versions import HEADER, VERSIONS
 from bridge.errors import PeerError
+from bridge.http_client import guarded_by
 from bridge.networks import Guard
 
 NOT_MODIFIED: Final = 304
@@ -166,7 +167,7 @@ async def read_place(
         PeerError: it cannot be reached, or answers with something else.
     """
     place, sent = url, {**headers, HEADER: VERSIONS.current.version, "Accept": "application/json"}
-    extensions = {"trace": guard} if guard else {}
+    extensions = guarded_by(guard)
     for _ in range(_REDIRECTS + 1):
         async with exchange(http, Outgoing("GET", place, sent, extensions=extensions)) as response:
             if response.has_redirect_location:

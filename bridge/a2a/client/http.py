@@ -48,7 +48,7 @@ class Outgoing:
     query: Mapping[str, str] = field(default_factory=dict)
     """Added to what the URL has."""
     extensions: Mapping[str, Any] = field(default_factory=dict)
-    """httpx2's own, such as `timeout` and `trace`."""
+    """httpx2's own, such as `timeout`, and `guarded_by`."""
 
 
 @asynccontextmanager

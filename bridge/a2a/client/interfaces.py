@@ -18,7 +18,7 @@ from bridge.a2a.model.objects import AgentCard, AgentInterface
 from bridge.a2a.wire.dialect import Dialect
 from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.errors import PeerError
-from bridge.networks import FirstSeen, Guard, Resolve, addresses_of, guard_of, is_private_host, never_private
+from bridge.networks import FirstSeen, Guard, Resolve, addresses_of, is_private_host, never_private
 
 JSONRPC: Final = "JSONRPC"
 HTTP_JSON: Final = "HTTP+JSON"
@@ -91,7 +91,7 @@ class Reach:
     """What the user gave. Its name may lead inside, unless it was public before; all others were learned there."""
     trust: Trust = field(default_factory=Trust)
     resolve: Resolve = addresses_of
-    _seen: FirstSeen = field(default_factory=FirstSeen)
+    seen: FirstSeen = field(default_factory=FirstSeen)
 
     def guard(self, url: str, words: str = "") -> Guard | None:
         """What judges connections to a URL; None when any address will do. One that was learned is refused with
@@ -100,9 +100,9 @@ class Reach:
         if self.trust.allow_private or origin in self.trust.origins or self.is_private:
             return None
         if origin != origin_of(self.own_url):
-            return guard_of(host, never_private(words), self.resolve)
+            return Guard(never_private(words), self.resolve)
         allowed_by = f"set `allow_private = true` for it (on a command line: --trust {origin})"
-        return guard_of(host, self._seen.judge(host, allowed_by), self.resolve)
+        return Guard(self.seen.judge(host, allowed_by), self.resolve)
 
     @property
     def is_private(self) -> bool:

@@ -26,6 +26,7 @@ from bridge.a2a.wire.dialect import EventReader as DialectReader
 from bridge.a2a.wire.extensions import EXTENSIONS_HEADER
 from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
 from bridge.errors import PeerError
+from bridge.http_client import guarded_by
 from bridge.jsonvalues import JsonObject
 from bridge.networks import Guard
 from bridge.sse import EventReader
@@ -189,7 +190,7 @@ class HttpTransport(Transport):
             write=deadlines.answer_seconds,
             pool=deadlines.connect_seconds,
         ).as_dict()
-        extensions: dict[str, Any] = {"timeout": timeout, **({"trace": guard} if guard else {})}
+        extensions: dict[str, Any] = {"timeout": timeout, **guarded_by(guard)}
         accept = f"{EVENT_STREAM}, {binding.accept}" if isinstance(operation, Streamed) else binding.accept
         place = url_from(binding.interface.url)
         traced = told_to_peer(is_local=is_loopback(place.host), baggage_keys=terms.baggage_keys)

@@ -22,6 +22,7 @@ from bridge.a2a.client.http_cache import CardBounds
 from bridge.a2a.client.interfaces import Trust
 from bridge.a2a.server.catalog import CatalogApp
 from bridge.errors import PeerError
+from bridge.http_client import GuardedClient
 from bridge.web import Access, Credential, Place, Principal
 from tests.a2a.server.test_catalog import Shelf
 from tests.support.running import listening
@@ -235,11 +236,9 @@ async def test_a_private_catalog_may_name_its_neighbours(http: httpx2.AsyncClien
 
 
 @pytest.mark.proves("catalog-source")
-async def test_a_public_name_that_leads_inside_is_left_before_anything_is_sent(
-    http: httpx2.AsyncClient,
-) -> None:
+async def test_a_public_name_that_leads_inside_is_left_before_anything_is_sent() -> None:
     neighbour = Catalog([])
-    async with listening(neighbour) as url:
+    async with GuardedClient() as http, listening(neighbour) as url:
         card_url = url.replace("127.0.0.1", "127.1")  # a name to us, and this machine to the system
         [entry] = await public_source(Catalog([agent("odd", card_url)])).refresh()
         guard = public_source(Catalog()).guard(entry.card_url)

@@ -40,6 +40,7 @@ from bridge.a2a.model.objects import (
 )
 from bridge.a2a.wire.rest import CARD_PATH
 from bridge.errors import PeerError
+from bridge.http_client import GuardedClient
 from tests.support.agents import give, say, serving
 from tests.support.command import ROOT
 from tests.support.faults import RESET
@@ -557,9 +558,7 @@ def test_credentials_stay_with_the_origin_of_the_card() -> None:
         permitted_interfaces(elsewhere("http://agent.example.com/"), Trust(), has_credentials=True)
 
 
-async def test_a_public_name_that_leads_inside_is_left_before_anything_is_sent(
-    http: httpx2.AsyncClient,
-) -> None:
+async def test_a_public_name_that_leads_inside_is_left_before_anything_is_sent() -> None:
     asked: list[str] = []
 
     def answer(request: Request) -> Response:
@@ -568,7 +567,7 @@ async def test_a_public_name_that_leads_inside_is_left_before_anything_is_sent(
             json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"id": "t", "status": STATUS["status"]}})
         )
 
-    async with answering(answer) as url:
+    async with GuardedClient() as http, answering(answer) as url:
         found = elsewhere(url.replace("127.0.0.1", "127.1"))  # a name to us, and this machine to the system
         with pytest.raises(NotReachedError, match="which is a private address"):
             await AgentClient(http, found).get("t")

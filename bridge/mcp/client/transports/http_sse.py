@@ -34,6 +34,7 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from bridge.errors import reason_of
+from bridge.http_client import GuardedTransport
 from bridge.mcp.client.faults import (
     BROKEN_OFF,
     HTTP_STATUS,
@@ -89,7 +90,7 @@ async def http_sse(target: Url, on_fault: Callable[[str], None]) -> AsyncIterato
     reads_in, reads_out = anyio.create_memory_object_stream[SessionMessage | Exception](_READ_BUFFER)
     writes_in, writes_out = anyio.create_memory_object_stream[SessionMessage](0)
     async with (
-        client_of(target, httpx2.AsyncHTTPTransport()) as listener,
+        client_of(target, GuardedTransport()) as listener,
         client_of(target, posting) as poster,
         reads_in,
         reads_out,

@@ -21,6 +21,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from bridge.address import Wanted, explained
 from bridge.errors import PeerError, reason_of
+from bridge.http_client import GuardedClient, GuardedTransport, guarded_by
 from bridge.jsonvalues import DEFAULT_MAX_VALUES, holds_more_values
 from bridge.mcp.client.faults import (
     BROKEN_OFF,
@@ -34,7 +35,7 @@ from bridge.mcp.client.faults import (
     error_of,
 )
 from bridge.mcp.client.transports.stdio import Command
-from bridge.networks import FirstSeen, Guard, PrivateAddressError, guard_of, is_private_host
+from bridge.networks import FirstSeen, Guard, PrivateAddressError, is_private_host
 from bridge.web import is_loopback
 
 logger = logging.getLogger(__name__)
@@ -86,7 +87,7 @@ class Url:
         host = httpx2.URL(self.url).host
         if self.allow_private or is_private_host(host):
             return None
-        return guard_of(host, self.seen.judge(host, "set `allow_private = true` for the tool server"))
+        return Guard(self.seen.judge(host, "set `allow_private = true` for the tool server"))
 
     def __str__(self) -> str:
         parts = urlsplit(self.shown or self.url)
@@ -116,11 +117,10 @@ def client_of(target: Url, transport: httpx2.AsyncBaseTransport) -> httpx2.Async
     """A client that sends what the target asks for."""
     # No read timeout: a call's own deadline bounds it, and a stream may be silent for as long.
     timeout = httpx2.Timeout(None, connect=target.connect_seconds)
-    guard = target.guard
+    guarded = guarded_by(target.guard)
 
     async def have_judged(request: httpx2.Request) -> None:
-        if guard is not None:
-            request.extensions["trace"] = guard
+        request.extensions.update(guarded)
 
     return httpx2.AsyncClient(
         transport=transport,
@@ -132,12 +132,12 @@ def client_of(target: Url, transport: httpx2.AsyncBaseTransport) -> httpx2.Async
 
 async def explained_at(target: Url, fault: PeerError) -> str:
     """The words of a fault, with what stands at the URL instead. None of the target's headers are sent."""
-    async with httpx2.AsyncClient(timeout=target.connect_seconds) as client:
+    async with GuardedClient(timeout=target.connect_seconds) as client:
         bound = target.connect_seconds
         return str(await explained(fault, client, target.url, Wanted.SERVER, target.guard, bound))
 
 
-class FaultMappingTransport(httpx2.AsyncHTTPTransport):
+class FaultMappingTransport(GuardedTransport):
     """An HTTP transport that never raises: what goes wrong is answered like a server's JSON-RPC error."""
 
     def __init__(self, target: Url, on_fault: Callable[[str], None], *, limits: httpx2.Limits) -> None:
