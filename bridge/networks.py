@@ -124,6 +124,11 @@ def never_private(words: str) -> Judge:
     return judge
 
 
+def allowing_private(*, on_command_line: bool) -> str:
+    """What allows a peer to be at a private address all the same, where that peer is given."""
+    return "add --allow-private" if on_command_line else "set `allow_private = true` for it"
+
+
 class FirstSeen:
     """Where the name in a URL of the user's own led first. It may lead inside, but not once it was public."""
 

@@ -194,6 +194,23 @@ async def test_a_name_of_the_users_own_that_flips_after_its_card_was_read_is_not
     assert there.connections == 0
 
 
+@pytest.mark.parametrize(
+    ("on_command_line", "allowing"),
+    [(False, r"right, set `allow_private = true` for it$"), (True, r"right, add --allow-private$")],
+)
+async def test_what_a_refusal_says_to_do_can_be_done_where_the_peer_is_given(
+    on_command_line: bool, allowing: str
+) -> None:
+    url = "http://agent.example.com/"
+    reach = Reach(url, Trust(on_command_line=on_command_line), Names([["127.0.0.1"]]))
+    server = Url(url, on_command_line=on_command_line)
+    for seen, guard in (reach.seen, reach.guard(url)), (server.seen, server.guard):
+        assert guard is not None
+        seen.judge("agent.example.com", "")([PUBLIC])
+        with pytest.raises(PrivateAddressError, match=allowing):
+            guard.judge(["127.0.0.1"])
+
+
 async def test_a_name_is_looked_up_once_and_only_what_was_judged_is_connected_to() -> None:
     async with neighbour() as there, GuardedClient() as http:
         url = f"http://agent.example.com:{there.port}/"

@@ -180,7 +180,7 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: Shared) -> Remo
     chosen = plan.profile.agents
     credentials = one.credentials
     allow_private = chosen.allow_private if one.allow_private is None else one.allow_private
-    trust = Trust(one.trusted, allow_private=allow_private)
+    trust = Trust(one.trusted, allow_private=allow_private, on_command_line=one.on_command_line)
     reach = one.catalog.reach if one.catalog else Reach(one.url, trust)
     options = ClientOptions(
         extensions=(URI,),

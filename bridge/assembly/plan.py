@@ -77,6 +77,8 @@ class RemotePlan:
     """Tells apart entries of one URL with other credentials; names them by reference, never by value."""
     allow_private: bool | None = None
     """Whether a card from a public address may name a private one; None is as the profile says."""
+    on_command_line: bool = field(default=False, compare=False)
+    """Whether it is given there, and not in a file: who is refused is told so."""
     own_card: OwnCard | None = None
     """Its card, when it is published by this process."""
     catalog: CatalogSource | None = field(default=None, repr=False, compare=False)

@@ -51,6 +51,11 @@ def connection_options(command: _Command) -> _Command:
             metavar="NAME=env:VAR|file:PATH|VALUE",
             help="HTTP header for the agent. Repeatable.",
         ),
+        click.option(
+            "--allow-private",
+            is_flag=True,
+            help="Go on also when the card, or the URL's name, leads from the public network to a private address.",
+        ),
     ):
         command = option(command)
     return command
@@ -66,6 +71,8 @@ class Connection:
     """Origins to which the credentials may go besides the URL's."""
     api_key: str | None = field(default=None, repr=False)
     """For whichever API key the card asks for."""
+    allow_private: bool = False
+    """Whether what is public may lead to a private address."""
     options: tuple[str, ...] = ()
     """What of the command line says all this: for a command line that goes on with the same agent."""
     on_hop: OnHop | None = None
@@ -90,14 +97,16 @@ class Connection:
             raise UsageError("a header holds a character that HTTP does not carry")
         trusted = frozenset(map(origin_of, options.get("trust", ())))
         api_key = secret_given(options, "api_key")
-        return cls(url, headers, trusted, api_key=api_key, options=tuple(_said(options)))
+        allow_private = options.get("allow_private", False)
+        return cls(url, headers, trusted, api_key, allow_private, tuple(_said(options)))
 
     @cached_property
     def reach(self) -> Reach:
         """How its connections are judged."""
         from bridge.a2a.client.interfaces import Reach, Trust
 
-        return Reach(self.url, Trust(self.trusted))
+        trust = Trust(self.trusted, allow_private=self.allow_private, on_command_line=True)
+        return Reach(self.url, trust)
 
     def line(self, command: str) -> str:
         """The beginning of a command line that speaks to the same agent, with the same credentials by reference."""
@@ -211,6 +220,8 @@ def _said(options: dict[str, Any]) -> Iterator[str]:
         given = options.get(name) or ()
         for value in (given,) if isinstance(given, str) else given:
             yield from (f"--{name.replace('_', '-')}", value)
+    if options.get("allow_private"):
+        yield "--allow-private"
 
 
 def tool_on(card: AgentCard, skill: str | None) -> Tool | None:

@@ -41,6 +41,11 @@ if TYPE_CHECKING:
     help="Send credentials also to this origin, when a card says to call it there. Repeatable.",
 )
 @click.option(
+    "--allow-private",
+    is_flag=True,
+    help="Call an agent also when its card, or its name later, leads from the public network to a private address.",
+)
+@click.option(
     "--answer-within-seconds",
     type=click.FloatRange(min=0, min_open=True),
     help="When a call of a slow agent is answered with a handle to come back with. Default: the profile's.",
@@ -150,6 +155,8 @@ def plan_from(options: dict[str, Any]) -> Plan:
             bearer=secret_given(options, "bearer"),
             api_key=secret_given(options, "api_key"),
             trusted=frozenset(map(origin_of, options["trust"])),
+            allow_private=options["allow_private"] or None,
+            on_command_line=True,
         )
         for url in dict.fromkeys(options["urls"])
     }

@@ -54,6 +54,11 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
     metavar="ORIGIN",
     help="Send credentials also to this origin, when a card says to call it there. Repeatable.",
 )
+@click.option(
+    "--allow-private",
+    is_flag=True,
+    help="Call an agent also when its card, or its name later, leads from the public network to a private address.",
+)
 @click.option("--mapping", metavar="NAME|FILE", help="Mapping profile.")
 @click.option(
     "--granularity",
@@ -190,6 +195,7 @@ def _exposed_from(options: dict[str, Any], host: places.Host) -> entry.Exposed:
         options["mapping"],
         options["granularity"],
         seconds,
+        options["allow_private"],
     )
     entry.require_readable(exposed, host)
     for url in exposed.urls:

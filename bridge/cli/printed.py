@@ -111,11 +111,17 @@ def _servers(options: Mapping[str, Any], name: str) -> Tables:
     from bridge.config.text.masking import has_secrets
 
     if options["from_json"]:
+        if options["allow_private"]:
+            raise UsageError(
+                "a host's file cannot say --allow-private: give its server a table [tool_servers.NAME] of its own,"
+                " with `allow_private = true`"
+            )
         return {"import": {"mcp_json": _absolute(str(options["from_json"]))}}
     words: tuple[str, ...] = options["target"]
     era = {"era": None if options["era"] == "auto" else options["era"]}
     if words[0].startswith(("http://", "https://")):
         table = {"url": _without_password(words[0]), "headers": _headers(options["header"]), **era}
+        table["allow_private"] = options["allow_private"] or None
     else:
         if has_secrets(words):
             render.say(
@@ -146,6 +152,7 @@ def _agents(options: Mapping[str, Any]) -> Tables:
             "headers": _headers(options["header"]),
             "auth": auth or None,
             "trust": [origin_of(origin) for origin in options["trust"]] or None,
+            "allow_private": options["allow_private"] or None,
         }
     return agents
 

@@ -19,6 +19,7 @@ _SAID_IN_THE_FILE: Final = (
     "api_key",
     "header",
     "trust",
+    "allow_private",
     "mapping",
     "granularity",
     "answer_within_seconds",

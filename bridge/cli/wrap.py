@@ -6,6 +6,7 @@ import math
 import os
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -53,6 +54,11 @@ SEVERAL: Final = "tools"
     multiple=True,
     metavar="NAME=env:VAR|file:PATH|VALUE",
     help="HTTP header for the server. Repeatable.",
+)
+@click.option(
+    "--allow-private",
+    is_flag=True,
+    help="Go on also when the name in the URL, once public, leads to a private address.",
 )
 @click.option(
     "--env", "variables", multiple=True, metavar="NAME[=VALUE]", help="Variable for the command. Repeatable."
@@ -212,7 +218,18 @@ def _servers_of_a_host(options: dict[str, Any], profile: Profile) -> dict[str, S
     if not wanted:
         raise UsageError(f"{options['from_json']} holds no server that is not disabled")
     order = [name for name in file.servers if name in wanted]
-    return {name: server_plan(file.servers[name].server, profile) for name in order}
+    plans = {name: server_plan(file.servers[name].server, profile) for name in order}
+    return {name: _as_said_here(plan, options) for name, plan in plans.items()}
+
+
+def _as_said_here(plan: ServerPlan, options: dict[str, Any]) -> ServerPlan:
+    """A server of a host's file, of which the command line says what such a file cannot."""
+    from bridge.mcp.client.transports.streamable_http import Url
+
+    if not isinstance(plan.target, Url):
+        return plan
+    target = replace(plan.target, allow_private=options["allow_private"], on_command_line=True)
+    return replace(plan, target=target)
 
 
 def _print(plan: Plan, options: dict[str, Any]) -> int:
@@ -272,12 +289,20 @@ def _target_from(options: dict[str, Any], server: ServerTable) -> Any:
             raise UsageError(f"{words[0]!r} is no URL: {exc}") from exc
         headers = dict(header_from(text) for text in options["header"])
         return Url(
-            words[0], headers, server.connect_seconds, server.result_limit_bytes, server.result_json_values
+            words[0],
+            headers,
+            server.connect_seconds,
+            server.result_limit_bytes,
+            server.result_json_values,
+            allow_private=options["allow_private"],
+            on_command_line=True,
         )
     if words[0].startswith(("http://", "https://")):
         raise UsageError(f"give a URL or a command, not both: {' '.join(shown_words(words))}")
     if options["header"]:
         raise UsageError("--header is for a URL; a command takes --env")
+    if options["allow_private"]:
+        raise UsageError("--allow-private is for a URL: nothing is looked up for a command")
     meant = meant_url(words[0]) if len(words) == 1 and shutil.which(words[0]) is None else None
     if meant is not None and not Path(words[0]).exists():
         raise UsageError(

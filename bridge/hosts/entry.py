@@ -53,6 +53,7 @@ class Exposed:
     """A profile's name, or its file."""
     granularity: str | None = None
     answer_within_seconds: float | None = None
+    allow_private: bool = False
 
     def arguments(self, resolve: Callable[[str], str]) -> tuple[str, ...]:
         """The words behind the command; `resolve` makes a file's path absolute."""
@@ -66,6 +67,8 @@ class Exposed:
             options += ["--api-key", _absolute(self.api_key, resolve)]
         for origin in self.trusted:
             options += ["--trust", origin]
+        if self.allow_private:
+            options.append("--allow-private")
         if self.mapping is not None:
             is_file = self.mapping.endswith(".toml") or "/" in self.mapping or "\\" in self.mapping
             options += ["--mapping", resolve(self.mapping) if is_file else self.mapping]

@@ -16,6 +16,7 @@ from bridge.assembly.from_file import plan_from
 from bridge.assembly.plan import Plan
 from bridge.cli import expose, wrap
 from bridge.config.load import load
+from bridge.mcp.client.transports.streamable_http import Url
 from tests.support.command import run_here
 from tests.support.files import started
 from tests.support.running import RAW_SERVER
@@ -72,6 +73,7 @@ WRAPPED = [
         "strict",
         URL,
     ],
+    ["--name", "a", "--allow-private", URL],
     ["--name", "a", "--public-url", "https://b.example/x/", "--allow-host", "A.example", URL],
     ["--name", "a", "--host", "0.0.0.0", "--allow-unauthenticated", "--fail", "open", URL],
 ]
@@ -81,6 +83,29 @@ WRAPPED = [
 def test_what_wrap_prints_is_a_file_with_an_equal_plan(words: list[str], tmp_path: Path) -> None:
     done = printed(tmp_path, "wrap", "--print-toml", *words)
     assert plan_of_file(tmp_path, done.stdout) == plan_of_options(wrap.wrap, *words)
+
+
+def test_the_servers_of_a_hosts_file_are_allowed_private_addresses_by_the_option_alone(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"a": {"url": URL}, "b": {"command": "x"}}}))
+    words = ["--from-json", str(file), "--allow-private"]
+    targets = [one.target for one in plan_of_options(wrap.wrap, *words).servers.values()]
+    assert [isinstance(one, Url) and (one.allow_private, one.on_command_line) for one in targets] == [
+        (True, True),
+        False,
+    ]
+    done = run_here("wrap", "--print-toml", *words, state=tmp_path, folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "with `allow_private = true`" in done.stderr
+
+
+def test_a_command_is_at_no_address_that_might_be_private(tmp_path: Path) -> None:
+    for words in ["wrap", "--allow-private"], ["call", "--allow-private", "tool"]:
+        done = run_here(*words, "--", "python", state=tmp_path, folder=tmp_path)
+        assert done.returncode == 2
+        assert "--allow-private is for a URL" in done.stderr
 
 
 def test_an_agent_without_a_name_is_named_after_what_is_known_of_its_server(tmp_path: Path) -> None:
@@ -124,6 +149,7 @@ EXPOSED = [
         "https://C.example:443",
         URL,
     ],
+    ["--allow-private", "https://a.example/x"],
     ["--mapping", "mine.toml", "https://a.example/x", "http://a.example/x", "http://127.0.0.1:81"],
 ]
 

@@ -24,6 +24,7 @@ def test_an_entry_says_all_that_expose_needs() -> None:
         mapping="mine.toml",
         granularity="agent",
         answer_within_seconds=30.0,
+        allow_private=True,
     )
     arguments = exposed.arguments(lambda path: f"/home/ada/{path}")
     secrets = (
@@ -37,6 +38,7 @@ def test_an_entry_says_all_that_expose_needs() -> None:
         "file:/home/ada/api",
         "--trust",
         "https://c.example",
+        "--allow-private",
         "--mapping",
         "/home/ada/mine.toml",
     )

@@ -18,7 +18,15 @@ from bridge.a2a.model.objects import AgentCard, AgentInterface
 from bridge.a2a.wire.dialect import Dialect
 from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.errors import PeerError
-from bridge.networks import FirstSeen, Guard, Resolve, addresses_of, is_private_host, never_private
+from bridge.networks import (
+    FirstSeen,
+    Guard,
+    Resolve,
+    addresses_of,
+    allowing_private,
+    is_private_host,
+    never_private,
+)
 
 JSONRPC: Final = "JSONRPC"
 HTTP_JSON: Final = "HTTP+JSON"
@@ -34,6 +42,12 @@ class Trust:
     """As `origin_of` writes them. Credentials go there too, and a private address among them is allowed."""
     allow_private: bool = False
     """Whether a card from the public network may name a private or loopback interface."""
+    on_command_line: bool = False
+    """Whether that is said there, and not in a file: who is refused is told how to allow it in the same place."""
+
+    def how_to_add(self, origin: str) -> str:
+        """How an origin comes among those that are trusted."""
+        return f"add --trust {origin}" if self.on_command_line else f'add "{origin}" to its `trust`'
 
 
 def interfaces_of(
@@ -101,7 +115,7 @@ class Reach:
             return None
         if origin != origin_of(self.own_url):
             return Guard(never_private(words), self.resolve)
-        allowed_by = f"set `allow_private = true` for it (on a command line: --trust {origin})"
+        allowed_by = allowing_private(on_command_line=self.trust.on_command_line)
         return Guard(self.seen.judge(host, allowed_by), self.resolve)
 
     @property
@@ -112,7 +126,7 @@ class Reach:
 
 def interface_guard(found: FoundCard, url: str, reach: Reach) -> Guard | None:
     """What judges connections to a URL that a card names."""
-    return reach.guard(url, _private_words(found, url))
+    return reach.guard(url, _private_words(found, url, reach.trust))
 
 
 def _refusal(found: FoundCard, url: str, trust: Trust, has_credentials: bool) -> str | None:
@@ -122,17 +136,17 @@ def _refusal(found: FoundCard, url: str, trust: Trust, has_credentials: bool) ->
         return None
     leads_inside = is_private_host(url_from(url).host) and not is_private_host(url_from(found.url).host)
     if leads_inside and not trust.allow_private:
-        return _private_words(found, url)
+        return _private_words(found, url, trust)
     if has_credentials:
         return (
             f"the card at {shown(found.url)} says to call {shown(url)}, which is another origin, so the "
-            f"credentials are not sent there. If you trust it, add --trust {there}"
+            f"credentials are not sent there. If you trust it, {trust.how_to_add(there)}"
         )
     return None
 
 
-def _private_words(found: FoundCard, url: str) -> str:
+def _private_words(found: FoundCard, url: str, trust: Trust) -> str:
     return (
         f"the card at {shown(found.url)} is public and says to call {shown(url)}, which is a private address. "
-        f"If you trust it, add --trust {origin_of(url)}"
+        f"If you trust it, {trust.how_to_add(origin_of(url))}"
     )

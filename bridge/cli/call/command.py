@@ -180,7 +180,9 @@ def _call_of_url(
 
     if any(options_for_agents(options)):
         raise no_card
-    target = Url(connection.url, connection.headers)
+    target = Url(
+        connection.url, connection.headers, allow_private=connection.allow_private, on_command_line=True
+    )
     try:
         return ToolCalling(target, said, view, options).run()
     except NoServerError as exc:

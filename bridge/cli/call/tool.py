@@ -107,6 +107,8 @@ def server_from(words: Sequence[str], options: Mapping[str, Any]) -> Command:
 
     if options["header"] or options["bearer"]:
         raise UsageError("--header and --bearer are for a URL; a command takes --env")
+    if options["allow_private"]:
+        raise UsageError("--allow-private is for a URL: nothing is looked up for a command")
     variables = dict(child_variable_from(text) for text in options["variables"])
     return Command(tuple(words), variables, str(Path.cwd()), shown=tuple(shown_words(words)))
 

@@ -554,7 +554,7 @@ def test_credentials_stay_with_the_origin_of_the_card() -> None:
         (Trust(frozenset({"https://other.example.com:443"})), True, "https://other.example.com/"),
     ):
         assert permitted_interfaces(found, trust, has_credentials=has_credentials)[0][0].url == first
-    with pytest.raises(PeerError, match=r"add --trust http://agent\.example\.com:80"):
+    with pytest.raises(PeerError, match=r'add "http://agent\.example\.com:80" to its `trust`$'):
         permitted_interfaces(elsewhere("http://agent.example.com/"), Trust(), has_credentials=True)
 
 

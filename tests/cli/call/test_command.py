@@ -661,7 +661,7 @@ async def test_a_command_that_is_suggested_carries_the_credentials_by_reference(
     run: Run, bridge: Running
 ) -> None:
     secrets = ["--bearer", "env:TOKEN", "--header", "X-Key=env:KEY"]
-    others = ["--header", "X-Team=blue team", "--trust", "https://b.example"]
+    others = ["--header", "X-Team=blue team", "--trust", "https://b.example", "--allow-private"]
     done = await run(bridge.base_url, "echo", *secrets, *others, TOKEN="s3cret", KEY="s3cret-too")
     assert done.code == 3
     url, *options = command_in(done)

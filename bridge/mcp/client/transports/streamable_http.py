@@ -35,7 +35,7 @@ from bridge.mcp.client.faults import (
     error_of,
 )
 from bridge.mcp.client.transports.stdio import Command
-from bridge.networks import FirstSeen, Guard, PrivateAddressError, is_private_host
+from bridge.networks import FirstSeen, Guard, PrivateAddressError, allowing_private, is_private_host
 from bridge.web import is_loopback
 
 logger = logging.getLogger(__name__)
@@ -79,6 +79,8 @@ class Url:
     """The URL as it may be said aloud, where that is another one than without user, query and fragment."""
     allow_private: bool = False
     """Whether its name may lead to a private address once it led to a public one."""
+    on_command_line: bool = field(default=False, compare=False)
+    """Whether it is given there, and not in a file: who is refused is told so."""
     seen: FirstSeen = field(default_factory=FirstSeen, repr=False, compare=False)
 
     @property
@@ -87,7 +89,7 @@ class Url:
         host = httpx2.URL(self.url).host
         if self.allow_private or is_private_host(host):
             return None
-        return Guard(self.seen.judge(host, "set `allow_private = true` for the tool server"))
+        return Guard(self.seen.judge(host, allowing_private(on_command_line=self.on_command_line)))
 
     def __str__(self) -> str:
         parts = urlsplit(self.shown or self.url)
