@@ -4,7 +4,10 @@ It knows how each system locks a file. It never waits, and it never looks at pro
 when the holder dies, however it dies, so that a stale lock cannot exist.
 
 On Linux the lock is on the file itself, so that no other name of it, and no file that is deleted beside it, makes a
-second owner. Elsewhere flock and SQLite's own locks would get in each other's way, so it is on a sibling.
+second owner. On macOS and the BSDs a file has one list for locks by flock and by fcntl. An flock belongs to the open
+file there, and an fcntl lock to the process, so that ours on the database would keep this very process's SQLite out
+(flock(2) of FreeBSD: use one of them within a process; `lf_getblock` of XNU and FreeBSD compare owners, not kinds). So
+the lock is on a sibling there, and on Windows.
 
 A process loses all its POSIX locks on a file once it closes *any* descriptor of it, and SQLite's locks are of that
 kind. So there is one descriptor here, opened before SQLite opens the file and closed after its last connection;
