@@ -16,7 +16,19 @@ _USER: Final = re.compile(r"(?<=://)[^/@\s\"'<>]+@")
 _QUERY: Final = re.compile(r"(://[^\s?#\"'<>]*[?#])[^\s\"'<>]+")
 
 
-class TextFormat(logging.Formatter):
+class BareFormat(logging.Formatter):
+    """The words alone."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One record as one line, its traceback below it."""
+        # What a peer sent may stand in a message: it must not begin a line of its own, nor steer a terminal.
+        line = spelled_out(_discreet(record, record.getMessage()), in_one_line=True)
+        if not record.exc_info:
+            return line
+        return f"{line}\n{spelled_out(_discreet(record, self.formatException(record.exc_info)))}"
+
+
+class TextFormat(BareFormat):
     """`12:00:00 WARNING [1a2b3c4d] words`"""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -24,12 +36,7 @@ class TextFormat(logging.Formatter):
         moment = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S")
         call = trace.call_id.get()
         where = f" [{call}]" if call != "-" else ""
-        # What a peer sent may stand in a message: it must not begin a line of its own, nor steer a terminal.
-        message = spelled_out(_discreet(record, record.getMessage()), in_one_line=True)
-        line = f"{moment} {record.levelname}{where} {message}"
-        if not record.exc_info:
-            return line
-        return f"{line}\n{spelled_out(_discreet(record, self.formatException(record.exc_info)))}"
+        return f"{moment} {record.levelname}{where} {super().format(record)}"
 
 
 class JsonFormat(logging.Formatter):
@@ -54,6 +61,12 @@ def _discreet(record: logging.LogRecord, text: str) -> str:
     if record.name.partition(".")[0] == "bridge":
         return text
     return _QUERY.sub(r"\1***", _USER.sub("", text))
+
+
+def set_up_for_none() -> None:
+    """For commands that keep no log: what is logged all the same, as Python writes it to stderr, is cleaned too."""
+    assert logging.lastResort is not None
+    logging.lastResort.setFormatter(BareFormat())
 
 
 def set_up(log_format: str, level: str) -> None:

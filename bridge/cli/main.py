@@ -14,6 +14,7 @@ from typing import Final, NoReturn
 
 import click
 
+from bridge.cli import logs
 from bridge.cli.completion import VARIABLE
 from bridge.cli.encoding import write_what_the_terminal_lacks_otherwise
 from bridge.config.text.diagnostics import ConfigError
@@ -107,6 +108,7 @@ def main() -> NoReturn:
     """Run the command and exit with its code. A failure is one message, never a traceback."""
     gc.set_threshold(*_COLLECTED_AFTER)
     write_what_the_terminal_lacks_otherwise()
+    logs.set_up_for_none()
     try:
         sys.exit(_run())
     except click.exceptions.NoSuchOption as exc:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import logging
 import re
@@ -10,12 +11,16 @@ from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Final
 
+import anyio
+import anyio.to_thread
 import pytest
 
+import bridge
 from bridge.cli import banner
-from bridge.cli.logs import JsonFormat, TextFormat
+from bridge.cli.logs import BareFormat, JsonFormat, TextFormat
 from bridge.words import spelled_out, without_unseen
 from tests.cli.call.test_command import Done, Run, Screen, command
+from tests.support.command import run_command
 from tests.support.running import config_for, running
 from tests.support.scripted_agent import Json, plain_card, scripted_agent
 from tests.support.tool_server import ToolServer, listed
@@ -193,7 +198,82 @@ async def test_no_word_of_a_server_steers_the_terminal_from_the_banner(server: T
     require_harmless(screen.getvalue())
 
 
-@pytest.mark.parametrize("form", [TextFormat(), JsonFormat()], ids=["text", "json"])
+async def test_what_a_command_without_a_log_warns_of_is_harmless_too(tmp_path: Path) -> None:
+    tools = [
+        listed("fine"),
+        {**listed(f"odd{EVIL}"), "inputSchema": {"type": "object", "$ref": f"http://{EVIL}"}},
+    ]
+    async with ToolServer("tools", tools).run() as server:
+        done = await anyio.to_thread.run_sync(lambda: run_command("call", server.url, state=tmp_path))
+    assert "is left out" in done.stderr
+    require_harmless(done.stderr)
+
+
+SINKS: Final = {
+    "print",
+    "echo",
+    "secho",
+    "confirm",
+    "prompt",
+    "write",
+    "writelines",
+    "Text",
+    "from_markup",
+    "from_ansi",
+}
+OF_A_TERMINAL: Final = {"click", "sys.stdout", "sys.stderr", "err.file", "out.file", "Text"}
+CLEANING: Final = {"spelled_out", "spelled_as_json", "len"}
+
+
+def is_clean(node: ast.expr) -> bool:
+    """Whether an expression holds nothing that a peer said, or holds it cleaned."""
+    match node:
+        case ast.Constant():
+            return True
+        case ast.Call(func=ast.Name(id=name)):
+            return name in CLEANING
+        case ast.JoinedStr(values=parts):
+            return all(is_clean(part) for part in parts)
+        case ast.FormattedValue(value=value):
+            return is_clean(value)
+        case ast.BinOp(left=left, right=right):
+            return is_clean(left) and (is_clean(right) or ast.unparse(right).startswith("_MOST"))
+    return False
+
+
+def is_sink(call: ast.Call) -> bool:
+    match call.func:
+        case ast.Name(id=name):
+            return name in SINKS - {"write"}
+        case ast.Attribute(value=owner, attr=name):
+            return name in SINKS and ast.unparse(owner) in OF_A_TERMINAL
+    return False
+
+
+def test_what_is_written_past_the_terminal_is_cleaned_where_it_is_written() -> None:
+    """All else goes through `Terminal`, `write` and the log's formats, which clean."""
+    raw = {
+        (file.name, ast.unparse(call))
+        for file in Path(bridge.__file__).parent.rglob("*.py")
+        for call in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(call, ast.Call) and is_sink(call) and not all(map(is_clean, call.args))
+    }
+    # To a pipe a result goes as it is.
+    assert raw == {("render.py", "sys.stdout.write(spelled_out(text) if sys.stdout.isatty() else text)")}
+
+
+@pytest.mark.parametrize("kind", ["Console", "StreamHandler", "basicConfig"])
+def test_there_is_one_terminal_and_one_log(kind: str) -> None:
+    calls = [
+        file.name
+        for file in Path(bridge.__file__).parent.rglob("*.py")
+        for call in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] == kind
+    ]
+    assert calls == (["logs.py"] if kind == "StreamHandler" else [])
+
+
+@pytest.mark.parametrize("form", [BareFormat(), TextFormat(), JsonFormat()], ids=["bare", "text", "json"])
 def test_no_word_of_a_peer_steers_the_terminal_from_a_log(form: logging.Formatter) -> None:
     try:
         raise ValueError(EVIL)

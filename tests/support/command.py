@@ -84,10 +84,13 @@ def logs_kept() -> Iterator[None]:
         [logging.getLogger(name) for name in ("", "mcp", "bridge", "watchfiles")],
     )
     handlers, levels = root.handlers[:], [logger.level for logger in loggers]
+    last, form = logging.lastResort, logging.lastResort and logging.lastResort.formatter
     try:
         yield
     finally:
         root.handlers[:] = handlers
+        if last is not None:
+            last.setFormatter(form)
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
 
