@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ _CARD_SECONDS: Final = 30.0
 """How long an agent may take over its card."""
 
 _UNAUTHORIZED: Final = 401
+_USER: Final = re.compile(r"(?<=://)[^/?#]*(?=@)")
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -109,8 +111,9 @@ class Connection:
         return Reach(self.url, trust)
 
     def line(self, command: str) -> str:
-        """The beginning of a command line that speaks to the same agent, with the same credentials by reference."""
-        return shlex.join(["mcp-a2a", command, self.url, *self.options])
+        """The beginning of a command line that speaks to the same agent, with the same credentials by reference; what
+        stands in the URL itself as a user is for the person to write again."""
+        return shlex.join(["mcp-a2a", command, _USER.sub("***", self.url), *self.options])
 
     def client(self) -> httpx2.AsyncClient:
         """An HTTP client without the headers. It waits as long as the agent takes; the caller sets a bound."""
@@ -244,6 +247,7 @@ def _require_http(url: str) -> None:
         UsageError: it is none; a host without its scheme is told apart from a skill whose URL was forgotten.
     """
     from bridge.address import meant_url
+    from bridge.config.text.wording import shown_url
 
     try:
         place = urlsplit(url)
@@ -254,7 +258,7 @@ def _require_http(url: str) -> None:
     else:
         meant = meant_url(url)
     hint = f"did you mean {meant}?" if meant else "name it before all else"
-    raise UsageError(f"an agent is reached by an http(s) URL, not {url!r}: {hint}")
+    raise UsageError(f"an agent is reached by an http(s) URL, not {shown_url(url)!r}: {hint}")
 
 
 @click.command()

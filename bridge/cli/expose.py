@@ -111,13 +111,15 @@ def expose(**options: Any) -> int:
 
 def _require_place(url: str) -> None:
     """Refuse what leads nowhere before anything is started."""
+    from bridge.config.text.wording import shown_url
+
     try:
         place = urlsplit(url)
         leads = place.scheme in ("http", "https") and bool(place.hostname) and place.port != 0
     except ValueError as exc:
-        raise UsageError(f"{url!r} is no URL: {exc}") from exc
+        raise UsageError(f"{shown_url(url)!r} is no URL: {exc}") from exc
     if not leads:
-        raise UsageError(f"{url!r} names no host")
+        raise UsageError(f"{shown_url(url)!r} names no host")
 
 
 def plan_from(options: dict[str, Any]) -> Plan:
@@ -134,12 +136,13 @@ def plan_from(options: dict[str, Any]) -> Plan:
     from bridge.cli.wrap import credentials_from
     from bridge.config.tables.profile import load_profile
     from bridge.config.text.secrets import header_from
+    from bridge.config.text.wording import shown_url
 
     for url in options["urls"]:
         if not url.startswith(("http://", "https://")):
             meant = meant_url(url)
             hint = f": did you mean {meant}?" if meant else ""
-            raise UsageError(f"an agent is named by its http(s) URL, not {url!r}{hint}")
+            raise UsageError(f"an agent is named by its http(s) URL, not {shown_url(url)!r}{hint}")
         _require_place(url)
     profile = load_profile(options["mapping"])
     changes = {

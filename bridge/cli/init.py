@@ -170,11 +170,14 @@ def _require_url(url: str) -> None:
     from pydantic import TypeAdapter, ValidationError
 
     from bridge.config.tables.values import Url
+    from bridge.config.text.wording import shown_url
 
     try:
         TypeAdapter(Url).validate_python(url)
     except ValidationError as exc:
-        raise UsageError(f"{url!r} is no URL of a server: it begins with http:// or https://") from exc
+        raise UsageError(
+            f"{shown_url(url)!r} is no URL of a server: it begins with http:// or https://"
+        ) from exc
 
 
 def _require_apart(given: Sequence[str], named: Mapping[str, object]) -> None:

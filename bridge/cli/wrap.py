@@ -129,6 +129,7 @@ def plan_from(options: dict[str, Any]) -> Plan:
     """
     from bridge.assembly.plan import Place, Plan, PublishedPlan
     from bridge.config.tables.profile import load_profile
+    from bridge.config.text.wording import shown_url
 
     profile = load_profile(options["mapping"])
     if options["call_timeout_seconds"]:
@@ -138,7 +139,7 @@ def plan_from(options: dict[str, Any]) -> Plan:
         profile = profile.model_copy(update={"run": run})
     public_url = options["public_url"]
     if public_url is not None and not public_url.startswith(("http://", "https://")):
-        raise UsageError(f"--public-url takes an http(s) URL, not {public_url!r}")
+        raise UsageError(f"--public-url takes an http(s) URL, not {shown_url(public_url)!r}")
     servers = _servers_from(options, profile)
     return Plan(
         profile=profile,
@@ -276,6 +277,7 @@ def _target_from(options: dict[str, Any], server: ServerTable) -> Any:
     from bridge.address import meant_url
     from bridge.config.text.masking import shown_words
     from bridge.config.text.secrets import child_variable_from, header_from
+    from bridge.config.text.wording import shown_url
     from bridge.mcp.client.transports.stdio import Command
     from bridge.mcp.client.transports.streamable_http import Url
 
@@ -286,7 +288,7 @@ def _target_from(options: dict[str, Any], server: ServerTable) -> Any:
         try:
             urlsplit(words[0]).port  # noqa: B018 - looks whether host and port can be read
         except ValueError as exc:
-            raise UsageError(f"{words[0]!r} is no URL: {exc}") from exc
+            raise UsageError(f"{shown_url(words[0])!r} is no URL: {exc}") from exc
         headers = dict(header_from(text) for text in options["header"])
         return Url(
             words[0],

@@ -6,8 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from bridge.version import __version__
-from tests.support.command import WAIT_SECONDS, environment
+from tests.support.command import WAIT_SECONDS, environment, run_here
 
 
 def test_no_module_is_taken_from_the_folder_in_which_it_is_started(tmp_path: Path) -> None:
@@ -22,3 +24,13 @@ def test_no_module_is_taken_from_the_folder_in_which_it_is_started(tmp_path: Pat
         env=environment(tmp_path),
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, f"mcp-a2a, version {__version__}\n", "")
+
+
+@pytest.mark.parametrize("command", ["wrap", "expose", "call", "card", "tasks", "init --agent"])
+@pytest.mark.parametrize(
+    "url", ["http://ada:s3cret@/", "ftp://ada:s3cret@h/", "http://ada:s3cret@127.0.0.1:99999/?s3cret"]
+)
+def test_a_url_that_is_refused_is_told_without_user_and_query(command: str, url: str, tmp_path: Path) -> None:
+    done = run_here(*command.split(), url, state=tmp_path, folder=tmp_path)
+    assert done.returncode != 0
+    assert "s3cret" not in done.stdout + done.stderr

@@ -185,10 +185,12 @@ async def read_place(
 
 
 def _next_place(url: str, location: str) -> str:
-    following = str(url_from(url).join(url_from(location)))
-    if origin_of(following) != origin_of(url):
+    here = url_from(url)
+    following = here.join(url_from(location))
+    if origin_of(str(following)) != origin_of(url):
         raise PeerError(
-            f"{shown(url)} redirects to another origin, {shown(following)}, which is not followed: "
+            f"{shown(url)} redirects to another origin, {shown(str(following))}, which is not followed: "
             "give that URL itself if you trust it"
         )
-    return following
+    # Who is sent there is for the user to say: a user in the place would go along in place of the credentials.
+    return str(following.copy_with(userinfo=here.userinfo))

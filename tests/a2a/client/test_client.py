@@ -242,6 +242,42 @@ async def test_a_redirect_to_another_origin_is_not_followed(http: httpx2.AsyncCl
     assert asked == []
 
 
+@pytest.mark.parametrize(
+    "place",
+    [
+        "file:///etc/passwd",
+        "ftp://127.0.0.1/card",
+        "gopher://127.0.0.1/",
+        "data:application/json,{}",
+        "//ada:s3cret@b.test/x",
+    ],
+)
+async def test_a_redirect_to_something_else_than_the_agent_is_not_followed(
+    place: str, http: httpx2.AsyncClient
+) -> None:
+    async with answering(lambda _: Response(status_code=302, headers={"Location": place})) as url:
+        with pytest.raises(
+            PeerError, match=r"redirects to another origin, .*, which is not followed"
+        ) as refused:
+            await fetch_card(http, url)
+    assert "s3cret" not in str(refused.value)
+
+
+async def test_a_redirect_says_nothing_of_who_asks(http: httpx2.AsyncClient) -> None:
+    asked: list[str | None] = []
+
+    def answer(request: Request) -> Response:
+        asked.append(request.headers.get("authorization"))
+        if request.url.path == "/card":
+            return Response(json.dumps(CARD))
+        return RedirectResponse(str(request.url.replace(path="/card", username="mallory", password="x")))
+
+    async with answering(answer) as url:
+        await fetch_card(http, url, {"Authorization": "Bearer s3cret"})
+        await fetch_card(http, url.replace("://", "://ada:pass@"))
+    assert asked == ["Bearer s3cret"] * 2 + ["Basic YWRhOnBhc3M="] * 2
+
+
 async def test_redirects_without_end_and_cards_without_end_are_given_up(http: httpx2.AsyncClient) -> None:
     async with answering(lambda request: RedirectResponse(request.url.path)) as url:
         with pytest.raises(PeerError, match="redirects more than 5 times"):

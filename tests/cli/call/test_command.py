@@ -673,6 +673,16 @@ async def test_a_command_that_is_suggested_carries_the_credentials_by_reference(
     assert (await run(url, *options[:-1], "text=hi", TOKEN="a", KEY="b")).out == "hi\n"
 
 
+@pytest.mark.proves("cli-call")
+async def test_a_command_that_is_suggested_leaves_out_who_is_named_in_the_url(
+    run: Run, bridge: Running
+) -> None:
+    done = await run(bridge.base_url.replace("://", "://ada:s3cret@"), "echo")
+    assert done.code == 3
+    assert command_in(done)[0] == bridge.base_url.replace("://", "://***@")
+    assert "s3cret" not in done.err
+
+
 @pytest.mark.proves("cli-usage")
 @pytest.mark.parametrize(
     ("words", "hint"),

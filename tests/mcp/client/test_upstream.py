@@ -706,6 +706,26 @@ async def test_a_url_that_is_no_mcp_server_is_a_clear_message(
         assert "secret" not in str(failed.value)
 
 
+@each_era
+@pytest.mark.parametrize(
+    "place",
+    [
+        "https://ada:s3cret@other.test/mcp?back=s3cret#s3cret",
+        "ftp://ada:s3cret@other.test/mcp",
+        "file:///mcp",
+    ],
+)
+async def test_a_redirect_to_another_host_is_told_without_what_may_be_secret(era: Era, place: str) -> None:
+    answer = Response(status_code=307, headers={"Location": place})
+    async with (
+        HttpServer(broken=answer).run() as server,
+        met(Url(f"{server.url}?key=s3cret"), era, ready=False) as there,
+    ):
+        with pytest.raises(PeerError, match=r"(other\.test|file://127.0.0.1)/mcp not followed") as failed:
+            await there.upstream.ready()
+        assert "s3cret" not in str(failed.value)
+
+
 @pytest.mark.proves("map-lost")
 @each_era
 async def test_an_error_page_fails_the_call_that_met_it_and_no_other(era: Era) -> None:
