@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from bridge.a2a.tasks.registry import StorePace
 from bridge.store.sqlite import SQLiteStore
 from tests.support.agents import ALICE, asked, engine_of, give, say
 from tests.support.drivers import PATIENCE_SECONDS
+from tests.support.small_disk import NoSmallDiskError, SmallDisk, small_disk
 
 DISK_BYTES = 1024 * 1024
 PACE = StorePace(look_seconds=0.01, retry_seconds=0.001)
@@ -29,39 +29,14 @@ W, C, F = TaskState.WORKING, TaskState.COMPLETED, TaskState.FAILED
 
 
 @pytest.fixture(scope="module")
-def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallDisk]:
     """A file system of a megabyte."""
-    if sys.platform != "linux":
-        pytest.skip("a small file system is mounted on Linux only")
-    folder = tmp_path_factory.mktemp("disk")
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)]
-    try:
-        mounted = subprocess.run(mount, capture_output=True, check=False)
-    except OSError as exc:
-        pytest.skip(f"mount cannot be run: {exc}")
-    if mounted.returncode:
-        pytest.skip("only root may mount a small file system")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
-class Filler:
-    """A file that leaves so much room on a disk."""
-
-    def __init__(self, disk: Path) -> None:
-        self._disk = disk
-        self._file = disk / "filler"
-
-    def fill(self, room_bytes: int) -> None:
-        """Take all room but this."""
-        free = os.statvfs(self._disk)
-        self._file.write_bytes(bytes(max(free.f_bavail * free.f_frsize - room_bytes, 0)))
-
-    def free(self) -> None:
-        """Give the room back."""
-        self._file.unlink(missing_ok=True)
+    with ExitStack() as stack:
+        try:
+            disk = stack.enter_context(small_disk(tmp_path_factory.mktemp("disk"), DISK_BYTES))
+        except NoSmallDiskError as exc:
+            pytest.skip(str(exc))
+        yield disk
 
 
 async def in_service(engine: Engine) -> None:
@@ -74,9 +49,9 @@ async def in_service(engine: Engine) -> None:
 @pytest.mark.parametrize("room_bytes", [0, 4_096, 8_192, 16_384, 32_768, 65_536])
 @pytest.mark.proves("store-visible")
 async def test_once_a_full_disk_has_room_again_the_task_has_ended_and_new_ones_are_taken(
-    disk: Path, room_bytes: int, size_bytes: int
+    disk: SmallDisk, room_bytes: int, size_bytes: int
 ) -> None:
-    filler, began, go, ended = Filler(disk), anyio.Event(), anyio.Event(), anyio.Event()
+    began, go, ended = anyio.Event(), anyio.Event(), anyio.Event()
     sizes = [1, size_bytes]
 
     async def work(job: Job) -> None:
@@ -89,47 +64,47 @@ async def test_once_a_full_disk_has_room_again_the_task_has_ended_and_new_ones_a
         finally:
             ended.set()
 
-    store = SQLiteStore(disk / f"{room_bytes}-{size_bytes}.db")
+    store = SQLiteStore(disk.folder / f"{room_bytes}-{size_bytes}.db")
     at_once: dict[str, Any] = {"configuration": {"returnImmediately": True}}
     with anyio.fail_after(PATIENCE_SECONDS):
         async with store, engine_of(work, store, store_pace=PACE) as engine:
             task = await engine.send(asked(**at_once), ALICE)
             assert isinstance(task, Task)
             await began.wait()
-            filler.fill(room_bytes)
+            disk.fill(room_bytes)
             go.set()
             await ended.wait()
             for _ in range(PROBES):
                 await store.probe()
-            filler.free()
+            disk.free()
             await in_service(engine)
             assert_ended(await engine.get(task.id, None, ALICE))
             another = await engine.send(asked(), ALICE)
             assert isinstance(another, Task)
             assert another.status.state is C
-    for file in disk.iterdir():
+    for file in disk.folder.iterdir():
         file.unlink()
 
 
 @pytest.mark.proves("store-visible")
-async def test_a_full_disk_that_no_task_found_out_about_does_not_end_service(disk: Path) -> None:
-    filler, store = Filler(disk), SQLiteStore(disk / "idle.db")
+async def test_a_full_disk_that_no_task_found_out_about_does_not_end_service(disk: SmallDisk) -> None:
+    store = SQLiteStore(disk.folder / "idle.db")
 
     async def work(job: Job) -> None:
         await say(job, C)
 
     with anyio.fail_after(PATIENCE_SECONDS):
         async with store, engine_of(work, store, store_pace=PACE) as engine:
-            filler.fill(0)
+            disk.fill(0)
             while await store.probe():  # until the log has no page left that it may use again
                 await anyio.lowlevel.checkpoint()
             assert not engine.ready
-            filler.free()
+            disk.free()
             await in_service(engine)
             task = await engine.send(asked(), ALICE)
             assert isinstance(task, Task)
             assert task.status.state is C
-    for file in disk.iterdir():
+    for file in disk.folder.iterdir():
         file.unlink()
 
 
