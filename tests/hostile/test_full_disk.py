@@ -1,17 +1,14 @@
-"""What becomes of a task, and of the service, when the disk is full, on a small one, or the store is taken away."""
+"""What becomes of a task, and of the service, when the disk under the store is full: on a small one."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from bridge.a2a.model.errors import UNAVAILABLE, A2AError
 from bridge.a2a.model.objects import Task, TaskState, text_of
 from bridge.a2a.tasks.agent import Job
 from bridge.a2a.tasks.engine import Engine
@@ -106,25 +103,6 @@ async def test_a_full_disk_that_no_task_found_out_about_does_not_end_service(dis
             assert task.status.state is C
     for file in disk.folder.iterdir():
         file.unlink()
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="an open file cannot be deleted there")
-@pytest.mark.proves("store-visible")
-async def test_an_engine_whose_store_is_deleted_takes_nothing_more_in(tmp_path: Path) -> None:
-    store = SQLiteStore(tmp_path / "tasks.db")
-
-    async def work(job: Job) -> None:
-        await say(job, C)
-
-    with anyio.fail_after(PATIENCE_SECONDS):
-        async with store, engine_of(work, store, store_pace=PACE) as engine:
-            assert (await engine.send(asked(), ALICE)).status.state is C  # type: ignore[union-attr]
-            (tmp_path / "tasks.db").unlink()
-            while engine.ready:
-                await anyio.lowlevel.checkpoint()
-            with pytest.raises(A2AError) as caught:
-                await engine.send(asked(), ALICE)
-            assert caught.value.kind is UNAVAILABLE
 
 
 def assert_ended(task: Task) -> None:

@@ -24,7 +24,7 @@ from bridge.store.writer import Writer
 from tests.store.changes import first, keep, keep_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from typing import IO
 
 ROOT = Path(__file__).parents[2]
@@ -244,65 +244,6 @@ async def test_nobody_else_can_write_in_the_middle_of_a_transaction_however_ofte
         await keep(store, first("t2"))
     async with SQLiteStore(path) as store:
         assert await store.load("t2") is not None
-
-
-def moved_away(path: Path) -> None:
-    path.rename(path.with_name("away.db"))
-
-
-def cut_to_nothing(path: Path) -> None:
-    os.truncate(path, 0)
-
-
-def cut_in_half(path: Path) -> None:
-    os.truncate(path, path.stat().st_size // 2)
-
-
-def replaced(path: Path) -> None:
-    other = path.with_name("other.db")
-    other.write_bytes(path.read_bytes())
-    other.replace(path)
-
-
-def overwritten(path: Path) -> None:
-    with path.open("r+b") as file:
-        file.write(b"not a database")
-
-
-def without_its_log(path: Path) -> None:
-    path.with_name(f"{path.name}-wal").unlink()
-
-
-@posix_only
-@pytest.mark.parametrize(
-    "do", [Path.unlink, moved_away, cut_to_nothing, cut_in_half, replaced, overwritten, without_its_log]
-)
-async def test_a_store_that_is_taken_away_acknowledges_nothing_more(
-    do: Callable[[Path], None], tmp_path: Path
-) -> None:
-    path = tmp_path / "tasks.db"
-    async with SQLiteStore(path):
-        pass  # so that the file holds its tables, and not the log alone
-    async with SQLiteStore(path) as store:
-        await keep(store, first("t1"))
-        do(path)
-        answers = await keep_all(store, *(first(f"t{number}") for number in range(2, 22)))
-        assert {type(answer) for answer in answers} == {StoreError}
-        assert "nothing more is kept until the bridge is restarted" in str(answers[0])
-        assert not await store.probe()
-        assert store.failure is not None
-
-
-@posix_only
-async def test_a_store_that_is_taken_away_while_nothing_happens_is_found_out(tmp_path: Path) -> None:
-    path = tmp_path / "tasks.db"
-    async with SQLiteStore(path) as store:
-        await store.check()
-        assert store.failure is None
-        path.unlink()
-        await store.check()
-        assert store.failure is not None
-        assert f"{path} was deleted or moved" in store.failure
 
 
 @posix_only
