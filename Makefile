@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # With it, each of the hundreds of commands that the tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test fuzz interop conformance tck proxies bench check format peers clean
+.PHONY: help run test fuzz attacks interop conformance tck proxies bench check format peers clean
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,6 +21,9 @@ test: .venv/developing peers ## Run the whole test suite, side by side (WORKERS=
 
 fuzz: .venv/developing ## Attack every parser with hostile input (CASES=20000), other cases each time
 	$(BIN)/python -m tests.hostile --cases $(CASES)
+
+attacks: .venv/developing ## Attack a bridge in every known way beside an honest caller, and say what that costs (4 minutes)
+	@$(BIN)/python -m tests.hostile.attacks
 
 interop: .venv/developing peers ## Run the tests that take minutes: a thousand kills, long runs, real peers both ways
 	$(BIN)/python -m pytest tests -m slow

@@ -21,8 +21,22 @@ def cpu_seconds(pid: int) -> float:
 
 def rss_bytes(pid: int) -> int:
     """What a process has in memory."""
+    return _memory(pid, "VmRSS:")
+
+
+def peak_rss_bytes(pid: int) -> int:
+    """The most that a process had in memory since it began, or since `forget_peak`."""
+    return _memory(pid, "VmHWM:")
+
+
+def forget_peak(pid: int) -> None:
+    """Begin the peak of a process anew, with what it has in memory now."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def _memory(pid: int, name: str) -> int:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
+        if line.startswith(name):
             return int(line.split()[1]) * 1024
     raise ProcessLookupError(f"process {pid} has no memory: it has ended")
 

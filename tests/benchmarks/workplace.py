@@ -38,7 +38,7 @@ class Started:
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
         self.process = process
-        self._log = log
+        self.log = log
         self.since = time.perf_counter()
 
     @property
@@ -88,7 +88,7 @@ class Started:
         raise self._failure(f"did not serve within {seconds:.0f} s")
 
     def _failure(self, what: str) -> BenchmarkError:
-        said = self._log.read_text(errors="replace").splitlines()[-15:]
+        said = self.log.read_text(errors="replace").splitlines()[-15:]
         command = " ".join(map(str, self.process.args))  # type: ignore[arg-type]
         return BenchmarkError("\n".join([f"{command} {what}; it said:", *said]))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from random import Random
@@ -61,7 +62,21 @@ _HEADERS: Final = (
 class Reply:
     """What is written for one request, piece by piece."""
 
-    pieces: tuple[bytes, ...]
+    pieces: Iterable[bytes]
+
+
+def head_of(kind: bytes, *more: bytes) -> bytes:
+    """The head of a response of some type whose end is that of the connection."""
+    lines = (b"HTTP/1.1 200 OK", b"Content-Type: " + kind, b"Connection: close", *more)
+    return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+def bomb(size_bytes: int) -> bytes:
+    """What gzip makes of the beginning of a text in JSON: a thousandth of what it unpacks to."""
+    packer, piece = zlib.compressobj(1, wbits=zlib.MAX_WBITS | 16), b"a" * (1 << 20)
+    pieces = [packer.compress(b'{"a": "')]
+    pieces += [packer.compress(piece) for _ in range(size_bytes >> 20)]
+    return b"".join([*pieces, packer.flush()])
 
 
 def reply_of(body: bytes, chance: Random, kind: bytes = b"application/json", honest: float = 0.6) -> Reply:

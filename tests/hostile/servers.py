@@ -149,7 +149,7 @@ def http_case(chance: Random) -> tuple[list[Reply], bool]:
 @asynccontextmanager
 async def _http_scene() -> AsyncIterator[Check]:
     async with raw_peer() as peer:
-        server = _HttpServer(peer)
+        server = HttpToolServer(peer)
         quick = {"call_timeout_seconds": 0.4, "task_timeout_seconds": 0.4, "cancel_grace_seconds": 0.5}
         profile = profile_with(run=quick, server={"connect_seconds": 0.5, "longest_pause_seconds": 0.05})
         async with wrapped(config_for(Url(f"{peer.url}/mcp"), profile=profile)) as bridge:
@@ -168,7 +168,7 @@ async def _http_scene() -> AsyncIterator[Check]:
                 await bridge.engine.drain(0)
 
 
-class _HttpServer:
+class HttpToolServer:
     """Answers the handshake as it should, and calls as it is told."""
 
     def __init__(self, peer: RawPeer) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import socket
@@ -27,6 +26,7 @@ from bridge.assembly.bounds import server_limits
 from bridge.connections import ConnectionLimits, Connections
 from bridge.descriptors import raise_descriptors
 from bridge.http_server import BoundedProtocol, RequestLimits, ServerLimits
+from tests.hostile.raw_caller import flood, refusal_in, until_closed
 from tests.support.running import listening, profile_with
 
 WAIT_SECONDS: Final = 10.0
@@ -112,15 +112,6 @@ async def serving(
             app.goes.set()
 
 
-async def until_closed(stream: SocketStream) -> bytes:
-    """All that comes before the connection ends, however it ends."""
-    said = b""
-    with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
-        while True:
-            said += await stream.receive()
-    return said
-
-
 async def until(stream: SocketStream, words: bytes) -> bytes:
     said = b""
     while words not in said:
@@ -134,27 +125,12 @@ async def asked(stream: SocketStream, request: bytes = GET) -> bytes:
     return await until(stream, b"0\r\n\r\n")
 
 
-def refusal_in(said: bytes) -> tuple[int, str, bool]:
-    """The status and the words of an answer, and whether it says when to come again."""
-    head, _, body = said.partition(b"\r\n\r\n")
-    status, words = int(head.split()[1]), json.loads(body)["error"]["message"]
-    assert b"connection: close" in head
-    return status, words, b"retry-after: 1" in head
-
-
 TOO_LARGE: Final = (431, "The head of the request is too large", False)
 TOO_LONG: Final = (414, "The target of the request is too long", False)
 LATE_HEAD: Final = (408, "The head of the request did not come in time", False)
 LATE_BODY: Final = (408, "The body of the request came too slowly", False)
 FULL: Final = (503, "All connections are in use", True)
 TOO_MUCH: Final = (503, "Too much is being read at once", True)
-
-
-async def flood(stream: SocketStream, piece: bytes, pieces: int) -> None:
-    """Send as long as the other side takes it."""
-    with suppress(anyio.BrokenResourceError, anyio.EndOfStream):
-        for _ in range(pieces):
-            await stream.send(piece)
 
 
 # Heads

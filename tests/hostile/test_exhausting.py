@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import logging
 import re
-import sys
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 import anyio
@@ -32,13 +28,13 @@ from bridge.mcp.client.session import SessionPace
 from bridge.mcp.client.transports.stdio import Command
 from bridge.mcp.client.upstream import Upstream
 from bridge.mcp.client.values import OnProgress, ToolCall
-from tests.hostile.raw_peer import Reply, raw_peer
+from tests.hostile.endless import DONE, GIVEN, SAID, WORKING, events_of, flooding
+from tests.hostile.raw_peer import Reply, bomb, head_of, raw_peer
 from tests.support.running import Rpc, call_part, config_for, profile_with, running
 from tests.support.scripted_agent import plain_card
 
 MEGABYTE: Final = 1_000_000
-BOMB: Final = gzip.compress(b'{"a": "' + b"a" * 64 * MEGABYTE)
-"""64 KB that unpack to 64 MB."""
+BOMB: Final = bomb(64 << 20)
 LIMIT_BYTES: Final = MEGABYTE
 
 
@@ -93,9 +89,8 @@ async def _stream(http: httpx2.AsyncClient, url: str) -> Any:
 async def test_what_an_agent_packed_is_bounded_by_what_it_unpacks_to(
     read: Callable[[httpx2.AsyncClient, str], Awaitable[Any]], kind: bytes, limit_bytes: int
 ) -> None:
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: " + kind + b"\r\nContent-Encoding: gzip\r\n"
     async with raw_peer() as peer, httpx2.AsyncClient() as http:
-        peer.answer = lambda *_: Reply((head + b"Connection: close\r\n\r\n", BOMB))
+        peer.answer = lambda *_: Reply((head_of(kind, b"Content-Encoding: gzip"), BOMB))
         with holding_at_most(2 * limit_bytes + 12 * MEGABYTE), pytest.raises(PeerError, match="more than"):
             await read(http, peer.url)
 
@@ -103,29 +98,11 @@ async def test_what_an_agent_packed_is_bounded_by_what_it_unpacks_to(
 # Streams of agents
 
 
-def events_of(*results: dict[str, Any]) -> bytes:
-    told = [{"jsonrpc": "2.0", "id": 1, "result": result} for result in results]
-    return b"".join(b"data: " + json.dumps(one).encode() + b"\n\n" for one in told)
-
-
-WORKING: Final = {"taskId": "t", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}}
-DONE: Final = {"taskId": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"}}
-PART: Final = {"text": "x" * 100_000}
-SAID: Final = {"messageId": "m", "role": "ROLE_AGENT", "taskId": "t", "contextId": "c", "parts": [PART]}
-GIVEN: Final = {
-    "taskId": "t",
-    "contextId": "c",
-    "artifact": {"artifactId": "a", "parts": [PART]},
-    "append": True,
-}
-
-
 async def conversation(event: dict[str, Any]) -> Any:
     """What becomes of a task whose agent sends 40 MB of one kind of event before it ends."""
     begun, sent, end = (events_of(one) for one in ({"statusUpdate": WORKING}, event, {"statusUpdate": DONE}))
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
     async with raw_peer() as peer, httpx2.AsyncClient() as http:
-        peer.answer = lambda *_: Reply((head, begun, *[sent] * 400, end))
+        peer.answer = lambda *_: Reply((head_of(b"text/event-stream"), begun, *[sent] * 400, end))
         client = _client(http, peer.url)
         with anyio.fail_after(60), holding_at_most(12 * MEGABYTE):
             return await converse(client, REQUEST, pace=Pace(task_limit_bytes=4 * MEGABYTE))
@@ -171,11 +148,6 @@ async def test_an_answer_of_too_many_values_is_an_error_and_no_result(kind: byte
 
 
 # Tool servers
-
-
-def flooding(*options: str) -> Command:
-    """The server that floods."""
-    return Command((sys.executable, str(Path(__file__).with_name("flooding_server.py")), *options))
 
 
 @asynccontextmanager

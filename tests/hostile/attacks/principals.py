@@ -1,0 +1,97 @@
+"""Attacks of one principal on the others: tasks that wait, answers, and open questions."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import Any, Final
+
+import anyio
+
+from tests.hostile.attacks.attack import MEGABYTE, Attack, Scene, require, state_of
+from tests.support.asking import asking_url
+from tests.support.running import Rpc, call_part, message
+
+_CALLERS: Final = 8
+_QUESTIONS: Final = 1_200
+_LOOK_SECONDS: Final = 0.2
+
+
+async def waiting_tasks(scene: Scene) -> str:
+    """Tasks that wait for an answer, until one is refused."""
+    agent, came = scene.agent(), Counter[str]()
+
+    async def make() -> None:
+        for _ in range(2_500 // _CALLERS):
+            came[state_of(await agent.post("SendMessage", message(call_part("echo"))))] += 1
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(_CALLERS):
+            tasks.start_soon(make)
+    require(came["INPUT_REQUIRED"] <= 2_000 and sum(came.values()) > 2_000, came)
+    return _spelled(came)
+
+
+async def many_answers(scene: Scene) -> str:
+    """Answers to one task that are none, until it takes no more."""
+    agent = scene.agent()
+    task = await agent.send(call_part("add"))
+    waits: list[float] = []
+    while True:
+        began = time.perf_counter()
+        said = message({"data": {"a": "no number"}}, taskId=task["id"], configuration={"historyLength": 0})
+        answer = await agent.post("SendMessage", said)
+        waits.append(time.perf_counter() - began)
+        if (state := state_of(answer)) != "INPUT_REQUIRED":
+            break
+        require(len(waits) < 1_000, "it takes answers without end")
+    first, last = (sum(some) * 10 for some in (waits[:100], waits[-101:-1]))
+    return f"{len(waits) - 1} answers, {first:.1f} ms each at first and {last:.1f} at last, then {state}"
+
+
+async def large_answers(scene: Scene) -> str:
+    """Twelve answers of 10 MB to one task."""
+    agent, came = scene.agent(), Counter[str]()
+    task = await agent.send(call_part("add"))
+    for _ in range(12):
+        part = {"text": "x" * 10 * MEGABYTE}
+        said = message(part, taskId=task["id"], configuration={"historyLength": 0})
+        came[state_of(await agent.post("SendMessage", said))] += 1
+    require(came["INPUT_REQUIRED"] < 4, came)
+    return _spelled(came)
+
+
+async def open_questions(scene: Scene) -> str:
+    """Calls that ask at the same time, and are never answered."""
+    at_once: Any = {"returnImmediately": True}
+    with asking_url("legacy") as url:
+        agent = await scene.connect_server(f'url = "{url}"\nconcurrency = {2 * _QUESTIONS}')
+
+        async def ask() -> None:
+            for _ in range(_QUESTIONS // _CALLERS):
+                await agent.send(call_part("ask-one"), configuration=at_once)
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(_CALLERS):
+                tasks.start_soon(ask)
+        while (count := await _open(agent)) < _QUESTIONS:
+            await anyio.sleep(_LOOK_SECONDS)
+    return f"{count} questions open"
+
+
+async def _open(agent: Rpc) -> int:
+    """How many tasks of an agent wait for an answer."""
+    listed = await agent.call("ListTasks", {"status": "TASK_STATE_INPUT_REQUIRED", "pageSize": 1})
+    return int(listed["totalSize"])
+
+
+def _spelled(came: Counter[str]) -> str:
+    return ", ".join(f"{count} {end}" for end, count in came.most_common())
+
+
+ATTACKS: Final = (
+    Attack("2500 waiting tasks", waiting_tasks),
+    Attack("500 answers", many_answers),
+    Attack("answers of 10 MB", large_answers, most_bytes=256 * MEGABYTE),
+    Attack("1200 questions", open_questions),
+)
