@@ -88,9 +88,10 @@ def _blocks_from_part(part: Part, reading: Reading) -> tuple[JsonValue, ...]:
 
 
 def _block_from_pieces(pieces: Sequence[Part], reading: Reading) -> JsonObject:
+    limit, size_bytes = reading.inline_limit_bytes, sum(map(size_of, pieces))
+    if reading.link_for is not None and limit is not None and size_bytes > limit:
+        return _linked(pieces[0], size_bytes, reading.link_for(pieces[0]))
     part = joined(pieces)
-    if reading.link_for is not None and _is_over_limit(part, reading):
-        return _linked(part, reading.link_for(pieces[0]))
     return _with_meta(_PLAIN[part.kind](part, reading), part)
 
 
@@ -188,11 +189,6 @@ def _with_meta(block: JsonObject, part: Part) -> JsonObject:
     return {**block, "_meta": {PART_META: said}} if said else block
 
 
-def _is_over_limit(part: Part, reading: Reading) -> bool:
-    limit = reading.inline_limit_bytes
-    return limit is not None and size_of(part) > limit
-
-
 def size_of(part: Part) -> int:
     """How many bytes a part holds; what is behind a URL does not count."""
     match part.kind:
@@ -206,12 +202,12 @@ def size_of(part: Part) -> int:
             return 0
 
 
-def _linked(part: Part, uri: str) -> JsonObject:
+def _linked(part: Part, size_bytes: int, uri: str) -> JsonObject:
     link: JsonObject = {
         "type": "resource_link",
         "uri": uri,
         "name": part.filename or f"{part.kind} of the result",
-        "size": size_of(part),
+        "size": size_bytes,
     }
     media_type = part.media_type or _UNSAID_TYPES.get(part.kind)
     return _with_meta(link if media_type is None else {**link, "mimeType": media_type}, part)

@@ -19,7 +19,7 @@ from bridge.a2a.client.card_cache import CardSource
 from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.client.client import AgentClient, ClientOptions
 from bridge.a2a.client.follow import Pace, TaskLostError, converse
-from bridge.a2a.model.objects import AgentCard, Message, Part, Role, SendMessageRequest, TaskState
+from bridge.a2a.model.objects import AgentCard, GoingOn, Message, Part, Role, SendMessageRequest, TaskState
 from bridge.errors import PeerError
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.faults import VALUES_LIMITED_BY, ServerLostError
@@ -28,6 +28,7 @@ from bridge.mcp.client.session import SessionPace
 from bridge.mcp.client.transports.stdio import Command
 from bridge.mcp.client.upstream import Upstream
 from bridge.mcp.client.values import OnProgress, ToolCall
+from bridge.translate.blocks import Reading, blocks_from_parts
 from tests.hostile.endless import DONE, GIVEN, SAID, WORKING, events_of, flooding
 from tests.hostile.raw_peer import Reply, bomb, head_of, raw_peer
 from tests.support.running import Rpc, call_part, config_for, profile_with, running
@@ -145,6 +146,20 @@ async def test_an_answer_of_too_many_values_is_an_error_and_no_result(kind: byte
         " `answer_json_values` of `[agents]` is the limit"
     )
     assert fits.status.state is TaskState.COMPLETED
+
+
+def test_a_text_in_many_pieces_becomes_a_link_without_being_put_together() -> None:
+    parts = [Part(text="x" * 100_000), *[GoingOn(text="x" * 100_000)] * 400]
+    reading = Reading(inline_limit_bytes=MEGABYTE, link_for=lambda _: "a2a://x/y")
+    with holding_at_most(MEGABYTE):
+        (link,) = blocks_from_parts(parts, reading)
+    assert link == {
+        "type": "resource_link",
+        "uri": "a2a://x/y",
+        "name": "text of the result",
+        "size": 40_100_000,
+        "mimeType": "text/plain",
+    }
 
 
 # Tool servers
