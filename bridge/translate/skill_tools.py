@@ -46,6 +46,8 @@ MAX_EXAMPLES: Final = 5
 MAX_SKILLS: Final = 5000
 """Skills of one agent. No host takes as many tools; whoever finds them by `find_skill` has each looked through."""
 
+_MESSAGE: Final = object_schema(MESSAGE_FIELDS, ["message"])
+"""The schema of every skill that takes a message."""
 _WORD: Final = re.compile(r"\w+")
 _SAID: Final = frozenset({"title", "description"})
 """What is words for people and models, wherever it stands in a tool."""
@@ -220,9 +222,8 @@ def _output_of(tool: Tool, work: SchemaWork) -> Validator | None:
 
 def _message_tool(source: Source, skill: AgentSkill) -> AgentTool:
     title = skill.name or skill.id
-    schema = object_schema(MESSAGE_FIELDS, ["message"])
-    listed = _listed(title, _description(skill, source.card), source.card, schema)
-    return AgentTool(skill.id, source.key, skill.id, listed, None, schema)
+    listed = _listed(title, _description(skill, source.card), source.card, _MESSAGE)
+    return AgentTool(skill.id, source.key, skill.id, listed, None, _MESSAGE)
 
 
 def _whole_agent(source: Source, wish: str) -> AgentTool:
@@ -246,8 +247,8 @@ def _whole_agent(source: Source, wish: str) -> AgentTool:
 
 def _listed(title: str, description: str, card: AgentCard, schema: JsonObject) -> JsonObject:
     listed: JsonObject = {
-        "title": title,
-        "description": description,
+        "title": without_unseen(title),
+        "description": without_unseen(description),
         "inputSchema": schema,
         "annotations": AGENT_HINTS,
     }
@@ -266,6 +267,8 @@ def _description(skill: AgentSkill, card: AgentCard) -> str:
 
 
 def _called(tool: AgentTool, name: str) -> AgentTool:
+    if tool.original is None:
+        return replace(tool, name=name, listed={**tool.listed, "name": name})
     listed = {key: _seen(value, key) for key, value in tool.listed.items()}
     if isinstance(icons := listed.get("icons"), list):
         listed["icons"] = [

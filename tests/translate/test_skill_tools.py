@@ -116,6 +116,11 @@ def test_a_skill_takes_a_message_and_says_what_it_is_for() -> None:
     assert schema["required"] == ["message"]
 
 
+def test_skills_that_take_a_message_share_one_schema_however_many_they_are() -> None:
+    tools = listed(Source("a", card(*(skill(f"s{number}") for number in range(10)))))
+    assert len({id(tool["inputSchema"]) for tool in tools}) == 1
+
+
 def test_a_skill_whose_id_is_a_uuid_is_named_after_its_name_and_called_by_its_id() -> None:
     skill_id = "7c5865b5-0e10-5c5f-8442-9225c0215d23-main"
     (tool,) = tools_of_agents([Source("guide", card(skill(skill_id)))], ToolRules())
