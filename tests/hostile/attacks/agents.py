@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
@@ -15,7 +14,6 @@ from tests.hostile.endless import DONE, GIVEN, SAID, WORKING, events_of
 from tests.hostile.raw_peer import RawPeer, Reply, head_of, raw_peer
 from tests.support.scripted_agent import plain_card
 
-_STREAM_SECONDS: Final = 6.0
 _LOOK_SECONDS: Final = 0.2
 _MOST_SKILLS: Final = 5_000
 
@@ -50,15 +48,15 @@ async def many_skills(scene: Scene, count: int) -> str:
     return f"{len(tools)} tools of {count} skills"
 
 
-async def endless_stream(scene: Scene, event: dict[str, Any], seconds: float) -> str:
-    """A stream that gives the same as fast as it is read, and says after so long that it is done."""
+async def endless_stream(scene: Scene, event: dict[str, Any], size_bytes: int, *, taken: bool) -> str:
+    """A stream that gives the same as fast as it is read, and says after so many bytes that it is done."""
     sent = 0
 
     def stream() -> Iterator[bytes]:
         nonlocal sent
-        until, piece = time.monotonic() + seconds, events_of(event)
+        piece = events_of(event)
         yield head_of(b"text/event-stream") + events_of({"statusUpdate": WORKING})
-        while time.monotonic() < until:
+        while sent < size_bytes:
             sent += len(piece)
             yield piece
         yield events_of({"statusUpdate": DONE})
@@ -71,10 +69,9 @@ async def endless_stream(scene: Scene, event: dict[str, Any], seconds: float) ->
         call = {"name": tools[0]["name"], "arguments": {"message": "go"}}
         answer = await scene.tool(HOSTILE, "tools/call", call)
     require("result" in answer, answer)
-    result, lasts = answer["result"], seconds > _STREAM_SECONDS
-    require(bool(result.get("isError")) is lasts, result)
-    words = result["content"][0]["text"] if lasts else "completed, with the newest kept"
-    return f"{sent // MEGABYTE} MB sent: {words}"
+    result = answer["result"]
+    require(bool(result.get("isError")) is not taken, result)
+    return f"{sent // MEGABYTE} MB sent: {'completed' if taken else result['content'][0]['text']}"
 
 
 async def _tools(scene: Scene) -> list[dict[str, Any]]:
@@ -85,10 +82,18 @@ async def _tools(scene: Scene) -> list[dict[str, Any]]:
 ATTACKS: Final = (
     Attack("10000 skills", partial(many_skills, count=10_000)),
     Attack("20000 skills", partial(many_skills, count=20_000)),
-    Attack("messages without end", partial(endless_stream, event={"message": SAID}, seconds=_STREAM_SECONDS)),
+    Attack(
+        "messages without end",
+        partial(endless_stream, event={"message": SAID}, size_bytes=250 * MEGABYTE, taken=True),
+    ),
+    Attack(
+        "a great artifact",
+        partial(endless_stream, event={"artifactUpdate": GIVEN}, size_bytes=250 * MEGABYTE, taken=True),
+        most_bytes=384 * MEGABYTE,
+    ),
     Attack(
         "artifacts without end",
-        partial(endless_stream, event={"artifactUpdate": GIVEN}, seconds=60),
-        most_bytes=512 * MEGABYTE,
+        partial(endless_stream, event={"artifactUpdate": GIVEN}, size_bytes=1000 * MEGABYTE, taken=False),
+        most_bytes=384 * MEGABYTE,
     ),
 )

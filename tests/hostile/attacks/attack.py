@@ -78,9 +78,9 @@ class Scene:
             while f'"{HOSTILE}"' not in (await self.readiness()).text:
                 await anyio.sleep(_LOOK_SECONDS)
 
-    async def connect_server(self, target: str) -> Rpc:
+    async def connect_server(self, target: str, era: str = "legacy") -> Rpc:
         """Connect a tool server; the agent that is made of it."""
-        server = f'\n[tool_servers.{HOSTILE}]\n{target}\nera = "legacy"\nfail = "open"\n'
+        server = f'\n[tool_servers.{HOSTILE}]\n{target}\nera = "{era}"\nfail = "open"\n'
         await self.connect(f'{server}[tools_as_agent.{HOSTILE}]\nfrom = ["{HOSTILE}"]\n')
         return self.agent(HOSTILE)
 
