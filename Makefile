@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # With it, each of the hundreds of commands that the tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test fuzz attacks interop conformance tck proxies bench check format peers clean
+.PHONY: help run test fuzz attacks interop conformance tck proxies bench cost check format peers clean
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ proxies: .venv/developing ## Run the bridge behind nginx and Caddy, as docs/guid
 
 bench: .venv/benching peers ## Measure the bridge beside the MCP SDK and a2a-sdk (10 minutes; docs/benchmarks.md)
 	@$(BIN)/python -m tests.benchmarks
+
+cost: .venv/developing ## Measure the CPU time of a call beside another checkout (BEFORE=its folder; 6 minutes)
+	@$(BIN)/python -m tests.benchmarks.cost "$(BEFORE)"
 
 check: .venv/developing ## Check format, lint, types and layers
 	$(BIN)/ruff format --check bridge tests examples docs

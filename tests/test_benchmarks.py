@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,10 +14,12 @@ from mcp_types import CallToolResult, TextContent
 
 from tests.benchmarks import agent_client
 from tests.benchmarks.__main__ import PARTS, parser
+from tests.benchmarks.cost import Pair, measure, ratio_of, wrap_command
 from tests.benchmarks.direct_client import require_text
 from tests.benchmarks.figures import number, percentile, spread
 from tests.benchmarks.load_calls import require_completed
 from tests.benchmarks.load_streams import checked
+from tests.benchmarks.workplace import BenchmarkError, Workplace
 from tests.support.command import ROOT, environment
 
 WAIT_SECONDS = 60.0
@@ -163,3 +166,51 @@ def test_figures_have_three_digits_that_count(value: float, said: str) -> None:
 def test_a_spread_is_the_least_and_the_most_of_the_rounds() -> None:
     assert spread(2.0, [3.0, 1.0]) == "2.00 (1.00..3.00)"
     assert spread(2.0, [2.0]) == "2.00"
+
+
+# What a call costs beside another checkout
+
+
+def pairs_of(*ratios: float) -> list[Pair]:
+    return [Pair(before=2.0, after=2.0 * ratio) for ratio in ratios]
+
+
+def test_a_ratio_is_the_geometric_mean_with_students_interval() -> None:
+    ratio = ratio_of(pairs_of(1.0, 1.1, 1.21))
+    assert (ratio.mean, ratio.low, ratio.high) == pytest.approx((1.1, 0.8681, 1.3939), abs=1e-4)
+    back = ratio_of([Pair(before=pair.after, after=pair.before) for pair in pairs_of(1.0, 1.1, 1.21)])
+    assert (back.mean, back.low, back.high) == pytest.approx((1 / 1.1, 1 / 1.3939, 1 / 0.8681), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("ratios", "too_high"),
+    [
+        ([1.05, 1.06, 1.07] * 6, True),
+        ([1.02, 1.021, 1.029] * 6, False),
+        ([0.8, 1.2, 1.4] * 2, False),
+        ([1.1, 1.2], False),
+        ([0.5, 0.5], False),
+        ([1.04] * 100, True),
+    ],
+)
+def test_a_cost_is_too_high_when_all_of_its_interval_is(ratios: list[float], too_high: bool) -> None:
+    assert ratio_of(pairs_of(*ratios)).is_too_high is too_high
+
+
+def other_checkout(folder: Path) -> Path:
+    """A copy of what the bridge is made of."""
+    for name in ("bridge", "mappings"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def test_each_checkout_of_a_pair_runs_its_own_code(tmp_path: Path) -> None:
+    place, other = Workplace(tmp_path), other_checkout(tmp_path / "other")
+    (pair,) = measure(place, other, pairs=1, calls=10)
+    assert pair.before > 0 < pair.after
+    port = place.new_port()
+    with (
+        pytest.raises(BenchmarkError, match=f"it runs {ROOT}/bridge/__init__.py, and not what is in {other}"),
+        place.serving(wrap_command(other, port), port),
+    ):
+        pass

@@ -64,7 +64,7 @@ def server_command(server: Server) -> list[str]:
 
 def bridge_command(port: int, store: str, server: Server = "raw", options: Sequence[str] = ()) -> list[str]:
     """`mcp-a2a wrap`; `store` is `memory:` or a path."""
-    words = ["-m", "bridge", "wrap", "--era", "legacy", "--log-level", "warning"]
+    words = ["-P", "-m", "bridge", "wrap", "--era", "legacy", "--log-level", "warning"]
     place = ["--port", str(port), "--store", store, *options]
     return [sys.executable, *words, *place, "--", *server_command(server)]
 
@@ -83,7 +83,7 @@ def direct_command(servers: int = 1, server: Server = "raw") -> list[str]:
 
 def expose_command(url: str, port: int | None = None) -> list[str]:
     """`mcp-a2a expose` of one agent, on stdio or on a port."""
-    words = [sys.executable, "-m", "bridge", "expose", "--log-level", "error"]
+    words = [sys.executable, "-P", "-m", "bridge", "expose", "--log-level", "error"]
     return [*words, *(["--http", "--port", str(port)] if port else []), url]
 
 

@@ -105,8 +105,8 @@ class Workplace:
         return self.folder / f"{next(self._numbers)}{suffix}"
 
     @contextmanager
-    def started(self, command: Sequence[str]) -> Iterator[Started]:
-        """A child process, ended on exit with all that it started.
+    def started(self, command: Sequence[str], checkout: Path = ROOT) -> Iterator[Started]:
+        """A child process, which runs the code of a checkout; ended on exit with all that it started.
 
         It has a session of its own, so that Ctrl+C comes to us alone and we end it in our order.
         """
@@ -117,8 +117,8 @@ class Workplace:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                cwd=ROOT,
-                env=environment(self.folder, XDG_CACHE_HOME=str(self.folder)),
+                cwd=checkout,
+                env=environment(self.folder, XDG_CACHE_HOME=str(self.folder), PYTHONPATH=str(checkout)),
                 start_new_session=True,
             )
         try:
@@ -128,9 +128,9 @@ class Workplace:
                 _end(process)
 
     @contextmanager
-    def serving(self, command: Sequence[str], port: int) -> Iterator[Started]:
+    def serving(self, command: Sequence[str], port: int, checkout: Path = ROOT) -> Iterator[Started]:
         """A server, once its agent card can be read."""
-        with self.started(command) as started:
+        with self.started(command, checkout) as started:
             started.ready_on(port)
             yield started
 

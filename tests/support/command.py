@@ -136,6 +136,7 @@ def wrapping(
     behind = server or (sys.executable, str(RAW_SERVER))
     command = [
         sys.executable,
+        "-P",
         "-m",
         "bridge",
         "wrap",

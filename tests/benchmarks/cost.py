@@ -1,0 +1,177 @@
+"""What a call costs this checkout of the bridge beside another one that came before it: a ratio, and how sure it is.
+
+Each run is a new process of one checkout, which says itself whose code it runs; both have the same Python and the same
+raw tool server. The checkouts take turns, and which of a pair goes first alternates, so that a machine that gets slower
+does not speak for one of them. What counts is the CPU time of the bridge's own process, without its children.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any, Final
+
+from tests.benchmarks.contestants import ECHOES, load_command, server_command
+from tests.benchmarks.figures import Table, number, spread
+from tests.benchmarks.workplace import BenchmarkError, Workplace, workplace
+from tests.support.command import ROOT
+
+CONCURRENCY: Final = 32
+MOST: Final = 1.03
+"""The ratio that this checkout may have: less than this cannot be told from noise within reasonable time."""
+
+_T_975: Final = (
+    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
+    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
+    *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
+)
+"""Student's t that 95 % lie within, by degrees of freedom from 1; beyond, the last one, which is a little too wide."""
+
+_RUN: Final = """
+import pathlib, runpy, sys
+import bridge
+checkout = pathlib.Path(sys.argv.pop(1))
+if pathlib.Path(bridge.__file__).parent != checkout / "bridge":
+    sys.exit(f"it runs {bridge.__file__}, and not what is in {checkout}")
+runpy.run_module("bridge", run_name="__main__", alter_sys=True)
+"""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """CPU time of one run of each checkout, in milliseconds a call."""
+
+    before: float
+    after: float
+
+    @property
+    def ratio(self) -> float:
+        """Over 1 when a call costs more now."""
+        return self.after / self.before
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """The mean of some ratios, and the interval that holds the true one in 95 of 100 such measurements."""
+
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def is_too_high(self) -> bool:
+        """Whether all of the interval is more than may be."""
+        return self.low > MOST
+
+
+def ratio_of(pairs: Sequence[Pair]) -> Ratio:
+    """The geometric mean of the ratios of at least two pairs, with Student's interval of their logarithms."""
+    logarithms = [math.log(pair.ratio) for pair in pairs]
+    freedom = len(logarithms) - 1
+    half = _T_975[min(freedom, len(_T_975)) - 1] * stdev(logarithms) / math.sqrt(len(logarithms))
+    mean = fmean(logarithms)
+    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+
+
+def measure(place: Workplace, before: Path, pairs: int, calls: int) -> list[Pair]:
+    """Run so many pairs, and say each as soon as it is known."""
+    found = []
+    for at in range(pairs):
+        order = (before, ROOT) if at % 2 == 0 else (ROOT, before)
+        each = {checkout: cpu_ms_per_call(place, checkout, calls) for checkout in order}
+        found.append(Pair(each[before], each[ROOT]))
+        said = f"pair {at + 1} of {pairs}: {each[before]:.3f} ms, now {each[ROOT]:.3f} ms"
+        print(f"{said}, ratio {found[-1].ratio:.3f}", file=sys.stderr, flush=True)
+    return found
+
+
+def cpu_ms_per_call(place: Workplace, checkout: Path, calls: int) -> float:
+    """What one call costs a new process of a checkout."""
+    port, echo = place.new_port(), ECHOES["raw"]
+    plan: dict[str, Any] = {
+        "kind": "send",
+        "requests": calls,
+        "warm_up": max(2 * CONCURRENCY, calls // 10),
+        "concurrency": CONCURRENCY,
+        "tool": "echo",
+        "argument": echo.argument,
+        "prefix": echo.prefix,
+        "port": port,
+    }
+    command = wrap_command(checkout, port)
+    with place.serving(command, port, checkout) as server, place.started(load_command()) as load:
+        answer = load.ask(plan | {"pid": server.pid})
+    return float(1000 * answer["cpu_seconds"] / calls)
+
+
+def wrap_command(checkout: Path, port: int) -> list[str]:
+    """`mcp-a2a wrap` of a checkout, which ends at once when another one's code would run."""
+    words = ["wrap", "--era", "legacy", "--log-level", "warning", "--port", str(port), "--store", "memory:"]
+    return [sys.executable, "-P", "-c", _RUN, str(checkout), *words, "--", *server_command("raw")]
+
+
+def table_of(pairs: Sequence[Pair], calls: int) -> Table:
+    """What was found, for people."""
+    ratio = ratio_of(pairs)
+    before, after = ([getattr(pair, name) for pair in pairs] for name in ("before", "after"))
+    rows = [
+        ["before", spread(fmean(before), before)],
+        ["now", spread(fmean(after), after)],
+        ["now / before", f"{number(ratio.mean)}, 95 % within {number(ratio.low)}..{number(ratio.high)}"],
+    ]
+    title = (
+        f"CPU ms/call, {len(pairs)} pairs of {calls} calls each, concurrency {CONCURRENCY}, store in memory"
+    )
+    return Table(title, ["checkout", "SendMessage to the raw stdio server"], rows)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options."""
+    made = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.cost",
+        description="Measure the CPU time of a call beside that of another checkout. Ends with 1 when all of the"
+        f" interval of the ratio is over {MOST}.",
+    )
+    made.add_argument("before", type=Path, metavar="BEFORE", help="the folder of the other checkout")
+    made.add_argument("--pairs", type=_from(2), default=20, metavar="N", help="runs of each (20)")
+    made.add_argument("--calls", type=_from(1), default=3000, metavar="N", help="calls of a run (3000)")
+    return made
+
+
+def _from(least: int) -> Any:
+    def whole(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is no number from {least}")
+        return int(text)
+
+    return whole
+
+
+def main() -> int:
+    """Measure and print; 1 when it costs too much, or when a run did not do what it had to."""
+    options = parser().parse_args()
+    before = options.before.resolve()
+    if not (before / "bridge" / "__init__.py").is_file():
+        print(f"{before} is no checkout: it has no bridge/__init__.py", file=sys.stderr)
+        return 2
+    try:
+        with workplace() as place:
+            pairs = measure(place, before, options.pairs, options.calls)
+    except BenchmarkError as exc:
+        print(exc, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    print(table_of(pairs, options.calls))
+    ratio = ratio_of(pairs)
+    print(f"{'too high: all' if ratio.is_too_high else 'not all'} of the interval is over {MOST}")
+    return 1 if ratio.is_too_high else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
