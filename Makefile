@@ -3,12 +3,13 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 PORT ?= 8080
 WORKERS ?= 2
 CASES ?= 20000
+MINUTES ?= 30
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # With it, each of the hundreds of commands that the tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test fuzz attacks interop conformance tck proxies bench cost check format peers clean
+.PHONY: help run test fuzz attacks soak interop conformance tck proxies bench cost check format peers clean
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +25,9 @@ fuzz: .venv/developing ## Attack every parser with hostile input (CASES=20000), 
 
 attacks: .venv/developing ## Attack a bridge in every known way beside an honest caller, and say what that costs (4 minutes)
 	@$(BIN)/python -m tests.hostile.attacks
+
+soak: .venv/developing ## Load one bridge with good and hostile callers, and see that it stays flat (MINUTES=30)
+	@$(BIN)/python -m tests.hostile.soak --minutes $(MINUTES)
 
 interop: .venv/developing peers ## Run the tests that take minutes: a thousand kills, long runs, real peers both ways
 	$(BIN)/python -m pytest tests -m slow

@@ -30,7 +30,7 @@ NOT_TYPED: Final[Mapping[str, str]] = {
     r"git clone ": "this is the clone",
     r"cd mcp-a2a$": "the reader is there",
     r"\. \.venv/bin/activate$": "the reader has the commands on their path",
-    r"make (check|test|interop|attacks|bench|cost|fuzz|conformance|proxies|soak)\b": "it takes minutes, and CI or people run it",
+    r"make (check|test|interop|attacks|bench|cost|fuzz|soak|conformance|proxies)\b": "CI or people run it, for minutes",
     r"python -m tests\.benchmarks ": "they measure for minutes; tests/test_benchmarks.py has their options",
     r".*\bexample\.com": "nobody answers at example.com",
     r".*\buvx mcp-server-time": "it is fetched from the network; the one from npm is run from .peers",
