@@ -15,7 +15,7 @@ from tests.hostile.soak.watch import Attacked, Call, Sample, findings, rise_per_
 from tests.support.command import ROOT, environment
 
 MINUTES: Final = 30
-QUIET: Final = Sample(at=0, rss_bytes=150_000_000, descriptors=80, threads=12, children=5, cpu_seconds=1)
+QUIET: Final = Sample(at=0, rss_bytes=150_000_000, open={"socket": 80}, threads=12, children=5, cpu_seconds=1)
 CALLS: Final = [Call("send", at, 0.02) for at in range(0, 60 * MINUTES, 2)]
 NO_ATTACKS: Final = Attacked([], {})
 Shape = Callable[[float], float]
@@ -43,7 +43,7 @@ def leaks(at: float) -> float:
 def samples(rss: Shape = flat, descriptors: Shape = flat, minutes: int = MINUTES) -> Sequence[Sample]:
     """One every ten seconds; memory in megabytes."""
     return [
-        replace(QUIET, at=at, rss_bytes=int(rss(at) * 1_000_000), descriptors=int(descriptors(at)))
+        replace(QUIET, at=at, rss_bytes=int(rss(at) * 1_000_000), open={"socket": int(descriptors(at))})
         for at in range(0, 60 * minutes + 1, 10)
     ]
 
@@ -76,9 +76,9 @@ def test_a_leak_is_told() -> None:
 
 
 def test_what_is_left_once_the_load_has_stopped_is_told() -> None:
-    assert broken(after=replace(QUIET, descriptors=81)) == ["as many descriptors"]
-    assert broken(after=replace(QUIET, children=6)) == ["as many child"]
-    assert broken(after=replace(QUIET, descriptors=79, rss_bytes=10**9)) == []
+    assert broken(after=replace(QUIET, open={"socket": 81})) == ["no more descriptors"]
+    assert broken(after=replace(QUIET, children=6)) == ["no more child"]
+    assert broken(after=replace(QUIET, open={"socket": 79}, rss_bytes=10**9)) == []
 
 
 def test_an_honest_call_without_its_answer_is_told() -> None:

@@ -21,6 +21,7 @@ import httpx2
 
 from tests.benchmarks.usage import raise_open_files
 from tests.benchmarks.workplace import READY_SECONDS, BenchmarkError, Started, Workplace, workplace
+from tests.hostile.soak.attacks import LANES
 from tests.hostile.soak.honest import Caller, callers
 from tests.hostile.soak.peers import hostile_peers
 from tests.hostile.soak.setting import FILE, PRINCIPALS, file_text, token_of, write_file
@@ -31,12 +32,15 @@ _SAMPLE_SECONDS: Final = 10.0
 _SETTLE_SECONDS: Final = 120.0
 """For connections that rest, sessions that are replaced, and servers that start again, once nothing is asked."""
 
+_NAMES: Final = [attack.__name__ for lane in LANES for attack in lane]
+
 
 class Soak:
     """One run."""
 
-    def __init__(self, place: Workplace, seconds: float) -> None:
+    def __init__(self, place: Workplace, seconds: float, only: Sequence[str]) -> None:
         self._place = place
+        self._only = only
         self._seconds = seconds
         self._port = place.new_port()
         self._since = 0.0
@@ -82,7 +86,12 @@ class Soak:
     async def _loaded(self, bridge: Started, peers_url: str) -> tuple[list[Call], Attacked]:
         """The load, until time is over; every honest call, and what the attacks say."""
         honest, ended = self._callers(CALLERS), anyio.Event()
-        told = {"port": self._port, "folder": str(self._place.folder), "peers_url": peers_url}
+        told = {
+            "port": self._port,
+            "folder": str(self._place.folder),
+            "peers_url": peers_url,
+            "only": self._only,
+        }
         with self._place.started([sys.executable, "-P", "-m", "tests.hostile.soak.attacks"]) as attacks:
             attacks.tell(told)
             async with anyio.create_task_group() as tasks:
@@ -106,7 +115,7 @@ class Soak:
         """What it holds once nothing is asked of it: like before, or as much as is left when patience ends."""
         with anyio.move_on_after(_SETTLE_SECONDS if before else 3):
             while (seen := sample(bridge.pid, self._now())) and (
-                before is None or seen.descriptors > before.descriptors or seen.children != before.children
+                before is None or seen.descriptors > before.descriptors or seen.children > before.children
             ):
                 await anyio.sleep(1)
         return seen
@@ -137,8 +146,16 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument("--minutes", type=float, default=30.0, help="how long the load goes on (%(default)g)")
+    made.add_argument("--only", type=_attacks, default=[], metavar="a,b,...", help=", ".join(_NAMES))
     made.add_argument("--json", type=Path, metavar="FILE", help="write every sample to this file as well")
     return made
+
+
+def _attacks(text: str) -> list[str]:
+    asked = text.split(",")
+    if unknown := [name for name in asked if name not in _NAMES]:
+        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: there is {', '.join(_NAMES)}")
+    return asked
 
 
 def main() -> int:
@@ -147,7 +164,7 @@ def main() -> int:
     raise_open_files()
     try:
         with workplace() as place:
-            soak = Soak(place, 60 * options.minutes)
+            soak = Soak(place, 60 * options.minutes, options.only)
             holds = anyio.run(soak.run)
     except BenchmarkError as exc:
         print(exc, file=sys.stderr)

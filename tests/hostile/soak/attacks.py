@@ -1,8 +1,9 @@
-"""The attacks, in lanes that go on side by side; those of a lane come in turns. Each ends by itself.
+"""The attacks, which come in turns, each to its end; those that only wait to be refused go on beside the others.
 
 They run in a process of their own, `python -m tests.hostile.soak.attacks`, so that honest callers do not wait for them
-within their own. It takes one line of JSON when it starts: the bridge's port, its folder, and the URL of the peers.
-Once its stdin ends it says how often each attack was made, and what it met instead of what the bridge is to answer.
+within their own. It takes one line of JSON when it starts: the bridge's port and folder, the URL of the peers, and the
+names of some attacks, if it is not to be all. Once its stdin ends it says how often each attack was made, and what it
+met instead of what the bridge is to answer.
 """
 
 from __future__ import annotations
@@ -257,15 +258,22 @@ async def reloads(prey: Prey) -> None:
         while (listed := await crowd.post(crowd.message(1, "tools/list"), **secret)).status_code != 200:
             await anyio.sleep(0.2)
         assert "The skill Act 0 " in listed.text, listed.text[:300]
-    await anyio.sleep(10)
 
 
 LANES: Final[Sequence[Sequence[Attack]]] = (
     (half_heads, silent_connections, unended_bodies),
-    (giant_heads, no_requests, pipelining, left_streams, many_values),
-    (many_links, malformed_progress, unread_pings, open_questions, large_result),
-    (bombs, malformed_lines, fast_progress, dying_server),
-    (reloads,),
+    (
+        *(giant_heads, no_requests, pipelining, many_values, bombs, left_streams, many_links, open_questions),
+        *(
+            fast_progress,
+            malformed_progress,
+            malformed_lines,
+            unread_pings,
+            dying_server,
+            large_result,
+            reloads,
+        ),
+    ),
 )
 
 
@@ -276,6 +284,12 @@ class Made:
     spans: list[tuple[str, float, float]] = field(default_factory=list)
     """Each attack, and when it began and ended by the clock of the machine."""
     faults: Counter[str] = field(default_factory=Counter)
+
+
+def lanes(only: Sequence[str]) -> list[list[Attack]]:
+    """The lanes, of these attacks alone where some are named."""
+    chosen = [[attack for attack in lane if not only or attack.__name__ in only] for lane in LANES]
+    return [lane for lane in chosen if lane]
 
 
 async def _lane(attacks: Sequence[Attack], prey: Prey, made: Made) -> None:
@@ -297,7 +311,7 @@ async def attack_until_told(told: dict[str, Any]) -> dict[str, Any]:
     async with httpx2.AsyncClient(timeout=_LONGEST_SECONDS, limits=limits) as http:
         prey = Prey(told["port"], Path(told["folder"]), told["peers_url"], http)
         async with anyio.create_task_group() as tasks:
-            for lane in LANES:
+            for lane in lanes(told["only"]):
                 tasks.start_soon(_lane, lane, prey, made)
             await anyio.to_thread.run_sync(sys.stdin.read)
             tasks.cancel_scope.cancel()

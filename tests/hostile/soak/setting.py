@@ -22,11 +22,18 @@ PRINCIPALS: Final = ("honest", "hostile")
 _HOSTILE: Final = Path(__file__).parents[1]
 _COMMANDS: Final = {
     "raw": [sys.executable, str(RAW_SERVER)],
-    "asking": asking_argv("legacy"),
     "flooding": [sys.executable, str(_HOSTILE / "flooding_server.py")],
     "scripted": [sys.executable, str(_HOSTILE / "scripted_server.py")],
     "worse": [sys.executable, str(RAW_SERVER), "--bad-tools"],
 }
+_ASKING: Final = f"""\
+command = {json.dumps(asking_argv("legacy"))}
+era = 'legacy'
+session = 'principal'
+session_idle_seconds = 60
+"""
+"""Over stdio such a server does not say of which call its question is: each principal has a session of its own."""
+
 _AGENTS: Final = {
     "tools": "raw",
     "asks": "asking",
@@ -45,6 +52,7 @@ def file_text(peers_url: str, turn: int = 0) -> str:
         f"[tool_servers.{name}]\ncommand = {json.dumps(words)}\nera = 'legacy'\n"
         for name, words in _COMMANDS.items()
     ]
+    tables.append("[tool_servers.asking]\n" + _ASKING)
     tables.append(f"[tool_servers.packed]\nurl = '{peers_url}/mcp'\nera = 'legacy'\n")
     tables += [f"[tools_as_agent.{name}]\nfrom = ['{server}']\n" for name, server in _AGENTS.items()]
     tables.append(f"[agents_as_tools.team]\nfrom = ['tools']\ntitle = 'The team, {turn}'\n")
