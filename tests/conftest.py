@@ -20,6 +20,18 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _only_loopback(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No test asks the open network: no proxy stands between, and nobody's certificate is trusted.
+
+    An HTTP client, here or in a child process, reads the certificates of the system in 20 ms, and most tests make one.
+    """
+    for variable in ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "ssl_cert_file"):
+        for name in (variable, variable.upper()):
+            os.environ.pop(name, None)
+    os.environ["SSL_CERT_DIR"] = str(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _signals_arrive() -> None:
     """A shell's `&` hands on that SIGINT is ignored, and nohup that SIGHUP is; commands that are started here would
     ignore them too."""

@@ -112,13 +112,13 @@ def beyond_loopback(url: str) -> str:
 
 @asynccontextmanager
 async def mcp_at(url: str) -> AsyncIterator[Http]:
-    async with httpx2.AsyncClient(timeout=30, trust_env=False) as client:
+    async with httpx2.AsyncClient(timeout=30) as client:
         yield Http(client, url, MODERN)
 
 
 async def send(url: str, *parts: Any, headers: dict[str, str] | None = None, **fields: Any) -> Any:
     """SendMessage; the task."""
-    async with httpx2.AsyncClient(timeout=30, trust_env=False) as client:
+    async with httpx2.AsyncClient(timeout=30) as client:
         call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": message(*parts, **fields)}
         answer = await client.post(url, json=call, headers={**VERSION, **(headers or {})})
         return answer.json()["result"]["task"]

@@ -70,7 +70,7 @@ class Publisher:
 
 @pytest.fixture
 async def http() -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(trust_env=False) as http:
+    async with httpx2.AsyncClient() as http:
         yield http
 
 

@@ -91,7 +91,7 @@ def names(entries: tuple[Entry, ...] | None) -> list[str]:
 
 @pytest.fixture
 async def http() -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(trust_env=False) as http:
+    async with httpx2.AsyncClient() as http:
         yield http
 
 
@@ -357,7 +357,7 @@ async def test_a_page_that_is_too_large_is_not_read_further() -> None:
             sent += 1 << 20
             await send({"type": "http.response.body", "body": b" " * (1 << 20), "more_body": True})
 
-    async with listening(endless) as url, httpx2.AsyncClient(trust_env=False) as http:
+    async with listening(endless) as url, httpx2.AsyncClient() as http:
         with pytest.raises(PeerError, match="more than 16777216 bytes"):
             await CatalogSource(http, url, None).refresh()
 

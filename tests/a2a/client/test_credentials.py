@@ -118,7 +118,7 @@ async def test_every_request_carries_them(binding: str) -> None:
 
     required = [{"schemes": {name: {"list": []} for name in ("token", "key", "asked", "eaten")}}]
     credentials = Credentials({"X-Plain": "yes", "Cookie": "a=b"}, bearer="t", api_key="k")
-    async with listening(agent) as url, httpx2.AsyncClient(trust_env=False) as http:
+    async with listening(agent) as url, httpx2.AsyncClient() as http:
         found = found_at(f"{url}/?fixed=1", binding, securitySchemes=SCHEMES, securityRequirements=required)
         client = AgentClient(http, found, ClientOptions(credentials=credentials))
         await client.get("t", history_length=1)

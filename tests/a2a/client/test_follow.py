@@ -49,7 +49,7 @@ PACE = Pace(first_seconds=0.01, most_seconds=0.05)
 
 @pytest.fixture
 async def http() -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(trust_env=False) as http:
+    async with httpx2.AsyncClient() as http:
         yield http
 
 

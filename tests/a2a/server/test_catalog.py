@@ -83,7 +83,7 @@ async def reading(
 ) -> AsyncIterator[Reader]:
     """A catalog that is served, and a client of it."""
     app = CatalogApp(shelf.published, access or Access(()), place or Place())
-    async with listening(app) as url, httpx2.AsyncClient(trust_env=False) as http:
+    async with listening(app) as url, httpx2.AsyncClient() as http:
         yield Reader(http, f"{url}/agents")
 
 
@@ -326,7 +326,7 @@ async def test_what_goes_wrong_with_a_card_is_nobodys_business(
         raise RuntimeError(f"the password of {base_url} is swordfish")
 
     app = CatalogApp(lambda: [replace(one, card=broken) for one in shelf.published()], Access(()), Place())
-    async with listening(app) as url, httpx2.AsyncClient(trust_env=False) as http:
+    async with listening(app) as url, httpx2.AsyncClient() as http:
         answer = await http.get(f"{url}/agents")
     assert answer.status_code == 500
     assert answer.json() == {"error": {"message": "The bridge failed to answer; its log says why"}}
