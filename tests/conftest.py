@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.requirements import REQUIREMENTS
+from tests.support import fork_server
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -39,6 +40,13 @@ def _signals_arrive() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _fork_server_ends() -> Iterator[None]:
+    """With its worker, and not some time later."""
+    yield
+    fork_server.stop()
 
 
 @pytest.fixture(autouse=True)

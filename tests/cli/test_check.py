@@ -24,6 +24,7 @@ from tests.config.test_broken import BROKEN, ENVIRONMENT
 from tests.support.addresses import a_web_page, an_mcp_server
 from tests.support.command import WAIT_SECONDS, environment, free_port, run_here
 from tests.support.files import DEVTOOLS, RAW, TEAM, an_agent, written
+from tests.support.fork_server import Forked
 
 TEN_BROKEN = (
     "command_as_one_text",
@@ -220,7 +221,7 @@ def test_at_a_terminal_it_is_said_how_far_it_is(tmp_path: Path) -> None:
     written(tmp_path, RAW, DEVTOOLS)
     ours, theirs = pty.openpty()
     command = [sys.executable, "-P", "-m", "bridge", "check", "--json"]
-    with subprocess.Popen(
+    with Forked(
         command, stdout=subprocess.PIPE, stderr=theirs, cwd=tmp_path, env=environment(tmp_path / "state")
     ) as process:
         os.close(theirs)
@@ -237,7 +238,7 @@ def at_a_terminal(tmp_path: Path, *words: str) -> tuple[int, list[str]]:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     shown = b""
-    with subprocess.Popen(
+    with Forked(
         [sys.executable, "-P", "-m", "bridge", *words],
         stdout=theirs,
         stderr=theirs,

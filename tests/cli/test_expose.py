@@ -20,6 +20,7 @@ import pytest
 
 from tests.support.addresses import a_web_page, an_mcp_server
 from tests.support.command import ROOT, WAIT_SECONDS, environment, free_port, run_command, run_here
+from tests.support.fork_server import Forked
 from tests.support.lines import first_line
 
 INITIALIZE = {
@@ -85,9 +86,9 @@ class Host:
 
 
 @contextmanager
-def expose(*arguments: str, state: Path) -> Iterator[Host]:
+def expose(*arguments: str, state: Path, start: type[subprocess.Popen[str]] = Forked) -> Iterator[Host]:
     """Start `mcp-a2a expose` over stdio."""
-    with subprocess.Popen(
+    with start(
         [sys.executable, "-P", "-m", "bridge", "expose", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -107,7 +108,7 @@ def expose(*arguments: str, state: Path) -> Iterator[Host]:
 def an_agent(port: int = 0) -> Iterator[str]:
     """A foreign agent in a process of its own; its URL."""
     command = [sys.executable, "-m", "tests.peers.echo_agent", "--port", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as agent:
+    with Forked(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as agent:
         try:
             yield first_line(agent)
         finally:
@@ -145,7 +146,7 @@ def dead_url() -> str:
 
 
 def test_stdout_carries_nothing_but_the_protocol(agent: str, tmp_path: Path) -> None:
-    with expose("--log-level", "debug", agent, dead_url(), state=tmp_path) as host:
+    with expose("--log-level", "debug", agent, dead_url(), state=tmp_path, start=subprocess.Popen) as host:
         host.open()
         assert "echo" in {tool["name"] for tool in host.tools()}
         assert words_of(host.call("echo", message="hi")).startswith("hi")

@@ -15,6 +15,7 @@ import pytest
 from bridge.config.load import load
 from bridge.config.starter import Starter
 from tests.support.command import WAIT_SECONDS, environment, run_here
+from tests.support.fork_server import Forked
 
 URL = "https://research.example.com"
 
@@ -117,7 +118,7 @@ def answered(tmp_path: Path, *answers: str) -> int:
     """Run it at a terminal, and give these answers, each to one question; the exit code."""
     ours, theirs = pty.openpty()
     command = [sys.executable, "-P", "-m", "bridge", "init"]
-    with subprocess.Popen(
+    with Forked(
         command, stdin=theirs, stderr=theirs, cwd=tmp_path, env=environment(tmp_path / "state")
     ) as process:
         os.close(theirs)

@@ -26,6 +26,7 @@ from bridge.config.text.diagnostics import ConfigError
 from bridge.run import aside
 from tests.support.command import ROOT, WAIT_SECONDS, Wrapping, environment, free_port, run_here
 from tests.support.files import DEVTOOLS, RAW, TEAM, an_agent, started, written
+from tests.support.fork_server import Forked
 from tests.support.running import RAW_SERVER, call_part, message
 
 TAKEN_OVER = "read again and taken over"
@@ -241,7 +242,7 @@ def test_a_server_that_comes_to_need_an_agent_of_its_file_takes_a_restart(tmp_pa
     research = "[agents.research]\ncard = 'http://127.0.0.1:9'\n[agents_as_tools.team]\n"
     file = written(tmp_path, RAW, DEVTOOLS, research, "from = ['research']\n")
     started_by_us = parameters(file)
-    with subprocess.Popen(
+    with Forked(
         [started_by_us.command, *started_by_us.args],
         env=started_by_us.env,
         stdin=subprocess.PIPE,

@@ -27,6 +27,7 @@ from tests.support.command import (
     wrapping,
 )
 from tests.support.files import started
+from tests.support.fork_server import Forked
 from tests.support.running import call_part, message
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc to see child processes")
@@ -55,7 +56,7 @@ def test_it_says_what_it_found_and_where_it_serves(tmp_path: Path) -> None:
 
 
 def test_the_curl_line_that_it_prints_works(tmp_path: Path) -> None:
-    with wrapping(state=tmp_path) as bridge:
+    with wrapping(state=tmp_path, start=subprocess.Popen) as bridge:
         line = next(line for line in bridge.lines if "curl -s" in line)
         answer = subprocess.run(["bash", "-c", line], capture_output=True, timeout=WAIT_SECONDS).stdout
         assert json.loads(answer)["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
@@ -185,7 +186,7 @@ def stream_end(url: str, task_id: str, watching: threading.Event) -> dict[str, o
 def test_a_free_port_is_said_and_names_the_store(tmp_path: Path) -> None:
     server = (sys.executable, str(ROOT / "tests/support/raw_server.py"))
     command = [sys.executable, "-P", "-m", "bridge", "wrap", "--port", "0", "--era", "legacy", "--", *server]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment(tmp_path)) as process:
+    with Forked(command, stderr=subprocess.PIPE, text=True, env=environment(tmp_path)) as process:
         bridge = Wrapping(process, 0)
         bridge.read_until("curl -s")
         (found,) = re.finditer(r"Agent .*127\.0\.0\.1:(\d+)/", "".join(bridge.lines))

@@ -26,6 +26,7 @@ from tests.interop.test_real_servers import ROWS, URL_REQUIRED, Row
 from tests.peers.node import everything_command, inspector_command, js_agent_command, require_peers
 from tests.support.command import ROOT, environment, wrapping
 from tests.support.exposing import answering
+from tests.support.fork_server import Forked
 from tests.support.lines import first_line
 
 pytestmark = pytest.mark.slow
@@ -188,7 +189,7 @@ def js_agent() -> Iterator[str]:
 def py_agent() -> Iterator[str]:
     """The URL of an agent on a2a-sdk, in a process of its own."""
     command = [sys.executable, "-m", "tests.peers.sdk_behaviours"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as agent:
+    with Forked(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as agent:
         yield first_line(agent)
         agent.terminate()
 

@@ -19,10 +19,10 @@ from pathlib import Path
 import pytest
 
 from bridge.cli.main import main
+from tests.support import fork_server
+from tests.support.fork_server import ROOT, Forked
 from tests.support.lines import WAIT_SECONDS, Lines
 from tests.support.running import RAW_SERVER
-
-ROOT = Path(__file__).parents[2]
 
 
 def environment(state: Path, **more: str) -> dict[str, str]:
@@ -37,15 +37,9 @@ def free_port() -> int:
 
 
 def run_command(*arguments: str, state: Path, **more: str) -> subprocess.CompletedProcess[str]:
-    """Run the command to its end."""
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "bridge", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=WAIT_SECONDS,
-        env=environment(state, **more),
-        stdin=subprocess.DEVNULL,
-    )
+    """Run the command to its end, in a process of its own."""
+    words = [sys.executable, "-P", "-m", "bridge", *arguments]
+    return fork_server.run(words, WAIT_SECONDS, text=True, env=environment(state, **more))
 
 
 def run_here(
@@ -129,7 +123,12 @@ class Wrapping:
 
 @contextmanager
 def wrapping(
-    *options: str, state: Path, server: tuple[str, ...] = (), until: str = "curl -s", **more: str
+    *options: str,
+    state: Path,
+    server: tuple[str, ...] = (),
+    until: str = "curl -s",
+    start: type[subprocess.Popen[str]] = Forked,
+    **more: str,
 ) -> Iterator[Wrapping]:
     """Start `mcp-a2a wrap` on a free port with the raw server behind it, and wait until it serves."""
     port = free_port()
@@ -148,7 +147,7 @@ def wrapping(
         "--",
         *behind,
     ]
-    with subprocess.Popen(
+    with start(
         command, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, env=environment(state, **more)
     ) as process:
         running = Wrapping(process, port)

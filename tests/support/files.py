@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.command import ROOT, Wrapping, environment, free_port
+from tests.support.fork_server import Forked
 from tests.support.lines import first_line
 from tests.support.running import RAW_SERVER
 
@@ -37,7 +38,7 @@ def started(
     `under` is another command that starts it.
     """
     port = free_port()
-    with subprocess.Popen(
+    with Forked(
         [*under, sys.executable, "-P", "-m", "bridge", *words, str(port)],
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
@@ -58,7 +59,7 @@ def started(
 def an_agent() -> Iterator[str]:
     """A foreign agent in a process of its own; its URL."""
     command = [sys.executable, "-m", "tests.peers.echo_agent", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as agent:
+    with Forked(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as agent:
         try:
             yield first_line(agent)
         finally:

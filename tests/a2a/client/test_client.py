@@ -44,6 +44,7 @@ from bridge.http_client import GuardedClient
 from tests.support.agents import give, say, serving
 from tests.support.command import ROOT
 from tests.support.faults import RESET
+from tests.support.fork_server import Forked
 from tests.support.lines import first_line
 from tests.support.proxy import proxy_to
 from tests.support.running import EXTENSION, Running, config_for, listening, raw_command, running
@@ -71,7 +72,7 @@ async def bridge() -> AsyncIterator[Running]:
 
 @pytest.fixture
 async def http() -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(timeout=20, trust_env=False) as http:
+    async with httpx2.AsyncClient(timeout=20) as http:
         yield http
 
 
@@ -79,7 +80,7 @@ async def http() -> AsyncIterator[httpx2.AsyncClient]:
 def stranger() -> Iterator[str]:
     """The echo agent of the official SDK, in a process of its own; its URL."""
     command = [sys.executable, "-m", "tests.peers.echo_agent"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+    with Forked(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         yield first_line(process)
         process.terminate()
 

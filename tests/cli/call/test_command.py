@@ -13,6 +13,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,7 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
-from anyio.abc import Process, SocketAttribute, SocketStream
-from anyio.streams.text import TextReceiveStream
+from anyio.abc import SocketAttribute, SocketStream
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -33,9 +33,11 @@ from bridge.a2a.tasks.agent import Job
 from bridge.cli.main import main
 from bridge.mcp.client.eras import Era
 from bridge.translate.extension import URI
+from tests.support import fork_server
 from tests.support.agents import give, say, serving
 from tests.support.asking import asking_command
 from tests.support.command import ROOT, WAIT_SECONDS, environment
+from tests.support.fork_server import Forked
 from tests.support.running import Running, config_for, listening, profile_with, raw_command, running
 
 
@@ -92,22 +94,23 @@ def command(name: str, patch: pytest.MonkeyPatch, stream: type[StringIO] = Strin
 
 async def child(*arguments: str, state: Path, together: bool = False) -> Done:
     """Runs `mcp-a2a` as a process of its own, without a terminal; `together` is `2>&1`."""
-    with anyio.fail_after(WAIT_SECONDS):
-        done = await anyio.run_process(
-            [sys.executable, "-P", "-m", "bridge", *arguments],
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.STDOUT if together else subprocess.PIPE,
-            check=False,
-            env=environment(state),
-            cwd=ROOT,
-        )
-    return Done(done.returncode, done.stdout.decode(), (done.stderr or b"").decode())
+    run = partial(
+        fork_server.run,
+        [sys.executable, "-P", "-m", "bridge", *arguments],
+        WAIT_SECONDS,
+        stderr=subprocess.STDOUT if together else subprocess.PIPE,
+        text=True,
+        env=environment(state),
+        cwd=ROOT,
+    )
+    done = await anyio.to_thread.run_sync(run)
+    return Done(done.returncode, done.stdout, done.stderr or "")
 
 
 class Terminal:
     """A command at a terminal: what it shows there is read, and answered."""
 
-    def __init__(self, process: Process, screen: int) -> None:
+    def __init__(self, process: Forked, screen: int) -> None:
         self.process = process
         self.shown = ""
         self._screen = screen
@@ -131,10 +134,10 @@ class Terminal:
         """Wait until the command has ended."""
         out = ""
         if self.process.stdout is not None:
-            out = "".join([text async for text in TextReceiveStream(self.process.stdout)])
+            out = await anyio.to_thread.run_sync(self.process.stdout.read)
         while await self._read():
             pass
-        return Done(await self.process.wait(), out, self.shown)
+        return Done(await anyio.to_thread.run_sync(self.process.wait, WAIT_SECONDS), out, self.shown)
 
     async def _read(self) -> bool:
         await anyio.wait_readable(self._screen)
@@ -152,16 +155,22 @@ async def at_terminal(*arguments: str, state: Path, results: bool = False) -> As
     screen, line = pty.openpty()
     try:
         with anyio.fail_after(WAIT_SECONDS):
-            async with await anyio.open_process(
+            start = partial(
+                Forked,
                 [sys.executable, "-P", "-m", "bridge", "call", *arguments],
                 stdin=line,
                 stdout=line if results else subprocess.PIPE,
                 stderr=line,
+                text=True,
                 env={**environment(state), "TERM": "xterm"},
                 cwd=ROOT,
-            ) as process:
+            )
+            with await anyio.to_thread.run_sync(start) as process:
                 os.close(line)
-                yield Terminal(process, screen)
+                try:
+                    yield Terminal(process, screen)
+                finally:
+                    process.kill()
     finally:
         os.close(screen)
 
@@ -178,7 +187,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 async def state_of(url: str, task_id: str) -> TaskState:
-    async with httpx2.AsyncClient(trust_env=False) as http:
+    async with httpx2.AsyncClient() as http:
         task = await AgentClient(http, await fetch_card(http, url)).get(task_id)
     return task.status.state
 
