@@ -19,6 +19,7 @@ from bridge.config.tables.profile import load_profile
 from tests.benchmarks.__main__ import parser as benchmarks
 from tests.peers.node import require_peers
 from tests.support.command import ROOT, WAIT_SECONDS, Wrapping, run_here, wrapping
+from tests.support.fork_server import through_server
 from tests.support.pages import PAGES, Block, all_typed, blocks_of
 from tests.support.reader import reading
 
@@ -167,7 +168,7 @@ CALLS: Final = [
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wrapping]:
     state = tmp_path_factory.mktemp("state")
-    server = (sys.executable, str(ROOT / "examples" / "demo_server.py"))
+    server = tuple(through_server(str(ROOT / "examples" / "demo_server.py")))
     with wrapping("--era", "auto", state=state, server=server) as bridge:
         yield bridge
 

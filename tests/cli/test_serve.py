@@ -26,7 +26,7 @@ from bridge.config.text.diagnostics import ConfigError
 from bridge.run import aside
 from tests.support.command import ROOT, WAIT_SECONDS, Wrapping, environment, free_port, run_here
 from tests.support.files import DEVTOOLS, RAW, TEAM, an_agent, started, written
-from tests.support.fork_server import Forked
+from tests.support.fork_server import through_server
 from tests.support.running import RAW_SERVER, call_part, message
 
 TAKEN_OVER = "read again and taken over"
@@ -183,9 +183,10 @@ def test_a_value_of_the_environment_is_called_by_its_variable(tmp_path: Path) ->
 
 
 def parameters(file: Path, *words: str) -> StdioServerParameters:
+    command, *rest = through_server("-P", "-m", "bridge", "serve", str(file), "--stdio", *words)
     return StdioServerParameters(
-        command=sys.executable,
-        args=["-P", "-m", "bridge", "serve", str(file), "--stdio", *words],
+        command=command,
+        args=rest,
         env=environment(file.parent / "state", XDG_CACHE_HOME=str(file.parent / "cache")),
         cwd=ROOT,
     )
@@ -242,7 +243,7 @@ def test_a_server_that_comes_to_need_an_agent_of_its_file_takes_a_restart(tmp_pa
     research = "[agents.research]\ncard = 'http://127.0.0.1:9'\n[agents_as_tools.team]\n"
     file = written(tmp_path, RAW, DEVTOOLS, research, "from = ['research']\n")
     started_by_us = parameters(file)
-    with Forked(
+    with subprocess.Popen(
         [started_by_us.command, *started_by_us.args],
         env=started_by_us.env,
         stdin=subprocess.PIPE,
@@ -297,11 +298,10 @@ def test_which_server_is_meant_has_to_be_clear(words: list[str], said: str, tmp_
 
 async def test_it_ends_with_its_host(tmp_path: Path) -> None:
     file = written(tmp_path, RAW, DEVTOOLS, TEAM)
-    started_by_us = parameters(file)
     with anyio.fail_after(WAIT_SECONDS):
         async with await anyio.open_process(
-            [started_by_us.command, *started_by_us.args],
-            env=started_by_us.env,
+            [sys.executable, "-P", "-m", "bridge", "serve", str(file), "--stdio"],
+            env=parameters(file).env,
             cwd=ROOT,
             stderr=os.open(tmp_path / "stderr", os.O_WRONLY | os.O_CREAT),
         ) as process:

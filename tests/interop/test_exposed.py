@@ -26,7 +26,7 @@ from tests.interop.test_real_servers import ROWS, URL_REQUIRED, Row
 from tests.peers.node import everything_command, inspector_command, js_agent_command, require_peers
 from tests.support.command import ROOT, environment, wrapping
 from tests.support.exposing import answering
-from tests.support.fork_server import Forked
+from tests.support.fork_server import Forked, through_server
 from tests.support.lines import first_line
 
 pytestmark = pytest.mark.slow
@@ -63,9 +63,10 @@ class Everything:
 
 def expose_command(url: str, folder: Path, *options: str) -> StdioServerParameters:
     """`mcp-a2a expose` over stdio, with folders of the test's own."""
+    command, *rest = through_server("-P", "-m", "bridge", "expose", *options, url)
     return StdioServerParameters(
-        command=sys.executable,
-        args=["-P", "-m", "bridge", "expose", *options, url],
+        command=command,
+        args=rest,
         env=environment(folder / "state", XDG_CACHE_HOME=str(folder / "cache")),
         cwd=folder,
     )

@@ -1,4 +1,4 @@
-"""Starts of the command without its imports: a process that has imported the bridge forks itself for each start.
+"""Starts of Python programs without their imports: a process that has imported the bridge forks itself for each.
 
 `python -m bridge` spends a second of CPU on its imports, and the tests start it hundreds of times. One server for
 each worker of the tests, started at first use, imports everything once. A start is a fork of it: the child takes the
@@ -6,40 +6,46 @@ arguments, environment, folder, standard streams and session of the request, res
 (`sys.argv`, the streams' objects, signal handlers), and runs the module as `__main__` at the bottom of its stack. So
 `sys.exit`, `atexit`, a traceback and the death by an uncaught KeyboardInterrupt are the interpreter's own.
 
-The child belongs to the test. The server forks twice, and the process in between ends at once. For the time of the
-request the test process is the "subreaper" of all processes below it, so the kernel makes it the orphan's parent.
-Pid, signals, exit status and resource usage are the kernel's, and `subprocess.Popen` waits as for any other child:
-`Forked` only replaces how a process comes into being. The streams are passed as descriptors (SCM_RIGHTS).
+There are two ways in. `Forked` is `subprocess.Popen` for these programs, and its child belongs to the test: the
+server forks twice, and the process in between ends at once. For the time of the request the test process is the
+"subreaper" of all processes below it, so the kernel makes it the orphan's parent. Pid, signals, exit status and
+resource usage are the kernel's, and Popen waits as for any other child. `through_server` gives a command line for
+what others start: a small program that stands for the forked one (start_through.py). The streams are passed as
+descriptors (SCM_RIGHTS) both times.
 
-The server has one thread, opens nothing, and ends when the worker closes its socket or dies.
+The server has one thread, and ends, with what it forked for `through_server`, when the worker closes its socket or
+dies.
 
-A start that is itself under test stays with `subprocess`: which modules are loaded, options of the interpreter, other
-programs that start the command. `Forked` itself starts for real what it cannot fork: other programs and options,
-other settings of the interpreter in the environment, other systems than Linux.
+A start that is itself under test stays with `subprocess`: which modules are loaded, options of the interpreter,
+process groups, other programs that start the command. `Forked` itself starts for real what it cannot fork: other
+programs and options, other settings of the interpreter in the environment, other systems than Linux.
 """
 
 from __future__ import annotations
 
 import ctypes
 import gc
-import importlib
-import json
+import importlib.util
+import marshal
 import os
 import pkgutil
 import runpy
+import selectors
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import bridge
 
 ROOT = Path(__file__).parents[2]
+_THROUGH: Final = Path(__file__).with_name("start_through.py")
 _MOST_BYTES: Final = 1 << 20
 """How long a request may be: arguments and environment."""
 _PR_SET_CHILD_SUBREAPER: Final = 36
@@ -49,16 +55,31 @@ _UNBUFFERED: Final = "PYTHONUNBUFFERED"
 _one_at_a_time: Final = Lock()
 
 
-@dataclass(frozen=True)
-class Start:
-    """A program and its surroundings."""
+class Start(NamedTuple):
+    """A program and its surroundings, as it is sent."""
 
-    module: str
-    words: list[str]
-    safe_path: bool
+    argv: Sequence[str]
+    """Without the interpreter: `-m MODULE ...`, `-P -m MODULE ...` or `SCRIPT ...`."""
     folder: str
     environment: dict[str, str]
     new_session: bool
+
+    @property
+    def safe_path(self) -> bool:
+        return self.argv[:1] == ("-P",)
+
+    @property
+    def is_module(self) -> bool:
+        return self.argv[self.safe_path] == "-m"
+
+    @property
+    def name(self) -> str:
+        """The module or the script."""
+        return self.argv[self.safe_path + self.is_module]
+
+    @property
+    def words(self) -> Sequence[str]:
+        return self.argv[self.safe_path + self.is_module + 1 :]
 
 
 def run(words: Sequence[str], timeout_seconds: float, **options: Any) -> subprocess.CompletedProcess[Any]:
@@ -100,6 +121,14 @@ class Forked(subprocess.Popen[Any]):
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
 
 
+def through_server(*argv: str) -> list[str]:
+    """The command line that starts `python ARGV`, for whatever starts it."""
+    if sys.platform != "linux":
+        return [sys.executable, *argv]
+    _server()
+    return [sys.executable, "-I", "-S", str(_THROUGH), _address(os.getpid()), *argv]
+
+
 def stop() -> None:
     """End the server of this process, if there is one."""
     if _server.cache_info().currsize:
@@ -111,25 +140,24 @@ def stop() -> None:
 
 def _start_of(args: Any, cwd: Any, env: Mapping[str, str], new_session: bool) -> Start | None:
     """What is to be forked; None where it cannot be."""
-    words = [args] if isinstance(args, str) else [os.fspath(word) for word in args]
-    safe_path = words[1:2] == ["-P"]
-    python, option, module, *rest = [*words[:1], *words[1 + safe_path :], "", ""]
-    same = _settings(env) == _settings(os.environ)
-    if sys.platform != "linux" or python != sys.executable or option != "-m" or not same:
-        return None
-    return Start(module, rest[:-2], safe_path, os.fspath(cwd or os.getcwd()), dict(env), new_session)
-
-
-def _settings(environment: Mapping[str, str]) -> dict[str, str]:
-    ours = {"PYTHONPATH": str(ROOT), _UNBUFFERED: ""}
-    return {name: value for name, value in environment.items() if name.startswith(_SETTINGS)} | ours
+    python, *argv = [args] if isinstance(args, str) else [os.fspath(word) for word in args]
+    start = Start(tuple(argv), os.fspath(cwd or os.getcwd()), dict(env), new_session)
+    told = argv[:2] == ["-P", "-m"] or argv[:1] == ["-m"]
+    others = {
+        name
+        for name, value in env.items()
+        if name.startswith(_SETTINGS)
+        and name not in ("PYTHONPATH", _UNBUFFERED)
+        and os.environ.get(name) != value
+    }
+    return start if told and sys.platform == "linux" and python == sys.executable and not others else None
 
 
 def _forked(start: Start, descriptors: Sequence[int]) -> int:
     """The pid of a new child of this process."""
     with _one_at_a_time, _adopting_orphans():
         control, _ = _server()
-        socket.send_fds(control, [json.dumps(asdict(start)).encode()], descriptors)
+        socket.send_fds(control, [marshal.dumps(tuple(start))], descriptors)
         answer = control.recv(_MOST_BYTES)
     assert answer, "the fork server has ended"
     return int(answer)
@@ -138,14 +166,21 @@ def _forked(start: Start, descriptors: Sequence[int]) -> int:
 @cache
 def _server() -> tuple[socket.socket, subprocess.Popen[bytes]]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs, listener:
+        listener.bind(f"\0{_address(os.getpid())}")
+        listener.listen()
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", __name__, str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
+            [sys.executable, "-P", "-m", __name__, str(theirs.fileno()), str(listener.fileno())],
+            pass_fds=[theirs.fileno(), listener.fileno()],
             stdin=subprocess.DEVNULL,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
     return ours, process
+
+
+def _address(pid: int) -> str:
+    return f"fork-server-of-{pid}"
 
 
 @contextmanager
@@ -161,36 +196,111 @@ def _adopting_orphans() -> Iterator[None]:
 # The server
 
 
-def _served(control: socket.socket) -> tuple[Start, list[int]] | None:
-    """Fork for each request. Returns in each child what it becomes, and None in the server at the end."""
-    while True:
+class _Server:
+    """The loop of the server; in a child of it, what that is to become."""
+
+    def __init__(self, control: socket.socket, listener: socket.socket) -> None:
+        self.becomes: tuple[Start, list[int]] | None = None
+        self._ready = selectors.PollSelector()  # which, unlike epoll, shares nothing with a child
+        self._ready.register(control, selectors.EVENT_READ, self._fork_for_the_test)
+        self._ready.register(listener, selectors.EVENT_READ, self._accept)
+        self._stood_for: set[int] = set()
+
+    def run(self) -> None:
+        """Fork for each request, until the test process has ended. Returns in each child too."""
+        going_on = True
+        while going_on:
+            ((key, _), *_) = self._ready.select()
+            going_on = key.data(key.fileobj)
+        for key in self._ready.get_map().values():
+            os.close(key.fileobj) if isinstance(key.fileobj, int) else key.fileobj.close()  # type: ignore[union-attr]
+
+    def _fork_for_the_test(self, control: socket.socket) -> bool:
         request, descriptors, _, _ = socket.recv_fds(control, _MOST_BYTES, 3)
-        if not request:
-            return None
-        start = Start(**json.loads(request))
-        _import(start.module)
-        pid = _orphan()
-        if pid is None:
-            return start, descriptors
+        pid = self._fork(request, descriptors, _orphan) if request else 0
+        if pid:
+            control.send(str(pid).encode())
+        elif self.becomes is None:
+            for pid_left in self._stood_for:
+                os.kill(pid_left, signal.SIGKILL)
+        return bool(pid)
+
+    def _accept(self, listener: socket.socket) -> bool:
+        connection, _ = listener.accept()
+        self._ready.register(connection, selectors.EVENT_READ, self._fork_for_a_stand)
+        return True
+
+    def _fork_for_a_stand(self, connection: socket.socket) -> bool:
+        request, descriptors, _, _ = socket.recv_fds(connection, _MOST_BYTES, 3)
+        pid = self._fork(request, descriptors, os.fork) if request else 0
+        if not pid:
+            self._forget(connection) if self.becomes is None else None
+            return self.becomes is None
+        self._stood_for.add(pid)
+        ended = partial(self._ended, pid, connection)
+        self._ready.register(os.pidfd_open(pid), selectors.EVENT_READ, ended)
+        self._ready.modify(connection, selectors.EVENT_READ, partial(self._given_up, pid))
+        with suppress(OSError):
+            connection.send(str(pid).encode())
+        return True
+
+    def _given_up(self, pid: int, connection: socket.socket) -> bool:
+        os.kill(pid, signal.SIGKILL)
+        self._forget(connection)
+        return True
+
+    def _ended(self, pid: int, connection: socket.socket, descriptor: int) -> bool:
+        _, status = os.waitpid(pid, 0)
+        self._stood_for.remove(pid)
+        self._ready.unregister(descriptor)
+        os.close(descriptor)
+        if connection.fileno() >= 0:
+            with suppress(OSError):
+                connection.send(str(status).encode())
+            self._forget(connection)
+        return True
+
+    def _forget(self, connection: socket.socket) -> None:
+        self._ready.unregister(connection)
+        connection.close()
+
+    def _fork(self, request: bytes, descriptors: list[int], fork: Callable[[], int]) -> int:
+        start = Start(*marshal.loads(request))
+        _import(*_imported(start))
+        pid = fork()
+        if not pid:
+            self.becomes = start, descriptors
+            return 0
         for descriptor in descriptors:
             os.close(descriptor)
-        control.send(str(pid).encode())
+        return pid
+
+
+def _imported(start: Start) -> tuple[str, bool]:
+    """What is imported for a program: a module, a package's `__main__`, or a script by its path."""
+    if not start.is_module:
+        return str(Path(start.folder, start.name)), False
+    with suppress(ImportError):
+        found = importlib.util.find_spec(start.name)
+        if found is not None and found.submodule_search_locations is not None:
+            return f"{start.name}.__main__", True
+    return start.name, True
 
 
 @cache
-def _import(name: str) -> None:
-    """Import a module, or all of a package, unless it fails: it will do so in the child too, and be seen."""
+def _import(name: str, is_module: bool = True) -> None:
+    """Import what a program needs, unless it fails: it will do so in the child too, and be seen."""
     with suppress(Exception):
-        module = importlib.import_module(name)
-        for found in pkgutil.walk_packages(getattr(module, "__path__", ()), f"{name}."):
-            if not found.name.endswith("__main__"):
-                importlib.import_module(found.name)
+        if is_module:
+            importlib.import_module(name)
+        elif Path(name).is_relative_to(ROOT):  # others may run as they are imported
+            runpy.run_path(name, run_name="imported")
     gc.collect()
     gc.freeze()  # so that no collection in a child copies the pages of what is shared
 
 
-def _orphan() -> int | None:
-    """The pid of a process without a parent; None in that process."""
+def _orphan() -> int:
+    """The pid of a process without a parent; 0 in that process."""
     readable, writable = os.pipe()
     between = os.fork()
     if between == 0:
@@ -198,7 +308,7 @@ def _orphan() -> int | None:
         if pid == 0:
             os.close(readable)
             os.close(writable)
-            return None
+            return 0
         os.write(writable, str(pid).encode())
         os._exit(0)
     os.close(writable)
@@ -222,10 +332,10 @@ def _become(start: Start, descriptors: Sequence[int]) -> None:
     unbuffered = bool(start.environment.get(_UNBUFFERED))
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         _open_stream(name, mode, unbuffered)
-    sys.orig_argv[1:] = [*["-P"] * start.safe_path, "-m", start.module, *start.words]
-    sys.argv[1:] = start.words
+    sys.orig_argv[1:] = start.argv
+    sys.argv[:] = [start.name, *start.words]
     if not start.safe_path:
-        sys.path.insert(0, start.folder)
+        sys.path.insert(0, start.folder if start.is_module else str(Path(start.name).parent.absolute()))
 
 
 def _open_stream(name: str, mode: str, unbuffered: bool) -> None:
@@ -245,16 +355,22 @@ def _open_stream(name: str, mode: str, unbuffered: bool) -> None:
     setattr(sys, f"__{name}__", stream)
 
 
-def _run(module: str) -> None:
-    if not hasattr(sys.modules.get(module), "__path__"):
-        sys.modules.pop(module, None)  # or `runpy` would warn that it is there twice
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+def _run(start: Start) -> None:
+    if start.is_module:
+        sys.modules.pop(_imported(start)[0], None)  # or `runpy` would warn that it is there twice
+        runpy.run_module(start.name, run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(start.name, run_name="__main__")
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the tests, and they end this process
-    _import("bridge")
-    _request = _served(socket.socket(fileno=int(sys.argv[1])))
-    if _request is not None:
-        _become(*_request)
-        _run(_request[0].module)
+    importlib.import_module("mcp.server.mcpserver")  # of which the servers of the examples are made
+    for _found in pkgutil.walk_packages(bridge.__path__, "bridge."):
+        if not _found.name.endswith("__main__"):
+            importlib.import_module(_found.name)
+    _serving = _Server(*(socket.socket(fileno=int(number)) for number in sys.argv[1:]))
+    _serving.run()
+    if _serving.becomes is not None:
+        _become(*_serving.becomes)
+        _run(_serving.becomes[0])

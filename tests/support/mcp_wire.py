@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,6 +14,8 @@ import anyio
 import anyio.abc
 import httpx2
 from anyio.streams.buffered import BufferedByteReceiveStream
+
+from tests.support.fork_server import through_server
 
 Json = dict[str, Any]
 
@@ -109,7 +110,7 @@ async def lines_to(
     """Start a server and, as a legacy client, initialize it."""
     with anyio.fail_after(30):
         buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-        process = await anyio.open_process([sys.executable, *argv], stderr=subprocess.PIPE, env=buffered)
+        process = await anyio.open_process(through_server(*argv), stderr=subprocess.PIPE, env=buffered)
         async with process:
             lines = Lines(process, version, capabilities)
             try:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.command import ROOT, WAIT_SECONDS, free_port, run_here
+from tests.support.fork_server import through_server
 from tests.support.pages import Block, Typed, typed_in
 
 COPIED = ("examples", "mappings", "Makefile")
@@ -241,7 +242,7 @@ def _copy(source: Path, target: Path) -> None:
 def _install(folder: Path) -> None:
     """The commands that the pages take for granted."""
     folder.mkdir()
-    python = f'PYTHONPATH="{ROOT}" exec "{sys.executable}"'
+    python = f'PYTHONPATH="{ROOT}" exec {shlex.join(through_server())}'
     ours = {
         "python": f'#!/bin/sh\n{python} "$@"\n',
         "mcp-a2a": f'#!/bin/sh\n{python} -m bridge "$@"\n',

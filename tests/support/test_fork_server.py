@@ -16,7 +16,8 @@ import pytest
 
 from tests.support import fork_server
 from tests.support.command import WAIT_SECONDS, environment
-from tests.support.fork_server import Forked
+from tests.support.command import gone as ended
+from tests.support.fork_server import Forked, through_server
 from tests.support.lines import Lines
 from tests.support.processes import children_of, is_running
 
@@ -106,12 +107,12 @@ def test_it_is_a_child_of_the_test_and_gets_its_signals_itself(tmp_path: Path) -
 def test_nothing_is_left_of_many_starts(tmp_path: Path) -> None:
     started(Forked, tmp_path, "pass")
     before = children_of(os.getpid())
-    (server,) = (pid for pid, words in before.items() if "fork_server" in words)
+    server = process_of_server()
     descriptors = len(os.listdir(f"/proc/{server}/fd"))
     for _ in range(20):
         assert started(Forked, tmp_path, "pass")[0] == 0
     assert children_of(os.getpid()) == before
-    assert [state(pid) for pid in all_below(server)] == []
+    assert all_below(server) == []
     assert len(os.listdir(f"/proc/{server}/fd")) == descriptors
     assert len(os.listdir(f"/proc/{server}/task")) == 1
 
@@ -147,6 +148,49 @@ def all_below(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def state(pid: int) -> str:
-    """A process as the system tells of it."""
-    return Path(f"/proc/{pid}/status").read_text()
+def process_of_server() -> int:
+    """The pid of the server of this process."""
+    (server,) = (pid for pid, words in children_of(os.getpid()).items() if "fork_server" in words)
+    return server
+
+
+# A program that stands for the forked one
+
+
+def test_what_others_start_ends_as_it_would_by_itself(tmp_path: Path) -> None:
+    def through(argv: list[str], **options: Any) -> subprocess.Popen[str]:
+        return subprocess.Popen(through_server(*argv[1:]), **options)
+
+    for program in (TELLS_OF_ITSELF, *ENDS.values()):
+        real, forked = (started(by, tmp_path, program, "a") for by in (subprocess.Popen, through))
+        assert forked == real
+
+
+def test_signals_are_passed_on(tmp_path: Path) -> None:
+    program = "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\n"
+    (tmp_path / "hears.py").write_text(f"{program}print('here', flush=True)\ntime.sleep(60)\n")
+    with subprocess.Popen(through_server("-m", "hears"), stdout=subprocess.PIPE, cwd=tmp_path) as process:
+        Lines(process, process.stdout).until("here")
+        process.terminate()
+        assert process.wait(WAIT_SECONDS) == 5
+
+
+def test_what_is_stood_for_dies_with_its_stand(tmp_path: Path) -> None:
+    program = "import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(60)\n"
+    (tmp_path / "sleeps.py").write_text(program)
+    with subprocess.Popen(through_server("-m", "sleeps"), stdout=subprocess.PIPE, cwd=tmp_path) as process:
+        pid = int(Lines(process, process.stdout).until("\n"))
+        process.kill()
+    assert ended([pid])
+    assert all_below(process_of_server()) == []
+
+
+def test_a_script_and_what_is_only_started_for_real(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import sys; print(__name__, sys.path[0], sys.argv)")
+    for argv in ([str(script), "a"], ["-c", "import sys; print(sys.argv)", "a"], ["-V"]):
+        real, forked = (
+            subprocess.run(words, capture_output=True, cwd=tmp_path, check=True).stdout
+            for words in ([sys.executable, *argv], through_server(*argv))
+        )
+        assert forked == real

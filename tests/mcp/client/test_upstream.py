@@ -37,18 +37,23 @@ from bridge.mcp.client.transports.streamable_http import Target, Url
 from bridge.mcp.client.upstream import QueueFullError, SessionRules, Upstream
 from bridge.mcp.client.values import OnProgress, Progress, ToolCall
 from tests.support.command import free_port
+from tests.support.fork_server import through_server
 from tests.support.processes import PROC, children_with, gone
 from tests.support.running import RAW_SERVER, listening, raw_command
 from tests.support.sdk_server import NAMES, HttpServer, Tools
 
 ROOT: Final = Path(__file__).parents[3]
-SDK_COMMAND: Final = Command((sys.executable, "-m", "tests.support.sdk_server"), cwd=str(ROOT))
 PACE: Final = SessionPace(
     connect_seconds=10, longest_pause_seconds=0.3, retire_seconds=2, settle_seconds=0.05
 )
 MEGABYTE: Final = 1024 * 1024
 
 needs_proc = pytest.mark.skipif(not PROC.is_dir(), reason="processes are looked up in /proc")
+
+
+def sdk_command() -> Command:
+    """The official SDK's server as a child process."""
+    return Command(tuple(through_server("-m", "tests.support.sdk_server")), cwd=str(ROOT))
 
 
 @dataclass
@@ -125,7 +130,7 @@ async def at(place: str) -> AsyncIterator[Met]:
     """A server at one of the places, connected to."""
     era, transport = PLACES[place]
     async with AsyncExitStack() as stack:
-        target: Target = raw_command() if era is Era.LEGACY else SDK_COMMAND
+        target: Target = raw_command() if era is Era.LEGACY else sdk_command()
         if transport == "http":
             server = await stack.enter_async_context(HttpServer().run())
             target = Url(server.url)
@@ -255,15 +260,16 @@ async def test_the_era_of_an_http_server_is_found_out(only: str) -> None:
 
 
 @pytest.mark.proves("mcp-eras")
-@pytest.mark.parametrize(("target", "found"), [(raw_command(), Era.LEGACY), (SDK_COMMAND, Era.MODERN)])
+@pytest.mark.parametrize(("target", "found"), [(raw_command, Era.LEGACY), (sdk_command, Era.MODERN)])
 async def test_the_era_of_a_child_is_found_out_and_kept_in_a_file(
-    target: Command, found: Era, tmp_path: Path
+    target: Callable[[], Command], found: Era, tmp_path: Path
 ) -> None:
+    command = target()
     file = tmp_path / "state" / "servers.json"
-    async with met(target, Era.AUTO, memory=ServerMemory(file)) as there:
+    async with met(command, Era.AUTO, memory=ServerMemory(file)) as there:
         assert await there.text("echo", text="hello") == "hello"
     assert eras_in(file) == [found]
-    assert str(target) not in file.read_text(), "a command may hold secrets"
+    assert str(command) not in file.read_text(), "a command may hold secrets"
     assert file.stat().st_mode & 0o077 == 0
 
 
@@ -527,11 +533,12 @@ async def test_a_server_that_is_given_another_name_is_called_by_it() -> None:
 
 @needs_proc
 @pytest.mark.proves("map-lost")
-@pytest.mark.parametrize("target", [raw_command(), SDK_COMMAND], ids=["legacy", "modern"])
-async def test_all_calls_of_a_killed_child_fail_and_the_next_one_works(target: Command) -> None:
-    era = Era.MODERN if target is SDK_COMMAND else Era.LEGACY
-    async with met(target, era) as there:
-        (pid,) = children_with(target.argv[-1])
+@pytest.mark.parametrize("target", [raw_command, sdk_command], ids=["legacy", "modern"])
+async def test_all_calls_of_a_killed_child_fail_and_the_next_one_works(target: Callable[[], Command]) -> None:
+    era = Era.MODERN if target is sdk_command else Era.LEGACY
+    command = target()
+    async with met(command, era) as there:
+        (pid,) = children_with(command.argv[-1])
         with each_raises(ServerLostError) as raised:
             async with anyio.create_task_group() as tasks:
                 for _ in range(10):
@@ -542,7 +549,7 @@ async def test_all_calls_of_a_killed_child_fail_and_the_next_one_works(target: C
         assert len(raised) == 10
         assert {str(exc).partition(";")[0] for exc in raised} == {"The server process of tools ended"}
         assert await there.text("echo", text="again") == "again"
-        assert pid not in children_with(target.argv[-1])
+        assert pid not in children_with(command.argv[-1])
 
 
 @pytest.mark.proves("map-lost")

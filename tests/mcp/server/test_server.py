@@ -4,7 +4,6 @@ it is what the specifications say."""
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from mcp import Client, MCPError
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
+from tests.support.fork_server import through_server
 from tests.support.mcp_face import FORM, NAMES, SECRET, Face
 from tests.support.mcp_serving import PROGRAM, served, wire_to
 from tests.support.mcp_wire import LEGACY, MODERN, lines_to
@@ -47,7 +47,8 @@ def _at_root(monkeypatch: pytest.MonkeyPatch) -> None:
 async def client_of(mode: str, kind: str, **more: Any) -> AsyncIterator[Client]:
     """The official client, connected to a fresh server."""
     if kind == "stdio":
-        there = StdioServerParameters(command=sys.executable, args=[*PROGRAM], cwd=ROOT)
+        command, *rest = through_server(*PROGRAM)
+        there = StdioServerParameters(command=command, args=rest, cwd=ROOT)
         with anyio.fail_after(30):
             async with Client(there, mode=mode, **more) as client:
                 yield client
