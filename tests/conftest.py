@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.requirements import REQUIREMENTS
-from tests.support import fork_server
+from tests.support import forked
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -46,7 +46,7 @@ def _signals_arrive() -> None:
 def _fork_server_ends() -> Iterator[None]:
     """With its worker, and not some time later."""
     yield
-    fork_server.stop()
+    forked.stop()
 
 
 @pytest.fixture(autouse=True)

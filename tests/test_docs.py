@@ -19,7 +19,7 @@ from bridge.config.tables.profile import load_profile
 from tests.benchmarks.__main__ import parser as benchmarks
 from tests.peers.node import require_peers
 from tests.support.command import ROOT, WAIT_SECONDS, Wrapping, run_here, wrapping
-from tests.support.fork_server import through_server
+from tests.support.forked import through_server
 from tests.support.pages import PAGES, Block, all_typed, blocks_of
 from tests.support.reader import reading
 

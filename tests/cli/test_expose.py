@@ -20,7 +20,7 @@ import pytest
 
 from tests.support.addresses import a_web_page, an_mcp_server
 from tests.support.command import ROOT, WAIT_SECONDS, environment, free_port, run_command, run_here
-from tests.support.fork_server import Forked
+from tests.support.forked import Forked
 from tests.support.lines import first_line
 
 INITIALIZE = {

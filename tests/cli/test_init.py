@@ -15,7 +15,7 @@ import pytest
 from bridge.config.load import load
 from bridge.config.starter import Starter
 from tests.support.command import WAIT_SECONDS, environment, run_here
-from tests.support.fork_server import Forked
+from tests.support.forked import Forked
 
 URL = "https://research.example.com"
 

@@ -26,7 +26,7 @@ from bridge.config.text.diagnostics import ConfigError
 from bridge.run import aside
 from tests.support.command import ROOT, WAIT_SECONDS, Wrapping, environment, free_port, run_here
 from tests.support.files import DEVTOOLS, RAW, TEAM, an_agent, started, written
-from tests.support.fork_server import through_server
+from tests.support.forked import through_server
 from tests.support.running import RAW_SERVER, call_part, message
 
 TAKEN_OVER = "read again and taken over"

@@ -27,7 +27,7 @@ from tests.support.command import (
     wrapping,
 )
 from tests.support.files import started
-from tests.support.fork_server import Forked
+from tests.support.forked import Forked
 from tests.support.running import call_part, message
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc to see child processes")

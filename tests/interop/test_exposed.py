@@ -26,7 +26,7 @@ from tests.interop.test_real_servers import ROWS, URL_REQUIRED, Row
 from tests.peers.node import everything_command, inspector_command, js_agent_command, require_peers
 from tests.support.command import ROOT, environment, wrapping
 from tests.support.exposing import answering
-from tests.support.fork_server import Forked, through_server
+from tests.support.forked import Forked, through_server
 from tests.support.lines import first_line
 
 pytestmark = pytest.mark.slow

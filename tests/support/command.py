@@ -19,8 +19,9 @@ from pathlib import Path
 import pytest
 
 from bridge.cli.main import main
-from tests.support import fork_server
-from tests.support.fork_server import ROOT, Forked
+from tests.support import forked
+from tests.support.fork_server import ROOT
+from tests.support.forked import Forked
 from tests.support.lines import WAIT_SECONDS, Lines
 from tests.support.running import RAW_SERVER
 
@@ -39,7 +40,7 @@ def free_port() -> int:
 def run_command(*arguments: str, state: Path, **more: str) -> subprocess.CompletedProcess[str]:
     """Run the command to its end, in a process of its own."""
     words = [sys.executable, "-P", "-m", "bridge", *arguments]
-    return fork_server.run(words, WAIT_SECONDS, text=True, env=environment(state, **more))
+    return forked.run(words, WAIT_SECONDS, text=True, env=environment(state, **more))
 
 
 def run_here(

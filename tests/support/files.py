@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.command import ROOT, Wrapping, environment, free_port
-from tests.support.fork_server import Forked
+from tests.support.forked import Forked
 from tests.support.lines import first_line
 from tests.support.running import RAW_SERVER
 

@@ -6,24 +6,19 @@ arguments, environment, folder, standard streams and session of the request, res
 (`sys.argv`, the streams' objects, signal handlers), and runs the module as `__main__` at the bottom of its stack. So
 `sys.exit`, `atexit`, a traceback and the death by an uncaught KeyboardInterrupt are the interpreter's own.
 
-There are two ways in. `Forked` is `subprocess.Popen` for these programs, and its child belongs to the test: the
-server forks twice, and the process in between ends at once. For the time of the request the test process is the
-"subreaper" of all processes below it, so the kernel makes it the orphan's parent. Pid, signals, exit status and
-resource usage are the kernel's, and Popen waits as for any other child. `through_server` gives a command line for
-what others start: a small program that stands for the forked one (start_through.py). The streams are passed as
-descriptors (SCM_RIGHTS) both times.
+There are two ways in, both in forked.py. `Forked` is `subprocess.Popen` for these programs, and its child belongs to
+the test: the server forks twice, and the process in between ends at once. For the time of the request the test
+process is the "subreaper" of all processes below it, so the kernel makes it the orphan's parent. Pid, signals, exit
+status and resource usage are the kernel's, and Popen waits as for any other child. `through_server` gives a command
+line for what others start: a small program that stands for the forked one (start_through.py). The streams are passed
+as descriptors (SCM_RIGHTS) both times.
 
 The server has one thread, and ends, with what it forked for `through_server`, when the worker closes its socket or
 dies.
-
-A start that is itself under test stays with `subprocess`: which modules are loaded, options of the interpreter,
-process groups, other programs that start the command. `Forked` itself starts for real what it cannot fork: other
-programs and options, other settings of the interpreter in the environment, other systems than Linux.
 """
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import importlib.util
 import marshal
@@ -33,26 +28,19 @@ import runpy
 import selectors
 import signal
 import socket
-import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
-from threading import Lock
 from typing import Any, Final, NamedTuple
 
 import bridge
 
-ROOT = Path(__file__).parents[2]
-_THROUGH: Final = Path(__file__).with_name("start_through.py")
-_MOST_BYTES: Final = 1 << 20
+ROOT: Final = Path(__file__).parents[2]
+MOST_BYTES: Final = 1 << 20
 """How long a request may be: arguments and environment."""
-_PR_SET_CHILD_SUBREAPER: Final = 36
-_SETTINGS: Final = ("PYTHON", "LC_", "LANG")
-"""How the variables begin that the interpreter reads as it starts."""
-_UNBUFFERED: Final = "PYTHONUNBUFFERED"
-_one_at_a_time: Final = Lock()
+UNBUFFERED: Final = "PYTHONUNBUFFERED"
 
 
 class Start(NamedTuple):
@@ -82,120 +70,6 @@ class Start(NamedTuple):
         return self.argv[self.safe_path + self.is_module + 1 :]
 
 
-def run(words: Sequence[str], timeout_seconds: float, **options: Any) -> subprocess.CompletedProcess[Any]:
-    """Run a program to its end, as `subprocess.run` does; what it says is captured unless the options say otherwise.
-
-    Raises:
-        subprocess.TimeoutExpired: it took too long, and was killed.
-    """
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
-    with Forked(words, **(streams | options)) as process:
-        try:
-            out, err = process.communicate(timeout=timeout_seconds)
-        except BaseException:
-            process.kill()
-            raise
-    return subprocess.CompletedProcess(words, process.returncode, out, err)
-
-
-class Forked(subprocess.Popen[Any]):
-    """`subprocess.Popen([sys.executable, "-P", "-m", MODULE, ...])`, with the modules imported already."""
-
-    def _execute_child(
-        self, args: Any, executable: Any, preexec_fn: Any, close_fds: Any, pass_fds: Any, cwd: Any, env: Any,
-        startupinfo: Any, creationflags: Any, shell: Any, p2cread: int, p2cwrite: int, c2pread: int,
-        c2pwrite: int, errread: int, errwrite: int, *how: Any,
-    ) -> None:  # fmt: skip
-        """What Popen calls once the pipes are there (CPython 3.11 to 3.13)."""
-        pipes = p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite
-        _, gid, gids, uid, umask, new_session, process_group = how
-        start = _start_of(args, cwd, os.environ if env is None else env, new_session)
-        more = (preexec_fn, pass_fds, shell, gid, gids, uid, umask >= 0, process_group >= 0)
-        if start is None or any(more):
-            before = executable, preexec_fn, close_fds, pass_fds, cwd, env, startupinfo, creationflags, shell
-            super()._execute_child(args, *before, *pipes, *how)  # type: ignore[misc]
-            return
-        theirs = (p2cread, c2pwrite, errwrite)
-        self.pid = _forked(start, [own if given < 0 else given for own, given in enumerate(theirs)])
-        self._child_created = True
-        self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
-
-
-def through_server(*argv: str) -> list[str]:
-    """The command line that starts `python ARGV`, for whatever starts it."""
-    if sys.platform != "linux":
-        return [sys.executable, *argv]
-    _server()
-    return [sys.executable, "-I", "-S", str(_THROUGH), _address(os.getpid()), *argv]
-
-
-def stop() -> None:
-    """End the server of this process, if there is one."""
-    if _server.cache_info().currsize:
-        control, process = _server()
-        control.close()
-        process.wait()
-        _server.cache_clear()
-
-
-def _start_of(args: Any, cwd: Any, env: Mapping[str, str], new_session: bool) -> Start | None:
-    """What is to be forked; None where it cannot be."""
-    python, *argv = [args] if isinstance(args, str) else [os.fspath(word) for word in args]
-    start = Start(tuple(argv), os.fspath(cwd or os.getcwd()), dict(env), new_session)
-    told = argv[:2] == ["-P", "-m"] or argv[:1] == ["-m"]
-    others = {
-        name
-        for name, value in env.items()
-        if name.startswith(_SETTINGS)
-        and name not in ("PYTHONPATH", _UNBUFFERED)
-        and os.environ.get(name) != value
-    }
-    return start if told and sys.platform == "linux" and python == sys.executable and not others else None
-
-
-def _forked(start: Start, descriptors: Sequence[int]) -> int:
-    """The pid of a new child of this process."""
-    with _one_at_a_time, _adopting_orphans():
-        control, _ = _server()
-        socket.send_fds(control, [marshal.dumps(tuple(start))], descriptors)
-        answer = control.recv(_MOST_BYTES)
-    assert answer, "the fork server has ended"
-    return int(answer)
-
-
-@cache
-def _server() -> tuple[socket.socket, subprocess.Popen[bytes]]:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs, listener:
-        listener.bind(f"\0{_address(os.getpid())}")
-        listener.listen()
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", __name__, str(theirs.fileno()), str(listener.fileno())],
-            pass_fds=[theirs.fileno(), listener.fileno()],
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
-    return ours, process
-
-
-def _address(pid: int) -> str:
-    return f"fork-server-of-{pid}"
-
-
-@contextmanager
-def _adopting_orphans() -> Iterator[None]:
-    control = ctypes.CDLL(None).prctl
-    control(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    try:
-        yield
-    finally:
-        control(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
-
-
-# The server
-
-
 class _Server:
     """The loop of the server; in a child of it, what that is to become."""
 
@@ -216,7 +90,7 @@ class _Server:
             os.close(key.fileobj) if isinstance(key.fileobj, int) else key.fileobj.close()  # type: ignore[union-attr]
 
     def _fork_for_the_test(self, control: socket.socket) -> bool:
-        request, descriptors, _, _ = socket.recv_fds(control, _MOST_BYTES, 3)
+        request, descriptors, _, _ = socket.recv_fds(control, MOST_BYTES, 3)
         pid = self._fork(request, descriptors, _orphan) if request else 0
         if pid:
             control.send(str(pid).encode())
@@ -231,7 +105,7 @@ class _Server:
         return True
 
     def _fork_for_a_stand(self, connection: socket.socket) -> bool:
-        request, descriptors, _, _ = socket.recv_fds(connection, _MOST_BYTES, 3)
+        request, descriptors, _, _ = socket.recv_fds(connection, MOST_BYTES, 3)
         pid = self._fork(request, descriptors, os.fork) if request else 0
         if not pid:
             self._forget(connection) if self.becomes is None else None
@@ -329,7 +203,7 @@ def _become(start: Start, descriptors: Sequence[int]) -> None:
     os.chdir(start.folder)
     os.environ.clear()
     os.environ.update(start.environment)
-    unbuffered = bool(start.environment.get(_UNBUFFERED))
+    unbuffered = bool(start.environment.get(UNBUFFERED))
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         _open_stream(name, mode, unbuffered)
     sys.orig_argv[1:] = start.argv

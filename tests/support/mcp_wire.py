@@ -15,7 +15,7 @@ import anyio.abc
 import httpx2
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from tests.support.fork_server import through_server
+from tests.support.forked import through_server
 
 Json = dict[str, Any]
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.command import ROOT, WAIT_SECONDS, free_port, run_here
-from tests.support.fork_server import through_server
+from tests.support.forked import through_server
 from tests.support.pages import Block, Typed, typed_in
 
 COPIED = ("examples", "mappings", "Makefile")

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from tests.support import fork_server
+from tests.support import forked
 from tests.support.command import WAIT_SECONDS, environment
 from tests.support.command import gone as ended
-from tests.support.fork_server import Forked, through_server
+from tests.support.forked import Forked, through_server
 from tests.support.lines import Lines
 from tests.support.processes import children_of, is_running
 
@@ -51,7 +51,7 @@ def started(by: Callable[..., Any], folder: Path, program: str, *words: str, **o
     env = {**environment(folder), "MINE": "1"}
     with by(argv, **streams, text=True, cwd=folder, env=env, **options) as process:
         out, err = process.communicate(given, WAIT_SECONDS)
-    return process.returncode, out, err.replace(str(fork_server.__file__), "")
+    return process.returncode, out, err.replace(str(forked.__file__), "")
 
 
 @pytest.mark.parametrize("options", [{}, {"start_new_session": True}], ids=["plain", "session"])
@@ -131,15 +131,13 @@ def test_a_terminal_is_one_for_the_program_too(tmp_path: Path) -> None:
 
 def test_what_cannot_be_forked_is_started(tmp_path: Path) -> None:
     for argv in ([sys.executable, "-c", "print(1)"], ["echo", "1"]):
-        assert fork_server.run(argv, WAIT_SECONDS, text=True).stdout == "1\n"
+        assert forked.run(argv, WAIT_SECONDS, text=True).stdout == "1\n"
     modules = "import sys; print('bridge.assembly.bridge' in sys.modules)"
     said = {"": "True\n", "1": "False\n"}
     for setting, expected in said.items():
         env = {**environment(tmp_path), **({"PYTHONHASHSEED": setting} if setting else {})}
         (tmp_path / "loaded.py").write_text(modules)
-        done = fork_server.run(
-            [sys.executable, "-m", "loaded"], WAIT_SECONDS, text=True, cwd=tmp_path, env=env
-        )
+        done = forked.run([sys.executable, "-m", "loaded"], WAIT_SECONDS, text=True, cwd=tmp_path, env=env)
         assert done.stdout == expected
 
 

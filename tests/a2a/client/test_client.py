@@ -44,7 +44,7 @@ from bridge.http_client import GuardedClient
 from tests.support.agents import give, say, serving
 from tests.support.command import ROOT
 from tests.support.faults import RESET
-from tests.support.fork_server import Forked
+from tests.support.forked import Forked
 from tests.support.lines import first_line
 from tests.support.proxy import proxy_to
 from tests.support.running import EXTENSION, Running, config_for, listening, raw_command, running

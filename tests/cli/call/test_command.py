@@ -33,11 +33,11 @@ from bridge.a2a.tasks.agent import Job
 from bridge.cli.main import main
 from bridge.mcp.client.eras import Era
 from bridge.translate.extension import URI
-from tests.support import fork_server
+from tests.support import forked
 from tests.support.agents import give, say, serving
 from tests.support.asking import asking_command
 from tests.support.command import ROOT, WAIT_SECONDS, environment
-from tests.support.fork_server import Forked
+from tests.support.forked import Forked
 from tests.support.running import Running, config_for, listening, profile_with, raw_command, running
 
 
@@ -95,7 +95,7 @@ def command(name: str, patch: pytest.MonkeyPatch, stream: type[StringIO] = Strin
 async def child(*arguments: str, state: Path, together: bool = False) -> Done:
     """Runs `mcp-a2a` as a process of its own, without a terminal; `together` is `2>&1`."""
     run = partial(
-        fork_server.run,
+        forked.run,
         [sys.executable, "-P", "-m", "bridge", *arguments],
         WAIT_SECONDS,
         stderr=subprocess.STDOUT if together else subprocess.PIPE,

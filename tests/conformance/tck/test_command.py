@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[3]
+from tests.support import forked
+from tests.support.lines import WAIT_SECONDS
+
 OPTIONS = "def pytest_addoption(parser):\n    parser.addoption('--sut-host')\n"
 ONE_TEST = """
 import json
@@ -28,14 +29,7 @@ def test_that_is_no_must():
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tests.conformance.tck", *arguments]
-    return subprocess.run(
-        command,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return forked.run(command, WAIT_SECONDS, cwd=folder, text=True)
 
 
 def test_a_must_that_fails_unexpectedly_is_exit_code_1(tmp_path: Path) -> None:

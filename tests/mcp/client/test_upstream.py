@@ -37,7 +37,7 @@ from bridge.mcp.client.transports.streamable_http import Target, Url
 from bridge.mcp.client.upstream import QueueFullError, SessionRules, Upstream
 from bridge.mcp.client.values import OnProgress, Progress, ToolCall
 from tests.support.command import free_port
-from tests.support.fork_server import through_server
+from tests.support.forked import through_server
 from tests.support.processes import PROC, children_with, gone
 from tests.support.running import RAW_SERVER, listening, raw_command
 from tests.support.sdk_server import NAMES, HttpServer, Tools

@@ -18,7 +18,7 @@ from mcp import Client, MCPError
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.support.fork_server import through_server
+from tests.support.forked import through_server
 from tests.support.mcp_face import FORM, NAMES, SECRET, Face
 from tests.support.mcp_serving import PROGRAM, served, wire_to
 from tests.support.mcp_wire import LEGACY, MODERN, lines_to
