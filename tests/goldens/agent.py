@@ -52,25 +52,29 @@ async def sending(record: Recording, kind: type[Driver]) -> None:
         await talk.send("An unknown skill", call_part("nothing"))
         await talk.send("No skill: the agent asks which", {"text": "hello"})
         await talk.send("Wrong arguments", call_part("echo", text=5))
-        asked = await talk.send("A missing argument is asked for", LACKING)
-        await talk.send("The answer", {"text": "2"}, taskId=asked["id"])
-        asked = await talk.send("Again, in a context of the client's", LACKING, contextId="ctx-own")
-        await talk.send("The answer, as data", {"data": {"b": 3}}, taskId=asked["id"], contextId="ctx-own")
-        await talk.send(
-            "What is kept and not used",
-            ECHO,
-            referenceTaskIds=["t-0"],
-            extensions=["urn:x"],
-            metadata={"x": 1},
-            unknown=[1],
-        )
-        waiting = await talk.send("At once", WAIT, configuration=AT_ONCE)
-        await talk.ask("Its end", "CancelTask", id=waiting["id"])
-        for length in (0, 1):
-            await talk.send(f"History of {length}", ECHO, configuration={"historyLength": length})
-        await talk.send("The same message", call_part("empty"), messageId="m-same")
-        await talk.send("The same message again", call_part("empty"), messageId="m-same")
-        await talk.send("Another with its id", ECHO, messageId="m-same")
+        await _answered_and_repeated(talk)
+
+
+async def _answered_and_repeated(talk: Talk) -> None:
+    asked = await talk.send("A missing argument is asked for", LACKING)
+    await talk.send("The answer", {"text": "2"}, taskId=asked["id"])
+    asked = await talk.send("Again, in a context of the client's", LACKING, contextId="ctx-own")
+    await talk.send("The answer, as data", {"data": {"b": 3}}, taskId=asked["id"], contextId="ctx-own")
+    await talk.send(
+        "What is kept and not used",
+        ECHO,
+        referenceTaskIds=["t-0"],
+        extensions=["urn:x"],
+        metadata={"x": 1},
+        unknown=[1],
+    )
+    waiting = await talk.send("At once", WAIT, configuration=AT_ONCE)
+    await talk.ask("Its end", "CancelTask", id=waiting["id"])
+    for length in (0, 1):
+        await talk.send(f"History of {length}", ECHO, configuration={"historyLength": length})
+    await talk.send("The same message", call_part("empty"), messageId="m-same")
+    await talk.send("The same message again", call_part("empty"), messageId="m-same")
+    await talk.send("Another with its id", ECHO, messageId="m-same")
 
 
 async def streams(record: Recording, kind: type[Driver]) -> None:
@@ -271,20 +275,24 @@ async def http_json(record: Recording) -> None:
         await talk.http(
             "A query beside a body", "POST", "/message:send?historyLength=1", {**VERSION, **JSON}, content
         )
-        accepts = (
-            "application/json",
-            "application/a2a+json",
-            "application/json, */*",
-            "*/*",
-            "application/json;q=0.5, application/a2a+json;q=0.4",
-            "text/event-stream",
-        )
-        for accept in accepts:
-            await talk.http(f"Accept: {accept}", "GET", "/tasks?pageSize=1", {**VERSION, "Accept": accept})
-        stream = {**VERSION, **JSON, "Accept": "application/json"}
-        content = json.dumps(record.message(ECHO))
-        await talk.http("A stream for who accepts only JSON", "POST", "/message:stream", stream, content)
+        await _accepts(talk)
         await _headers(talk, "/tasks", None)
+
+
+async def _accepts(talk: Talk) -> None:
+    accepts = (
+        "application/json",
+        "application/a2a+json",
+        "application/json, */*",
+        "*/*",
+        "application/json;q=0.5, application/a2a+json;q=0.4",
+        "text/event-stream",
+    )
+    for accept in accepts:
+        await talk.http(f"Accept: {accept}", "GET", "/tasks?pageSize=1", {**VERSION, "Accept": accept})
+    stream = {**VERSION, **JSON, "Accept": "application/json"}
+    content = json.dumps(talk.record.message(ECHO))
+    await talk.http("A stream for who accepts only JSON", "POST", "/message:stream", stream, content)
 
 
 async def _headers(talk: Talk, path: str, content: str | None) -> None:

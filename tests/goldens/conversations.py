@@ -70,6 +70,7 @@ CONVERSATIONS: Final[dict[str, Conversation]] = {
     "exposed-credentials": exposed.credentials,
     "exposed-access": _alone(exposed.access),
     "routes": routes.routes,
+    **{f"wrapped-stdio-{era.value}": _with(wrapped.over_stdio, era) for era in (Era.LEGACY, Era.MODERN)},
     "wrapped-legacy": _alone(wrapped.server, Era.LEGACY, is_modern=False),
     "wrapped-modern": _alone(wrapped.server, Era.MODERN, is_modern=True),
     "wrapped-found-to-be-legacy": _alone(wrapped.server, Era.AUTO, is_modern=False),

@@ -123,18 +123,22 @@ async def following(record: Recording, folder: Path, binding: str) -> None:
         for state in ("FAILED", "REJECTED", "CANCELED", "AUTH_REQUIRED", "INPUT_REQUIRED"):
             told.on("SendStreamingMessage", {"task": task("SUBMITTED")}, turns_to(state, WORDS))
             await there.call(f"A task that ends as {state}", message="hi")
-        told.on("SendStreamingMessage", refuses(-32602, "Say it nicely", "INVALID_PARAMS"))
-        await there.call("A refusal", message="hi")
-        told.on("SendStreamingMessage", {"task": task("WORKING")})
-        told.on("SubscribeToTask", {"task": task("WORKING")}, gives(WORDS), turns_to("COMPLETED"))
-        told.on("GetTask", task("COMPLETED", artifacts=[{"artifactId": "a-1", "parts": [WORDS]}]))
-        await there.call("A stream that breaks off, and is subscribed to again", message="hi")
-        told.on("SendStreamingMessage", {"task": task("WORKING")})
-        told.on("SubscribeToTask", refuses(-32004, "It has ended", "UNSUPPORTED_OPERATION"))
-        told.on("GetTask", task("COMPLETED", WORDS))
-        await there.call("A stream that breaks off, of a task that has ended", message="hi")
-        await there.call("Arguments that are none", message=5)
-        await there.call("A tool that there is not", "nothing", message="hi")
+        await _lost_and_found(there, told)
+
+
+async def _lost_and_found(there: Host, told: Telling) -> None:
+    told.on("SendStreamingMessage", refuses(-32602, "Say it nicely", "INVALID_PARAMS"))
+    await there.call("A refusal", message="hi")
+    told.on("SendStreamingMessage", {"task": task("WORKING")})
+    told.on("SubscribeToTask", {"task": task("WORKING")}, gives(WORDS), turns_to("COMPLETED"))
+    told.on("GetTask", task("COMPLETED", artifacts=[{"artifactId": "a-1", "parts": [WORDS]}]))
+    await there.call("A stream that breaks off, and is subscribed to again", message="hi")
+    told.on("SendStreamingMessage", {"task": task("WORKING")})
+    told.on("SubscribeToTask", refuses(-32004, "It has ended", "UNSUPPORTED_OPERATION"))
+    told.on("GetTask", task("COMPLETED", WORDS))
+    await there.call("A stream that breaks off, of a task that has ended", message="hi")
+    await there.call("Arguments that are none", message=5)
+    await there.call("A tool that there is not", "nothing", message="hi")
 
 
 async def polling(record: Recording, folder: Path, binding: str) -> None:

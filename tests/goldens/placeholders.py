@@ -25,11 +25,14 @@ _KIND_BY_KEY: Final = {
 }
 _KEYED: Final = re.compile(rf'(?:"(\w+)": ?"|/(tasks)/)({_UUID})')
 
+_MILLISECONDS: Final = re.compile(r":\d\d\.\d{3}Z$")
+"""How the bridge writes a time; one that is written otherwise keeps its shape in its placeholder."""
+
 _CHANGING: Final = re.compile(
     "|".join(
         (
             rf"(?P<uuid>{_UUID})",
-            rf"(?!{re.escape(FIXED_TIME)})(?P<time>\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+(?:Z|\+00:00))",
+            rf"(?!{re.escape(FIXED_TIME)})(?P<time>\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d))",
             r"(?<=127\.0\.0\.1:)(?P<port>[1-9]\d{4})",
             r'(?<=")(?P<etag>[0-9a-f]{32})(?=")',
             r"(?<=-session-id: )(?P<session>[0-9a-f]{32})",
@@ -37,6 +40,7 @@ _CHANGING: Final = re.compile(
             r'(?<=":")(?P<occasion>[0-9a-f]{8})(?=")',
             r"(?P<trace>00-[0-9a-f]{32}-[0-9a-f]{16}-0[01])",
             r"(?<![\w/+=-])(?P<seal>A[Q-Za-f][\w-]{38,})",
+            r"(?P<state>eyJ[\w=+/-]+\.[0-9a-f]{64})",
             r"(?:(?<=pageToken=)|(?<=PageToken\":\")|(?<=pageToken\":\"))(?P<page>[\w-]{20,})",
             r'(?:(?<="id":)|(?<="id": )|(?<="requestId":))(?P<call>\d{8,})',
             rf"(?<=mcp-a2a/)(?P<version>{re.escape(__version__)})",
@@ -60,6 +64,8 @@ def with_placeholders(text: str) -> str:
 
     def placeholder(found: re.Match[str]) -> str:
         value, group = found[0], found.lastgroup or ""
+        if group == "time" and not _MILLISECONDS.search(value):
+            return f"{{time {re.sub('[0-9]', '0', value)}}}"
         if group in _UNCOUNTED:
             return f"{{{_UNCOUNTED[group]}}}"
         if value not in names:

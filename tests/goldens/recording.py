@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 import anyio
 import httpx2
-from anyio.abc import ObjectReceiveStream, TaskGroup
+from anyio.abc import TaskGroup
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tests.goldens.placeholders import with_placeholders
@@ -72,6 +72,10 @@ class Recording:
     def heading(self, words: str) -> None:
         """What comes next."""
         self.written.append(f"# {words}")
+
+    def line(self, said: str) -> None:
+        """What was written to a process."""
+        self.written.append(f"> {said}")
 
     def value(self, words: str, value: Any) -> None:
         """What came of something."""
@@ -145,7 +149,13 @@ class _Straight(httpx2.AsyncBaseTransport):
     group: TaskGroup
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        body = await request.aread()
+        answer = _Answer()
+        self.group.start_soon(self._run, request, await request.aread(), answer)
+        await answer.started.wait()
+        head = answer.head[0]
+        return httpx2.Response(head["status"], headers=head["headers"], stream=_Body(answer))
+
+    async def _run(self, request: httpx2.Request, body: bytes, answer: _Answer) -> None:
         path, _, query = request.url.raw_path.partition(b"?")
         scope = {
             "type": "http",
@@ -162,50 +172,51 @@ class _Straight(httpx2.AsyncBaseTransport):
             "server": ("127.0.0.1", 8080),
             "state": {},
         }
-        gone, started = anyio.Event(), anyio.Event()
-        head: list[Message] = []
-        writer, reader = anyio.create_memory_object_stream[bytes](math.inf)
+        with answer.writer:
+            try:
+                await self.app(scope, _replayed(body, answer.disconnected), answer.send)
+            finally:
+                answer.started.set()
 
-        async def send(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                head.append(message)
-                started.set()
-            elif not gone.is_set():
-                writer.send_nowait(message.get("body", b""))
-                if not message.get("more_body", False):
-                    writer.close()
 
-        async def disconnected() -> Message:
-            if not gone.is_set():
-                await gone.wait()
-            return {"type": "http.disconnect"}
+class _Answer:
+    """A response on its way from an application to its client."""
 
-        async def run() -> None:
-            with writer:
-                try:
-                    await self.app(scope, _replayed(body, disconnected), send)
-                finally:
-                    started.set()
+    def __init__(self) -> None:
+        self.started, self.gone = anyio.Event(), anyio.Event()
+        self.head: list[Message] = []
+        self.writer, self.reader = anyio.create_memory_object_stream[bytes](math.inf)
 
-        self.group.start_soon(run)
-        await started.wait()
-        return httpx2.Response(head[0]["status"], headers=head[0]["headers"], stream=_Body(reader, gone))
+    async def send(self, message: Message) -> None:
+        """Take what the application sends; nothing once the client has hung up."""
+        if message["type"] == "http.response.start":
+            self.head.append(message)
+            self.started.set()
+        elif not self.gone.is_set():
+            self.writer.send_nowait(message.get("body", b""))
+            if not message.get("more_body", False):
+                self.writer.close()
+
+    async def disconnected(self) -> Message:
+        """Wait until the client hangs up, without a checkpoint if it has."""
+        if not self.gone.is_set():
+            await self.gone.wait()
+        return {"type": "http.disconnect"}
 
 
 @dataclass
 class _Body(httpx2.AsyncByteStream):
     """The body of a response; to close it before its end is to hang up."""
 
-    reader: ObjectReceiveStream[bytes]
-    gone: anyio.Event
+    answer: _Answer
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for chunk in self.reader:
+        async for chunk in self.answer.reader:
             yield chunk
 
     async def aclose(self) -> None:
-        self.gone.set()
-        await self.reader.aclose()
+        self.answer.gone.set()
+        await self.answer.reader.aclose()
 
 
 def _replayed(body: bytes, then: Receive) -> Receive:

@@ -1,9 +1,11 @@
-"""Which paths are served with which verbs: each path asked with each verb, and the status of the answer."""
+"""Which paths are served with which verbs: each path asked with each verb, and what it is answered with."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Final
+
+import httpx2
 
 from bridge.assembly.plan import OfferedPlan
 from bridge.config.tables.profile import load_profile
@@ -56,12 +58,26 @@ async def routes(record: Recording, folder: Path) -> None:
         client_of(bridge.app) as client,
     ):
         for path in PATHS:
-            answers = []
+            verbs_of: dict[str, list[str]] = {}
             for verb in VERBS:
-                content = b"{}" if verb == "POST" else None
-                headers = {**VERSION, **JSON, "Accept": "application/json, text/event-stream"}
-                async with client.stream(verb, f"{ROOT}{path}", headers=headers, content=content) as response:
-                    answers.append(f"{verb} {response.status_code}")
-            record.value(path or "(nothing)", ", ".join(answers))
+                verbs_of.setdefault(await _answer(client, verb, path), []).append(verb)
+            found = [f"{' '.join(verbs)}: {answer}" for answer, verbs in verbs_of.items()]
+            record.value(path or "(nothing)", "; ".join(found))
         for one in bridge.offered:
             one.server.stop()
+
+
+async def _answer(client: httpx2.AsyncClient, verb: str, path: str) -> str:
+    """The status, which verbs are allowed, and why it is an error."""
+    content = b"{}" if verb == "POST" else None
+    headers = {**VERSION, **JSON, "Accept": "application/json, text/event-stream"}
+    answer = await client.request(verb, f"{ROOT}{path}", headers=headers, content=content)
+    found = [str(answer.status_code)]
+    if allowed := answer.headers.get("allow"):
+        found.append(f"({allowed})")
+    if answer.is_success:
+        return " ".join([*found, answer.headers.get("content-type", "")])
+    error = answer.json()["error"]
+    for detail in error.get("details") or error.get("data") or ():
+        found += [detail.get("reason", ""), *detail.get("metadata", {}).values()]
+    return " ".join(filter(None, found))

@@ -54,3 +54,8 @@ def test_a_value_has_one_placeholder_wherever_it_stands() -> None:
         with_placeholders(text)
         == f'{{"id":"{{task-1}}","contextId":"{{context-1}}","at":"{{time}}"}} /tasks/{{task-1}} {FIXED_TIME}'
     )
+
+
+def test_a_time_of_another_shape_is_another_placeholder() -> None:
+    assert with_placeholders("2027-01-01T00:00:00.123Z") == "{time}"
+    assert with_placeholders("2027-01-01T01:02:03.123456Z") == "{time 0000-00-00T00:00:00.000000Z}"
