@@ -216,7 +216,7 @@ async def _is_server(looker: _Looker, url: str) -> bool:
     if session := answer.headers.get(_SESSION):
         await _asked(looker, "DELETE", url, headers={_SESSION: session})
     if answer.is_success:
-        return '"protocolVersion"' in answer.text
+        return b'"protocolVersion"' in answer.content
     if answer.status_code == httpx2.codes.UNAUTHORIZED:
         return "resource_metadata" in answer.headers.get("www-authenticate", "")
     error = said.get("error") if isinstance(said := _json_of(answer), dict) else None
@@ -272,7 +272,7 @@ async def _asked(
             await answer.aclose()
     except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL):
         return None
-    headers_kept = [(name, value) for name, value in answer.headers.items() if name != "content-encoding"]
+    headers_kept = [(name, value) for name, value in answer.headers.raw if name.lower() != b"content-encoding"]
     return httpx2.Response(answer.status_code, headers=headers_kept, content=bytes(read))
 
 

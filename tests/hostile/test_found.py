@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from bridge.a2a.model.objects import AgentCard, AgentInterface, Artifact, Task, 
 from bridge.a2a.wire.jsontext import parse
 from bridge.a2a.wire.v1_0 import V1_0
 from bridge.errors import PeerError
+from bridge.http_client import GuardedClient
 from bridge.mcp.schemas import MAX_SCHEMA_DEPTH, UncheckableError, errors_of, validator_of
 from bridge.mcp.tools import Tool, tools_from
 from bridge.seal import Binding, Handle, Purpose, Seal, agent_mark
@@ -265,3 +267,16 @@ def test_a_value_as_deep_as_values_may_be_is_checked_against_a_schema_of_itself(
     for _ in range(MAX_SCHEMA_DEPTH):
         value = {"n": value}
     assert len(errors_of(validator_of(tree), value, 5)) == 1
+
+
+@pytest.mark.parametrize(
+    "header", [b"Content-Type: text/event-stream; charset=utf-16", b'ETag: "\xe9\xff"', b"X: \xff, Basic"]
+)
+async def test_what_stands_at_a_wrong_address_is_looked_at_whatever_its_headers_say(
+    header: bytes, tmp_path: Path
+) -> None:
+    async with raw_peer() as peer, GuardedClient() as http:
+        head = b"HTTP/1.1 200 OK\r\nConnection: close\r\n" + header + b"\r\n\r\n"
+        peer.answer = lambda *_: Reply((head, b'{"protocolVersion": "x"}'))
+        with pytest.raises(PeerError, match=re.escape(peer.url)):
+            await CardSource(http, peer.url, tmp_path, CardBounds(answer_seconds=1)).refresh()
