@@ -1,8 +1,7 @@
 """Lines and the messages in them, as a server writes them to its stdout and reads them from its stdin.
 
-A line above the limit is not kept. It may be an answer that a call waits for, so that both of its ends are: in
-one of them stands the id, and the call is answered with an error of ours. So it is with a message that holds too many
-values, of which no value is made.
+A line above the limit is not kept. It may be an answer that a call waits for, so that both of its ends are: in one of
+them stands the id.
 
 Spec: MCP 2026-07-28 basic/transports (stdio).
 """
@@ -16,13 +15,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCError, RequestId, jsonrpc_message_adapter
+from mcp_types import jsonrpc_message_adapter
 from pydantic_core import PydanticSerializationError
 
-from bridge.jsonvalues import holds_more_values
-from bridge.mcp.client.faults import LIMITED_BY, TOO_LARGE, VALUES_LIMITED_BY, error_of, id_of_cut_message
-
-_ENDS_KEPT_BYTES: Final = 256
+ENDS_KEPT_BYTES: Final = 256
 """What is kept of both ends of a line above the limit: the id of the answer stands in one of them."""
 
 
@@ -59,8 +55,8 @@ class Lines:
         self._size += len(part)
         if self._size > self._limit_bytes:
             kept = b"".join(self._parts)
-            self._head = self._head or kept[:_ENDS_KEPT_BYTES]
-            self._parts = [kept[-_ENDS_KEPT_BYTES:]]
+            self._head = self._head or kept[:ENDS_KEPT_BYTES]
+            self._parts = [kept[-ENDS_KEPT_BYTES:]]
 
 
 def message_in(line: bytes) -> SessionMessage | ValueError:
@@ -72,33 +68,6 @@ def message_in(line: bytes) -> SessionMessage | ValueError:
         return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
     except ValueError as exc:
         return exc
-
-
-def instead_of(text: bytes, max_values: int) -> SessionMessage | ValueError | None:
-    """What comes in the place of a message that holds too many values and keys; None for one that does not."""
-    if not holds_more_values(text, max_values):
-        return None
-    request_id = id_of_cut_message(text[:_ENDS_KEPT_BYTES], text[-_ENDS_KEPT_BYTES:])
-    most = f"{max_values} values and keys"
-    if request_id is None:
-        return ValueError(
-            f"a message of more than {most}, in which no id of an answer is found: {VALUES_LIMITED_BY}"
-        )
-    return _too_large(request_id, f"the result holds more than {most}: {VALUES_LIMITED_BY}")
-
-
-def answer_to(line: TooLong, limit_bytes: int) -> SessionMessage | ValueError:
-    """What the call gets instead of an answer above the limit, or why it gets none."""
-    request_id = id_of_cut_message(line.head, line.tail)
-    if request_id is None:
-        return ValueError(
-            f"a line of more than {limit_bytes} bytes, in which no id of an answer is found: {LIMITED_BY}"
-        )
-    return _too_large(request_id, f"the result is larger than {limit_bytes} bytes: {LIMITED_BY}")
-
-
-def _too_large(request_id: RequestId, words: str) -> SessionMessage:
-    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=error_of(TOO_LARGE, words)))
 
 
 def line_of(message: SessionMessage) -> bytes:

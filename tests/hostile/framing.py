@@ -9,8 +9,8 @@ from typing import Any, Final
 from mcp.shared.message import SessionMessage
 
 from bridge.agents_as_tools.handles import FarContext, FarQuestion, FarTask, Handles
-from bridge.mcp.client.faults import id_of_cut_message
-from bridge.mcp.lines import Lines, TooLong, answer_to, line_of, message_in
+from bridge.mcp.client.transports.too_large import answer_to, id_of_cut_message
+from bridge.mcp.lines import Lines, TooLong, line_of, message_in
 from bridge.seal import MAX_HANDLE_CHARACTERS, HandleError, HandleTooLongError, Purpose, Seal, agent_mark
 from bridge.sse import Event, EventReader
 from tests.hostile.json_grammar import text

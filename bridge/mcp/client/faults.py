@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from typing import Final
 
 from mcp import MCPError
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, ErrorData, RequestId
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, ErrorData
 from pydantic import JsonValue
 
 from bridge.errors import PeerError
@@ -111,37 +109,3 @@ def error_of(kind: str, message: str, status: int | None = None) -> ErrorData:
     """The error that a fault is answered with; `status` is the HTTP status, where that is all there was."""
     told = {} if status is None else {STATUS_KEY: status}
     return ErrorData(code=INTERNAL_ERROR, message=message, data={FAULT_KEY: kind, **told})
-
-
-_MEMBER: Final = re.compile(rb'[{,]\s*"([^"\\]*)"\s*:\s*')
-_SCALAR: Final = re.compile(rb'("(?:[^"\\]|\\.)*"|-?\d+|true|false|null)\s*(?=[,}])')
-_LAST_ID: Final = re.compile(
-    rb'[{,]\s*"id"\s*:\s*("[^"\\]*"|-?\d+)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$'
-)
-
-
-def id_of_cut_message(head: bytes, tail: bytes) -> RequestId | None:
-    """Which request a message answers of which only the first and the last bytes are known, or None.
-
-    Serializers put the id before the result or after it. A request of the server is not taken for an answer: its
-    ids are its own.
-    """
-    members: dict[bytes, bytes] = {}
-    head, at = head.lstrip(), 0
-    while (member := _MEMBER.match(head, at)) is not None:
-        value = _SCALAR.match(head, member.end())
-        if value is None:
-            break
-        members[member[1]], at = value[1], value.end()
-    if member is None or member[1] not in (b"result", b"error") or b"method" in members:
-        return None
-    last = _LAST_ID.search(tail)
-    return _id_from(members.get(b"id") or (last[1] if last else b"null"))
-
-
-def _id_from(text: bytes) -> RequestId | None:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return None
-    return value if isinstance(value, str | int) and not isinstance(value, bool) else None

@@ -41,7 +41,6 @@ from bridge.mcp.client.faults import (
     LIMITED_BY,
     TOO_LARGE,
     error_of,
-    id_of_cut_message,
     status_of,
 )
 from bridge.mcp.client.transports.http_sse_opening import Events, opened, status_words
@@ -53,7 +52,8 @@ from bridge.mcp.client.transports.streamable_http import (
     client_of,
     means_session_lost,
 )
-from bridge.mcp.lines import instead_of, message_in
+from bridge.mcp.client.transports.too_large import id_of_cut_message, instead_of
+from bridge.mcp.lines import message_in
 from bridge.sse import Event
 
 logger = logging.getLogger(__name__)

@@ -35,7 +35,8 @@ from bridge.errors import UsageError
 from bridge.jsonvalues import DEFAULT_MAX_VALUES
 from bridge.mcp.client.faults import DEFAULT_RESULT_LIMIT_BYTES
 from bridge.mcp.client.stderr import LastWords, StderrLog
-from bridge.mcp.lines import Lines, TooLong, answer_to, instead_of, line_of, message_in
+from bridge.mcp.client.transports.too_large import answer_to, instead_of
+from bridge.mcp.lines import Lines, TooLong, line_of, message_in
 
 logger = logging.getLogger(__name__)
 
