@@ -57,7 +57,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from bridge.jsonvalues import JsonObject, exceeds_floats, written
-from bridge.mcp.client.elicitations import Questions
+from bridge.mcp.client.elicitations import MODES, Questions
 from bridge.mcp.client.faults import DEFAULT_RESULT_LIMIT_BYTES, FLOODED, UNREACHABLE, error_of
 from bridge.mcp.client.values import OnProgress, Progress
 from bridge.mcp.names import ELICIT, TASKS_EXTENSION
@@ -83,7 +83,7 @@ _CANCEL_SECONDS: Final = 5.0
 """How long it may take to tell the server that a request is cancelled."""
 
 CAPABILITIES: Final[JsonObject] = {
-    "elicitation": {"form": {}, "url": {}},
+    "elicitation": {mode: {} for mode in MODES},
     "extensions": {TASKS_EXTENSION: {}},
 }
 """What we declare on every request of MCP 2026-07-28. Sampling and roots are not declared."""

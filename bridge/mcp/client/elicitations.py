@@ -24,13 +24,15 @@ from mcp import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 from pydantic import JsonValue
 
-from bridge.errors import PeerError
+from bridge.errors import PeerError, echoed
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.values import Asker
 from bridge.mcp.names import ELICIT
 
 logger = logging.getLogger(__name__)
 
+MODES: Final = ("form", "url")
+"""The modes of elicitation that we declare."""
 RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
 CANCEL: Final[Mapping[str, Any]] = {"action": "cancel"}
 """The ElicitResult of a question that nobody decided on."""
@@ -105,8 +107,10 @@ class Questions:
         """The ElicitResult for a question. When this is cancelled, `is_withdrawn` says whether the server did it.
 
         Raises:
-            MCPError: it cannot be passed on, or nothing says to whom.
+            MCPError: it is of a mode that was not declared, it cannot be passed on, or nothing says to whom.
         """
+        if (mode := params.get("mode", MODES[0])) not in MODES:
+            raise MCPError(INVALID_PARAMS, f"The mode {echoed(str(mode))} of elicitation was not declared")
         related = _related_task(params)
         caller = await self._caller() if related is None else self._tasks.get(str(related.get("taskId")))
         if caller is None or caller.asker is None:

@@ -86,3 +86,11 @@ async def test_a_question_of_several_calls_waits_until_one_of_them_is_left() -> 
                 assert not answers
     assert answers == [{"action": "accept", "content": {"name": "last"}}]
     assert first.missed == last.missed == 0
+
+
+@pytest.mark.parametrize("mode", ["voice", "", None, 1, {}], ids=repr)
+async def test_a_question_of_a_mode_that_was_not_declared_is_refused(mode: Any) -> None:
+    questions = Questions("tools", 1, lambda: None)
+    with questions.of_call(Named("one")), pytest.raises(MCPError) as refused:
+        await questions.answer({**QUESTION, "mode": mode}, lambda: False)
+    assert refused.value.code == -32602
