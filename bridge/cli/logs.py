@@ -13,6 +13,8 @@ from bridge import trace
 from bridge.words import spelled_as_json, spelled_out
 
 _USER: Final = re.compile(r"(?<=://)[^/@\s\"'<>]+@")
+_SESSION: Final = re.compile(r"(?<=session ID: )\S+")
+"""As the MCP SDK names the session of a tool server: who knows it can take the session over."""
 _QUERY: Final = re.compile(r"(://[^\s?#\"'<>]*[?#])[^\s\"'<>]+")
 
 
@@ -57,10 +59,11 @@ class JsonFormat(logging.Formatter):
 
 
 def _discreet(record: logging.LogRecord, text: str) -> str:
-    """Words of a library without the user and query of the URLs in them, in which secrets may stand. Ours have none."""
+    """Words of a library without the user and query of the URLs in them, in which secrets may stand, and without the
+    ids of sessions. Ours have none."""
     if record.name.partition(".")[0] == "bridge":
         return text
-    return _QUERY.sub(r"\1***", _USER.sub("", text))
+    return _QUERY.sub(r"\1***", _USER.sub("", _SESSION.sub("***", text)))
 
 
 def set_up_for_none() -> None:

@@ -315,3 +315,11 @@ def test_emoji_and_the_words_of_any_language_are_left_as_they_are() -> None:
         without_unseen(f"a{STEERING}b \u200db\u200c\u200d\u200c\u200dc")
         == "a]0;title[2J31m8;;http://evil.testb b\u200c\u200dc"
     )
+
+
+@pytest.mark.parametrize("form", [TextFormat(), JsonFormat()], ids=["text", "json"])
+def test_the_session_in_a_line_of_a_library_is_not_logged(form: logging.Formatter) -> None:
+    words = "Received session ID: s3cret-1\nReceived session ID: s3cret-2"
+    line = form.format(logging.LogRecord("mcp.client", logging.INFO, "", 0, words, (), None))
+    assert "s3cret" not in line
+    assert line.count("session ID: ***") == 2
