@@ -28,7 +28,7 @@ from pydantic_core import SchemaValidator, core_schema
 from referencing import Registry, Resource, Specification
 from referencing._core import Resolver
 from referencing.exceptions import Unresolvable
-from referencing.jsonschema import DRAFT202012, specification_with
+from referencing.jsonschema import DRAFT202012, UnknownDialect, specification_with
 
 from bridge.jsonvalues import JsonObject, is_deeper, values_in
 from bridge.mcp.plain_schemas import is_plainly_valid
@@ -122,6 +122,18 @@ def _require_valid(schema: JsonObject, kind: type[Validator]) -> None:
         raise InvalidSchemaError(
             f"its schema is not valid at {where or 'the top'}: {exc.message[:200]}"
         ) from exc
+
+
+def unknown_dialect(schema: JsonObject) -> str | None:
+    """The dialect that a schema names and that is not known here, so that it is read as 2020-12."""
+    named = schema.get("$schema")
+    if not isinstance(named, str):
+        return None
+    try:
+        specification_with(named)
+    except UnknownDialect:
+        return named
+    return None
 
 
 def without_faults(schema: JsonObject) -> JsonObject:

@@ -3,6 +3,7 @@
 What a server lists is kept verbatim. A tool that cannot be served (no name, a schema that refers elsewhere) is left
 out and reported; the others stay. One whose schema says what its dialect does not know (`"type": "any"`, the
 `exclusiveMinimum: true` of draft 4) is served, and its arguments are checked as far as the rest of the schema goes.
+One whose schema names a dialect that nobody here knows is served too, and read as 2020-12.
 
 Spec: MCP 2026-07-28 and 2025-11-25, server/tools.
 """
@@ -16,8 +17,16 @@ from typing import Final
 from jsonschema.protocols import Validator
 from pydantic import JsonValue
 
+from bridge.errors import echoed
 from bridge.jsonvalues import JsonObject, exceeds_floats, is_deeper
-from bridge.mcp.schemas import MAX_SCHEMA_DEPTH, InvalidSchemaError, validator_of, without_faults, work_of
+from bridge.mcp.schemas import (
+    MAX_SCHEMA_DEPTH,
+    InvalidSchemaError,
+    unknown_dialect,
+    validator_of,
+    without_faults,
+    work_of,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,6 +153,10 @@ def _tool_from(item: JsonValue, work: SchemaWork) -> Tool:
     except InvalidSchemaError as exc:
         unchecked, schema = str(exc), without_faults(schema)
         validator = validator_of(schema)
+    if dialect := unknown_dialect(schema):
+        unchecked = (
+            f"its schema is of a dialect that is not known here, and read as 2020-12: {echoed(dialect)}"
+        )
     if is_deeper(item, MAX_SCHEMA_DEPTH + 1):
         raise ValueError(f"it is nested deeper than {MAX_SCHEMA_DEPTH} levels")
     if exceeds_floats(item):

@@ -292,6 +292,16 @@ def test_the_dialect_is_the_one_that_the_schema_names(schema: Any, arguments: An
     assert validator_of(schema).is_valid(arguments) is valid
 
 
+def test_a_tool_whose_schema_is_of_an_unknown_dialect_is_served_and_that_is_said() -> None:
+    unheard = "https://example.com/unheard"
+    (tool,), left_out = tools_from([{"name": "t", "inputSchema": {**PREFIX, "$schema": unheard}}])
+    assert left_out == ()
+    assert tool.unchecked == (
+        f"its schema is of a dialect that is not known here, and read as 2020-12: {unheard}"
+    )
+    assert not tool.validator.is_valid({"a": [1]})
+
+
 def test_a_schema_of_one_dialect_is_no_schema_of_another() -> None:
     with pytest.raises(ValueError, match="not valid at properties/a/items"):
         validator_of(TUPLE)
