@@ -86,8 +86,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture(scope="session")
-def proved(request: pytest.FixtureRequest) -> set[str]:
-    """The requirements that the tests of this run prove; skips in a run that is not of the whole suite.
+def proved(request: pytest.FixtureRequest) -> dict[str, set[str]]:
+    """What each test of this run proves, by its id below tests/; skips in a run that is not of the whole suite.
 
     With several workers every worker collects all tests, so that the one that runs the asking test knows.
     """
@@ -95,7 +95,7 @@ def proved(request: pytest.FixtureRequest) -> set[str]:
     collected_all = [str(arg).rstrip("/") for arg in request.config.args] == ["tests"]
     if options.keyword or options.markexpr or not collected_all:
         pytest.skip("only a run of the whole suite can tell")
-    return {name for item in request.session.items for name in _proved_by(item)}
+    return {item.nodeid.removeprefix("tests/"): _proved_by(item) for item in request.session.items}
 
 
 def _proved_by(item: pytest.Item) -> set[str]:

@@ -25,6 +25,8 @@ from bridge.seal import (
     request_digest,
 )
 
+pytestmark = pytest.mark.proves("map-handles")
+
 KEY, OTHER_KEY = b"k" * 32, b"o" * 40
 NOW = 1_800_000_000
 UUID_ID = "01890a5d-ac96-774b-bcce-b302099a8057"
@@ -149,6 +151,7 @@ def test_every_purpose_has_a_lifetime() -> None:
     assert set(LIFETIME_SECONDS) == set(Purpose)
 
 
+@pytest.mark.proves("mcp25-tokens-kept", "mcp26-tokens-kept")
 def test_a_key_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
     folder = tmp_path / "state" / "bridge"
     key = key_in(folder)

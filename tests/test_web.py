@@ -226,7 +226,7 @@ def test_each_secret_stands_for_its_principal_in_its_own_header(
     assert KEYS.principal_of(Headers(headers)) == principal
 
 
-@pytest.mark.proves("web-auth")
+@pytest.mark.proves("web-auth", "mcp-elicit-own-login")
 @pytest.mark.parametrize(
     ("headers", "said"),
     [
@@ -312,6 +312,7 @@ def test_a_principal_may_use_what_a_glob_names_in_that_face(
     assert may_use(Principal("eve", skills=globs), face, skill) is may
 
 
+@pytest.mark.proves("a2a-13.4-secrets")
 def test_a_token_does_not_stand_in_a_repr() -> None:
     assert "token-a" not in repr(Credential(ALICE, "token-a"))
 

@@ -16,6 +16,8 @@ from tests.support.exposing import exposing
 from tests.support.foreign import foreign_agent
 from tests.support.running import Rpc, call_part, config_for, running, texts
 
+pytestmark = pytest.mark.proves("map-agent-again")
+
 each_era = pytest.mark.parametrize("era", ["legacy", "modern"])
 
 

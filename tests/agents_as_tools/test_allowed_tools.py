@@ -88,7 +88,7 @@ async def tools_of(client: Client) -> list[str]:
 
 
 @each_mode
-@pytest.mark.proves("web-skills")
+@pytest.mark.proves("web-skills", "mcp-tools-access")
 async def test_the_list_shows_what_may_be_used_in_the_same_order(mode: str, tmp_path: Path) -> None:
     async with foreign_agent() as agent, serving(tmp_path, agent.url) as team:
         seen = {}
@@ -103,7 +103,7 @@ async def test_the_list_shows_what_may_be_used_in_the_same_order(mode: str, tmp_
 
 
 @each_mode
-@pytest.mark.proves("web-skills")
+@pytest.mark.proves("web-skills", "mcp-tools-access")
 async def test_a_tool_that_may_not_be_used_is_answered_like_one_that_is_not_there(
     mode: str, tmp_path: Path
 ) -> None:
@@ -191,7 +191,7 @@ async def test_what_was_begun_can_be_ended_by_whom_it_belongs_to(mode: str, tmp_
 
 
 @each_version
-@pytest.mark.proves("web-skills")
+@pytest.mark.proves("web-skills", "mcp26-list-same", "mcp26-cache-access")
 async def test_the_list_varies_by_who_asks_and_not_by_connection(version: str, tmp_path: Path) -> None:
     async with foreign_agent() as agent, serving(tmp_path, agent.url) as team:
         wires = {name: await team.wire(name, version) for name in ("bob", "dan", "ada")}

@@ -25,6 +25,7 @@ def words(result: Any) -> str:
     return "\n".join(getattr(block, "text", "") for block in result.content)
 
 
+@pytest.mark.proves("map-tools")
 @each_mode
 async def test_two_tools_find_skills_and_call_them(mode: str, tmp_path: Path) -> None:
     async with (
@@ -43,6 +44,7 @@ async def test_two_tools_find_skills_and_call_them(mode: str, tmp_path: Path) ->
         assert "find_skill gives their names" in words(unknown)
 
 
+@pytest.mark.proves("map-ask-back")
 @each_mode
 async def test_a_search_comes_back_with_the_answer_to_a_question(mode: str, tmp_path: Path) -> None:
     answers = answering(
@@ -59,6 +61,7 @@ async def test_a_search_comes_back_with_the_answer_to_a_question(mode: str, tmp_
         assert len(answers.seen) == 2
 
 
+@pytest.mark.proves("map-tools")
 @each_mode
 async def test_one_tool_for_each_agent(mode: str, tmp_path: Path) -> None:
     async with (
@@ -71,6 +74,7 @@ async def test_one_tool_for_each_agent(mode: str, tmp_path: Path) -> None:
         assert (done.is_error, "hi" in words(done)) == (False, True)
 
 
+@pytest.mark.proves("map-cards-shown")
 @each_mode
 async def test_cards_are_resources_and_examples_are_prompts(mode: str, tmp_path: Path) -> None:
     async with (
@@ -89,6 +93,7 @@ async def test_cards_are_resources_and_examples_are_prompts(mode: str, tmp_path:
             await host.read_resource("a2a://nobody/card")
 
 
+@pytest.mark.proves("profile")
 def test_what_a_face_does_is_chosen_by_its_profile_and_nowhere_in_code() -> None:
     chosen_in_code = {one.name for one in fields(FaceOptions) if one.default is not MISSING}
     assert chosen_in_code == {"title", "instructions"}

@@ -114,6 +114,7 @@ async def hosted(
             yield agent, client
 
 
+@pytest.mark.proves("map-result")
 @each_way
 @each_mode
 async def test_what_each_skill_gives_becomes_the_result(mode: str, streaming: bool, tmp_path: Path) -> None:
@@ -131,6 +132,7 @@ async def test_what_each_skill_gives_becomes_the_result(mode: str, streaming: bo
         ]
 
 
+@pytest.mark.proves("map-task-progress")
 @each_mode
 async def test_what_an_agent_says_on_its_way_is_progress(mode: str, tmp_path: Path) -> None:
     seen: list[tuple[Any, ...]] = []
@@ -149,6 +151,7 @@ async def test_what_an_agent_says_on_its_way_is_progress(mode: str, tmp_path: Pa
         assert [one[2] for one in seen] == ["answer is coming in"]
 
 
+@pytest.mark.proves("map-call-message")
 @each_mode
 async def test_data_files_and_the_context_reach_the_agent(mode: str, tmp_path: Path) -> None:
     async with hosted(tmp_path, mode) as (agent, client):
@@ -168,6 +171,7 @@ async def test_data_files_and_the_context_reach_the_agent(mode: str, tmp_path: P
 # Questions
 
 
+@pytest.mark.proves("map-ask-back")
 @each_way
 @each_mode
 async def test_a_client_with_elicitation_is_asked_twice(mode: str, streaming: bool, tmp_path: Path) -> None:
@@ -187,6 +191,7 @@ async def test_a_client_with_elicitation_is_asked_twice(mode: str, streaming: bo
         assert others[1]["parts"][0]["data"] == {"count": 3, "gift": True}
 
 
+@pytest.mark.proves("map-ask-back", "mcp-elicit-outcome")
 @each_mode
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 @pytest.mark.parametrize("at", [0, 1])
@@ -201,6 +206,7 @@ async def test_a_refusal_reaches_the_agent(at: int, action: Any, mode: str, tmp_
         assert len(agent.seen.said) == at + 2
 
 
+@pytest.mark.proves("map-ask-back")
 @each_way
 @each_mode
 async def test_a_client_without_elicitation_answers_with_the_follow_up_tools(
@@ -224,6 +230,7 @@ async def test_a_client_without_elicitation_answers_with_the_follow_up_tools(
         assert late.is_error
 
 
+@pytest.mark.proves("map-ask-back", "mcp-elicit-outcome")
 @pytest.mark.parametrize("code", [types.METHOD_NOT_FOUND, types.INTERNAL_ERROR])
 @pytest.mark.parametrize(
     ("skill", "asks", "goes_on"),
@@ -247,6 +254,7 @@ async def test_a_host_that_cannot_ask_although_it_says_so_is_given_words_and_a_h
         assert [said["taskId"] for said in agent.seen.said] == agent.seen.tasks * 2
 
 
+@pytest.mark.proves("map-ask-back-url", "mcp-elicit-secrets")
 @each_way
 @each_mode
 async def test_who_has_to_sign_in_is_sent_to_the_url(mode: str, streaming: bool, tmp_path: Path) -> None:
@@ -269,6 +277,7 @@ async def test_who_has_to_sign_in_is_sent_to_the_url(mode: str, streaming: bool,
         assert len(agent.seen.said) == 1
 
 
+@pytest.mark.proves("map-ask-back-url", "mcp-elicit-outcome")
 @each_mode
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_who_does_not_sign_in_is_heard_by_the_agent(action: Any, mode: str, tmp_path: Path) -> None:
@@ -281,6 +290,7 @@ async def test_who_does_not_sign_in_is_heard_by_the_agent(action: Any, mode: str
         assert len(agent.seen.said) == 2
 
 
+@pytest.mark.proves("map-ask-back-url")
 @each_mode
 @pytest.mark.parametrize("has_elicitation", [True, False])
 async def test_a_sign_in_without_a_url_is_told_in_words(
@@ -295,6 +305,7 @@ async def test_a_sign_in_without_a_url_is_told_in_words(
         assert blocks(done) == [text("Let in: done")]
 
 
+@pytest.mark.proves("map-ask-back-url")
 @each_mode
 async def test_a_sign_in_of_a_client_without_elicitation_is_told_in_words(mode: str, tmp_path: Path) -> None:
     async with hosted(tmp_path, mode) as (agent, client):
@@ -309,6 +320,7 @@ async def test_a_sign_in_of_a_client_without_elicitation_is_told_in_words(mode: 
 # Slow agents, and who cancels
 
 
+@pytest.mark.proves("map-slow-agent")
 @each_way
 @each_mode
 async def test_a_slow_agent_is_come_back_to(mode: str, streaming: bool, tmp_path: Path) -> None:
@@ -327,6 +339,7 @@ async def test_a_slow_agent_is_come_back_to(mode: str, streaming: bool, tmp_path
         assert agent.seen.canceled == []
 
 
+@pytest.mark.proves("map-slow-agent")
 @each_mode
 async def test_a_slow_agent_is_stopped_with_task_cancel(mode: str, tmp_path: Path) -> None:
     async with hosted(tmp_path, mode, answer_within_seconds=0.3) as (agent, client):
@@ -338,6 +351,7 @@ async def test_a_slow_agent_is_stopped_with_task_cancel(mode: str, tmp_path: Pat
         assert "cancel" in words(again)
 
 
+@pytest.mark.proves("map-who-cancels")
 @each_way
 @each_mode
 async def test_a_host_that_cancels_its_call_cancels_the_task(
@@ -352,6 +366,7 @@ async def test_a_host_that_cancels_its_call_cancels_the_task(
         assert agent.seen.canceled == agent.seen.tasks
 
 
+@pytest.mark.proves("map-who-cancels")
 @each_mode
 async def test_a_host_that_leaves_after_it_was_given_a_handle_cancels_nothing(
     mode: str, tmp_path: Path
@@ -367,6 +382,7 @@ async def test_a_host_that_leaves_after_it_was_given_a_handle_cancels_nothing(
         assert agent.seen.canceled == []
 
 
+@pytest.mark.proves("map-slow-agent")
 async def test_a_question_that_nobody_answers_is_withdrawn_in_time(tmp_path: Path) -> None:
     async def never(*_: Any) -> types.ElicitResult:
         await anyio.sleep_forever()
@@ -384,6 +400,7 @@ async def test_a_question_that_nobody_answers_is_withdrawn_in_time(tmp_path: Pat
 # Agents that fail
 
 
+@pytest.mark.proves("map-slow-agent")
 @each_mode
 async def test_a_task_that_is_come_back_to_is_given_up_as_the_profile_says(mode: str, tmp_path: Path) -> None:
     options = {"answer_within_seconds": 0.3, "outage_seconds": 0.3}
@@ -402,6 +419,7 @@ async def test_a_task_that_is_come_back_to_is_given_up_as_the_profile_says(mode:
         assert "has been out of reach for 0.3 s" in words(results[0])
 
 
+@pytest.mark.proves("map-peer-fault")
 @each_mode
 async def test_an_agent_that_is_gone_is_an_error_that_says_so(mode: str, tmp_path: Path) -> None:
     async with hosted(tmp_path, mode) as (agent, client):
@@ -415,6 +433,7 @@ async def test_an_agent_that_is_gone_is_an_error_that_says_so(mode: str, tmp_pat
         assert not (await client.call_tool("plain", {"message": "hi"})).is_error
 
 
+@pytest.mark.proves("map-call-followed")
 @each_mode
 async def test_a_stream_that_breaks_is_taken_up_again(mode: str, tmp_path: Path) -> None:
     async with hosted(tmp_path, mode) as (agent, client):
@@ -438,6 +457,7 @@ async def test_a_stream_that_breaks_is_taken_up_again(mode: str, tmp_path: Path)
         assert len(agent.seen.said) == 1
 
 
+@pytest.mark.proves("map-peer-fault")
 @each_way
 @each_mode
 async def test_a_task_that_its_agent_lost_is_an_error_that_says_so(
@@ -464,6 +484,7 @@ async def test_a_task_that_its_agent_lost_is_an_error_that_says_so(
         assert agent.seen.said == []  # it was not sent again
 
 
+@pytest.mark.proves("map-peer-fault")
 @each_mode
 async def test_a_handle_of_a_task_that_its_agent_lost_is_an_error(mode: str, tmp_path: Path) -> None:
     async with hosted(tmp_path, mode, answer_within_seconds=0.3) as (agent, client):
@@ -477,6 +498,7 @@ async def test_a_handle_of_a_task_that_its_agent_lost_is_an_error(mode: str, tmp
 # Names, handles, links
 
 
+@pytest.mark.proves("map-tool-names")
 @each_mode
 async def test_two_agents_of_one_name_are_told_apart(mode: str, tmp_path: Path) -> None:
     async with (
@@ -501,6 +523,7 @@ async def test_two_agents_of_one_name_are_told_apart(mode: str, tmp_path: Path) 
         assert uris == {"a2a://behaviours/card", "a2a://behaviours_2/card"}
 
 
+@pytest.mark.proves("map-handles", "mcp26-explicit-state")
 @each_mode
 async def test_a_forged_handle_opens_nothing(mode: str, tmp_path: Path) -> None:
     async with hosted(tmp_path, mode) as (agent, client):
@@ -518,6 +541,7 @@ async def test_a_forged_handle_opens_nothing(mode: str, tmp_path: Path) -> None:
         assert agent.seen.canceled == []
 
 
+@pytest.mark.proves("map-large-part")
 @each_mode
 async def test_a_large_part_is_a_link_that_can_be_read(mode: str, tmp_path: Path) -> None:
     async with (
@@ -540,6 +564,7 @@ async def test_a_large_part_is_a_link_that_can_be_read(mode: str, tmp_path: Path
             assert refused.value.code == types.INVALID_PARAMS
 
 
+@pytest.mark.proves("map-large-part")
 @each_mode
 async def test_a_large_text_that_came_in_pieces_is_one_link_that_can_be_read(
     mode: str, tmp_path: Path
@@ -572,6 +597,7 @@ async def reading(there: Exposed, mode: str, token: str | None = None) -> AsyncI
                 yield client
 
 
+@pytest.mark.proves("map-handles", "mcp-elicit-state", "mcp25-state-session", "mcp-elicit-bound")
 @each_mode
 async def test_what_one_principal_was_given_opens_nothing_for_another(mode: str, tmp_path: Path) -> None:
     known = [Credential(Principal(name), f"token-{name}") for name in ("ada", "bob")]

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 import httpx2
+import pytest
 
 from bridge.a2a.client.card import FoundCard, card_from
 from bridge.a2a.client.client import ClientOptions
@@ -15,6 +16,8 @@ from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.jsonvalues import written
 from tests.hostile.agent_cards import card_of
 from tests.support.agent_faces import OPTIONS
+
+pytestmark = pytest.mark.proves("map-tools")
 
 URL = "http://127.0.0.1:1/"
 

@@ -19,6 +19,8 @@ from tests.support.mcp_tasks import TAKES_ALL, TAKES_TASKS, TASKS, TaskClient, a
 from tests.support.mcp_wire import LEGACY, Http, Json
 from tests.support.running import listening
 
+pytestmark = pytest.mark.proves("map-mcp-tasks")
+
 WAIT_SECONDS = 20
 HEADER_MISMATCH, MISSING_CAPABILITY, METHOD_NOT_FOUND, INVALID_PARAMS = -32020, -32021, -32601, -32602
 NEEDED = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
@@ -52,6 +54,7 @@ def text_in(result: Json) -> str:
     return "\n".join(block["text"] for block in result["content"])
 
 
+@pytest.mark.proves("tasks-result-type", "tasks-there", "tasks-complete")
 async def test_a_long_call_becomes_a_task_that_can_be_read_at_once(tmp_path: Path) -> None:
     async with tasks_of(tmp_path) as (client, agent):
         task = await client.call("slow", message="go")
@@ -67,6 +70,7 @@ async def test_a_long_call_becomes_a_task_that_can_be_read_at_once(tmp_path: Pat
         assert (await client.get(task))["result"]["content"][0] == ended["result"]["content"][0]
 
 
+@pytest.mark.proves("tasks-result-type")
 async def test_a_quick_call_is_answered_plainly(tmp_path: Path) -> None:
     async with tasks_of(tmp_path, task_after_seconds=15) as (client, _):
         result = await client.call("plain", message="hi")
@@ -74,6 +78,7 @@ async def test_a_quick_call_is_answered_plainly(tmp_path: Path) -> None:
         assert text_in(result).startswith("You said: hi")
 
 
+@pytest.mark.proves("tasks-get")
 async def test_the_result_of_a_task_is_that_of_the_plain_call(tmp_path: Path) -> None:
     async with tasks_of(tmp_path) as (client, _), tasks_of(tmp_path, {}) as (plain, _):
         for name in ("chunks", "progress", "fail", "reject", "quiet"):
@@ -94,6 +99,7 @@ def _content(result: Json, *, pieces: bool) -> list[Json]:
     return [{key: value for key, value in block.items() if key != "_meta"} for block in kept]
 
 
+@pytest.mark.proves("tasks-failed")
 async def test_a_task_that_failed_is_completed_with_an_error_result(tmp_path: Path) -> None:
     async with tasks_of(tmp_path) as (client, agent):
         task = await client.call("slow", message="go")
@@ -106,6 +112,14 @@ async def test_a_task_that_failed_is_completed_with_an_error_result(tmp_path: Pa
         assert "Out of paper" in text_in(ended["result"])
 
 
+@pytest.mark.proves(
+    "tasks-declared",
+    "tasks-refused",
+    "tasks-listen",
+    "mcp26-stateless",
+    "mcp26-extension-absent",
+    "mcp26-capability",
+)
 async def test_clients_that_declare_nothing_get_no_task_and_are_told_what_is_missing(tmp_path: Path) -> None:
     async with tasks_of(tmp_path, {"elicitation": {}}, answer_within_seconds=0.2) as (client, _):
         result = await client.call("slow", message="go")
@@ -118,10 +132,13 @@ async def test_clients_that_declare_nothing_get_no_task_and_are_told_what_is_mis
         ):
             error = (await client.send(method, {"taskId": "any", **params}))["error"]
             assert (error["code"], error["data"]) == (MISSING_CAPABILITY, NEEDED)
+        asking = client.http.message(99, "tasks/get", {"taskId": "any"})
+        assert (await client.http.post(asking)).status_code == 400
         refused = await client.send("subscriptions/listen", {"notifications": {"taskIds": ["any"]}})
         assert (refused["error"]["code"], refused["error"]["data"]) == (MISSING_CAPABILITY, NEEDED)
 
 
+@pytest.mark.proves("mcp25-task-ignored", "mcp26-extension-absent", "mcp26-extension-names")
 async def test_legacy_sessions_have_no_tasks_whatever_they_declare(tmp_path: Path) -> None:
     async with tasks_of(tmp_path, answer_within_seconds=0.2) as (client, _):
         legacy = Http(client.http.client, client.http.url, LEGACY, TAKES_ALL)
@@ -143,6 +160,7 @@ def _opening() -> Json:
     }
 
 
+@pytest.mark.proves("mcp26-headers-checked")
 @pytest.mark.parametrize("header", [None, "another"])
 async def test_the_header_has_to_name_the_task(header: str | None, tmp_path: Path) -> None:
     async with tasks_of(tmp_path) as (client, _):
@@ -157,6 +175,7 @@ async def test_the_header_has_to_name_the_task(header: str | None, tmp_path: Pat
         assert response.json()["error"]["code"] == HEADER_MISMATCH
 
 
+@pytest.mark.proves("tasks-unknown", "tasks-owner", "tasks-guessed")
 async def test_forged_foreign_and_expired_ids_are_refused_alike(tmp_path: Path) -> None:
     async with tasks_of(tmp_path, task_ttl_seconds=1) as (client, _):
         task = await client.call("slow", message="go")
@@ -177,6 +196,7 @@ async def test_forged_foreign_and_expired_ids_are_refused_alike(tmp_path: Path) 
             assert answer["error"] == {"code": INVALID_PARAMS, "message": refusal["error"]["message"]}
 
 
+@pytest.mark.proves("tasks-there")
 async def test_a_task_goes_on_after_a_restart_and_at_a_replica_with_the_same_key(tmp_path: Path) -> None:
     with anyio.fail_after(WAIT_SECONDS):
         async with foreign_agent() as agent:
@@ -200,6 +220,7 @@ async def test_a_task_goes_on_after_a_restart_and_at_a_replica_with_the_same_key
                 assert text_in((await client.end(task))["result"]).startswith("Ordered 3")
 
 
+@pytest.mark.proves("tasks-get", "tasks-keys", "tasks-updated")
 @pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])
 async def test_a_task_asks_in_several_rounds_each_under_a_key_of_its_own(
     streaming: bool, tmp_path: Path
@@ -263,6 +284,7 @@ async def test_someone_is_sent_to_a_url_and_the_task_goes_on_by_itself(tmp_path:
         assert len(agent.seen.said) == 1
 
 
+@pytest.mark.proves("tasks-cancel", "tasks-get")
 async def test_a_cancelled_task_says_so_in_the_agents_words(tmp_path: Path) -> None:
     async with tasks_of(tmp_path) as (client, agent):
         task = await client.call("slow", message="go")
@@ -274,6 +296,7 @@ async def test_a_cancelled_task_says_so_in_the_agents_words(tmp_path: Path) -> N
         assert agent.seen.canceled == agent.seen.tasks
 
 
+@pytest.mark.proves("tasks-cancel")
 async def test_a_wish_to_cancel_that_the_agent_refuses_is_acknowledged_and_the_task_goes_on(
     tmp_path: Path,
 ) -> None:
@@ -340,6 +363,7 @@ async def test_a_task_that_its_agent_has_forgotten_says_so(tmp_path: Path) -> No
         assert await client.ask("tasks/cancel", {"taskId": task["taskId"]}) == _empty(client)
 
 
+@pytest.mark.proves("mcp26-listen-granted", "tasks-news", "mcp26-listen-first")
 @pytest.mark.parametrize("streaming", [True, False], ids=["streams", "polls"])
 async def test_a_stream_tells_how_a_task_stands_until_it_has_ended(streaming: bool, tmp_path: Path) -> None:
     async with tasks_of(tmp_path, streaming=streaming) as (client, agent):

@@ -23,6 +23,8 @@ from tests.support.mcp_tasks import task_client
 from tests.support.running import config_for, raw_command, running
 from tests.translate.test_skill_tools import card, skill
 
+pytestmark = pytest.mark.proves("map-tool-overrides")
+
 WAIT_SECONDS = 20
 HIDDEN = ToolOverride(hidden=True)
 each_mode = pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -170,6 +172,7 @@ async def test_each_tool_has_its_own_time_to_become_a_task(tmp_path: Path) -> No
             assert (await client.call("plain", message="hi"))["resultType"] == "complete"
 
 
+@pytest.mark.proves("mcp-tools-rate")
 async def test_calls_of_a_tool_wait_for_their_turn(tmp_path: Path) -> None:
     said = {"slow": ToolOverride(concurrency=1)}
     results: list[str] = []
@@ -291,6 +294,7 @@ def test_a_skill_is_found_by_its_id_as_well_and_hiding_renames_nobody() -> None:
     assert [(one.name, one.listed["title"]) for one in shown.published] == [("two_plan_trips", "Both")]
 
 
+@pytest.mark.proves("mcp-tools-input")
 def test_faults_in_arguments_are_said() -> None:
     rules = {
         "message": ArgumentRule(hidden=True),

@@ -20,6 +20,8 @@ from tests.support.asking import asking_command
 from tests.support.exposing import answering, exposing
 from tests.support.running import config_for, profile_with, raw_command, running
 
+pytestmark = pytest.mark.proves("map-round-trip")
+
 FOLLOW_UPS = {"task_result", "task_reply", "task_cancel"}
 CALLS: list[tuple[str, dict[str, Any]]] = [
     ("echo", {"text": "grüße 🎈"}),

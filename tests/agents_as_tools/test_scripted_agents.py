@@ -67,6 +67,7 @@ class TwiceTheSame:
         return [state if method == "GetTask" else {"task": state}]
 
 
+@pytest.mark.proves("map-ask-back-once")
 @each_mode
 async def test_the_same_question_asked_twice_is_answered_twice(mode: str, tmp_path: Path) -> None:
     yes = types.ElicitResult(action="accept", content={"sure": True})
@@ -76,6 +77,7 @@ async def test_the_same_question_asked_twice_is_answered_twice(mode: str, tmp_pa
     assert len({message["messageId"] for message in agent.sent}) == 3
 
 
+@pytest.mark.proves("map-ask-back-once", "mcp26-state-once")
 async def test_an_answer_that_is_said_again_answers_no_later_question(tmp_path: Path) -> None:
     agent = TwiceTheSame()
     async with hosted(tmp_path, agent, callback=answering()) as client:
@@ -111,6 +113,7 @@ def turns_to(state: str, **more: Any) -> Json:
     return {"statusUpdate": {"status": task(state, **more)["status"]}}
 
 
+@pytest.mark.proves("map-heard")
 @each_mode
 async def test_what_an_agent_keeps_and_does_not_stream_is_the_result(mode: str, tmp_path: Path) -> None:
     """The worker of fasta2a 2.1.1 writes what it gives into its storage; the stream only says that it has ended."""
@@ -125,6 +128,7 @@ async def test_what_an_agent_keeps_and_does_not_stream_is_the_result(mode: str, 
         assert words(await client.call_tool("act", {"message": "hi"}))[:-1] == ["Hello, Ada"]
 
 
+@pytest.mark.proves("map-heard")
 @each_mode
 async def test_a_task_that_ended_in_a_stream_has_ended_whatever_is_read_of_it(
     mode: str, tmp_path: Path
@@ -137,6 +141,7 @@ async def test_a_task_that_ended_in_a_stream_has_ended_whatever_is_read_of_it(
         assert (result.is_error, len(result.content)) == (False, 1)
 
 
+@pytest.mark.proves("a2a-3.7-unreliable", "map-result")
 @each_mode
 async def test_what_an_agent_said_and_did_not_keep_is_the_result(mode: str, tmp_path: Path) -> None:
     def script(method: str, _: Json) -> list[Json]:
@@ -186,6 +191,7 @@ class LangGraph:
         return {**waiting, "status": {**waiting["status"], "timestamp": since}}
 
 
+@pytest.mark.proves("map-ask-back-schema")
 @each_mode
 async def test_a_question_in_an_artifact_is_asked_and_answered(mode: str, tmp_path: Path) -> None:
     answers = answering(
@@ -202,6 +208,7 @@ async def test_a_question_in_an_artifact_is_asked_and_answered(mode: str, tmp_pa
     assert [one.get("taskId") for one in agent.answers] == [None, "t-1", "t-1"]
 
 
+@pytest.mark.proves("map-ask-back")
 @each_mode
 async def test_a_question_in_an_artifact_is_shown_to_a_host_that_cannot_be_asked(
     mode: str, tmp_path: Path
@@ -213,6 +220,7 @@ async def test_a_question_in_an_artifact_is_shown_to_a_host_that_cannot_be_asked
         assert '"Which colour?"' in words(replied)[0]
 
 
+@pytest.mark.proves("map-ask-back-once")
 async def test_an_answer_that_is_said_again_while_the_agent_works_waits_with_it(tmp_path: Path) -> None:
     states = ["INPUT_REQUIRED", "WORKING", "COMPLETED"]
 
@@ -233,6 +241,7 @@ async def test_an_answer_that_is_said_again_while_the_agent_works_waits_with_it(
         assert not done.is_error
 
 
+@pytest.mark.proves("map-ask-back")
 @each_mode
 async def test_a_question_of_a_tool_with_an_output_schema_begins_with_what_to_do(
     mode: str, tmp_path: Path
@@ -257,6 +266,7 @@ async def test_a_question_of_a_tool_with_an_output_schema_begins_with_what_to_do
         ]
 
 
+@pytest.mark.proves("map-ask-back-once")
 @each_mode
 async def test_an_answer_that_comes_late_is_answered_with_how_the_task_ended(
     mode: str, tmp_path: Path
@@ -284,6 +294,7 @@ async def test_an_answer_that_comes_late_is_answered_with_how_the_task_ended(
     assert len(answered) == 1
 
 
+@pytest.mark.proves("map-peer-fault")
 @each_mode
 async def test_an_answer_that_an_open_task_refuses_is_an_error(mode: str, tmp_path: Path) -> None:
     asked = task("INPUT_REQUIRED", says("q-1", {"text": "Sure?"}))

@@ -9,6 +9,8 @@ import pytest
 from bridge.agents_as_tools.sending import Sending, Unnamed
 from bridge.errors import PeerError
 
+pytestmark = pytest.mark.proves("map-slow-agent")
+
 
 def sending() -> Sending:
     """One that is not sent."""

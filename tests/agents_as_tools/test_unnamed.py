@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 from mcp import Client
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -17,6 +18,8 @@ from starlette.routing import Route
 
 from tests.support.exposing import exposing
 from tests.support.running import listening
+
+pytestmark = pytest.mark.proves("map-slow-agent")
 
 
 @dataclass

@@ -16,6 +16,8 @@ from tests.support.agent_faces import OPTIONS, Agents, Served, serving, words_in
 from tests.support.foreign import foreign_agent
 from tests.support.mcp_tasks import TaskClient, accepted, task_client
 
+pytestmark = pytest.mark.proves("map-tools-follow")
+
 WAIT_SECONDS = 30
 CALLS = 20
 AT_ONCE = replace(OPTIONS, task_after_seconds=0)
@@ -204,6 +206,7 @@ async def test_a_watched_task_is_told_of_to_its_end_whatever_is_updated(tmp_path
                         break
 
 
+@pytest.mark.proves("map-handles")
 async def test_handles_to_agents_that_are_gone_are_refused_like_unknown_ones(tmp_path: Path) -> None:
     quick = replace(AT_ONCE, answer_within_seconds=0.2)
     with anyio.fail_after(WAIT_SECONDS):
@@ -280,6 +283,7 @@ async def test_the_same_agent_twice_crashes_nothing(tmp_path: Path) -> None:
 # How the agents are
 
 
+@pytest.mark.proves("map-agent-down")
 async def test_sources_say_who_is_down_and_since_when(tmp_path: Path) -> None:
     clock = [1000]
     with anyio.fail_after(WAIT_SECONDS):

@@ -288,6 +288,7 @@ def test_no_word_of_a_peer_steers_the_terminal_from_a_log(form: logging.Formatte
         assert line.splitlines()[0].endswith(f"{spelled_out(EVIL)}\\x0a")
 
 
+@pytest.mark.proves("a2a-13.4-logs")
 @pytest.mark.parametrize("form", [TextFormat(), JsonFormat()], ids=["text", "json"])
 def test_a_url_in_a_line_of_a_library_is_logged_without_user_and_query(form: logging.Formatter) -> None:
     words = "Connecting to http://ada:s3cret@host/mcp?key=s3cret, then 'https://b/?s3cret#x'"
@@ -317,6 +318,7 @@ def test_emoji_and_the_words_of_any_language_are_left_as_they_are() -> None:
     )
 
 
+@pytest.mark.proves("mcp25-session-secret", "a2a-13.4-logs")
 @pytest.mark.parametrize("form", [TextFormat(), JsonFormat()], ids=["text", "json"])
 def test_the_session_in_a_line_of_a_library_is_not_logged(form: logging.Formatter) -> None:
     words = "Received session ID: s3cret-1\nReceived session ID: s3cret-2"

@@ -1,4 +1,7 @@
-"""docs/conformance.md, made of what was recorded and of the expected failures. Nothing in it changes by itself."""
+"""docs/conformance.md, made of what was recorded, of the expected failures and of the requirements.
+
+Nothing in it changes by itself. `python -m tests.conformance.page` writes it anew, and runs no suite.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,15 @@ from typing import Final
 from tests.a2a_checks import CHECKS, Verdict
 from tests.a2a_checks.known import KNOWN_FAILURES
 from tests.conformance.agents import SDK
-from tests.conformance.expected import ExpectedFailure
+from tests.conformance.expected import ExpectedFailure, load_expected
 from tests.conformance.outcomes import Outcome
 from tests.conformance.recorded import AgentChecks, Recorded
 from tests.conformance.runs import RUNS, SIDES, Run
 from tests.conformance.tck.expected import Expected
 from tests.conformance.tck.outcome import Outcome as TckOutcome
 from tests.conformance.tck.page import section
+from tests.requirements import REQUIREMENTS
+from tests.requirements import page as requirements
 
 FILE: Final = Path(__file__).parents[2] / "docs" / "conformance.md"
 
@@ -78,6 +83,7 @@ def page(
             _UNTRIED,
             *_known(recorded.agents),
             section(tck, expected_of_tck),
+            requirements.section(REQUIREMENTS.values()),
         ]
     )
 
@@ -145,3 +151,12 @@ def _known(agents: Mapping[str, AgentChecks]) -> Iterator[str]:
             yield f"\nWhat fails: {name[0].lower()}{name[1:]}.\n\n"
         yield from (f"- `{check_id}`: {why}\n" for check_id, why in reasons.items() if check_id in failed)
         yield from (f"- `{check_id}`\n" for check_id in checks if check_id in failed - reasons.keys())
+
+
+def written() -> str:
+    """The page of what is on record."""
+    return page(Recorded.in_file(), load_expected(), TckOutcome.in_file(), Expected.in_file())
+
+
+if __name__ == "__main__":
+    FILE.write_text(written(), "utf-8")

@@ -13,6 +13,8 @@ from bridge.mcp.schemas import MAX_SCHEMA_DEPTH, validator_of
 from bridge.mcp.tools import LeftOut, SchemaWork, tools_from
 from tests.support.tools import tool_of
 
+pytestmark = pytest.mark.proves("mcp-bad-tool")
+
 GOOD: dict[str, Any] = {"name": "good", "inputSchema": {"type": "object"}}
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 DRAFT_2020 = "https://json-schema.org/draft/2020-12/schema"
@@ -238,6 +240,7 @@ def test_the_schemas_that_tools_have_are_plainly_valid() -> None:
     assert not is_plainly_valid({**schema, "$schema": "http://json-schema.org/draft-04/schema#"})
 
 
+@pytest.mark.proves("mcp26-ref")
 def test_a_schema_that_is_not_valid_is_never_fetched_from_elsewhere_either() -> None:
     tools, (left_out,) = tools_from([with_property({"type": "any", "$ref": "https://x.test/s"})])
     assert tools == ()
@@ -253,6 +256,7 @@ def test_each_bad_tool_is_reported() -> None:
     )
 
 
+@pytest.mark.proves("mcp-raw")
 def test_a_tool_is_kept_as_it_was_listed() -> None:
     listed = {
         **GOOD,
@@ -277,6 +281,7 @@ TUPLE = {"type": "object", "properties": {"a": {"items": [{"type": "string"}]}}}
 PREFIX = {"type": "object", "properties": {"a": {"prefixItems": [{"type": "string"}]}}}
 
 
+@pytest.mark.proves("mcp-schema-dialect")
 @pytest.mark.parametrize(
     ("schema", "arguments", "valid"),
     [
@@ -292,6 +297,7 @@ def test_the_dialect_is_the_one_that_the_schema_names(schema: Any, arguments: An
     assert validator_of(schema).is_valid(arguments) is valid
 
 
+@pytest.mark.proves("mcp-schema-unknown")
 def test_a_tool_whose_schema_is_of_an_unknown_dialect_is_served_and_that_is_said() -> None:
     unheard = "https://example.com/unheard"
     (tool,), left_out = tools_from([{"name": "t", "inputSchema": {**PREFIX, "$schema": unheard}}])
@@ -302,6 +308,7 @@ def test_a_tool_whose_schema_is_of_an_unknown_dialect_is_served_and_that_is_said
     assert not tool.validator.is_valid({"a": [1]})
 
 
+@pytest.mark.proves("mcp-schema-dialect")
 def test_a_schema_of_one_dialect_is_no_schema_of_another() -> None:
     with pytest.raises(ValueError, match="not valid at properties/a/items"):
         validator_of(TUPLE)
@@ -334,7 +341,7 @@ def test_a_reference_into_the_schema_itself_is_followed(schema: Any, arguments: 
     assert tool_of({"name": "t", "inputSchema": schema}).validator.is_valid(arguments) is valid
 
 
-@pytest.mark.proves("mcp-bad-tool")
+@pytest.mark.proves("mcp-bad-tool", "mcp26-ref")
 def test_a_reference_elsewhere_is_never_fetched() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0)

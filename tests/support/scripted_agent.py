@@ -6,7 +6,7 @@ Knows Starlette and no A2A library. Must not import `bridge`.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -26,13 +26,22 @@ _STREAMS = ("SendStreamingMessage", "SubscribeToTask")
 
 
 @asynccontextmanager
-async def scripted_agent(script: Script, card: Json | None = None) -> AsyncIterator[str]:
-    """Serve the agent; its URL. `card` says what differs from a plain card of A2A 1.0."""
+async def scripted_agent(
+    script: Script, card: Json | None = None, heard: list[Mapping[str, str]] | None = None
+) -> AsyncIterator[str]:
+    """Serve the agent; its URL. `card` says what differs from a plain card of A2A 1.0; `heard` takes the headers of
+    every request."""
+
+    def listen(request: Request) -> None:
+        if heard is not None:
+            heard.append(request.headers)
 
     async def show_card(request: Request) -> JSONResponse:
+        listen(request)
         return JSONResponse({**plain_card(str(request.base_url)), **(card or {})})
 
     async def answer(request: Request) -> Response:
+        listen(request)
         called = await request.json()
         told = [
             {"jsonrpc": "2.0", "id": called["id"], **(result if "error" in result else {"result": result})}

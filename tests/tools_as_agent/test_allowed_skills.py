@@ -93,7 +93,7 @@ async def test_a_skill_that_may_be_used_is_run(devtools: Devtools) -> None:
         assert said_by(task) == ["tracker", skill, asked]
 
 
-@pytest.mark.proves("web-skills")
+@pytest.mark.proves("web-skills", "a2a-3.3.2-unrevealed")
 async def test_a_skill_that_may_not_be_used_is_answered_like_one_that_is_not_there(
     devtools: Devtools,
 ) -> None:
@@ -122,6 +122,7 @@ async def test_a_stream_does_not_run_it_either(devtools: Devtools) -> None:
     assert devtools.server.calls == []
 
 
+@pytest.mark.proves("web-skills")
 async def test_plain_text_goes_to_the_only_skill_that_may_be_used(devtools: Devtools) -> None:
     task = await devtools.by("bob").send({"text": "The printer burns"})
     assert said_by(task) == ["tracker", "create_issue", {"title": "The printer burns"}]

@@ -50,7 +50,7 @@ CARDS = {
 }
 
 
-@pytest.mark.proves("a2a-8.3-interfaces")
+@pytest.mark.proves("a2a-8.3-interfaces", "mcp-raw")
 def test_the_card_of_a_server_is_what_the_server_says_of_itself() -> None:
     skill = skill_from(ECHO, "echo", "demo")
     assert card_of(ECHO).to_object() == {
@@ -82,7 +82,7 @@ def test_the_card_of_a_server_is_what_the_server_says_of_itself() -> None:
     }
 
 
-@pytest.mark.proves("a2a-4.4.1-card")
+@pytest.mark.proves("a2a-4.4.1-card", "a2a-5.7-sent")
 @pytest.mark.parametrize("name", CARDS)
 def test_every_required_field_is_there_and_no_required_array_is_empty(name: str) -> None:
     card = CARDS[name].to_object()
@@ -111,12 +111,14 @@ def without_defaults(value: Any) -> Any:
     return {key: item for key, item in kept.items() if item is not False and item not in ([], {})}
 
 
+@pytest.mark.proves("card-base")
 def test_what_is_chosen_goes_before_what_the_server_says() -> None:
     chosen = options_with(name="Mine", description="My tools")
     card = card_of(ECHO, options=chosen)
     assert (card.name, card.description) == ("Mine", "My tools")
 
 
+@pytest.mark.proves("a2a-4.4.1-card")
 @pytest.mark.parametrize(
     ("greeting", "said"),
     [
@@ -133,6 +135,7 @@ def test_a_server_that_says_little_still_has_a_whole_card(
     assert (card.name, card.description, card.version) == said
 
 
+@pytest.mark.proves("a2a-4.4.1-card")
 @pytest.mark.parametrize(
     ("down", "why"),
     [("connection refused", "is down: connection refused"), (None, "lists no tools")],
@@ -143,10 +146,12 @@ def test_without_tools_one_placeholder_says_why(down: str | None, why: str) -> N
     assert skill.description.endswith(f"its tool server {why}")
 
 
+@pytest.mark.proves("a2a-4.4.1-card")
 def test_the_modes_of_the_agent_are_those_of_all_its_skills() -> None:
     assert card_of(ECHO, UPLOAD).default_input_modes == ("application/json", "text/plain", "image/png")
 
 
+@pytest.mark.proves("mcp-icons")
 async def test_a_server_s_links_that_are_none_of_the_web_are_not_on_the_card() -> None:
     face = Face(website_url="javascript:alert(1)", icons=[{"src": "data:text/html,x"}])
     async with served(face) as url, running(config_for(Url(url))) as there:

@@ -42,7 +42,7 @@ def notes(*more: dict[str, Any]) -> ToolServer:
     return ToolServer("notes", [wipe, read, listed("write"), *more])
 
 
-@pytest.mark.proves("map-confirm")
+@pytest.mark.proves("map-confirm", "a2a-7.6.1-auth-required")
 @pytest.mark.parametrize("headers", [{}, {"A2A-Extensions": EXTENSION}])
 async def test_a_destructive_call_runs_once_it_is_confirmed(headers: Any) -> None:
     async with (

@@ -17,7 +17,10 @@ from tests.support.kills import kill_often
 from tests.support.processes import PROC, children_with, gone
 from tests.support.running import RAW_SERVER, Rpc, call_part, config_for, running, texts
 
-pytestmark = pytest.mark.skipif(not PROC.is_dir(), reason="processes are looked up in /proc")
+pytestmark = [
+    pytest.mark.skipif(not PROC.is_dir(), reason="processes are looked up in /proc"),
+    pytest.mark.proves("map-lost"),
+]
 
 COMPLETED: Final = "TASK_STATE_COMPLETED"
 FAILED: Final = "TASK_STATE_FAILED"
@@ -70,6 +73,7 @@ def said(task: Any) -> list[str]:
     return texts(task["status"]["message"]["parts"])
 
 
+@pytest.mark.proves("mcp-child")
 async def test_rubbish_on_stdout_is_passed_over_and_half_a_line_at_the_end_is_no_answer() -> None:
     command = Command((sys.executable, "-c", RUBBISH))
     async with running(config_for(command)) as bridge, httpx2.AsyncClient(timeout=30) as http:

@@ -54,7 +54,7 @@ legacy_server = pytest.mark.parametrize("served", ["legacy"], indirect=True)
 # Rounds
 
 
-@pytest.mark.proves("restart-goes-on", "map-rounds")
+@pytest.mark.proves("restart-goes-on", "map-rounds", "mcp26-state-returned")
 @pytest.mark.parametrize("tool", ["ask-one", "ask-expired", "ask-stateless"])
 async def test_a_round_goes_on_with_what_the_server_gave(store: str, tool: str) -> None:
     """The server is another process as well: all that it knows is in its requestState."""

@@ -82,6 +82,7 @@ def memory_mib(pid: int, kind: str) -> int:
 # Results
 
 
+@pytest.mark.proves("map-content")
 @each_transport
 async def test_a_result_of_50_mb_is_whole(
     transport: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -112,6 +113,7 @@ async def test_a_result_of_50_mb_is_whole(
         )
 
 
+@pytest.mark.proves("mcp-bounded")
 @each_transport
 async def test_a_result_above_the_limit_fails_in_words_and_the_next_call_works(transport: str) -> None:
     async with served(transport) as target:
@@ -128,6 +130,7 @@ async def test_a_result_above_the_limit_fails_in_words_and_the_next_call_works(t
             assert below["status"]["state"] == COMPLETED
 
 
+@pytest.mark.proves("a2a-3.5.2-order")
 async def test_a_task_that_has_ended_leaves_memory_without_waiting_for_the_garbage_collector(
     tmp_path: Path, collector_off: None
 ) -> None:

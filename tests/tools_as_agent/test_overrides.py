@@ -12,6 +12,8 @@ from tests.support.running import EXTENSION, call_part
 from tests.support.several import said_by, state, team, words
 from tests.support.tool_server import ToolServer, listed
 
+pytestmark = pytest.mark.proves("map-overrides")
+
 TEXT = {"type": "string"}
 DEADLINE = 20
 ACTIVE = {"A2A-Extensions": EXTENSION}

@@ -43,7 +43,14 @@ def _remembers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 # One form
 
 
-@pytest.mark.proves("map-elicitation-form", "map-rounds", "map-answers", "a2a-11.7-input-closes")
+@pytest.mark.proves(
+    "map-elicitation-form",
+    "map-rounds",
+    "map-answers",
+    "a2a-11.7-input-closes",
+    "mcp26-rounds-answered",
+    "mcp-elicit-whose",
+)
 @both_transports
 @both_eras
 async def test_a_form_is_asked_for_until_it_is_right_and_goes_to_the_server(era: str, http: bool) -> None:
@@ -71,7 +78,7 @@ async def test_a_form_is_asked_for_until_it_is_right_and_goes_to_the_server(era:
         assert type(answer["content"]["age"]) is int
 
 
-@pytest.mark.proves("map-refuse", "map-elicitation-form")
+@pytest.mark.proves("map-refuse", "map-elicitation-form", "mcp-elicit-refusable")
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 @both_eras
 async def test_a_refusal_is_told_to_the_server_which_says_how_the_call_ends(era: str, action: str) -> None:
@@ -91,7 +98,7 @@ async def test_a_word_for_the_only_field_is_its_value(era: str, text: str, sure:
         assert await client.server_saw() == [{"action": "accept", "content": {"sure": sure}}]
 
 
-@pytest.mark.proves("map-rounds", "map-elicitation-form")
+@pytest.mark.proves("map-rounds", "map-elicitation-form", "mcp26-rounds-id")
 @both_eras
 async def test_a_call_may_ask_twice(era: str) -> None:
     async with asking(era) as client:
@@ -133,7 +140,13 @@ async def test_a_call_that_asks_for_what_an_answer_lacks_goes_on_for_as_many_rou
 # URLs
 
 
-@pytest.mark.proves("map-elicitation-url", "a2a-7.6.1-auth-open")
+@pytest.mark.proves(
+    "map-elicitation-url",
+    "a2a-7.6.1-auth-open",
+    "a2a-7.6.1-auth-required",
+    "a2a-7.6.1-out-of-band",
+    "mcp-elicit-url-unopened",
+)
 @both_eras
 async def test_a_url_is_auth_required_and_its_streams_stay_open(era: str) -> None:
     async with asking(era) as client:
@@ -152,7 +165,7 @@ async def test_a_url_is_auth_required_and_its_streams_stay_open(era: str) -> Non
         assert await client.server_saw() == [{"action": "accept"}]
 
 
-@pytest.mark.proves("map-elicitation-url", "map-refuse")
+@pytest.mark.proves("map-elicitation-url", "map-refuse", "mcp-elicit-refusable")
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 @both_eras
 async def test_a_url_can_be_refused(era: str, action: str) -> None:
@@ -161,6 +174,7 @@ async def test_a_url_can_be_refused(era: str, action: str) -> None:
         assert await client.server_saw() == [{"action": action}]
 
 
+@pytest.mark.proves("map-elicitation-url")
 async def test_a_url_may_be_asked_for_again() -> None:
     async with asking("modern") as client:
         task = await client.answer_to(await client.ask("ask-url", times=2), "done")
@@ -231,7 +245,7 @@ async def test_a_refusal_without_a_key_refuses_both() -> None:
         assert outcome(await client.refuse(await both_open(client), "decline")) == "decline; decline"
 
 
-@pytest.mark.proves("map-elicitation-both", "map-rounds")
+@pytest.mark.proves("map-elicitation-both", "map-rounds", "mcp26-rounds-answered")
 async def test_two_forms_of_one_round_go_back_together() -> None:
     async with asking("modern") as client:
         task = await client.ask("ask-two")
@@ -263,7 +277,7 @@ async def test_a_form_that_comes_with_a_url_is_auth_required_and_answered_with_i
 # Rounds
 
 
-@pytest.mark.proves("map-rounds")
+@pytest.mark.proves("map-rounds", "mcp26-state-returned")
 async def test_a_round_without_a_state_goes_back_without_one() -> None:
     async with asking("modern") as client:
         assert (
@@ -358,7 +372,7 @@ async def test_progress_that_comes_while_a_question_is_open_does_not_take_the_qu
             assert progress_in(await events.rest()) == [1]
 
 
-@pytest.mark.proves("map-not-offered")
+@pytest.mark.proves("map-not-offered", "mcp25-negotiated")
 @pytest.mark.parametrize("tool", ["sample", "roots"])
 async def test_what_was_not_offered_to_a_legacy_server_is_an_error_to_it(tool: str) -> None:
     async with asking("legacy") as client:
@@ -602,7 +616,7 @@ async def test_a_call_that_waits_too_long_for_its_turn_says_so() -> None:
 # Cancelling
 
 
-@pytest.mark.proves("map-cancel")
+@pytest.mark.proves("map-cancel", "mcp-elicit-refusable")
 @both_transports
 @pytest.mark.parametrize("tool", ["ask", "ask-url", "ask-both"])
 async def test_a_cancelled_task_that_asks_leaves_no_question_on_the_server(tool: str, http: bool) -> None:
@@ -716,7 +730,7 @@ async def test_readyz_names_the_task_that_keeps_a_server_from_others() -> None:
             await client.cancel(asks["id"])
 
 
-@pytest.mark.proves("map-rounds")
+@pytest.mark.proves("map-rounds", "mcp26-rounds-apart")
 async def test_questions_of_calls_side_by_side_are_never_mixed_up() -> None:
     """A round says itself which call it belongs to."""
     async with asking("modern") as client:

@@ -16,6 +16,8 @@ from tests.support.running import call_part, message, texts
 from tests.support.several import said_by, state, team
 from tests.support.tool_server import ToolServer, listed
 
+pytestmark = pytest.mark.proves("map-reply")
+
 NUMBER = {"type": "integer"}
 READS = {"readOnly": True}
 BRIEF = {"*": SkillOverride(reply="message")}

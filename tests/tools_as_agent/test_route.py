@@ -222,6 +222,7 @@ def test_output_that_cannot_be_accepted_is_refused_before_the_run(accepted: list
     assert refused.value.kind is CONTENT_TYPE_NOT_SUPPORTED
 
 
+@pytest.mark.proves("map-route")
 def test_a_question_about_a_tool_that_is_gone_begins_anew() -> None:
     question = decide(turn(call("add", a=1)), ALL, OPTIONS)
     assert isinstance(question, Ask)

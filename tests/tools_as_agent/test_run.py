@@ -41,6 +41,7 @@ async def test_how_a_tool_fails_says_which_failure_it_was() -> None:
         assert rejected["state"] == "TASK_STATE_REJECTED"
 
 
+@pytest.mark.proves("map-overload")
 async def test_a_call_that_was_cancelled_while_it_waited_for_its_turn_gives_its_place_back() -> None:
     profile = profile_with(run={"concurrency": 1, "queue": 1})
     async with running(config_for(raw_command(), profile=profile)) as bridge, httpx2.AsyncClient() as http:

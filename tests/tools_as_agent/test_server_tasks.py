@@ -43,7 +43,7 @@ async def requests(client: Asked) -> dict[str, int]:
     return dict(json.loads(await client.text("requests")))
 
 
-@pytest.mark.proves("map-server-tasks")
+@pytest.mark.proves("map-server-tasks", "tasks-either", "mcp25-task-support", "tasks-header", "mcp26-headers")
 @each_place
 async def test_a_task_of_the_server_gives_what_its_call_would_have_given(era: str, http: bool) -> None:
     async with asking(era, http=http) as client:
@@ -65,7 +65,7 @@ async def test_what_the_server_says_of_its_task_is_told_while_it_works(era: str,
         assert said[-1] == "step 3"
 
 
-@pytest.mark.proves("map-server-tasks", "map-elicitation-form")
+@pytest.mark.proves("map-server-tasks", "map-elicitation-form", "tasks-asked", "mcp25-task-related")
 @each_place
 async def test_a_task_of_the_server_may_ask(era: str, http: bool) -> None:
     async with asking(era, http=http) as client:
@@ -111,7 +111,7 @@ async def test_a_task_may_ask_twice(http: bool) -> None:
         assert (await requests(client))["tasks/update"] == 2
 
 
-@pytest.mark.proves("map-server-tasks", "map-elicitation-both")
+@pytest.mark.proves("map-server-tasks", "map-elicitation-both", "tasks-answered")
 async def test_a_task_may_ask_two_things_at_once_and_get_one_answer_before_the_other() -> None:
     async with asking("modern") as client:
         async with client.stream(
@@ -130,6 +130,7 @@ async def test_a_task_may_ask_two_things_at_once_and_get_one_answer_before_the_o
         ]
 
 
+@pytest.mark.proves("map-server-tasks")
 async def test_tasks_that_ask_at_the_same_time_get_their_own_answers() -> None:
     async with asking("legacy") as client:
         tasks = [await client.ask("job", ask=True) for _ in range(3)]
@@ -162,6 +163,7 @@ async def test_a_task_that_the_server_cancels_is_canceled_in_its_words() -> None
         assert (state_of(task), words_of(task)) == ("CANCELED", "the server gave it up")
 
 
+@pytest.mark.proves("mcp25-task-support")
 async def test_a_tool_that_need_not_be_a_task_is_called_plainly() -> None:
     async with asking("legacy") as client:
         task = await client.ask("optional-job", ask=True)
@@ -172,7 +174,7 @@ async def test_a_tool_that_need_not_be_a_task_is_called_plainly() -> None:
 # Time
 
 
-@pytest.mark.proves("map-server-tasks")
+@pytest.mark.proves("map-server-tasks", "mcp25-task-polled")
 @pytest.mark.parametrize("http", [False, True], ids=["stdio", "http"])
 async def test_what_the_server_notifies_comes_sooner_than_the_next_poll(http: bool) -> None:
     async with asking("modern", http=http) as client:
@@ -225,7 +227,7 @@ async def test_nobody_answers_what_a_task_asks(era: str) -> None:
 # Cancelling
 
 
-@pytest.mark.proves("map-server-tasks-cancel", "map-cancel")
+@pytest.mark.proves("map-server-tasks-cancel", "map-cancel", "tasks-cancelled-by", "mcp25-cancel-task")
 @each_place
 async def test_a_cancelled_task_is_cancelled_on_the_server(era: str, http: bool) -> None:
     job = call_part(JOB[era], steps=2, seconds=100)

@@ -23,6 +23,8 @@ from tests.support.running import call_part, message, texts
 from tests.support.several import Team, chosen, said_by, source, state, team, words
 from tests.support.tool_server import ToolServer, listed
 
+pytestmark = pytest.mark.proves("map-servers")
+
 TEXT = {"type": "string"}
 DEADLINE = 20
 NOWHERE = Url("http://127.0.0.1:1/mcp")

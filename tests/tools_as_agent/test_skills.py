@@ -12,6 +12,8 @@ from bridge.translate.message_to_call import RouteRules
 from bridge.translate.overrides import ArgumentRule, SkillOverride
 from tests.support.tools import options_with, tool
 
+pytestmark = pytest.mark.proves("map-overrides")
+
 TEXT = {"type": "string"}
 HIDDEN = SkillOverride(hidden=True)
 

@@ -20,6 +20,8 @@ from bridge.translate.arguments import (
 )
 from tests.support.tools import tool, tool_of
 
+pytestmark = pytest.mark.proves("map-arguments")
+
 TEXT = {"type": "string"}
 OPTIONAL_INTEGER = {"anyOf": [{"type": "integer"}, {"type": "null"}]}
 POINT = {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]}

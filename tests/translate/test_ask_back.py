@@ -73,6 +73,7 @@ def asked_by_us(
     return said(*parts, metadata=question_metadata(asked)), state_of_questions(asked)
 
 
+@pytest.mark.proves("map-ask-back-schema")
 @pytest.mark.parametrize(
     "params", [{"k": FORM}, {"k": URL}, {"a": FORM, "b": URL}, {"a": FORM, "b": {**FORM, "message": "?"}}]
 )
@@ -82,7 +83,7 @@ def test_with_the_extension_the_questions_of_a_server_come_back_exactly(params: 
     assert [one.own_key for one in asked] == list(params)
 
 
-@pytest.mark.proves("map-confirm")
+@pytest.mark.proves("map-confirm", "map-ask-back-schema")
 @pytest.mark.parametrize("active", [True, False])
 @pytest.mark.parametrize("action", ["accept", "decline", "cancel"])
 def test_our_question_for_a_yes_is_a_form_without_fields_whose_answer_is_explicit(
@@ -101,6 +102,7 @@ def test_our_question_for_a_yes_is_a_form_without_fields_whose_answer_is_explici
     assert answer_to_confirmation(answer, {}, wipe) == action
 
 
+@pytest.mark.proves("map-ask-back-schema")
 def test_without_the_extension_a_question_of_ours_is_asked_by_its_schema() -> None:
     (asked,) = questions_in(*asked_by_us({"k": FORM}, active=False), extension_active=False)
     assert asked.key == asked.own_key == "k"
@@ -117,12 +119,14 @@ def test_without_the_extension_a_question_of_ours_is_asked_by_its_schema() -> No
     assert asked.params == URL
 
 
+@pytest.mark.proves("map-ask-back-url", "mcp-elicit-secrets")
 def test_without_the_extension_someone_to_authenticate_is_never_shown_a_form() -> None:
     assert questions_in(*asked_by_us({"a": FORM, "b": URL}, active=False), extension_active=False) == ()
     schema = Part(data={"type": "object", "properties": {"password": {"type": "string"}}})
     assert questions_in(said(Part(text="Password?"), schema), AUTH, extension_active=False) == ()
 
 
+@pytest.mark.proves("map-ask-back")
 @pytest.mark.parametrize("active", [True, False])
 def test_a_question_that_is_asked_again_says_why(active: bool) -> None:
     message, state = asked_by_us({"k": FORM}, {"k": (Problem("age", "too young"),)}, active=active)
@@ -135,6 +139,7 @@ def ask(*parts: Part, state: TaskState = INPUT, metadata: Any = None) -> tuple[A
     return questions_in(said(*parts, metadata=metadata), state, extension_active=False)
 
 
+@pytest.mark.proves("map-ask-back-schema")
 def test_a_question_in_words_asks_for_words() -> None:
     (asked,) = ask(Part(text="Which city?"))
     assert asked.params == {
@@ -153,12 +158,14 @@ def test_a_question_in_words_asks_for_words() -> None:
     assert questions_in(other, INPUT, extension_active=False)[0].key != asked.key
 
 
+@pytest.mark.proves("map-ask-back-url", "mcp-elicit-secrets", "mcp-elicit-params")
 def test_a_question_without_a_message_still_asks_for_words_but_never_to_authenticate() -> None:
     (asked,) = questions_in(None, INPUT, extension_active=False)
     assert asked.text_field == TEXT_FIELD
     assert questions_in(None, AUTH, extension_active=False) == ()
 
 
+@pytest.mark.proves("map-ask-back-schema")
 def test_the_bridges_own_questions_become_forms() -> None:
     (tool,), _ = tools_from(
         [
@@ -177,6 +184,7 @@ def test_the_bridges_own_questions_become_forms() -> None:
     assert (asked.own_key, asked.text_field) == ("which-skill", TEXT_FIELD)
 
 
+@pytest.mark.proves("map-ask-back-schema")
 @pytest.mark.parametrize(
     ("prop", "shown"),
     [
@@ -210,6 +218,7 @@ def test_a_schema_is_a_form_when_every_field_is_one(prop: Any, shown: Any) -> No
         assert form == {"type": "object", "properties": {"p": expected}, "required": ["p"]}
 
 
+@pytest.mark.proves("map-ask-back-schema")
 @pytest.mark.parametrize("name", ["schema", "requestedSchema", None])
 def test_a_schema_is_found_by_its_name_or_as_the_data_itself(name: str | None) -> None:
     schema: Any = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -217,6 +226,7 @@ def test_a_schema_is_found_by_its_name_or_as_the_data_itself(name: str | None) -
     assert asked.params == {"mode": "form", "message": "Where?", "requestedSchema": schema}
 
 
+@pytest.mark.proves("map-ask-back-url", "mcp-elicit-params")
 @pytest.mark.parametrize(
     ("parts", "url"),
     [
@@ -242,12 +252,14 @@ def test_only_a_url_that_stands_as_such_is_visited(parts: Any, url: str | None) 
     assert modes_of(asked) == ({"url"} if asked else frozenset())
 
 
+@pytest.mark.proves("map-ask-back-url", "mcp-elicit-params")
 def test_an_extension_that_names_no_web_address_is_not_followed() -> None:
     block = {"k": {**URL, "url": "javascript:x"}}
     part = Part(data={}, metadata={BLOCK: block})
     assert questions_in(said(part), AUTH, extension_active=True) == ()
 
 
+@pytest.mark.proves("mcp-elicit-params")
 def test_what_is_asked_is_as_the_protocol_has_it() -> None:
     for asked in (*ask(Part(text="?")), *ask(Part(data=FORM["requestedSchema"]))):
         ElicitRequestFormParams.model_validate(asked.params)
@@ -255,6 +267,7 @@ def test_what_is_asked_is_as_the_protocol_has_it() -> None:
     ElicitRequestURLParams.model_validate(asked.params)
 
 
+@pytest.mark.proves("map-ask-back")
 def test_a_question_in_words_shows_what_stands_in_no_text() -> None:
     message = said(Part(text="Sign in"), Part(url="https://a/x"))
     assert question_words(message, AUTH) == "Sign in\nhttps://a/x"
@@ -275,6 +288,7 @@ def waiting_with(*parts: Part, message: Message | None = None) -> Task:
     return Task(id="t", status=TaskStatus(state=INPUT, message=message), artifacts=artifacts)
 
 
+@pytest.mark.proves("map-ask-back")
 @pytest.mark.parametrize(
     ("part", "words"),
     [
@@ -291,6 +305,7 @@ def test_a_status_without_words_asks_what_the_last_artifact_says(part: Part, wor
     assert question_words(status.message, status.state) == words
 
 
+@pytest.mark.proves("map-ask-back")
 def test_a_status_that_says_what_it_asks_is_not_added_to() -> None:
     task = waiting_with(Part(text="a draft"), message=said(Part(text="Send it?")))
     assert asking(task) == task.status
@@ -306,6 +321,7 @@ RESULTS: list[Any] = [
 ]
 
 
+@pytest.mark.proves("map-ask-back-once")
 @pytest.mark.parametrize("result", RESULTS)
 def test_an_answer_reaches_the_server_behind_our_agent_exactly(result: Any) -> None:
     asked = questions_in(*asked_by_us({"k": FORM}), extension_active=True)
@@ -318,6 +334,7 @@ def test_an_answer_reaches_the_server_behind_our_agent_exactly(result: Any) -> N
     assert answers_from(message, open_ones, fill_defaults=False).given == {"k": result}
 
 
+@pytest.mark.proves("map-ask-back")
 def test_an_answer_that_looks_like_a_refusal_is_none() -> None:
     form = {"type": "object", "properties": {"action": {"type": "string"}}}
     params: Any = {"k": {"mode": "form", "message": "m", "requestedSchema": form}}
@@ -330,6 +347,7 @@ def test_an_answer_that_looks_like_a_refusal_is_none() -> None:
     }
 
 
+@pytest.mark.proves("map-ask-back")
 @pytest.mark.parametrize("second", [{"action": "accept"}, {"action": "decline"}])
 @pytest.mark.parametrize("first", RESULTS)
 def test_several_answers_reach_the_server_behind_our_agent_each(first: Any, second: Any) -> None:
@@ -345,6 +363,7 @@ def test_several_answers_reach_the_server_behind_our_agent_each(first: Any, seco
     assert answers_from(only, open_ones, fill_defaults=False).given == {"b": second}
 
 
+@pytest.mark.proves("map-ask-back", "mcp-elicit-outcome")
 def test_an_answer_in_words_is_text_and_a_refusal_is_said_in_metadata() -> None:
     asked = ask(Part(text="Which city?"))
     key = asked[0].key
@@ -359,12 +378,14 @@ def test_an_answer_in_words_is_text_and_a_refusal_is_said_in_metadata() -> None:
     )
 
 
+@pytest.mark.proves("map-ask-back-url")
 def test_a_foreign_agent_that_sent_someone_to_a_url_is_only_told_of_a_refusal() -> None:
     asked = ask(Part(url="https://a/x"), state=AUTH)
     assert answer_message(asked, {asked[0].key: {"action": "accept"}}, WAITING) is None
     assert answer_message(asked, {asked[0].key: {"action": "decline"}}, WAITING) is not None
 
 
+@pytest.mark.proves("map-ask-back-url")
 def test_an_agent_of_ours_that_sent_someone_to_a_url_is_told_when_it_is_done() -> None:
     asked = questions_in(*asked_by_us({"k": URL}), extension_active=True)
     message = answer_message(asked, {"k": {"action": "accept"}}, WAITING)
@@ -372,6 +393,7 @@ def test_an_agent_of_ours_that_sent_someone_to_a_url_is_told_when_it_is_done() -
     assert answers_from(message, [elicitation_from("k", URL)]).given == {"k": {"action": "accept"}}
 
 
+@pytest.mark.proves("map-ask-back")
 @pytest.mark.parametrize(
     "responses", [{}, {"other": {"action": "accept"}}, {"k": 7}, {"k": {"action": "maybe"}}]
 )
@@ -380,12 +402,14 @@ def test_what_answers_nothing_is_no_message(responses: Any) -> None:
     assert answer_message(asked, responses, WAITING) is None
 
 
+@pytest.mark.proves("map-ask-back-once")
 def test_the_same_answer_to_the_same_question_is_one_message() -> None:
     answer: Any = {"a": 1, "b": 2}
     assert message_id_of("s", answer) == message_id_of("s", {"b": 2, "a": 1})
     assert len({message_id_of("s", answer), message_id_of("s2", answer), message_id_of("s", {"a": 1})}) == 3
 
 
+@pytest.mark.proves("map-ask-back-once")
 def test_the_same_answer_to_another_question_or_of_another_task_is_another_message() -> None:
     def message_id(task_id: str, asked_by: str) -> str:
         message = said(*parts_of_questions([elicitation_from("k", FORM)], None))
@@ -409,6 +433,7 @@ def lasting(message_id: str, occasions: dict[str, str] | None, *keys: str) -> di
     return {one.own_key: one.key for one in found}
 
 
+@pytest.mark.proves("map-ask-back-once", "tasks-keys")
 def test_what_is_left_of_a_partial_answer_keeps_its_key_and_a_later_question_never_has_it() -> None:
     both = lasting("m1", {"a": "1", "b": "2"}, "a", "b")
     assert len(set(both.values())) == 2
@@ -416,11 +441,13 @@ def test_what_is_left_of_a_partial_answer_keeps_its_key_and_a_later_question_nev
     assert lasting("m3", {"b": "3"}, "b")["b"] not in both.values()
 
 
+@pytest.mark.proves("map-ask-back-once")
 def test_questions_that_name_no_occasion_are_as_new_as_their_message() -> None:
     assert lasting("m1", None, "a", "b") == lasting("m1", None, "a", "b")
     assert not set(lasting("m1", None, "a", "b").values()) & set(lasting("m2", None, "a", "b").values())
 
 
+@pytest.mark.proves("map-ask-back-schema")
 def test_a_form_that_is_asked_again_is_checked_by_what_was_made_for_it() -> None:
     forms = [elicitation_from(key, deepcopy(FORM)).form for key in ("one", "two")]
     assert forms[0] is not None

@@ -20,6 +20,8 @@ from bridge.translate.message_to_call import Call, RouteRules, call_from_message
 from bridge.translate.skill_tools import AgentTool, Source, ToolRules, tools_of_agents
 from tests.translate.test_skill_tools import card, ours, skill
 
+pytestmark = pytest.mark.proves("map-call-message")
+
 NEW = Conversation("m1")
 
 
@@ -98,6 +100,7 @@ def test_a_message_to_a_whole_agent_names_a_skill_only_when_the_caller_does() ->
         message_from_call(tool, {"message": "Go", "skill": "fly"}, NEW)
 
 
+@pytest.mark.proves("mcp-tools-input")
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [

@@ -19,6 +19,8 @@ from bridge.translate.confirmation import (
 from bridge.translate.extension import ANSWER, ARGUMENTS, QUESTION, SKILL
 from tests.support.tools import tool
 
+pytestmark = pytest.mark.proves("map-confirm")
+
 
 def hinted(**hints: bool) -> Any:
     return tool("t", listed={"annotations": {f"{name}Hint": said for name, said in hints.items()}})

@@ -21,6 +21,8 @@ from bridge.translate.content import (
 )
 from bridge.translate.extension import BLOCK, GATED, URI
 
+pytestmark = pytest.mark.proves("map-content")
+
 GOLDEN = Path(__file__).with_name("golden")
 CASES = sorted(path.name.removesuffix(".mcp.json") for path in GOLDEN.glob("*.mcp.json"))
 ACTIVE = LinkRules(extension_active=True)

@@ -91,7 +91,7 @@ def test_a_form_is_a_question_with_its_schema() -> None:
     assert question.form.input_schema == PERSON
 
 
-@pytest.mark.proves("map-elicitation-form")
+@pytest.mark.proves("map-elicitation-form", "mcp-elicit-default-form")
 def test_a_question_without_a_mode_is_a_form_and_without_words_has_some() -> None:
     question = elicitation_from("k", {"requestedSchema": {"type": "object"}})
     assert question.form is not None
@@ -106,6 +106,7 @@ def test_a_url_is_a_question_without_a_form() -> None:
     assert question.url == "https://login.test/connect?e=1"
 
 
+@pytest.mark.proves("map-elicitation-url")
 @pytest.mark.parametrize(
     "url",
     [
@@ -126,12 +127,14 @@ def test_what_is_no_web_address_is_not_passed_on(url: Any) -> None:
         elicitation_from("k", {"mode": "url", "message": "Go", "url": url})
 
 
+@pytest.mark.proves("map-elicitation-url")
 @pytest.mark.parametrize("url", ["https://[::1", "http://[x]/"])
 def test_a_url_that_cannot_be_parsed_is_not_passed_on_either(url: str) -> None:
     with pytest.raises(PeerError, match="no web address"):
         elicitation_from("k", {"mode": "url", "message": "Go", "url": url})
 
 
+@pytest.mark.proves("map-elicitation-form")
 @pytest.mark.parametrize(
     ("params", "words"),
     [
@@ -190,7 +193,7 @@ def test_what_was_wrong_is_said_in_words_and_as_data() -> None:
     ]
 
 
-@pytest.mark.proves("map-elicitation-url")
+@pytest.mark.proves("map-elicitation-url", "mcp-elicit-url-shown")
 def test_a_url_is_asked_with_its_host_in_words_and_whole_as_data() -> None:
     words, data = parts_of_questions([visit()])
     assert (words.text or "").startswith("Connect\nOpen this address of login.test, ")
@@ -290,6 +293,7 @@ def test_a_message_that_does_not_say_what_it_is_for_answers_with_all_of_its_text
     assert named_answers(said(*CONTEXT, "5", question="seats"), asked) == seats
 
 
+@pytest.mark.proves("map-refuse")
 @pytest.mark.parametrize("text", ["decline", "cancel", "maybe"])
 def test_words_that_do_not_fit_are_asked_again_and_never_taken_for_a_refusal(text: str) -> None:
     assert at_fault(said(text), form(sure="boolean")) == {"who": ["sure"]}
@@ -323,6 +327,7 @@ def test_defaults_are_filled_unless_the_client_knows_the_schema() -> None:
     assert content(said({"name": "Ada", "color": "red"}), form()) == {"name": "Ada", "color": "red"}
 
 
+@pytest.mark.proves("map-answers")
 def test_a_form_without_fields_is_accepted_by_any_word() -> None:
     empty = elicitation_from("k", {"message": "Ready?"})
     assert given(said("go on"), empty) == {"k": {"action": "accept", "content": {}}}
@@ -346,6 +351,7 @@ def test_what_does_not_fit_is_named(answer: Any, names: list[str]) -> None:
     assert at_fault(said(answer), form()) == {"who": names}
 
 
+@pytest.mark.proves("map-answers")
 @pytest.mark.parametrize("tags", [["a"], '["a"]'])
 def test_a_choice_of_several_is_a_list_also_as_text(tags: Any) -> None:
     assert content(said({"name": "Ada", "tags": tags}), form())["tags"] == ["a"]
@@ -387,6 +393,7 @@ def test_an_answer_in_metadata_that_is_none_refuses_nothing(answer: Any) -> None
     assert content(said({"name": "Ada"}, answer=answer), form())["name"] == "Ada"
 
 
+@pytest.mark.proves("map-refuse")
 def test_an_action_that_is_none_is_no_field_either() -> None:
     assert at_fault(said({"action": "run"}), form()) == {"who": ["name"]}
 
@@ -402,6 +409,7 @@ def test_a_message_says_that_a_url_was_visited(message: Message) -> None:
     assert given(message, visit()) == {"connect": {"action": "accept"}}
 
 
+@pytest.mark.proves("map-refuse")
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 def test_a_url_is_refused_as_a_form_is(action: str) -> None:
     assert given(said("no", answer=action), visit()) == {"connect": {"action": action}}
@@ -491,6 +499,7 @@ def test_the_urls_of_an_error_are_known_by_their_ids() -> None:
     }
 
 
+@pytest.mark.proves("map-elicitation-url")
 @pytest.mark.parametrize(
     "data", [None, 7, [], {}, {"elicitations": None}, {"elicitations": {"a": 1}}], ids=str
 )
@@ -498,6 +507,7 @@ def test_an_error_that_names_no_url_has_none(data: Any) -> None:
     assert required_urls(data) == {}
 
 
+@pytest.mark.proves("map-answers")
 @pytest.mark.parametrize(
     ("format_name", "right", "wrong"),
     [
@@ -522,12 +532,14 @@ def test_the_formats_that_a_form_may_ask_for_are_checked(
         assert answers_from(said({"field": wrong}), [question]).given == {}
 
 
+@pytest.mark.proves("map-answers")
 def test_defaults_stand_where_the_form_has_them() -> None:
     given = answers_from(said({"tags": ["a"], "name": "Ada"}), [form()]).given["who"]["content"]
     assert isinstance(given, dict)
     assert list(given) == ["name", "color", "tags"]
 
 
+@pytest.mark.proves("map-answers")
 def test_the_key_of_the_only_question_may_be_named_although_a_field_is_called_so_too() -> None:
     question = form("second", second="string")
     given = answers_from(said({"second": {"second": "y"}}), [question]).given

@@ -14,6 +14,8 @@ from bridge.translate.patterns import text_for
 from bridge.translate.skills import skill_from
 from tests.support.tools import tool_of
 
+pytestmark = pytest.mark.proves("map-skill")
+
 TEXT = {"type": "string"}
 POINT = {"type": "object", "properties": {"x": {"type": "number"}, "y": TEXT}, "required": ["x"]}
 DEFINITIONS = {

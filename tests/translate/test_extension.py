@@ -11,6 +11,8 @@ from bridge.translate import extension
 from bridge.translate.extension import URI, declaration
 from tests.support.tools import tool_of
 
+pytestmark = pytest.mark.proves("map-extension-card")
+
 LISTED: dict[str, Any] = {
     "name": "echo",
     "title": "Echo",
@@ -23,7 +25,7 @@ LISTED: dict[str, Any] = {
 }
 
 
-@pytest.mark.proves("map-extension-card")
+@pytest.mark.proves("map-extension-card", "a2a-3.3.4-extensions")
 def test_the_extension_lists_every_tool_as_its_server_does() -> None:
     bare = {"name": "bare", "inputSchema": {}}
     found = declaration(

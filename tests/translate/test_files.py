@@ -10,6 +10,8 @@ from bridge.a2a.model.objects import Part
 from bridge.translate.files import place_files, takes_file
 from tests.support.tools import tool
 
+pytestmark = pytest.mark.proves("map-files")
+
 BASE64 = {"type": "string", "contentEncoding": "base64"}
 PNG = {**BASE64, "contentMediaType": "image/png"}
 LINK = {"type": "string", "format": "uri"}

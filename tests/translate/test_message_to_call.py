@@ -21,6 +21,8 @@ from bridge.translate.message_to_call import (
 from bridge.translate.skills import skill_from
 from tests.support.tools import skills, tool
 
+pytestmark = pytest.mark.proves("map-route")
+
 KEYS = ("skillId", "skill_id", "skill", "toolName", "tool")
 RULES = RouteRules(KEYS)
 ECHO = tool("echo", "text", text={"type": "string"}, times={"type": "integer"})

@@ -9,6 +9,8 @@ import pytest
 
 from bridge.translate.names import RESERVED, Named, slug, tool_names
 
+pytestmark = pytest.mark.proves("map-tool-names")
+
 
 def names(*tools: Named, always_prefixed: bool = False) -> list[str]:
     found = tool_names(tools, always_prefixed=always_prefixed)

@@ -12,6 +12,8 @@ from bridge.translate.content import Repeated
 from bridge.translate.extension import PROGRESS
 from bridge.translate.notes import progress_metadata, repeated_for, unaccepted_types
 
+pytestmark = pytest.mark.proves("map-content")
+
 RESULT = (
     Part(text="t"),
     Part(text="# m", media_type="text/markdown"),

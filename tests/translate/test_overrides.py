@@ -25,6 +25,8 @@ from bridge.translate.overrides import (
 )
 from tests.support.tools import tool
 
+pytestmark = pytest.mark.proves("map-overrides")
+
 A, B, C = (SkillOverride(name=name) for name in "abc")
 STRING = {"type": "string"}
 HIDDEN = ArgumentRule(hidden=True)

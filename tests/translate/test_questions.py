@@ -13,6 +13,8 @@ from bridge.translate.message_to_call import Unclear
 from bridge.translate.questions import Answer, answer_of, arguments, which_skill
 from tests.support.tools import skills, tool
 
+pytestmark = pytest.mark.proves("map-route")
+
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 ECHO = tool("echo", "text", listed={"description": "Gives it back\nand more"}, text={"type": "string"})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,7 @@ def task_of(result: Any, *, active: bool = True, repeated: Repeated = Repeated.B
     return Task.model_validate(from_json(shown))
 
 
+@pytest.mark.proves("map-result-exact")
 @pytest.mark.parametrize("case", CASES)
 def test_with_the_extension_a_result_comes_back_exactly(case: str) -> None:
     result = json.loads((GOLDEN / f"{case}.mcp.json").read_text(encoding="utf-8"))
@@ -81,6 +83,7 @@ def test_with_the_extension_a_result_comes_back_exactly(case: str) -> None:
     assert back == {"content": [], **result}
 
 
+@pytest.mark.proves("map-result-exact")
 @pytest.mark.parametrize(
     "result",
     [
@@ -98,6 +101,7 @@ def test_with_the_extension_a_failure_comes_back_exactly(result: Any) -> None:
     }
 
 
+@pytest.mark.proves("map-result-exact")
 def test_what_a_server_said_beside_its_content_comes_back() -> None:
     result = {"content": [text("a")], "_meta": {"example.com/x": [1]}, "tomorrow": {"a": None}}
     assert result_from_task(task_of(result), ACTIVE) == result
@@ -106,6 +110,7 @@ def test_what_a_server_said_beside_its_content_comes_back() -> None:
     assert back == {**failed, "_meta": {"example.com/x": [1], STATE_META: "TASK_STATE_FAILED"}}
 
 
+@pytest.mark.proves("map-result-exact")
 def test_metadata_that_was_too_deep_comes_back_as_it_was() -> None:
     deep: Any = []
     for _ in range(80):
@@ -114,12 +119,14 @@ def test_metadata_that_was_too_deep_comes_back_as_it_was() -> None:
     assert result_from_task(task_of(result), ACTIVE) == result
 
 
+@pytest.mark.proves("mcp-meta-reserved")
 def test_a_server_cannot_set_the_protocols_own_keys_or_fields_of_the_result() -> None:
     peer = {"_meta": {"io.modelcontextprotocol/related-task": {"taskId": "x"}, "a": 1}, "isError": True}
     made = task(TaskState.COMPLETED, artifact(Part(text="a"), metadata={SKILL: "s", PEER: peer}))
     assert result_from_task(made, ACTIVE) == {"content": [text("a")], "_meta": {"a": 1}}
 
 
+@pytest.mark.proves("map-result")
 @pytest.mark.parametrize(
     "block",
     [
@@ -143,6 +150,7 @@ def test_a_mark_that_does_not_fit_its_part_is_passed_over(part: Part, block: Any
     assert found["type"] in ("text", "resource", "resource_link")
 
 
+@pytest.mark.proves("map-result")
 def test_without_the_extension_marks_mean_nothing() -> None:
     forged = Part(text="seen", metadata={BLOCK: {"type": "added"}})
     (block,) = blocks_from_parts([forged], PLAIN)
@@ -150,6 +158,7 @@ def test_without_the_extension_marks_mean_nothing() -> None:
     assert block["text"] == "seen"
 
 
+@pytest.mark.proves("map-result")
 @pytest.mark.parametrize(
     ("part", "block"),
     [
@@ -200,6 +209,7 @@ def test_each_kind_of_part_becomes_the_block_that_says_it(part: Part, block: Any
     assert blocks_from_parts([part], PLAIN) == [block]
 
 
+@pytest.mark.proves("map-result")
 def test_artifacts_come_in_order_each_introduced_by_its_first_block() -> None:
     one, two = artifact(Part(text="1"), Part(text="2"), name="one"), artifact(Part(text="3"))
     assert result_from_task(task(TaskState.COMPLETED, one, two, message=said(Part(text="done"))), PLAIN) == {
@@ -212,6 +222,7 @@ def test_artifacts_come_in_order_each_introduced_by_its_first_block() -> None:
     }
 
 
+@pytest.mark.proves("map-result")
 def test_a_text_that_came_in_pieces_is_one_block_and_with_the_extension_the_blocks_that_there_were() -> None:
     came = task(TaskState.COMPLETED, artifact(Part(text="one "), GoingOn(text="two"), Part(text="three")))
     about = {"_meta": {ARTIFACT_META: {"artifactId": "a"}}}
@@ -219,6 +230,7 @@ def test_a_text_that_came_in_pieces_is_one_block_and_with_the_extension_the_bloc
     assert result_from_task(came, ACTIVE) == {"content": [text("one "), text("two"), text("three")]}
 
 
+@pytest.mark.proves("map-result")
 def test_without_artifacts_the_status_message_is_the_result_and_else_what_the_agent_said_last() -> None:
     history = (
         said(Part(text="first")),
@@ -235,6 +247,7 @@ def test_without_artifacts_the_status_message_is_the_result_and_else_what_the_ag
     assert result_from_task(task(history=history), ACTIVE) == {"content": []}
 
 
+@pytest.mark.proves("map-result-failed")
 @pytest.mark.parametrize(
     ("state", "words"),
     [
@@ -268,6 +281,7 @@ def test_a_task_without_success_is_an_error_in_the_agents_words_with_what_there_
     }
 
 
+@pytest.mark.proves("map-result")
 @pytest.mark.parametrize("state", sorted(set(TaskState) - {"TASK_STATE_COMPLETED", "TASK_STATE_FAILED"}))
 def test_a_task_that_goes_on_has_no_result(state: TaskState) -> None:
     if state in (TaskState.REJECTED, TaskState.CANCELED):
@@ -280,6 +294,7 @@ WITH_OUTPUT = Reading(output=N_SCHEMA)
 DATA = Part(data={"n": 1}, media_type="application/json")
 
 
+@pytest.mark.proves("map-result-schema", "mcp-tools-output")
 @pytest.mark.parametrize(
     ("parts", "content"),
     [
@@ -296,6 +311,7 @@ def test_data_that_conforms_is_structured_content_and_stands_once_as_text(
     assert [text(block["text"]) for block in result["content"]] == content
 
 
+@pytest.mark.proves("map-result-schema", "mcp-tools-output")
 @pytest.mark.parametrize(
     ("parts", "why"),
     [
@@ -313,6 +329,7 @@ def test_a_result_that_does_not_conform_is_an_error_that_says_what(parts: tuple[
     assert second["text"] == (parts[0].text or json.dumps(parts[0].data))
 
 
+@pytest.mark.proves("map-result-schema")
 def test_marked_data_that_does_not_conform_is_not_lost() -> None:
     made = task_of({"content": [text("n")], "structuredContent": {"n": "x"}})
     result = result_from_task(made, Reading(extension_active=True, output=N_SCHEMA))
@@ -320,6 +337,7 @@ def test_marked_data_that_does_not_conform_is_not_lost() -> None:
     assert result["content"][1:] == [text("n"), text('{"n": "x"}')]
 
 
+@pytest.mark.proves("map-result")
 @pytest.mark.parametrize("case", ["structured"])
 def test_without_the_extension_structured_content_and_its_twins_come_back_too(case: str) -> None:
     result = json.loads((GOLDEN / f"{case}.mcp.json").read_text(encoding="utf-8"))
@@ -332,6 +350,7 @@ def test_without_the_extension_structured_content_and_its_twins_come_back_too(ca
 WRAPPED_SCHEMA = validator_of({"type": "object", "properties": {"result": {}}, "required": ["result"]})
 
 
+@pytest.mark.proves("map-result")
 @pytest.mark.parametrize(
     ("output", "words", "structured"),
     [
@@ -351,6 +370,7 @@ def test_what_a_client_without_the_extension_gets_as_text_alone_is_structured_co
     assert {key: back[key] for key in result} == result
 
 
+@pytest.mark.proves("map-large-part")
 def test_a_part_over_the_limit_becomes_a_link_and_one_of_a_message_does_not() -> None:
     reading = Reading(inline_limit_bytes=5, link_for=lambda part: f"a2a://x/{part.kind}")
     parts = (
@@ -375,18 +395,21 @@ def test_a_part_over_the_limit_becomes_a_link_and_one_of_a_message_does_not() ->
     assert failed[0]["type"] == "image"
 
 
+@pytest.mark.proves("map-result-exact")
 def test_with_the_extension_no_part_is_too_large() -> None:
     reading = Reading(extension_active=True, inline_limit_bytes=1, link_for=lambda _: "x:")
     result = {"content": [text("long")]}
     assert result_from_task(task_of(result), reading) == result
 
 
+@pytest.mark.proves("map-result")
 def test_a_link_that_was_withheld_is_told_in_words() -> None:
     link = {"type": "resource_link", "uri": "file:///a", "name": "a"}
     parts = parts_from_result({"content": [link]}, LinkRules(extension_active=True))
     assert blocks_from_parts(parts, ACTIVE) == [text("[a: a link to a file of the server, not passed on]")]
 
 
+@pytest.mark.proves("map-result")
 def test_a_message_is_the_result() -> None:
     assert result_from_message(said(Part(text="hi")), PLAIN) == {"content": [text("hi")]}
     assert result_from_message(said(DATA), WITH_OUTPUT)["structuredContent"] == {"n": 1}
@@ -396,6 +419,7 @@ def test_a_message_is_the_result() -> None:
 UNFINISHED = Unfinished("Which colour?", TaskState.INPUT_REQUIRED, "task_reply", "h4ndle", "to answer")
 
 
+@pytest.mark.proves("map-slow-agent")
 def test_what_is_not_finished_says_so_and_how_to_go_on() -> None:
     meta: Any = {
         UNFINISHED_META: {"state": "TASK_STATE_INPUT_REQUIRED", "tool": "task_reply", "handle": "h4ndle"}
@@ -413,6 +437,7 @@ def test_what_is_not_finished_says_so_and_how_to_go_on() -> None:
     }
 
 
+@pytest.mark.proves("map-slow-agent")
 def test_what_is_not_finished_and_cannot_be_followed_says_that() -> None:
     lost, meta = replace(UNFINISHED, handle=None), {UNFINISHED_META: {"state": "TASK_STATE_INPUT_REQUIRED"}}
     words = "Which colour?\n\nThis server offers no task_reply, so it cannot be followed from here"
@@ -428,6 +453,7 @@ def test_what_is_not_finished_and_cannot_be_followed_says_that() -> None:
     }
 
 
+@pytest.mark.proves("map-result-failed")
 def test_the_error_of_a_server_behind_an_agent_is_told_from_a_result_of_its_tool() -> None:
     metadata = error_metadata(-32602, "no such tool", {"a": 1})
     refused = task(TaskState.REJECTED, message=said(Part(text="no"), metadata=metadata))
@@ -436,6 +462,7 @@ def test_the_error_of_a_server_behind_an_agent_is_told_from_a_result_of_its_tool
     assert server_error_in(task(TaskState.FAILED)) is None
 
 
+@pytest.mark.proves("map-result")
 def test_what_is_read_can_be_written() -> None:
     forged = Part(text="[" * 100_000, metadata={BLOCK: {"type": "block", "spelled": True}})
     assert to_json(blocks_from_parts([forged], ACTIVE))
@@ -482,6 +509,7 @@ def a_block(chance: random.Random, structured: Any) -> Any:
     return block
 
 
+@pytest.mark.proves("map-result-exact")
 @pytest.mark.parametrize("seed", range(300))
 def test_with_the_extension_any_result_comes_back_exactly(seed: int) -> None:
     chance = random.Random(seed)
@@ -504,3 +532,9 @@ def test_with_the_extension_any_result_comes_back_exactly(seed: int) -> None:
         if "_meta" not in result:
             assert back.pop("_meta") == {}
     assert back == result
+
+
+@pytest.mark.proves("mcp-meta-names")
+def test_the_keys_of_our_own_have_our_prefix() -> None:
+    ours = [STATE_META, STATUS_META, ARTIFACT_META, UNFINISHED_META, PART_META]
+    assert all(re.fullmatch(r"mcp-a2a/[a-z0-9]([a-z0-9._-]*[a-z0-9])?", key) for key in ours)

@@ -70,6 +70,7 @@ def listed(*sources: Source, rules: ToolRules = ToolRules()) -> list[Any]:  # no
     return [tool.listed for tool in tools_of_agents(sources, rules)]
 
 
+@pytest.mark.proves("map-tool-original")
 def test_a_tool_of_our_extension_is_shown_exactly_without_its_execution() -> None:
     shown = {key: value for key, value in ADD.items() if key != "execution"}
     assert listed(Source("calc", ours(ADD))) == [shown]
@@ -79,6 +80,7 @@ def test_a_tool_of_our_extension_is_shown_exactly_without_its_execution() -> Non
     assert tool.original is not None
 
 
+@pytest.mark.proves("map-tool-original")
 @pytest.mark.parametrize("prop", [{"type": "any"}, {"type": "number", "exclusiveMinimum": True}])
 def test_a_tool_of_our_extension_whose_schema_is_not_valid_is_shown_exactly_and_can_be_called(
     prop: Any,
@@ -90,11 +92,13 @@ def test_a_tool_of_our_extension_whose_schema_is_not_valid_is_shown_exactly_and_
     assert sent.parts[0].data == {"skill": "t", "arguments": {"p": 5}}
 
 
+@pytest.mark.proves("mcp-schema-made")
 def test_a_schema_without_a_type_gets_the_one_that_it_has_to_have() -> None:
     (shown,) = listed(Source("x", ours({"name": "t", "inputSchema": {}})))
     assert shown == {"name": "t", "inputSchema": {"type": "object"}}
 
 
+@pytest.mark.proves("map-tools")
 def test_a_skill_takes_a_message_and_says_what_it_is_for() -> None:
     made = card(skill(examples=("To Rome", "To Oslo")), icon_url="https://a/icon.png")
     (shown,) = listed(Source("guide", made))
@@ -121,12 +125,14 @@ def test_skills_that_take_a_message_share_one_schema_however_many_they_are() -> 
     assert len({id(tool["inputSchema"]) for tool in tools}) == 1
 
 
+@pytest.mark.proves("map-tool-names")
 def test_a_skill_whose_id_is_a_uuid_is_named_after_its_name_and_called_by_its_id() -> None:
     skill_id = "7c5865b5-0e10-5c5f-8442-9225c0215d23-main"
     (tool,) = tools_of_agents([Source("guide", card(skill(skill_id)))], ToolRules())
     assert (tool.name, tool.listed["name"], tool.skill_id) == ("plan_a_trip", "plan_a_trip", skill_id)
 
 
+@pytest.mark.proves("mcp-icons")
 @pytest.mark.parametrize(
     "icon_url", ["javascript:alert(1)", "file:///x", "data:text/html,x", "https://", " http://a", ""]
 )
@@ -134,6 +140,7 @@ def test_an_icon_that_no_host_should_open_is_left_out(icon_url: str) -> None:
     assert "icons" not in listed(Source("guide", card(skill(), icon_url=icon_url)))[0]
 
 
+@pytest.mark.proves("map-tools")
 def test_words_reach_a_host_without_the_characters_that_nobody_sees_and_values_as_they_are() -> None:
     evil, seen = "read\u202e \u200bme\x1b[2J\U000e0041 \u200d👩\u200d💻", "read me[2J 👩\u200d💻"
     said = {"title": evil, "description": evil}
@@ -157,6 +164,7 @@ def test_words_reach_a_host_without_the_characters_that_nobody_sees_and_values_a
     assert message["description"].startswith(f"{seen}\nThe skill {seen} of the agent Guide.\nTags: {seen}")
 
 
+@pytest.mark.proves("mcp-icons")
 def test_only_icons_that_a_host_can_show_reach_it() -> None:
     good = [{"src": "https://a/i.png"}, {"src": "data:image/png;base64,AAAA"}]
     bad = [{"src": "javascript:alert(1)"}, {"src": "data:text/html,x"}, {"src": "file:///x"}]
@@ -166,16 +174,19 @@ def test_only_icons_that_a_host_can_show_reach_it() -> None:
     assert shown["icons"] == good
 
 
+@pytest.mark.proves("map-tools")
 def test_an_agent_without_skills_gets_one_tool_for_messages() -> None:
     (tool,) = tools_of_agents([Source("guide", card())], ToolRules())
     assert (tool.name, tool.skill_id) == ("message", None)
 
 
+@pytest.mark.proves("map-tool-original")
 def test_an_agent_of_ours_whose_server_is_down_has_no_tools() -> None:
     down = card(skill("unavailable"), extensions=(declaration([]),))
     assert listed(Source("x", down)) == []
 
 
+@pytest.mark.proves("map-tool-original")
 def test_a_skill_that_our_extension_does_not_know_takes_a_message_and_a_broken_one_is_left_out() -> None:
     params: Any = {"tools": {"broken": {"name": "broken", "inputSchema": 7}, "add": {**ADD, "name": "add"}}}
     made = card(
@@ -185,11 +196,13 @@ def test_a_skill_that_our_extension_does_not_know_takes_a_message_and_a_broken_o
     assert [(tool.name, tool.original is None) for tool in tools] == [("add", False), ("ask", True)]
 
 
+@pytest.mark.proves("map-tools")
 def test_of_two_skills_with_one_id_the_first_counts() -> None:
     (shown,) = listed(Source("x", card(skill("a", name="One"), skill("a", name="Two"))))
     assert shown["title"] == "One"
 
 
+@pytest.mark.proves("map-tool-names")
 def test_names_that_collide_are_prefixed_and_still_call_their_skill() -> None:
     tools = tools_of_agents([Source("a", ours(ADD)), Source("b", ours(ADD))], ToolRules())
     assert [(tool.name, tool.listed["name"], tool.skill_id) for tool in tools] == [
@@ -198,6 +211,7 @@ def test_names_that_collide_are_prefixed_and_still_call_their_skill() -> None:
     ]
 
 
+@pytest.mark.proves("map-tools")
 def test_a_tool_can_stand_for_an_agent() -> None:
     (shown,) = listed(Source("guide", card(skill(), skill("eat"))), rules=ToolRules(granularity="agent"))
     assert shown["name"] == "guide"
@@ -205,6 +219,7 @@ def test_a_tool_can_stand_for_an_agent() -> None:
     assert "- eat: Plans trips." in shown["description"]
 
 
+@pytest.mark.proves("map-tools")
 def test_searching_lists_two_tools_however_many_skills_there_are() -> None:
     rules = ToolRules(granularity="search")
     skills = [
@@ -223,6 +238,7 @@ def test_searching_lists_two_tools_however_many_skills_there_are() -> None:
     assert found[0]["inputSchema"]["required"] == ["message"]
 
 
+@pytest.mark.proves("mcp-schema-made")
 @pytest.mark.parametrize("granularity", ["skill", "agent", "search"])
 def test_what_is_listed_is_as_the_protocol_asks(granularity: Any) -> None:
     rules = ToolRules(granularity=granularity)

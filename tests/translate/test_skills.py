@@ -13,6 +13,8 @@ from bridge.translate.overrides import SkillOverride
 from bridge.translate.skills import accepts_any, skill_from, skill_ids
 from tests.support.tools import tool, tool_of
 
+pytestmark = pytest.mark.proves("map-skill")
+
 SAY = {"type": "string", "default": "hello there"}
 
 

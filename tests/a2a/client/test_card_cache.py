@@ -23,6 +23,8 @@ from bridge.errors import PeerError
 from tests.support.agents import found_at, serving
 from tests.support.running import listening
 
+pytestmark = pytest.mark.proves("a2a-8.6-kept")
+
 QUICK = CardBounds(min_seconds=0.01, max_seconds=0.02, retry_seconds=0.01)
 BOUNDS = CardBounds(min_seconds=60, max_seconds=3600)
 

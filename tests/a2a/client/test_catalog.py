@@ -27,6 +27,8 @@ from bridge.web import Access, Credential, Place, Principal
 from tests.a2a.server.test_catalog import Shelf
 from tests.support.running import listening
 
+pytestmark = pytest.mark.proves("catalog-source")
+
 QUICK = CardBounds(min_seconds=0.01, max_seconds=0.02, retry_seconds=0.01)
 PUBLIC = "https://catalog.example.com/agents"
 

@@ -148,6 +148,7 @@ async def all_of(agent: AgentClient, request: SendMessageRequest) -> list[Stream
 # The card
 
 
+@pytest.mark.proves("a2a-14.3-well-known")
 async def test_a_card_is_found_below_the_base_and_at_its_own_url(
     bridge: Running, http: httpx2.AsyncClient
 ) -> None:
@@ -159,6 +160,7 @@ async def test_a_card_is_found_below_the_base_and_at_its_own_url(
         assert found.deviations == ()
 
 
+@pytest.mark.proves("a2a-3.6.1-version-sent", "map-card-found")
 async def test_a_card_is_found_at_a_url_that_does_not_look_like_one(http: httpx2.AsyncClient) -> None:
     asked: list[tuple[str, str | None]] = []
 
@@ -171,6 +173,7 @@ async def test_a_card_is_found_at_a_url_that_does_not_look_like_one(http: httpx2
     assert asked == [(f"/a/card{CARD_PATH}", "1.0"), ("/a/card", "1.0")]
 
 
+@pytest.mark.proves("map-card-found")
 async def test_when_there_is_no_card_every_place_that_was_looked_at_is_named(
     http: httpx2.AsyncClient,
 ) -> None:
@@ -180,6 +183,7 @@ async def test_when_there_is_no_card_every_place_that_was_looked_at_is_named(
     assert str(refused.value) == f"there is no agent card at {url}/x{CARD_PATH} or {url}/x"
 
 
+@pytest.mark.proves("map-agent-told")
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -202,6 +206,7 @@ def test_what_is_no_card_is_refused_by_field(text: bytes | str, words: str) -> N
         card_from(text.encode() if isinstance(text, str) else text, "here")
 
 
+@pytest.mark.proves("map-liberal")
 def test_a_card_that_lacks_what_can_be_done_without_is_read_and_says_so() -> None:
     text = {key: value for key, value in CARD.items() if key != "defaultOutputModes"}
     text["skills"] = [{"id": "act", "name": "Act", "tags": []}]
@@ -211,6 +216,7 @@ def test_a_card_that_lacks_what_can_be_done_without_is_read_and_says_so() -> Non
     assert "skills.0.description is missing" in deviations
 
 
+@pytest.mark.proves("map-liberal")
 @pytest.mark.parametrize("said", [{}, {"protocolVersion": ""}])
 def test_a_card_without_protocol_version_is_read_as_1_0(said: dict[str, str]) -> None:
     listed = [{"url": "http://127.0.0.1/", "protocolBinding": "JSONRPC", **said}]
@@ -219,6 +225,7 @@ def test_a_card_without_protocol_version_is_read_as_1_0(said: dict[str, str]) ->
     assert deviations[0].startswith("supportedInterfaces.0.protocolVersion")
 
 
+@pytest.mark.proves("map-card-found")
 async def test_a_redirect_within_the_origin_is_followed(http: httpx2.AsyncClient) -> None:
     def answer(request: Request) -> Response:
         if request.url.path == "/new/card":
@@ -229,6 +236,7 @@ async def test_a_redirect_within_the_origin_is_followed(http: httpx2.AsyncClient
         assert (await fetch_card(http, url)).card.name == "Least"
 
 
+@pytest.mark.proves("map-trust")
 async def test_a_redirect_to_another_origin_is_not_followed(http: httpx2.AsyncClient) -> None:
     asked: list[str] = []
 
@@ -279,6 +287,7 @@ async def test_a_redirect_says_nothing_of_who_asks(http: httpx2.AsyncClient) -> 
     assert asked == ["Bearer s3cret"] * 2 + ["Basic YWRhOnBhc3M="] * 2
 
 
+@pytest.mark.proves("map-agent-told")
 async def test_redirects_without_end_and_cards_without_end_are_given_up(http: httpx2.AsyncClient) -> None:
     async with answering(lambda request: RedirectResponse(request.url.path)) as url:
         with pytest.raises(PeerError, match="redirects more than 5 times"):
@@ -293,6 +302,7 @@ async def test_redirects_without_end_and_cards_without_end_are_given_up(http: ht
             await fetch_card(http, url)
 
 
+@pytest.mark.proves("map-agent-told")
 async def test_an_agent_that_cannot_be_reached_is_named_with_the_reason(http: httpx2.AsyncClient) -> None:
     with pytest.raises(PeerError) as refused:
         await fetch_card(http, "http://user:secret@127.0.0.1:1/x?key=secret")
@@ -301,6 +311,7 @@ async def test_an_agent_that_cannot_be_reached_is_named_with_the_reason(http: ht
         await fetch_card(http, "http://[::1")
 
 
+@pytest.mark.proves("a2a-13.4-secrets")
 def test_urls_are_shown_without_secrets_and_compared_by_origin() -> None:
     assert shown("https://user:secret@x.test/a?key=secret#b") == "https://x.test/a"
     assert (
@@ -319,6 +330,7 @@ def interfaces(*offers: tuple[str, str]) -> AgentCard:
     return AgentCard.model_validate({**CARD, "supportedInterfaces": listed})
 
 
+@pytest.mark.proves("a2a-8.3.2-first", "a2a-3.6.3-negotiation")
 def test_the_first_interface_that_is_spoken_is_taken() -> None:
     card = interfaces(
         ("GRPC", "1.0"), ("JSONRPC", "0.3"), ("JSONRPC", "1.9"), ("JSONRPC", "1.0.2"), ("HTTP+JSON", "1.0")
@@ -326,6 +338,7 @@ def test_the_first_interface_that_is_spoken_is_taken() -> None:
     assert interface_of(card).url == "https://x.test/3"
 
 
+@pytest.mark.proves("a2a-3.6.3-negotiation")
 def test_when_no_interface_is_spoken_it_says_what_is_offered() -> None:
     with pytest.raises(
         PeerError,
@@ -337,6 +350,7 @@ def test_when_no_interface_is_spoken_it_says_what_is_offered() -> None:
 # Operations
 
 
+@pytest.mark.proves("a2a-9.3-request")
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_a_message_is_sent_and_its_task_read_again(
     binding: str, bridge: Running, http: httpx2.AsyncClient
@@ -350,6 +364,7 @@ async def test_a_message_is_sent_and_its_task_read_again(
     assert await agent.get(task.id) == task
 
 
+@pytest.mark.proves("a2a-3.1.2-read")
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_a_stream_gives_each_event_in_order(
     binding: str, bridge: Running, http: httpx2.AsyncClient
@@ -363,6 +378,7 @@ async def test_a_stream_gives_each_event_in_order(
     assert [text_of(message.parts) for message in said if message] == ["step 1", "step 2", "step 3"]
 
 
+@pytest.mark.proves("map-call-followed")
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_a_task_is_cancelled_and_its_other_stream_ends(
     binding: str, bridge: Running, http: httpx2.AsyncClient
@@ -381,6 +397,7 @@ async def test_a_task_is_cancelled_and_its_other_stream_ends(
     assert last.status_update.status.state is TaskState.CANCELED
 
 
+@pytest.mark.proves("a2a-5.4-read")
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_an_error_of_the_agent_keeps_its_code_reason_and_fields(
     binding: str, bridge: Running, http: httpx2.AsyncClient
@@ -397,6 +414,7 @@ async def test_an_error_of_the_agent_keeps_its_code_reason_and_fields(
     assert "configuration.historyLength: Input should be greater" in str(refused.value)
 
 
+@pytest.mark.proves("a2a-3.1.2-read")
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_an_error_instead_of_a_stream_is_an_error(
     binding: str, bridge: Running, http: httpx2.AsyncClient
@@ -406,6 +424,7 @@ async def test_an_error_instead_of_a_stream_is_an_error(
         await anext(agent.subscribe("no-such-task"))
 
 
+@pytest.mark.proves("a2a-9.2-headers", "a2a-11.2-headers")
 async def test_an_extension_is_asked_for_only_when_the_card_declares_it(
     bridge: Running, http: httpx2.AsyncClient
 ) -> None:
@@ -426,6 +445,7 @@ async def test_an_extension_is_asked_for_only_when_the_card_declares_it(
     assert sent == [None]
 
 
+@pytest.mark.proves("map-liberal")
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_a_foreign_agent_is_understood(binding: str, stranger: str, http: httpx2.AsyncClient) -> None:
     agent = AgentClient(http, over(binding, await fetch_card(http, stranger)))
@@ -440,6 +460,7 @@ async def test_a_foreign_agent_is_understood(binding: str, stranger: str, http: 
     assert (refused.value.code, refused.value.reason) == (-32001, "TASK_NOT_FOUND")
 
 
+@pytest.mark.proves("a2a-8.3.2-tenant", "a2a-3.6.1-version-sent", "a2a-14.2.1-version")
 async def test_the_tenant_of_an_interface_is_repeated_and_the_version_sent(http: httpx2.AsyncClient) -> None:
     sent: list[Any] = []
 
@@ -456,6 +477,7 @@ async def test_the_tenant_of_an_interface_is_repeated_and_the_version_sent(http:
     assert sent == [("1.0", {"id": "t", "tenant": "blue"}), ("1.0", {"id": "t"})]
 
 
+@pytest.mark.proves("a2a-8.3.2-tenant", "a2a-3.6.1-version-sent", "a2a-14.2.1-version", "a2a-11.5-query")
 async def test_the_tenant_and_the_version_go_along_over_http_json(http: httpx2.AsyncClient) -> None:
     sent: list[Any] = []
 
@@ -482,6 +504,7 @@ async def test_the_tenant_and_the_version_go_along_over_http_json(http: httpx2.A
     ]
 
 
+@pytest.mark.proves("map-liberal")
 @pytest.mark.parametrize("binding", BINDINGS)
 @pytest.mark.parametrize("wrapped", [True, False])
 async def test_what_agents_write_in_their_own_way_is_understood(
@@ -531,6 +554,7 @@ async def test_what_agents_write_in_their_own_way_is_understood(
     assert event.artifact_update is not None
 
 
+@pytest.mark.proves("a2a-5.6.1-time", "map-liberal")
 @pytest.mark.parametrize(
     ("said", "meant"),
     [
@@ -557,6 +581,7 @@ def elsewhere(*urls: str, at: str = "https://agent.example.com/card") -> FoundCa
     return FoundCard(at, b"", AgentCard.model_validate({**CARD, "supportedInterfaces": listed}))
 
 
+@pytest.mark.proves("map-trust")
 @pytest.mark.parametrize(
     "url",
     [
@@ -583,6 +608,7 @@ def test_a_public_card_that_leads_inside_is_refused_unless_allowed(url: str) -> 
     assert permitted_interfaces(elsewhere(url, at="http://192.168.0.2/"), Trust(), has_credentials=False)
 
 
+@pytest.mark.proves("map-trust")
 def test_credentials_stay_with_the_origin_of_the_card() -> None:
     found = elsewhere("https://other.example.com/", "https://agent.example.com/a2a")
     for trust, has_credentials, first in (
@@ -595,6 +621,7 @@ def test_credentials_stay_with_the_origin_of_the_card() -> None:
         permitted_interfaces(elsewhere("http://agent.example.com/"), Trust(), has_credentials=True)
 
 
+@pytest.mark.proves("map-trust")
 async def test_a_public_name_that_leads_inside_is_left_before_anything_is_sent() -> None:
     asked: list[str] = []
 
@@ -613,6 +640,7 @@ async def test_a_public_name_that_leads_inside_is_left_before_anything_is_sent()
         assert (await AgentClient(http, found, allowed).get("t")).id == "t"
 
 
+@pytest.mark.proves("map-call-once")
 async def test_the_next_interface_is_taken_only_when_nothing_left(
     desk: Desk, http: httpx2.AsyncClient
 ) -> None:
@@ -641,6 +669,7 @@ async def test_the_next_interface_is_taken_only_when_nothing_left(
 # What goes wrong
 
 
+@pytest.mark.proves("map-agent-told")
 async def test_an_agent_that_keeps_silent_is_left_by_a_deadline(http: httpx2.AsyncClient) -> None:
     async def hanging(scope: Scope, receive: Receive, send: Send) -> None:
         await Request(scope, receive).body()
@@ -670,6 +699,7 @@ async def test_an_agent_that_keeps_silent_is_left_by_a_deadline(http: httpx2.Asy
                     await anext(events)
 
 
+@pytest.mark.proves("map-call-once", "map-trust")
 @pytest.mark.parametrize("status", [302, 307, 308])
 async def test_a_message_is_not_redirected(status: int, http: httpx2.AsyncClient) -> None:
     asked: list[str] = []
@@ -685,6 +715,7 @@ async def test_a_message_is_not_redirected(status: int, http: httpx2.AsyncClient
     assert asked == []
 
 
+@pytest.mark.proves("a2a-3.1.2-read")
 async def test_a_stream_in_single_bytes_with_heartbeats_is_read(http: httpx2.AsyncClient) -> None:
     text = (
         b": hello\n\n" + events_of({"statusUpdate": STATUS}) + b": \n\n" + events_of({"statusUpdate": STATUS})
@@ -699,6 +730,7 @@ async def test_a_stream_in_single_bytes_with_heartbeats_is_read(http: httpx2.Asy
     assert [event.to_object() for event in events] == [{"statusUpdate": STATUS}] * 2
 
 
+@pytest.mark.proves("a2a-3.1.2-read")
 async def test_a_stream_may_be_answered_with_one_object(http: httpx2.AsyncClient) -> None:
     message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "hi"}], "kind": "message"}
     answer = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"message": message}})
@@ -707,6 +739,7 @@ async def test_a_stream_may_be_answered_with_one_object(http: httpx2.AsyncClient
     assert [event.to_object() for event in events] == [{"message": message}]
 
 
+@pytest.mark.proves("map-agent-told")
 @pytest.mark.parametrize(
     ("status", "body", "media_type", "words"),
     [
@@ -748,6 +781,7 @@ async def test_what_is_no_answer_is_told_in_words(
     assert desk.url in str(refused.value) or isinstance(refused.value, AgentRefusedError)
 
 
+@pytest.mark.proves("a2a-3.1.2-read")
 async def test_a_stream_that_breaks_off_is_told(http: httpx2.AsyncClient) -> None:
     async def broken(scope: Scope, receive: Receive, send: Send) -> None:
         headers = [(b"content-type", b"text/event-stream"), (b"content-length", b"9999")]
@@ -765,6 +799,7 @@ async def test_a_stream_that_breaks_off_is_told(http: httpx2.AsyncClient) -> Non
             await anext(events)
 
 
+@pytest.mark.proves("a2a-3.1.2-read")
 async def test_an_update_in_answer_to_a_message_is_refused(http: httpx2.AsyncClient) -> None:
     answer = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"statusUpdate": STATUS}})
     async with answering(lambda _: PlainTextResponse(answer)) as url:
@@ -772,6 +807,7 @@ async def test_an_update_in_answer_to_a_message_is_refused(http: httpx2.AsyncCli
             await AgentClient(http, card_at(url)).send(saying("x"))
 
 
+@pytest.mark.proves("map-call-followed")
 async def test_closing_a_stream_leaves_the_task_alone(http: httpx2.AsyncClient) -> None:
     go_on = anyio.Event()
 
@@ -797,6 +833,7 @@ async def test_closing_a_stream_leaves_the_task_alone(http: httpx2.AsyncClient) 
 # Lists
 
 
+@pytest.mark.proves("map-call-followed")
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_tasks_are_listed_page_by_page(binding: str, http: httpx2.AsyncClient) -> None:
     async with running(config_for(raw_command())) as bridge:
@@ -810,6 +847,7 @@ async def test_tasks_are_listed_page_by_page(binding: str, http: httpx2.AsyncCli
     assert (first.total_size, second.next_page_token) == (3, "")
 
 
+@pytest.mark.proves("map-liberal")
 async def test_a_list_that_says_least_is_read(desk: Desk, http: httpx2.AsyncClient) -> None:
     listed = {"tasks": [{"id": "t", "status": {"state": "input-required"}}]}
     desk.response = Response(json.dumps({"jsonrpc": "2.0", "id": 1, "result": listed}))

@@ -18,6 +18,8 @@ from bridge.errors import PeerError, UsageError
 from tests.support.agents import found_at
 from tests.support.running import listening
 
+pytestmark = pytest.mark.proves("a2a-13.4-secrets")
+
 SCHEMES: dict[str, Any] = {
     "token": {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
     "basic": {"httpAuthSecurityScheme": {"scheme": "Basic"}},

@@ -10,6 +10,8 @@ from bridge.a2a.client.fold import Gathered, TooMuchError, begun_by, folded
 from bridge.a2a.model.objects import StreamResponse, Task, TaskState, text_of
 from bridge.translate.blocks import joined, pieces_in
 
+pytestmark = pytest.mark.proves("map-heard")
+
 WORKING = {"state": "TASK_STATE_WORKING"}
 
 

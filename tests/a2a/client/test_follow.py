@@ -40,6 +40,8 @@ from tests.support.faults import RESET, RESET_AFTER_HEAD, SWALLOWED, cut_after
 from tests.support.proxy import Proxy, proxy_to
 from tests.support.running import listening
 
+pytestmark = pytest.mark.proves("map-call-followed")
+
 BINDINGS = ("JSONRPC", "HTTP+JSON")
 SEND = {"JSONRPC": b"SendStreamingMessage", "HTTP+JSON": b"message:stream"}
 SUBSCRIBE = {"JSONRPC": b"SubscribeToTask", "HTTP+JSON": b":subscribe"}
@@ -151,6 +153,7 @@ async def test_a_message_is_followed_to_its_end_and_every_event_told_once(
     assert ear.tasks == [task.id]
 
 
+@pytest.mark.proves("a2a-3.7-unreliable")
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_an_agent_without_streams_is_sent_to_at_once_and_looked_at(
     binding: str, http: httpx2.AsyncClient
@@ -235,6 +238,7 @@ async def test_auth_required_leaves_its_stream_and_can_be_waited_beyond(
     assert texts(done) == ["secret"]
 
 
+@pytest.mark.proves("a2a-3.4.2-existing")
 async def test_a_task_that_is_known_is_read_first(http: httpx2.AsyncClient) -> None:
     async def script(job: Job) -> None:
         await chunks_to(job, 2)
@@ -393,6 +397,7 @@ async def test_an_agent_that_knows_no_subscription_is_looked_at(http: httpx2.Asy
     assert methods == ["SendStreamingMessage", "SubscribeToTask", "GetTask", "GetTask"]
 
 
+@pytest.mark.proves("map-call-once")
 @pytest.mark.parametrize(
     ("fault", "delivered"), [(RESET, 1), (RESET_AFTER_HEAD, 1), (SWALLOWED, 0), (cut_after(20), 1)]
 )
@@ -412,6 +417,7 @@ async def test_a_message_without_an_answer_is_not_sent_again(
         assert len(proxy.delivered) == delivered
 
 
+@pytest.mark.proves("map-call-once")
 async def test_a_message_that_never_left_says_so(http: httpx2.AsyncClient) -> None:
     with pytest.raises(NotReachedError, match="cannot be reached: Connection refused"):
         await converse(client_at(http, "http://127.0.0.1:1"), saying())

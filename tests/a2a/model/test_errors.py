@@ -32,7 +32,7 @@ SERVED = [operation for operation in OPERATIONS if operation.request is not Mode
 KINDS = [value for value in vars(errors).values() if isinstance(value, ErrorKind)]
 
 
-@pytest.mark.proves("a2a-9.5-errors", "a2a-11.6-errors")
+@pytest.mark.proves("a2a-9.5-errors", "a2a-11.6-errors", "a2a-5.4-codes")
 @pytest.mark.parametrize(("kind", "code", "status", "http"), SPECIFIED)
 def test_each_error_has_the_codes_of_section_5_4(kind: ErrorKind, code: int, status: str, http: int) -> None:
     error = A2AError(kind, "No", metadata={"taskId": "t"})
@@ -61,6 +61,7 @@ def test_only_the_errors_that_a2a_defines_name_its_domain(kind: ErrorKind) -> No
     assert info["domain"] == ("a2a-protocol.org" if kind.reason in A2A_REASONS else "mcp-a2a")
 
 
+@pytest.mark.proves("a2a-11.6-errors")
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.reason)
 def test_reasons_are_upper_snake_case_and_tell_kinds_apart(kind: ErrorKind) -> None:
     assert kind.reason.replace("_", "").isalpha()
@@ -82,13 +83,14 @@ def test_fields_at_fault_are_listed_and_the_first_is_told() -> None:
     assert str(invalid_params(Violation("", "is no object"))) == "Invalid parameters: params: is no object"
 
 
+@pytest.mark.proves("a2a-9.5-errors")
 def test_an_answer_names_only_so_many_fields_at_fault() -> None:
     refused = errors.invalid_params(*(errors.Violation(f"field{n}", "wrong") for n in range(10_000)))
     assert len(refused.violations) == 10_000
     assert len(jsonrpc.error_bytes(1, V1_0().jsonrpc_error(refused))) < 20_000
 
 
-@pytest.mark.proves("a2a-5.7-required")
+@pytest.mark.proves("a2a-5.7-required", "a2a-3.3.2-validation", "a2a-14.1.1-validated")
 def test_every_field_at_fault_is_named_as_the_wire_names_it_without_its_value() -> None:
     params = {"message": {"messageId": 5, "role": "secret", "parts": [{"text": "a"}, {}]}}
     with pytest.raises(A2AError) as refused:
@@ -102,6 +104,7 @@ def test_every_field_at_fault_is_named_as_the_wire_names_it_without_its_value() 
     assert "secret" not in repr(refused.value.details())
 
 
+@pytest.mark.proves("a2a-3.3.2-validation")
 @pytest.mark.parametrize("operation", SERVED, ids=str)
 @pytest.mark.parametrize("params", [[], "text", 5, None])
 def test_parameters_that_are_no_object_are_invalid(operation: AnyOperation, params: Any) -> None:
@@ -110,7 +113,7 @@ def test_parameters_that_are_no_object_are_invalid(operation: AnyOperation, para
     assert refused.value.kind is errors.INVALID_PARAMS
 
 
-@pytest.mark.proves("a2a-13.1-scope")
+@pytest.mark.proves("a2a-13.1-scope", "a2a-3.3.2-not-found", "a2a-3.3.2-unrevealed")
 def test_not_found_says_nothing_of_whether_the_task_exists() -> None:
     error = task_not_found("t")
     assert (error.kind, str(error), error.metadata) == (

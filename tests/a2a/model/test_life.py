@@ -46,6 +46,7 @@ def artifact(artifact_id: str, *texts: str, task_id: str = "t", **fields: Any) -
     return event(artifactUpdate={"taskId": task_id, "contextId": "c", "artifact": made, **fields})
 
 
+@pytest.mark.proves("a2a-5.5-names")
 def test_the_sets_of_states_are_the_specifications() -> None:
     assert {S.COMPLETED, S.FAILED, S.CANCELED, S.REJECTED} == ENDED
     assert {S.INPUT_REQUIRED, S.AUTH_REQUIRED} == INTERRUPTED
@@ -58,6 +59,7 @@ def test_a_stream_closes_at_an_end_and_at_input_required_but_not_at_auth_require
     assert ENDED | {S.INPUT_REQUIRED} == CLOSES_STREAM
 
 
+@pytest.mark.proves("map-task-life")
 @pytest.mark.parametrize(("before", "then"), list(product(S, S)))
 def test_a_state_follows_another_as_the_table_says(before: TaskState, then: TaskState) -> None:
     if before not in ENDED and (then is not S.SUBMITTED or before is S.SUBMITTED):
@@ -67,6 +69,7 @@ def test_a_state_follows_another_as_the_table_says(before: TaskState, then: Task
             after(task(before), status(then))
 
 
+@pytest.mark.proves("a2a-3.1.5-cancel")
 @pytest.mark.parametrize("ended", sorted(ENDED))
 @pytest.mark.parametrize(
     "late", [artifact("a", "x"), event(message=message("m")), event(task=task().to_object())]
@@ -76,6 +79,7 @@ def test_nothing_follows_an_end(ended: TaskState, late: StreamResponse) -> None:
         after(task(ended), late)
 
 
+@pytest.mark.proves("map-task-life")
 @pytest.mark.parametrize(
     "foreign",
     [
@@ -90,6 +94,7 @@ def test_an_event_of_another_task_is_none_of_this_ones(foreign: StreamResponse) 
         after(task(), foreign)
 
 
+@pytest.mark.proves("a2a-3.2.4-history")
 def test_a_question_is_history_before_its_answer_once() -> None:
     asked = task(S.INPUT_REQUIRED, message("q"), history=[message("first", "ROLE_USER")])
     answered = after(asked, event(message=message("a", "ROLE_USER")))
@@ -97,11 +102,13 @@ def test_a_question_is_history_before_its_answer_once() -> None:
     assert [said.message_id for said in going_on.history or ()] == ["first", "q", "a"]
 
 
+@pytest.mark.proves("a2a-3.7-final")
 def test_what_a_task_says_while_it_works_is_not_kept() -> None:
     working = after(task(S.WORKING, message("step 1")), status(S.WORKING, message("step 2")))
     assert after(working, status(S.COMPLETED)) == task(S.COMPLETED, history=None)
 
 
+@pytest.mark.proves("map-task-life")
 def test_an_answer_leaves_the_state_until_the_worker_goes_on() -> None:
     answered = after(task(S.AUTH_REQUIRED, message("q")), event(message=message("a", "ROLE_USER")))
     assert answered.status.state is S.AUTH_REQUIRED
@@ -115,6 +122,7 @@ ARTIFACTS: list[tuple[list[StreamResponse], list[list[str]]]] = [
 ]
 
 
+@pytest.mark.proves("map-task-life")
 @pytest.mark.parametrize(("events", "texts"), ARTIFACTS)
 def test_artifacts_are_added_replaced_or_appended_to(events: list[StreamResponse], texts: Any) -> None:
     held = task()
@@ -123,6 +131,7 @@ def test_artifacts_are_added_replaced_or_appended_to(events: list[StreamResponse
     assert [[part.text for part in found.parts] for found in held.artifacts or ()] == texts
 
 
+@pytest.mark.proves("map-task-life")
 def test_a_whole_task_replaces_what_was_known() -> None:
     newer = task(S.INPUT_REQUIRED, message("q"))
     assert after(task(), event(task=newer.to_object())) == newer
@@ -163,6 +172,7 @@ def test_the_last_words_of_a_task_that_has_ended_are_shown_in_its_history_once(
     assert with_history(held, length) == task(state, LAST, history=shown)
 
 
+@pytest.mark.proves("a2a-3.7-final")
 def test_a_task_that_ended_without_words_is_shown_as_it_is() -> None:
     held = task(S.COMPLETED, history=[FIRST])
     assert with_history(held, None) is held
@@ -174,6 +184,7 @@ def test_a_task_without_its_artifacts_is_otherwise_the_same() -> None:
     assert without_artifacts(held) == task(history=[message("m")])
 
 
+@pytest.mark.proves("map-task-life")
 def test_an_event_leaves_the_task_before_it_as_it_was() -> None:
     before = task(S.INPUT_REQUIRED, message("q"))
     copy = Task.model_validate(before.to_object())

@@ -151,6 +151,7 @@ def test_names_are_camel_case_and_states_are_the_protos() -> None:
     }
 
 
+@pytest.mark.proves("a2a-5.7-required")
 @pytest.mark.parametrize(
     ("model", "written"),
     [
@@ -197,6 +198,7 @@ ONE_OF: list[tuple[type[objects.Model], list[Any]]] = [
 ]
 
 
+@pytest.mark.proves("a2a-5.7-required")
 @pytest.mark.parametrize(("model", "kinds"), ONE_OF)
 def test_an_answer_is_exactly_one_of_its_kinds(model: type[objects.Model], kinds: list[Any]) -> None:
     for kind in kinds:
@@ -226,6 +228,7 @@ def test_a_time_is_utc_in_milliseconds_both_ways(number: int, text: str) -> None
     assert milliseconds(text) == number
 
 
+@pytest.mark.proves("a2a-5.6.1-time")
 @pytest.mark.parametrize(
     ("text", "same"),
     [

@@ -18,6 +18,8 @@ from bridge.web import Access, Credential, Place, Principal, Scheme
 from tests.support.agents import found_at
 from tests.support.running import listening
 
+pytestmark = pytest.mark.proves("catalog")
+
 Json = dict[str, Any]
 
 

@@ -82,7 +82,15 @@ async def cancelled_calls(driver: Driver) -> int:
 # Sending
 
 
-@pytest.mark.proves("a2a-3.1.1-send", "a2a-3.4.1-context", "a2a-5.5-names", "a2a-5.6.1-time")
+@pytest.mark.proves(
+    "a2a-3.1.1-send",
+    "a2a-3.4.1-context",
+    "a2a-5.5-names",
+    "a2a-5.6.1-time",
+    "a2a-3.4.2-unique",
+    "a2a-5.7-sent",
+    "a2a-4-equivalent",
+)
 async def test_a_message_becomes_a_task_with_ids_made_by_the_server(driver: Driver) -> None:
     params = message(ECHO)
     result = await driver.call("SendMessage", **params)
@@ -96,7 +104,7 @@ async def test_a_message_becomes_a_task_with_ids_made_by_the_server(driver: Driv
     assert [texts(artifact["parts"]) for artifact in task["artifacts"]] == [["hello"]]
 
 
-@pytest.mark.proves("a2a-3.4.2-task-id")
+@pytest.mark.proves("a2a-3.4.2-task-id", "a2a-3.4.2-unique")
 async def test_two_messages_become_two_tasks_with_contexts_of_their_own(driver: Driver) -> None:
     one, other = await driver.send(ECHO), await driver.send(ECHO)
     assert len({one["id"], other["id"], one["contextId"], other["contextId"]}) == 4
@@ -143,7 +151,7 @@ async def test_return_immediately_unset_and_false_are_the_same(
     assert (state_of(task), texts(task["artifacts"][0]["parts"])) == ("COMPLETED", ["2 steps"])
 
 
-@pytest.mark.proves("a2a-3.1.2-stream")
+@pytest.mark.proves("a2a-3.1.2-stream", "a2a-3.3.4-streaming", "a2a-5.1-equivalent")
 async def test_a_stream_begins_with_the_task_and_ends_with_its_end(driver: Driver) -> None:
     params = message(ECHO)
     async with driver.stream("SendStreamingMessage", **params) as events:
@@ -160,7 +168,7 @@ async def test_a_stream_begins_with_the_task_and_ends_with_its_end(driver: Drive
     assert (await driver.get(ids.pop()[0]))["artifacts"] == [seen[2]["artifactUpdate"]["artifact"]]
 
 
-@pytest.mark.proves("a2a-5.7-required", "a2a-4.1.6-part")
+@pytest.mark.proves("a2a-5.7-required", "a2a-4.1.6-part", "a2a-14.1.1-validated")
 @pytest.mark.parametrize(
     ("change", "field"),
     [
@@ -331,7 +339,9 @@ async def test_get_gives_the_task_as_it_stands(driver: Driver) -> None:
         await driver.cancel(task_id)
 
 
-@pytest.mark.proves("a2a-3.1.3-get", "a2a-3.1.5-cancel", "a2a-3.1.6-subscribe")
+@pytest.mark.proves(
+    "a2a-3.1.3-get", "a2a-3.1.5-cancel", "a2a-3.1.6-subscribe", "a2a-3.3.2-not-found", "a2a-5.1-equivalent"
+)
 @pytest.mark.parametrize("operation", ["GetTask", "CancelTask", "SubscribeToTask"])
 @pytest.mark.parametrize("task_id", [NOBODYS, "no uuid", "ü/../%2e"])
 async def test_a_task_that_does_not_exist_is_not_found(driver: Driver, operation: str, task_id: str) -> None:
@@ -384,7 +394,7 @@ async def test_a_list_that_fits_one_page_exactly_has_no_next_page(driver: Driver
     assert (len(page["tasks"]), page["nextPageToken"]) == (2, "")
 
 
-@pytest.mark.proves("a2a-3.1.4-list")
+@pytest.mark.proves("a2a-3.1.4-list", "a2a-5.7-sent")
 async def test_an_empty_list_has_every_required_field(driver: Driver, context: str) -> None:
     page = await driver.call("ListTasks", contextId=context)
     assert page == {"tasks": [], "nextPageToken": "", "pageSize": 50, "totalSize": 0}
@@ -442,7 +452,7 @@ async def test_a_list_leaves_artifacts_out_unless_asked_for(
     assert whole == task
 
 
-@pytest.mark.proves("a2a-3.1.4-list")
+@pytest.mark.proves("a2a-3.1.4-list", "a2a-3.3.2-validation")
 @pytest.mark.parametrize(
     ("params", "field"),
     [

@@ -102,7 +102,7 @@ async def test_a_request_without_a_version_is_one_of_0_3(driver: Driver) -> None
         assert fault.details[0]["metadata"]["requested"] == "0.3"
 
 
-@pytest.mark.proves("a2a-3.6.1-version-query")
+@pytest.mark.proves("a2a-3.6.1-version-query", "a2a-3.6-patch")
 @pytest.mark.parametrize("version", ["1.0", "1.0.1", "1.0.99"])
 async def test_a_patch_number_is_passed_over(driver: Driver, version: str) -> None:
     assert "tasks" in await driver.with_headers(A2A_Version=version).call("ListTasks")
@@ -133,7 +133,7 @@ async def test_the_header_counts_before_the_query_parameter(rpc: JsonRpcDriver) 
 # Extensions
 
 
-@pytest.mark.proves("a2a-4.6-extensions")
+@pytest.mark.proves("a2a-4.6-extensions", "a2a-9.2-headers", "a2a-11.2-headers", "a2a-4.6.3-version")
 @pytest.mark.parametrize(
     ("asked", "active"),
     [
@@ -141,6 +141,7 @@ async def test_the_header_counts_before_the_query_parameter(rpc: JsonRpcDriver) 
         (f"urn:other:1, {EXTENSION} ,urn:other:2", EXTENSION),
         ("urn:other:1", None),
         (f"{EXTENSION}x", None),
+        (EXTENSION.replace("v1", "v2"), None),
         ("", None),
     ],
 )
@@ -157,7 +158,7 @@ async def test_an_extension_is_active_and_echoed_when_asked_for(
     assert (BLOCK.encode() in events.raw) is (active is not None)
 
 
-@pytest.mark.proves("a2a-4.6-extensions")
+@pytest.mark.proves("a2a-4.6-extensions", "a2a-9.2-headers", "a2a-11.2-headers")
 async def test_an_extension_in_two_header_lines_is_found(rpc: JsonRpcDriver) -> None:
     request = rpc.request("ListTasks", {})
     lines = [("A2A-Extensions", "urn:other:1"), ("A2A-Extensions", EXTENSION)]
@@ -233,7 +234,7 @@ ERRORS: Final[list[Case]] = [
 ]
 
 
-@pytest.mark.proves("a2a-9.5-errors", "a2a-11.6-errors")
+@pytest.mark.proves("a2a-9.5-errors", "a2a-11.6-errors", "a2a-3.3.2-errors")
 @pytest.mark.parametrize("case", ERRORS, ids=lambda case: f"{case[0]}-{case[5]}")
 async def test_every_kind_of_error_has_its_code_and_status(driver: Driver, case: Case) -> None:
     operation, make, code, status, rpc_status, reason = case
@@ -300,7 +301,7 @@ async def test_a_fault_of_the_bridge_says_nothing_of_its_inside(
 # The JSON-RPC envelope
 
 
-@pytest.mark.proves("a2a-9.1-jsonrpc")
+@pytest.mark.proves("a2a-9.1-jsonrpc", "a2a-14.1.1-utf8")
 @pytest.mark.parametrize(
     ("body", "code", "request_id"),
     [
@@ -428,6 +429,7 @@ async def test_two_headers_that_decide_who_calls_are_refused(driver: Driver) -> 
     assert answer.fault.message == "The header authorization is sent more than once"
 
 
+@pytest.mark.proves("web-json")
 async def test_a_name_that_an_error_repeats_is_cut(rpc: JsonRpcDriver) -> None:
     name = "\x01" * 1_000_000
     body = {"jsonrpc": "2.0", "id": 1, "method": name, "params": {}}
@@ -606,7 +608,14 @@ def urls_on(card: Any) -> set[str]:
     return {interface["url"] for interface in card["supportedInterfaces"]}
 
 
-@pytest.mark.proves("a2a-4.4.1-card", "a2a-8.3-interfaces")
+@pytest.mark.proves(
+    "a2a-4.4.1-card",
+    "a2a-8.3-interfaces",
+    "a2a-8.1-card",
+    "a2a-5.2-declared",
+    "a2a-14.3-well-known",
+    "a2a-3.3.4-streaming",
+)
 async def test_the_card_has_all_that_is_required_and_declares_both_bindings(
     bridge: Running, client: httpx2.AsyncClient
 ) -> None:
@@ -634,7 +643,7 @@ async def test_the_card_has_all_that_is_required_and_declares_both_bindings(
     assert (extension["uri"], extension.get("required", False)) == (EXTENSION, False)
 
 
-@pytest.mark.proves("a2a-8.3-interfaces", "card-base")
+@pytest.mark.proves("a2a-8.3-interfaces", "card-base", "a2a-5.2-declared")
 async def test_what_the_card_declares_is_where_the_agent_answers(
     bridge: Running, client: httpx2.AsyncClient
 ) -> None:

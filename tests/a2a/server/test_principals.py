@@ -71,7 +71,7 @@ OPERATIONS: list[Case] = [
 ]
 
 
-@pytest.mark.proves("web-auth")
+@pytest.mark.proves("web-auth", "a2a-3.3.2-authentication", "a2a-7.4-authenticated")
 @pytest.mark.parametrize("case", OPERATIONS, ids=lambda case: case[0])
 async def test_without_a_known_token_every_operation_is_refused(
     stranger: Driver, alice: Driver, case: Case
@@ -97,7 +97,7 @@ async def test_without_a_known_token_every_operation_is_refused(
     assert await alice.get(task["id"]) == task
 
 
-@pytest.mark.proves("web-auth")
+@pytest.mark.proves("web-auth", "a2a-13.1-first")
 async def test_a_token_is_needed_before_anything_is_looked_at(stranger: Driver) -> None:
     """Not the path, not the version, not the body: a stranger learns nothing of them."""
     silent = type(stranger)(stranger.client, stranger.base_url, {"A2A-Version": "9.9"})
@@ -107,7 +107,7 @@ async def test_a_token_is_needed_before_anything_is_looked_at(stranger: Driver) 
         assert response.status_code == 401
 
 
-@pytest.mark.proves("web-auth")
+@pytest.mark.proves("web-auth", "a2a-7.4-authenticated")
 async def test_the_card_is_public_and_says_which_scheme(bridge: Running, client: httpx2.AsyncClient) -> None:
     card = (await client.get(f"{bridge.base_url}/.well-known/agent-card.json")).json()
     ((name, scheme),) = card["securitySchemes"].items()
@@ -155,7 +155,7 @@ BY_TASK: list[Case] = [
 ]
 
 
-@pytest.mark.proves("a2a-13.1-scope", "a2a-3.4.2-task-id")
+@pytest.mark.proves("a2a-13.1-scope", "a2a-3.4.2-task-id", "a2a-3.3.2-unrevealed", "a2a-3.3.2-not-found")
 @pytest.mark.parametrize("case", BY_TASK, ids=lambda case: case[0])
 @pytest.mark.parametrize("state", ["ended", "waiting", "running"])
 async def test_not_found_and_not_yours_are_the_same_answer_to_the_byte(
@@ -230,6 +230,7 @@ async def test_ones_own_task_is_reached_by_every_operation(alice: Driver) -> Non
 # Nobody's callers
 
 
+@pytest.mark.proves("web-auth")
 async def test_without_credentials_a_loopback_bridge_has_one_principal() -> None:
     access = Access((), LOCAL)
     assert not access.needs_token
@@ -263,6 +264,7 @@ async def test_beyond_loopback_a_bridge_without_credentials_does_not_start(host:
     replace(config, allow_unauthenticated=True).require_safe()
 
 
+@pytest.mark.proves("web-auth")
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
 def test_on_loopback_a_bridge_needs_no_credentials(host: str) -> None:
     replace(config_for(raw_command()), host=host, profile=load_profile()).require_safe()

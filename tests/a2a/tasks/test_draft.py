@@ -16,6 +16,8 @@ from bridge.store.sqlite import SQLiteStore
 from tests.support.agents import ALICE, asked, engine_of, give, say
 from tests.support.drivers import PATIENCE_SECONDS, shape_of
 
+pytestmark = pytest.mark.proves("map-reply")
+
 W, C, F, X = TaskState.WORKING, TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELED
 INPUT = TaskState.INPUT_REQUIRED
 
@@ -59,7 +61,7 @@ async def test_brief_work_that_completes_is_answered_with_a_message_and_leaves_n
         assert engine.running == 0
 
 
-@pytest.mark.proves("map-reply")
+@pytest.mark.proves("map-reply", "a2a-3.1.2-message")
 async def test_the_stream_of_brief_work_is_one_message() -> None:
     async with engine_of(Brief(quick)) as engine:
         (event,) = await streamed(engine, asked(contextId="mine"))

@@ -993,6 +993,7 @@ async def test_what_an_answer_costs_does_not_grow_with_the_answers_before_it() -
         assert await engine.get(task.id, None, ALICE) == shown
 
 
+@pytest.mark.proves("sse-gone")
 async def test_a_task_that_rests_is_found_again_and_the_oldest_make_room() -> None:
     store, clock, large = CountingStore(), Clock(), {"text": "x" * (RESTING_BYTES // 4)}
     async with engine_of(ask, store, clock) as engine:

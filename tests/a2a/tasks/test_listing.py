@@ -116,6 +116,7 @@ def token(text: str) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode()
 
 
+@pytest.mark.proves("a2a-3.1.4-list")
 @pytest.mark.parametrize(
     "made_up",
     [

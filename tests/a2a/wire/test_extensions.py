@@ -9,6 +9,8 @@ from pydantic_core import from_json, to_json
 
 from bridge.a2a.wire.extensions import Gate
 
+pytestmark = pytest.mark.proves("a2a-4.6-extensions")
+
 GATE = Gate({"urn:x/block": "urn:x", "urn:y/more": "urn:y"})
 HELD: dict[str, Any] = {
     "task": {

@@ -60,6 +60,7 @@ def test_anything_else_is_refused_and_answered_under_its_id_if_it_has_one(
     assert id_of(payload) == answered
 
 
+@pytest.mark.proves("a2a-9.1-jsonrpc")
 @pytest.mark.parametrize("request_id", [1, "x", 'quoted "id"', 1.5, None, "é"])
 def test_a_result_goes_into_its_envelope_as_it_stands(request_id: Any) -> None:
     written = result_bytes(request_id, b'{"task":{"id":"t"}}')

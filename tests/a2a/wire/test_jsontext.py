@@ -10,6 +10,8 @@ from bridge.a2a.model.errors import INVALID_REQUEST, PARSE_ERROR, A2AError, Erro
 from bridge.a2a.wire.jsontext import DEFAULT_MAX_DEPTH, parse
 from bridge.jsonvalues import is_deeper
 
+pytestmark = pytest.mark.proves("web-json")
+
 
 def nested(levels: int) -> bytes:
     return b"[" * levels + b"]" * levels

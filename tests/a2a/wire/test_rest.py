@@ -41,6 +41,7 @@ def test_a_verb_and_a_path_are_an_operation(
     assert ROUTES.match(verb, path) == (operation, params)
 
 
+@pytest.mark.proves("a2a-5.1-equivalent", "a2a-11.3-paths")
 def test_every_operation_has_a_path() -> None:
     assert {operation for _, _, operation, _ in PATHS} == set(OPERATIONS)
 
@@ -64,6 +65,7 @@ def test_another_verb_is_not_allowed_and_the_allowed_are_named(verb: str, path: 
     assert set(refused.value.headers["Allow"].split(", ")) >= set(allowed.split(", "))
 
 
+@pytest.mark.proves("a2a-11.3-paths")
 @pytest.mark.parametrize(
     "path", ["/", "/message", "/tasks/", "/tasks/a/b", "/v1/message:send", "/tenant/tasks"]
 )
@@ -73,6 +75,7 @@ def test_an_unknown_path_is_not_found(path: str) -> None:
     assert refused.value.kind is METHOD_NOT_FOUND
 
 
+@pytest.mark.proves("a2a-11.5-query")
 def test_list_takes_its_filters_from_the_query() -> None:
     query = [
         ("contextId", "c"),
@@ -89,6 +92,7 @@ def test_list_takes_its_filters_from_the_query() -> None:
     }
 
 
+@pytest.mark.proves("a2a-11.3-paths")
 def test_the_path_wins_over_the_query_and_the_body() -> None:
     body = {"id": "body", "metadata": {"a": 1}}
     assert ROUTES.params_from(operations.CANCEL_TASK, {"id": "path"}, [("id", "query")], body) == {
@@ -102,6 +106,7 @@ def test_the_path_wins_over_the_query_and_the_body() -> None:
     }
 
 
+@pytest.mark.proves("a2a-3.3.2-validation")
 @pytest.mark.parametrize(
     ("operation", "query", "body"),
     [
@@ -120,6 +125,7 @@ def test_a_body_that_is_no_object_or_a_flag_that_is_none_is_invalid(
     assert refused.value.kind is INVALID_PARAMS
 
 
+@pytest.mark.proves("a2a-11.5-query")
 def test_what_a_client_writes_is_what_a_server_reads() -> None:
     asked: dict[str, Any] = {"id": "a:b c", "taskId": "t?1", "historyLength": 0, "includeArtifacts": True}
     for _, _, operation, fields in PATHS:
@@ -136,6 +142,7 @@ def test_what_a_client_writes_is_what_a_server_reads() -> None:
             assert (target.body, target.query) == (rest, {})
 
 
+@pytest.mark.proves("a2a-8.3.2-tenant")
 def test_a_tenant_stands_in_the_path_and_in_a_body() -> None:
     sent = ROUTES.target_of(operations.CANCEL_TASK, {"id": "t", "tenant": "a/b"})
     assert (sent.path, sent.body) == ("/a%2Fb/tasks/t:cancel", {"tenant": "a/b"})

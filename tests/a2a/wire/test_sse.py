@@ -30,6 +30,7 @@ def test_a_frame_is_one_line_for_every_reader_and_says_the_same(text: str) -> No
     assert from_json(inner) == {"text": text}
 
 
+@pytest.mark.proves("sse-heartbeat")
 def test_a_heartbeat_is_a_comment_and_no_event() -> None:
     assert HEARTBEAT.startswith(b":")
     assert HEARTBEAT.endswith(b"\n\n")

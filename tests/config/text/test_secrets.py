@@ -10,6 +10,8 @@ from bridge.config.text.secrets import child_variable_from, credential_from, hea
 from bridge.errors import UsageError
 from bridge.web import Credential, Principal
 
+pytestmark = pytest.mark.proves("config-secrets")
+
 SECRET = "s3cret value"
 
 
@@ -68,6 +70,7 @@ def test_a_header_has_a_name_and_a_value_or_a_reference(text: str, header: tuple
     assert header_from(text) == header
 
 
+@pytest.mark.proves("mcp25-tokens-kept", "mcp26-tokens-kept", "a2a-13.4-secrets")
 @pytest.mark.parametrize(
     "name",
     [

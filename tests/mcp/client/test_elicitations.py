@@ -88,6 +88,7 @@ async def test_a_question_of_several_calls_waits_until_one_of_them_is_left() -> 
     assert first.missed == last.missed == 0
 
 
+@pytest.mark.proves("mcp25-elicit-mode")
 @pytest.mark.parametrize("mode", ["voice", "", None, 1, {}], ids=repr)
 async def test_a_question_of_a_mode_that_was_not_declared_is_refused(mode: Any) -> None:
     questions = Questions("tools", 1, lambda: None)

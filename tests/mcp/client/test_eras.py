@@ -27,6 +27,8 @@ from bridge.mcp.client.transports.streamable_http import Url
 from bridge.mcp.client.values import ToolCall
 from tests.support.sdk_server import HttpServer, Tools
 
+pytestmark = pytest.mark.proves("mcp-eras")
+
 Json = dict[str, Any]
 
 PACE: Final = SessionPace(connect_seconds=10, longest_pause_seconds=0.3, retire_seconds=5)

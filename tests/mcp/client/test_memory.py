@@ -10,6 +10,8 @@ import pytest
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.memory import Fact, Remembered, ServerMemory, forget_servers, remembered_in
 
+pytestmark = pytest.mark.proves("mcp-remembered")
+
 
 def test_what_a_person_makes_a_bridge_forget_does_not_come_back_with_its_next_write(tmp_path: Path) -> None:
     file = tmp_path / "servers.json"

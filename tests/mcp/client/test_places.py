@@ -17,6 +17,8 @@ from bridge.mcp.client.places import Claimant, DisplacedError, Hold, Line, Place
 from bridge.mcp.client.session import Session
 from bridge.mcp.client.transports.stdio import Command
 
+pytestmark = pytest.mark.proves("mcp-fair")
+
 
 def line_of(places_each: int, *, most_sessions: int = 1, shared: bool = True, contended: float = 60) -> Line:
     """A line before sessions that were never started: only their places count here."""
@@ -160,6 +162,7 @@ async def test_a_question_that_others_wait_behind_is_told_to_both_and_withdrawn_
         assert calls.served == ["ann1", "bob1"]
 
 
+@pytest.mark.proves("map-contended")
 async def test_a_question_that_is_answered_is_not_withdrawn() -> None:
     line = line_of(1, contended=0.02)
     told: list[float] = []

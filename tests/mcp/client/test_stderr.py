@@ -9,6 +9,8 @@ import pytest
 
 from bridge.mcp.client.stderr import LastWords, StderrLog
 
+pytestmark = pytest.mark.proves("mcp-child")
+
 LOWLEVEL: Final = """\
 starting
 WARNING:root:Failed to validate request: 31 validation errors for ClientRequest

@@ -159,7 +159,7 @@ async def failing(met: Met, raised: list[Exception], name: str = "wait") -> None
 # The list of tools
 
 
-@pytest.mark.proves("mcp-pages")
+@pytest.mark.proves("mcp-pages", "mcp-cursor")
 @pytest.mark.parametrize("pages", [1, 3, 16])
 async def test_all_pages_of_the_list_are_read(pages: int) -> None:
     async with met(raw_command()) as whole, met(raw_command("--pages", str(pages))) as paged:
@@ -309,6 +309,7 @@ async def test_an_era_that_is_set_is_spoken_without_asking(era: Era, tmp_path: P
     assert eras_in(file) == [], "what a person set says nothing of what would have been found out"
 
 
+@pytest.mark.proves("mcp-remembered")
 async def test_what_a_server_calls_itself_is_remembered_whatever_it_is_called_here(tmp_path: Path) -> None:
     file = tmp_path / "servers.json"
     async with met(raw_command(), Era.LEGACY, memory=ServerMemory(file)) as there:
@@ -325,6 +326,7 @@ async def test_an_era_that_is_set_wrongly_is_a_clear_message() -> None:
             await there.upstream.ready()
 
 
+@pytest.mark.proves("mcp-remembered")
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX modes and links")
 def test_what_is_remembered_is_written_over_no_file_that_lies_in_its_way(tmp_path: Path) -> None:
     folder, victim = tmp_path / "state", tmp_path / "victim"
@@ -343,6 +345,7 @@ def test_what_is_remembered_is_written_over_no_file_that_lies_in_its_way(tmp_pat
 # Calls
 
 
+@pytest.mark.proves("mcp-raw")
 @each_place
 async def test_a_call_gives_the_result_as_the_server_sent_it(place: str) -> None:
     async with at(place) as there:
@@ -350,6 +353,7 @@ async def test_a_call_gives_the_result_as_the_server_sent_it(place: str) -> None
         assert result["content"] == [{"type": "text", "text": "grüße 🎈\u2028"}]
 
 
+@pytest.mark.proves("mcp-raw")
 @each_place
 async def test_a_refusal_keeps_code_message_and_data(place: str) -> None:
     """Also the codes with which the SDK says that a connection has ended, or was no MCP."""
@@ -361,6 +365,7 @@ async def test_a_refusal_keeps_code_message_and_data(place: str) -> None:
             assert refused.value.data == {"until": "tomorrow"}
 
 
+@pytest.mark.proves("mcp-raw")
 async def test_what_the_sdk_does_not_know_is_handed_on() -> None:
     async with met(raw_command()) as there:
         assert (await there.call("odd", {}))["content"] == [{"type": "hologram", "rays": [1, 2.5]}]
@@ -383,6 +388,7 @@ async def test_progress_keeps_whole_numbers_whole() -> None:
     assert [(type(one.progress), type(one.total)) for one in seen] == [(int, int)] * 2
 
 
+@pytest.mark.proves("mcp-progress-token", "map-progress")
 @each_place
 async def test_progress_of_calls_side_by_side_goes_to_its_own_call(place: str) -> None:
     seen: list[list[Progress]] = [[] for _ in range(5)]
@@ -392,7 +398,7 @@ async def test_progress_of_calls_side_by_side_goes_to_its_own_call(place: str) -
     assert [[one.progress for one in call] for call in seen] == [list(range(1, n + 1)) for n in range(1, 6)]
 
 
-@pytest.mark.proves("map-cancel")
+@pytest.mark.proves("map-cancel", "mcp26-cancel-stdio", "mcp-cancel-late-answer")
 @pytest.mark.parametrize("place", ["legacy stdio", "modern stdio"])
 async def test_over_stdio_a_cancellation_is_a_notification(place: str) -> None:
     async with at(place) as there:
@@ -404,7 +410,7 @@ async def test_over_stdio_a_cancellation_is_a_notification(place: str) -> None:
         assert await there.text("cancelled") == "1"
 
 
-@pytest.mark.proves("map-cancel")
+@pytest.mark.proves("map-cancel", "mcp-cancel-own")
 @each_era
 async def test_over_http_a_cancellation_is_what_its_era_says(era: Era) -> None:
     """Legacy: a notification. Modern: the response is closed, and nothing is posted."""
@@ -458,12 +464,14 @@ async def test_a_full_queue_refuses_first_whoever_has_most_in_it() -> None:
             await displaced.wait()
 
 
+@pytest.mark.proves("map-hidden")
 async def test_a_tool_that_is_not_listed_is_not_called() -> None:
     async with met(raw_command()) as there:
         with pytest.raises(ServerDownError, match="tools no longer lists the tool grown-1"):
             await there.call("grown-1", {})
 
 
+@pytest.mark.proves("mcp-raw")
 async def test_a_resource_is_read() -> None:
     async with met(raw_command()) as there:
         contents = {"uri": "demo://notes/one.md", "mimeType": "text/markdown", "text": "# One"}
@@ -475,6 +483,7 @@ async def test_a_resource_is_read() -> None:
 # Large results
 
 
+@pytest.mark.proves("mcp-raw")
 @each_place
 async def test_a_large_result_arrives_whole(place: str) -> None:
     """Five times what the SDK takes for one event by default."""
@@ -482,6 +491,7 @@ async def test_a_large_result_arrives_whole(place: str) -> None:
         assert await there.text("big", bytes=5 * MEGABYTE) == "x" * 5 * MEGABYTE
 
 
+@pytest.mark.proves("mcp-bounded")
 @each_era
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("json_response", [True, False])
@@ -524,6 +534,7 @@ async def test_a_child_that_dies_says_its_last_words_and_the_next_call_works() -
             assert await there.text("echo", text="again") == "again"
 
 
+@pytest.mark.proves("mcp-remembered")
 async def test_a_server_that_is_given_another_name_is_called_by_it() -> None:
     async with met(raw_command()) as there:
         there.upstream.name = "raw"
@@ -590,6 +601,7 @@ async def test_a_child_that_is_lost_and_cannot_be_started_again_says_why(
         assert await there.text("echo", text="up") == "up"
 
 
+@pytest.mark.proves("map-lost")
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
@@ -605,6 +617,7 @@ async def test_a_command_that_is_no_server_is_a_clear_message(argv: tuple[str, .
         assert str(failed.value) == message
 
 
+@pytest.mark.proves("map-lost")
 async def test_a_child_that_says_nothing_is_given_up() -> None:
     pace = SessionPace(connect_seconds=0.3)
     async with met(
@@ -665,7 +678,7 @@ class _Served:
         self.stopped.set()
 
 
-@pytest.mark.proves("map-lost")
+@pytest.mark.proves("map-lost", "mcp25-session-again")
 @pytest.mark.parametrize("status", [404, 400])
 async def test_a_call_on_a_session_that_is_lost_is_sent_again_on_a_new_one(status: int) -> None:
     """404 is the specification's word for it; 400 is what the reference server says."""
@@ -678,6 +691,7 @@ async def test_a_call_on_a_session_that_is_lost_is_sent_again_on_a_new_one(statu
             assert server.posted.count("tools/call") == 3
 
 
+@pytest.mark.proves("mcp-sessions")
 async def test_a_server_without_a_stream_of_its_own_is_no_lost_session() -> None:
     """A server that knows no GET should answer 405, but a web framework says 404."""
     async with HttpServer(get_status=404).run() as server, met(Url(server.url)) as there:
@@ -686,6 +700,7 @@ async def test_a_server_without_a_stream_of_its_own_is_no_lost_session() -> None
         assert server.posted.count("initialize") == 1
 
 
+@pytest.mark.proves("map-lost")
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
@@ -744,6 +759,7 @@ async def test_an_error_page_fails_the_call_that_met_it_and_no_other(era: Era) -
         assert await there.text("echo", text="up") == "up"
 
 
+@pytest.mark.proves("a2a-13.4-logs")
 def test_a_url_is_told_without_its_secrets() -> None:
     url = Url("https://user:password@tools.test:8443/mcp?key=secret", {"Authorization": "Bearer secret"})
     assert str(url) == "https://tools.test:8443/mcp"
@@ -858,6 +874,7 @@ async def test_when_all_sessions_are_in_use_another_caller_is_told() -> None:
             assert await said_by(session) == "hello"
 
 
+@pytest.mark.proves("mcp-sessions")
 async def test_a_session_of_its_own_that_dies_is_its_callers_alone() -> None:
     async with (
         upstream_with(SessionRules(per="principal")) as upstream,

@@ -68,6 +68,7 @@ def words_of(result: types.CallToolResult) -> str:
 # The official client
 
 
+@pytest.mark.proves("mcp-served", "mcp26-discover", "mcp25-initialized")
 @pytest.mark.parametrize(("mode", "kind"), PLACES)
 async def test_the_official_client_lists_and_calls(mode: str, kind: str) -> None:
     async with client_of(mode, kind) as client:
@@ -81,6 +82,7 @@ async def test_the_official_client_lists_and_calls(mode: str, kind: str) -> None
         assert words_of(await client.call_tool("big", {"bytes": 5_000_000})) == "x" * 5_000_000
 
 
+@pytest.mark.proves("mcp-served", "map-cards-shown")
 @pytest.mark.parametrize(("mode", "kind"), PLACES)
 async def test_the_official_client_reads_resources_and_prompts(mode: str, kind: str) -> None:
     async with client_of(mode, kind) as client:
@@ -99,6 +101,7 @@ async def test_the_official_client_reads_resources_and_prompts(mode: str, kind: 
         assert (caught.value.code, caught.value.data) == (-32602, {"uri": "a2a://two/card"})
 
 
+@pytest.mark.proves("mcp-served", "mcp26-discover", "mcp-tools-declared")
 async def test_the_official_client_finds_out_by_itself_that_the_server_is_modern() -> None:
     async with client_of("auto", "http") as client:
         assert client.protocol_version == MODERN
@@ -110,6 +113,7 @@ async def test_the_official_client_finds_out_by_itself_that_the_server_is_modern
         assert client.server_capabilities.tools.list_changed
 
 
+@pytest.mark.proves("mcp-served", "map-tools-follow")
 @pytest.mark.parametrize(("mode", "kind"), PLACES)
 async def test_a_change_of_the_lists_reaches_the_client(mode: str, kind: str) -> None:
     told = anyio.Event()
@@ -133,6 +137,7 @@ async def test_a_change_of_the_lists_reaches_the_client(mode: str, kind: str) ->
         assert words_of(await client.call_tool("grown", {})) == "I am new"
 
 
+@pytest.mark.proves("mcp-elicit-outcome")
 @pytest.mark.parametrize("kind", ["stdio", "http"])
 async def test_a_legacy_client_is_asked_in_the_middle_of_a_call(kind: str) -> None:
     answers = {
@@ -170,6 +175,7 @@ async def test_a_legacy_client_is_asked_in_the_middle_of_a_call(kind: str) -> No
     assert result.structured_content["form"]["content"] == {"name": "Ada"}
 
 
+@pytest.mark.proves("mcp26-rounds-shape", "mcp26-no-requests")
 @pytest.mark.parametrize("kind", ["stdio", "http"])
 async def test_a_modern_client_is_asked_in_rounds(kind: str) -> None:
     async def answer(_: Any, params: Any) -> types.ElicitResult:
@@ -184,6 +190,7 @@ async def test_a_modern_client_is_asked_in_rounds(kind: str) -> None:
 # Results and errors
 
 
+@pytest.mark.proves("mcp-served-raw")
 @pytest.mark.parametrize("version", ERAS)
 async def test_a_result_goes_out_as_it_is(version: str) -> None:
     result = {
@@ -200,6 +207,7 @@ async def test_a_result_goes_out_as_it_is(version: str) -> None:
     assert answer == result
 
 
+@pytest.mark.proves("mcp-served-raw")
 @pytest.mark.parametrize("version", ERAS)
 async def test_what_a_tool_lists_of_itself_goes_out_as_it_is(version: str) -> None:
     async with wire_to(version) as (http, face):
@@ -208,6 +216,7 @@ async def test_what_a_tool_lists_of_itself_goes_out_as_it_is(version: str) -> No
     assert ("ttlMs" in result, "cacheScope" in result) == (version == MODERN, version == MODERN)
 
 
+@pytest.mark.proves("mcp-utf8")
 @pytest.mark.parametrize("version", ERAS)
 async def test_half_a_character_does_not_break_the_connection(version: str) -> None:
     async with wire_to(version) as (http, _), lines_to(PROGRAM, version) as lines:
@@ -218,6 +227,7 @@ async def test_half_a_character_does_not_break_the_connection(version: str) -> N
     assert over_stdio.startswith("half ")
 
 
+@pytest.mark.proves("mcp26-codes", "mcp-error-shape", "map-peer-fault", "mcp25-url-required")
 @pytest.mark.parametrize("version", ERAS)
 async def test_errors_say_what_the_face_says_and_nothing_else(
     version: str, caplog: pytest.LogCaptureFixture
@@ -234,11 +244,13 @@ async def test_errors_say_what_the_face_says_and_nothing_else(
     assert SECRET in caplog.text
 
 
+@pytest.mark.proves("mcp25-negotiated")
 async def test_a_legacy_client_is_never_answered_with_a_kind_of_result_it_does_not_know() -> None:
     async with wire_to(LEGACY) as (http, _):
         assert (await http.tool(1, "rounds"))["error"]["code"] == -32603
 
 
+@pytest.mark.proves("mcp-served-raw")
 @pytest.mark.parametrize("version", ERAS)
 async def test_parameters_that_could_not_be_passed_on_are_refused(version: str) -> None:
     deep: Any = 1
@@ -249,6 +261,7 @@ async def test_parameters_that_could_not_be_passed_on_are_refused(version: str) 
         assert (await lines.tool(2, "echo", number=float("inf")))["error"]["code"] in (-32602, -32700)
 
 
+@pytest.mark.proves("mcp26-cache-hints")
 async def test_a_list_has_one_page() -> None:
     async with wire_to(MODERN) as (http, _):
         assert (await http.call(1, "tools/list", {"cursor": "2"}))[-1]["error"]["code"] == -32602
@@ -257,6 +270,7 @@ async def test_a_list_has_one_page() -> None:
 # What the face is told of a call
 
 
+@pytest.mark.proves("mcp26-stateless")
 @pytest.mark.parametrize("version", ERAS)
 async def test_a_call_says_what_its_client_declared(version: str) -> None:
     is_modern = version == MODERN
@@ -295,6 +309,7 @@ async def test_the_trace_of_a_call_is_named_in_its_meta_or_else_in_headers(
     assert answer["result"]["structuredContent"]["trace"] == told
 
 
+@pytest.mark.proves("mcp-elicit-modes", "mcp26-rounds-declared", "mcp25-negotiated")
 async def test_a_question_of_a_mode_that_is_not_declared_is_not_asked() -> None:
     questions = {
         "a": {"message": "Who?", "requestedSchema": FORM},
@@ -307,6 +322,7 @@ async def test_a_question_of_a_mode_that_is_not_declared_is_not_asked() -> None:
         assert not [message for message in lines.seen if "method" in message]
 
 
+@pytest.mark.proves("mcp-elicit-outcome")
 async def test_what_a_client_answers_comes_back_unread_and_an_error_is_its_fault() -> None:
     question = {"q": {"message": "Who?", "requestedSchema": FORM, "_meta": {"x": None}, "later": 1}}
     answer = {"action": "accept", "content": {"name": None}, "_meta": {"y": None}, "later": {"z": None}}
@@ -342,6 +358,7 @@ REPORTED: Final = [
 ]
 
 
+@pytest.mark.proves("mcp-progress-grows", "mcp-progress-active", "mcp26-stream-own")
 @pytest.mark.parametrize("version", ERAS)
 async def test_progress_comes_in_order_before_the_result_and_only_when_it_is_asked_for(version: str) -> None:
     async with wire_to(version) as (http, _), lines_to(PROGRAM, version) as lines:
@@ -358,6 +375,7 @@ async def test_progress_comes_in_order_before_the_result_and_only_when_it_is_ask
         assert len(await http.call(2, "tools/call", params)) == 1
 
 
+@pytest.mark.proves("mcp-utf8")
 async def test_half_a_character_in_a_request_comes_back_as_something_whole() -> None:
     async with wire_to(MODERN) as (http, _):  # (a legacy client is told that it is no JSON)
         echoed = await http.tool(1, "echo", text="half \ud83d.")

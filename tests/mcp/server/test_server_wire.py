@@ -34,6 +34,7 @@ def _at_root(monkeypatch: pytest.MonkeyPatch) -> None:
 # Cancelling
 
 
+@pytest.mark.proves("mcp26-cancelled-stdio")
 @pytest.mark.parametrize("version", ERAS)
 async def test_over_stdio_a_notification_cancels_the_call(version: str) -> None:
     async with lines_to(PROGRAM, version) as lines:
@@ -44,6 +45,7 @@ async def test_over_stdio_a_notification_cancels_the_call(version: str) -> None:
         assert not [message for message in lines.seen if message.get("id") == 1]
 
 
+@pytest.mark.proves("mcp26-cancel-http")
 async def test_over_modern_http_closing_the_response_cancels_the_call() -> None:
     async with wire_to(MODERN) as (http, face):
         async with anyio.create_task_group() as tasks:
@@ -54,6 +56,7 @@ async def test_over_modern_http_closing_the_response_cancels_the_call() -> None:
         await face.until(lambda: face.stopped == 1)
 
 
+@pytest.mark.proves("map-who-cancels")
 async def test_over_legacy_http_only_the_notification_cancels_the_call() -> None:
     async with wire_to(LEGACY) as (http, face):
         async with anyio.create_task_group() as tasks:
@@ -68,6 +71,7 @@ async def test_over_legacy_http_only_the_notification_cancels_the_call() -> None
         await face.until(lambda: face.stopped == 1)
 
 
+@pytest.mark.proves("mcp-elicit-outcome")
 async def test_a_question_is_withdrawn_when_its_call_is_cancelled() -> None:
     async with lines_to(PROGRAM, LEGACY, ALL) as lines:
         questions = {"q": {"message": "Who?", "requestedSchema": FORM}}
@@ -82,6 +86,7 @@ async def test_a_question_is_withdrawn_when_its_call_is_cancelled() -> None:
 # Stdin and stdout
 
 
+@pytest.mark.proves("mcp-stdio-stdout")
 @pytest.mark.parametrize("version", ERAS)
 async def test_nothing_but_the_protocol_is_on_stdout_and_it_ends_with_stdin(version: str) -> None:
     async with lines_to(PROGRAM, version) as lines:
@@ -101,6 +106,7 @@ async def test_nothing_but_the_protocol_is_on_stdout_and_it_ends_with_stdin(vers
             assert words in printed
 
 
+@pytest.mark.proves("mcp-response-id")
 async def test_a_line_that_is_no_message_is_answered_and_the_next_one_is_read() -> None:
     async with lines_to(PROGRAM, MODERN) as lines:
         for line, code, words in (
@@ -116,6 +122,7 @@ async def test_a_line_that_is_no_message_is_answered_and_the_next_one_is_read() 
         assert (await lines.tool(1, "echo"))["result"]
 
 
+@pytest.mark.proves("mcp-served-end")
 async def test_it_can_be_stopped_while_stdin_stays_open() -> None:
     async with lines_to(PROGRAM, MODERN) as lines:
         await lines.send(1, "tools/call", {"name": "wait", "arguments": {}})
@@ -136,6 +143,7 @@ async def asked(lines: Lines, request_id: str, method: str, params: Json, versio
     return await lines.call(request_id, method, params)
 
 
+@pytest.mark.proves("mcp-tools-declared", "mcp-served")
 @pytest.mark.parametrize("first", ["server/discover", "initialize"])
 @pytest.mark.parametrize("then", ERAS)
 async def test_until_a_tool_is_called_a_connection_is_open_to_both_eras(first: str, then: str) -> None:
@@ -156,6 +164,7 @@ async def test_until_a_tool_is_called_a_connection_is_open_to_both_eras(first: s
         assert called["result"]["structuredContent"]["is_modern"] is (then == MODERN)
 
 
+@pytest.mark.proves("mcp-served")
 async def test_a_client_that_gave_up_on_discover_and_initialized_is_served_and_asked() -> None:
     async with lines_to(PROGRAM, MODERN, ALL) as lines:
         await lines.send("late", "server/discover")
@@ -173,6 +182,7 @@ async def test_a_client_that_gave_up_on_discover_and_initialized_is_served_and_a
         assert (await lines.receive())["result"]["structuredContent"]["q"] == {"action": "decline"}
 
 
+@pytest.mark.proves("mcp26-version")
 @pytest.mark.parametrize(
     ("called", "other", "params", "code"),
     [(MODERN, "initialize", opening(LEGACY, None), -32022), (LEGACY, "server/discover", {}, -32600)],
@@ -191,6 +201,7 @@ async def test_after_a_call_the_other_era_is_refused(
 # Over HTTP
 
 
+@pytest.mark.proves("mcp-http-origin", "mcp-http-endpoint", "web-auth", "web-host", "web-json")
 async def test_only_our_own_requests_are_let_in() -> None:
     ada = Credential(Principal("ada"), "token-a")
     async with wire_to(MODERN, access=Access([ada]), body_bytes=1000) as (http, _):
@@ -225,6 +236,7 @@ async def test_a_message_of_many_values_is_refused_and_a_long_string_is_not(vers
         assert len(long["result"]["structuredContent"]["arguments"]["a"]) == 4_000_000
 
 
+@pytest.mark.proves("web-json")
 async def test_a_name_that_an_error_repeats_is_cut() -> None:
     name, cut = "x" * 1_000_000, "x" * 200 + "..."
     async with wire_to(LEGACY) as (http, _):
@@ -239,6 +251,7 @@ async def test_a_name_that_an_error_repeats_is_cut() -> None:
         assert await refused("tools/call", {"name": name}) == unknown_tool
 
 
+@pytest.mark.proves("mcp-served-end")
 @pytest.mark.parametrize("version", [MODERN, LEGACY])
 async def test_who_goes_away_while_it_posts_leaves_no_trace(
     version: str, caplog: pytest.LogCaptureFixture
@@ -258,6 +271,7 @@ async def test_who_goes_away_while_it_posts_leaves_no_trace(
     assert not [record for record in caplog.records if record.exc_info and "ASGI" in record.getMessage()]
 
 
+@pytest.mark.proves("web-auth", "mcp-elicit-state")
 async def test_a_call_and_a_session_belong_to_whom_the_token_stands_for() -> None:
     known = [Credential(Principal(name), f"token-{name}") for name in ("ada", "bob")]
     async with wire_to(LEGACY, access=Access(known)) as (http, _):
@@ -271,6 +285,7 @@ async def test_a_call_and_a_session_belong_to_whom_the_token_stands_for() -> Non
         assert (await modern.tool(1, "echo"))["result"]["structuredContent"]["principal"] == "bob"
 
 
+@pytest.mark.proves("mcp-http-endpoint")
 async def test_both_eras_share_an_endpoint() -> None:
     async with wire_to(LEGACY) as (legacy, _):
         modern = Http(legacy.client, legacy.url, MODERN)
@@ -279,6 +294,7 @@ async def test_both_eras_share_an_endpoint() -> None:
             assert seen["is_modern"] is (http is modern)
 
 
+@pytest.mark.proves("mcp-served-end", "mcp26-listen-first", "mcp26-server-cancels", "mcp25-get")
 async def test_stopping_ends_the_open_streams_and_lets_calls_go_on() -> None:
     async with wire_to(LEGACY) as (legacy, face):
         assert face.server is not None
@@ -323,6 +339,7 @@ async def test_stopping_ends_the_open_streams_and_lets_calls_go_on() -> None:
             await face.until(lambda: face.stopped == 1)
 
 
+@pytest.mark.proves("mcp-served-end")
 async def test_the_end_takes_less_than_three_seconds_with_calls_and_streams_open() -> None:
     face = Face()
     async with httpx2.AsyncClient(timeout=30) as client, anyio.create_task_group() as tasks:
@@ -343,6 +360,7 @@ async def _post(http: Http, message: dict[str, Any]) -> None:
         await http.post(message)
 
 
+@pytest.mark.proves("mcp-served-end")
 async def test_a_session_that_has_ended_is_forgotten() -> None:
     async with wire_to(LEGACY) as (http, face):
         assert face.server is not None

@@ -8,11 +8,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
+import pytest
 from anyio.streams.memory import MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification
 
 from bridge.mcp.server.stdio import LINES_WAITING, _Writer
+
+pytestmark = pytest.mark.proves("mcp-stdio-server-lines")
 
 MOST_BYTES = 1 << 20
 

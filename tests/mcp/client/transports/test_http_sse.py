@@ -40,6 +40,8 @@ from tests.support.command import free_port
 from tests.support.running import listening
 from tests.support.sdk_server import Tools
 
+pytestmark = pytest.mark.proves("mcp-http-sse")
+
 WAIT_SECONDS: Final = 20
 Json = dict[str, Any]
 

@@ -28,6 +28,8 @@ from bridge.mcp.client.transports.stdio import Command, child
 from bridge.mcp.lines import Lines, TooLong, line_of
 from tests.support.processes import PROC, children_with, gone, is_running
 
+pytestmark = pytest.mark.proves("mcp-child")
+
 MEGABYTE: Final = 1024 * 1024
 TOLD: Final = "tell"
 """The method of the notifications that the programs send of themselves."""
@@ -212,6 +214,7 @@ def test_no_more_than_the_limit_is_kept_of_a_line() -> None:
     assert list(lines.feed(b"\n{}\n")) == [TooLong(b"x" * 256, b"x" * 256), b"{}"]
 
 
+@pytest.mark.proves("mcp-utf8")
 def test_half_a_character_is_sent_as_the_escape_that_it_was() -> None:
     message = JSONRPCNotification(jsonrpc="2.0", method=TOLD, params={"text": "\ud83c"})
     assert json.loads(line_of(SessionMessage(message)))["params"] == {"text": "\ud83c"}

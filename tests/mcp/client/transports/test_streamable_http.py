@@ -68,6 +68,7 @@ TOO_MANY: Final = "the response holds more than 20 values and keys: "
 SESSION: Final = {"mcp-session-id": "s1"}
 
 
+@pytest.mark.proves("map-lost")
 @pytest.mark.parametrize(
     ("answer", "kind", "words"),
     [
@@ -97,6 +98,7 @@ async def test_a_fault_becomes_the_answer_to_the_request_that_met_it(
     assert said["error"]["message"].startswith(words)
 
 
+@pytest.mark.proves("map-lost")
 async def test_where_nothing_listens_nothing_was_sent() -> None:
     heard: list[str] = []
     said = (await _post(f"http://127.0.0.1:{free_port()}/mcp", heard.append)).json()
@@ -104,6 +106,7 @@ async def test_where_nothing_listens_nothing_was_sent() -> None:
     assert said["error"]["message"] == "tools cannot be reached: Connection refused"
 
 
+@pytest.mark.proves("map-lost", "mcp25-session-again")
 @pytest.mark.parametrize(
     ("answer", "lost"),
     [
@@ -125,6 +128,7 @@ async def test_a_session_is_lost_when_the_server_says_so(answer: bytes, lost: bo
         assert (SESSION_LOST in heard) is means_lost
 
 
+@pytest.mark.proves("mcp-raw")
 async def test_an_error_of_the_server_and_a_result_are_handed_on() -> None:
     heard: list[str] = []
     for status, body in (("200 OK", RESULT), ("400 Bad Request", ERROR), ("200 OK", ERROR)):
@@ -135,6 +139,7 @@ async def test_an_error_of_the_server_and_a_result_are_handed_on() -> None:
     assert heard == []
 
 
+@pytest.mark.proves("mcp-raw")
 async def test_a_compressed_result_is_unpacked_once() -> None:
     async with _answering(_response("200 OK", gzip.compress(RESULT), JSON, "content-encoding: gzip")) as url:
         assert (await _post(url, lambda _: None)).content == RESULT
@@ -145,6 +150,7 @@ BOMB: Final = gzip.compress(b" " * 64 * LIMIT_BYTES * LIMIT_BYTES)
 GZIP: Final = "content-encoding: gzip"
 
 
+@pytest.mark.proves("mcp-bounded")
 @pytest.mark.parametrize("twice", [False, True])
 async def test_a_result_is_bounded_by_what_it_unpacks_to(twice: bool) -> None:
     heard: list[str] = []
@@ -162,6 +168,7 @@ async def test_a_result_is_bounded_by_what_it_unpacks_to(twice: bool) -> None:
     assert peak_bytes < 16 * LIMIT_BYTES * LIMIT_BYTES
 
 
+@pytest.mark.proves("mcp-bounded")
 async def test_a_packed_error_of_the_server_is_handed_on_and_no_more_of_it_unpacked_than_is_read() -> None:
     async with _answering(_response("400 Bad Request", gzip.compress(ERROR), JSON, GZIP)) as url:
         assert (await _post(url, lambda _: None)).content == ERROR
@@ -174,6 +181,7 @@ async def test_a_packed_error_of_the_server_is_handed_on_and_no_more_of_it_unpac
 EVENTS: Final = "content-type: text/event-stream"
 
 
+@pytest.mark.proves("mcp-bounded")
 @pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\r\r"])
 async def test_each_event_of_a_stream_is_bounded_and_not_all_of_them_together(end: bytes) -> None:
     stream = (b"data: " + b"x" * 900 + end) * 10
@@ -182,6 +190,7 @@ async def test_each_event_of_a_stream_is_bounded_and_not_all_of_them_together(en
             assert (await _post(url, lambda _: None)).content == stream
 
 
+@pytest.mark.proves("mcp-bounded")
 async def test_an_event_is_bounded_by_what_it_unpacks_to() -> None:
     stream = gzip.compress(b"data: " + b"x" * 900 + b"\n\ndata: " + b"x" * 900 + b"\ndata: " + b"x" * 900)
     async with _answering(_response("200 OK", stream, EVENTS, GZIP)) as url:

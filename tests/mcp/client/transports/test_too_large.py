@@ -10,6 +10,8 @@ from mcp_types import RequestId
 
 from bridge.mcp.client.transports.too_large import id_of_cut_message
 
+pytestmark = pytest.mark.proves("mcp-bounded")
+
 BIG = {"content": [{"type": "text", "text": 'x"id":5}' * 100}]}
 
 

@@ -1,0 +1,94 @@
+"""A question of an agent over the raw wire of 2026-07-28: whose round it is, and what goes to the agent."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import httpx2
+import pytest
+
+from bridge.config.tables.profile import load_profile
+from bridge.web import Access, Credential, Place, Principal
+from tests.support.exposing import ExposeConfig, exposed
+from tests.support.mcp_tasks import TaskClient, accepted
+from tests.support.mcp_wire import MODERN, Http
+from tests.support.running import listening
+from tests.support.scripted_agent import Json, scripted_agent
+
+NAMES: Final = ("ada", "bob")
+FORMS: Final = {"elicitation": {"form": {}}}
+ASKS: Final = {
+    "id": "t-1",
+    "contextId": "c-1",
+    "status": {
+        "state": "TASK_STATE_INPUT_REQUIRED",
+        "message": {"messageId": "m-1", "role": "ROLE_AGENT", "parts": [{"text": "Which color?"}]},
+    },
+}
+
+
+@asynccontextmanager
+async def asking(
+    folder: Path, heard: list[Mapping[str, str]] | None = None
+) -> AsyncIterator[dict[str, TaskClient]]:
+    """A client for each principal, of the face of an agent that only ever asks."""
+
+    def ask(method: str, params: Json) -> list[Json]:
+        return [ASKS if method == "GetTask" else {"task": ASKS}]
+
+    known = [Credential(Principal(name), f"token-{name}") for name in NAMES]
+    with anyio.fail_after(20):
+        async with scripted_agent(ask, heard=heard) as agent_url:
+            config = ExposeConfig([agent_url], load_profile(), state=folder / "state", cache=folder / "cache")
+            async with (
+                exposed(config) as exposure,
+                exposure.server.at(Access(known), Place()) as app,
+                listening(app) as root_url,
+                httpx2.AsyncClient(timeout=30) as ada,
+                httpx2.AsyncClient(timeout=30) as bob,
+            ):
+                clients = dict(zip(NAMES, (ada, bob), strict=True))
+                for name, client in clients.items():
+                    client.headers["authorization"] = f"Bearer token-{name}"
+                yield {
+                    name: TaskClient(Http(client, f"{root_url}/mcp", MODERN, FORMS))
+                    for name, client in clients.items()
+                }
+
+
+def again(asked: Json, **more: Any) -> Json:
+    """The call, made again with an answer."""
+    (key,) = asked["inputRequests"]
+    answer = {"requestState": asked["requestState"], "inputResponses": {key: accepted(answer="red")}}
+    return {"name": "act", "arguments": {"message": "paint"}, **answer, **more}
+
+
+@pytest.mark.proves("mcp26-state-checked", "mcp26-rounds-shape", "mcp-elicit-bound")
+async def test_a_state_is_taken_only_whole_from_its_principal_and_with_its_request(tmp_path: Path) -> None:
+    async with asking(tmp_path) as clients:
+        ada, bob = clients["ada"], clients["bob"]
+        asked = await ada.call("act", message="paint")
+        assert asked["resultType"] == "input_required"
+        state = asked["requestState"]
+        changed = state[:-4] + ("AAAA" if state[-4:] != "AAAA" else "BBBB")
+        refused = [
+            await ada.send("tools/call", again(asked, requestState=changed)),
+            await ada.send("tools/call", again(asked, arguments={"message": "sell"})),
+            await bob.send("tools/call", again(asked)),
+        ]
+        assert {answer["error"]["code"] for answer in refused} == {-32602}
+        assert len({answer["error"]["message"] for answer in refused}) == 1
+        assert (await ada.ask("tools/call", again(asked)))["resultType"] == "input_required"
+
+
+@pytest.mark.proves("mcp-token-passthrough")
+async def test_what_a_host_is_let_in_with_is_not_sent_to_an_agent(tmp_path: Path) -> None:
+    heard: list[Mapping[str, str]] = []
+    async with asking(tmp_path, heard) as clients:
+        await clients["ada"].call("act", message="paint")
+    assert heard
+    assert not [headers for headers in heard if "authorization" in headers or "token-ada" in str(headers)]

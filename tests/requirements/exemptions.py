@@ -1,0 +1,15 @@
+"""Which folders hold tests of requirements alone, and which of their files hold others too, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+FOLDERS: Final = ("a2a", "mcp", "translate", "tools_as_agent", "agents_as_tools")
+"""Below tests/: each test in them has a mark, or its file stands in the table."""
+
+EXEMPT: Final[Mapping[str, str]] = {
+    "a2a/model/test_objects.py": "what goes without a mark is about the model as Python values, and on no wire",
+    "mcp/client/test_asking_server.py": "it is about the server that other tests talk to, and not about the bridge",
+}
+"""Files in which tests may go without a mark."""
