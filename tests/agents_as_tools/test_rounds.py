@@ -11,10 +11,10 @@ import anyio
 import httpx2
 import pytest
 
-from bridge.config.tables.profile import load_profile
+from bridge.config.tables.profile import Profile, load_profile
 from bridge.web import Access, Credential, Place, Principal
 from tests.support.exposing import ExposeConfig, exposed
-from tests.support.mcp_tasks import TaskClient, accepted
+from tests.support.mcp_tasks import TAKES_ALL, TaskClient, accepted
 from tests.support.mcp_wire import MODERN, Http
 from tests.support.running import listening
 from tests.support.scripted_agent import Json, scripted_agent
@@ -33,9 +33,9 @@ ASKS: Final = {
 
 @asynccontextmanager
 async def asking(
-    folder: Path, heard: list[Mapping[str, str]] | None = None
+    folder: Path, heard: list[Mapping[str, str]] | None = None, capabilities: Json = FORMS
 ) -> AsyncIterator[dict[str, TaskClient]]:
-    """A client for each principal, of the face of an agent that only ever asks."""
+    """A client for each principal, of the face of an agent that only ever asks: a call becomes a task at once."""
 
     def ask(method: str, params: Json) -> list[Json]:
         return [ASKS if method == "GetTask" else {"task": ASKS}]
@@ -43,7 +43,7 @@ async def asking(
     known = [Credential(Principal(name), f"token-{name}") for name in NAMES]
     with anyio.fail_after(20):
         async with scripted_agent(ask, heard=heard) as agent_url:
-            config = ExposeConfig([agent_url], load_profile(), state=folder / "state", cache=folder / "cache")
+            config = ExposeConfig([agent_url], _at_once(), state=folder / "state", cache=folder / "cache")
             async with (
                 exposed(config) as exposure,
                 exposure.server.at(Access(known), Place()) as app,
@@ -55,9 +55,14 @@ async def asking(
                 for name, client in clients.items():
                     client.headers["authorization"] = f"Bearer token-{name}"
                 yield {
-                    name: TaskClient(Http(client, f"{root_url}/mcp", MODERN, FORMS))
+                    name: TaskClient(Http(client, f"{root_url}/mcp", MODERN, capabilities))
                     for name, client in clients.items()
                 }
+
+
+def _at_once() -> Profile:
+    profile = load_profile()
+    return profile.model_copy(update={"agents": profile.agents.model_copy(update={"task_after_seconds": 0})})
 
 
 def again(asked: Json, **more: Any) -> Json:
@@ -83,6 +88,24 @@ async def test_a_state_is_taken_only_whole_from_its_principal_and_with_its_reque
         assert {answer["error"]["code"] for answer in refused} == {-32602}
         assert len({answer["error"]["message"] for answer in refused}) == 1
         assert (await ada.ask("tools/call", again(asked)))["resultType"] == "input_required"
+
+
+@pytest.mark.proves("tasks-owner", "tasks-unknown")
+async def test_a_task_of_one_principal_does_not_exist_for_another(tmp_path: Path) -> None:
+    async with asking(tmp_path, capabilities=TAKES_ALL) as clients:
+        ada, bob = clients["ada"], clients["bob"]
+        task = await ada.call("act", message="paint")
+        assert task["resultType"] == "task"
+        unknown = (await bob.send("tasks/get", {"taskId": "nonsense"}))["error"]
+        assert unknown["code"] == -32602
+        for method, more in (
+            ("tasks/get", {}),
+            ("tasks/update", {"inputResponses": {}}),
+            ("tasks/cancel", {}),
+        ):
+            refused = await bob.send(method, {"taskId": task["taskId"], **more})
+            assert refused["error"] == unknown
+        assert (await ada.get(task))["taskId"] == task["taskId"]
 
 
 @pytest.mark.proves("mcp-token-passthrough")

@@ -273,6 +273,7 @@ def test_there_is_one_terminal_and_one_log(kind: str) -> None:
     assert calls == (["logs.py"] if kind == "StreamHandler" else [])
 
 
+@pytest.mark.proves("a2a-14.1.1-injection")
 @pytest.mark.parametrize("form", [BareFormat(), TextFormat(), JsonFormat()], ids=["bare", "text", "json"])
 def test_no_word_of_a_peer_steers_the_terminal_from_a_log(form: logging.Formatter) -> None:
     try:

@@ -47,6 +47,13 @@ async def test_a_notification_is_taken_without_a_word_whatever_it_says() -> None
         assert (await http.tool(2, "echo"))["result"]
 
 
+@pytest.mark.proves("mcp-http-accepted", "mcp-notification-server")
+async def test_a_notification_of_a_newer_client_is_taken_without_a_word_too() -> None:
+    async with wire_to(MODERN) as (http, _):
+        taken = await http.post(told("notifications/cancelled", requestId="never sent"))
+        assert (taken.status_code, taken.content) == (202, b"")
+
+
 @pytest.mark.proves("mcp-http-accepted", "mcp-error-shape")
 @pytest.mark.parametrize("version", ERAS)
 async def test_what_is_no_message_is_refused_with_an_error_status(version: str) -> None:

@@ -143,6 +143,7 @@ A2A: Final = (
         "A stream begins with the Task, then its updates, and closes at a terminal state",
     ),
     _agent("a2a-3.1.2-message", "3.1.2", "The stream of a Message holds that alone, and closes"),
+    _agent("a2a-3.1.2-progress", "3.1.2", "A stream tells of progress and of artifacts as they come"),
     _client(
         "a2a-3.1.2-read",
         "3.1.2",
@@ -315,6 +316,7 @@ A2A: Final = (
         "4.6.3",
         "Another version of an extension is another extension: none stands in for it",
     ),
+    _agent("a2a-4.6.3-new-uri", "4.6.3", "The URI of the bridge's own extension names its version"),
     # The card
     _agent("a2a-8.1-card", "8.1", "The agent makes a card available"),
     _agent("a2a-14.3-well-known", "14.3", "The well-known URI gives the card"),
@@ -388,6 +390,7 @@ A2A: Final = (
     ),
     _both("a2a-14.1.1-utf8", "14.1.1", "JSON is UTF-8"),
     _agent("a2a-14.1.1-validated", "14.1.1", "What comes is checked against the schema of A2A first"),
+    _both("a2a-14.1.1-injection", "14.1.1", "What a peer says steers no terminal and no log"),
     _agent("a2a-14.1.1-files", "14.1.1", "A file reference in a message makes the agent fetch nothing"),
 )
 """Every sentence, in the order of its matter."""

@@ -75,11 +75,13 @@ MCP: Final = (
     ),
     *of(
         SERVER,
-        _same("basic#responses"),
-        {
-            "mcp-response-id": "An answer has the id of its request, and null only where none could be read",
-            "mcp-error-shape": "An error has a whole number for a code, and a message",
-        },
+        _same("basic#result-responses"),
+        {"mcp-response-id": "An answer has the id of its request, and null only where none could be read"},
+    ),
+    *of(
+        SERVER,
+        _same("basic#error-responses"),
+        {"mcp-error-shape": "An error has a whole number for a code, and a message"},
     ),
     *of(
         SERVER,
@@ -252,6 +254,11 @@ MCP: Final = (
     ),
     *of(
         SERVER,
+        _same("client/elicitation#identifying-the-user"),
+        {"mcp-elicit-identity": "What a client says of its user counts for nothing"},
+    ),
+    *of(
+        SERVER,
         _same("client/elicitation#url-mode-elicitation-for-oauth-flows"),
         {"mcp-elicit-own-login": "The bridge lets nobody in through a URL that is asked for"},
     ),
@@ -287,9 +294,17 @@ MCP: Final = (
         CLIENT,
         _same("client/elicitation#user-interaction-model"),
         {
-            "mcp-elicit-whose": "Who is asked can tell which tool asks",
             "mcp-elicit-refusable": "Every question can be declined, and a task that asks canceled",
         },
+    ),
+    *of(
+        CLIENT,
+        _same("client/elicitation#user-interaction-model"),
+        {"mcp-elicit-whose": "Who is asked is told which server asks"},
+        diverges=(
+            "A question is in the tool's own words. It belongs to a task of the agent, and with several servers behind"
+            " that only whoever called the skill knows which one asks"
+        ),
     ),
     *of(
         CLIENT,

@@ -60,7 +60,7 @@ MCP_2025_11_25: Final = (
     ),
     *of(
         CLIENT,
-        (at_2025("basic#responses"),),
+        (at_2025("basic#result-responses"),),
         {"mcp25-answer-id": "What the client answers has the id of what was asked"},
     ),
     *of(

@@ -16,7 +16,7 @@ MCP_2026_07_28: Final = (
     # Messages
     *of(
         SERVER,
-        (at_2026("basic#responses"),),
+        (at_2026("basic#result-responses"),),
         {"mcp26-result-type": "Every result says its type"},
     ),
     *of(

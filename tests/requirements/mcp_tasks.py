@@ -64,7 +64,10 @@ MCP_TASKS: Final = (
     *of(
         CLIENT,
         _at("task-update-requests"),
-        {"tasks-asked": "What a task asks is asked like what a call asks"},
+        {
+            "tasks-asked": "What a task asks is asked like what a call asks",
+            "tasks-answered": "Answers go to questions that are open",
+        },
     ),
     *of(
         SERVER,
@@ -73,11 +76,6 @@ MCP_TASKS: Final = (
             "tasks-keys": "No two questions of a task have one key, not even one after the other",
             "tasks-updated": "tasks/update is acknowledged with an empty result",
         },
-    ),
-    *of(
-        CLIENT,
-        _at("request-1"),
-        {"tasks-answered": "Answers go to questions that are open"},
     ),
     *of(
         CLIENT,

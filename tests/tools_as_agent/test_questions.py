@@ -49,7 +49,6 @@ def _remembers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     "map-answers",
     "a2a-11.7-input-closes",
     "mcp26-rounds-answered",
-    "mcp-elicit-whose",
 )
 @both_transports
 @both_eras

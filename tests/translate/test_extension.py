@@ -25,7 +25,7 @@ LISTED: dict[str, Any] = {
 }
 
 
-@pytest.mark.proves("map-extension-card", "a2a-3.3.4-extensions")
+@pytest.mark.proves("map-extension-card", "a2a-3.3.4-extensions", "a2a-4.6.3-new-uri")
 def test_the_extension_lists_every_tool_as_its_server_does() -> None:
     bare = {"name": "bare", "inputSchema": {}}
     found = declaration(

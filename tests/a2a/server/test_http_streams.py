@@ -140,7 +140,7 @@ async def test_a_stream_closes_at_an_end_that_is_no_success(
     assert shape_of(seen) == ["task SUBMITTED", "statusUpdate WORKING", f"statusUpdate {end}"]
 
 
-@pytest.mark.proves("a2a-3.5.2-order", "map-progress")
+@pytest.mark.proves("a2a-3.5.2-order", "map-progress", "a2a-3.1.2-progress")
 async def test_progress_is_streamed_in_order_and_a_flood_keeps_its_last(driver: Driver) -> None:
     async with driver.stream("SendStreamingMessage", **message(call_part("flood", steps=1000))) as events:
         seen = await events.rest()

@@ -71,7 +71,7 @@ OPERATIONS: list[Case] = [
 ]
 
 
-@pytest.mark.proves("web-auth", "a2a-3.3.2-authentication", "a2a-7.4-authenticated")
+@pytest.mark.proves("web-auth", "a2a-3.3.2-authentication", "a2a-7.4-authenticated", "a2a-5.1-equivalent")
 @pytest.mark.parametrize("case", OPERATIONS, ids=lambda case: case[0])
 async def test_without_a_known_token_every_operation_is_refused(
     stranger: Driver, alice: Driver, case: Case

@@ -271,7 +271,7 @@ async def test_who_goes_away_while_it_posts_leaves_no_trace(
     assert not [record for record in caplog.records if record.exc_info and "ASGI" in record.getMessage()]
 
 
-@pytest.mark.proves("web-auth", "mcp-elicit-state")
+@pytest.mark.proves("web-auth", "mcp-elicit-state", "mcp-elicit-identity")
 async def test_a_call_and_a_session_belong_to_whom_the_token_stands_for() -> None:
     known = [Credential(Principal(name), f"token-{name}") for name in ("ada", "bob")]
     async with wire_to(LEGACY, access=Access(known)) as (http, _):
