@@ -48,7 +48,7 @@ def test_every_page_of_the_design_is_there() -> None:
     assert not [page for page in sorted(pages) if not (TESTS.parent / page).is_file()]
 
 
-def test_every_other_address_leads_to_a_heading_or_a_page() -> None:
+def test_every_other_address_is_a_page_of_the_web() -> None:
     addresses = {
         source.address
         for one in REQUIREMENTS.values()

@@ -294,7 +294,6 @@ def test_a_skill_is_found_by_its_id_as_well_and_hiding_renames_nobody() -> None:
     assert [(one.name, one.listed["title"]) for one in shown.published] == [("two_plan_trips", "Both")]
 
 
-@pytest.mark.proves("mcp-tools-input")
 def test_faults_in_arguments_are_said() -> None:
     rules = {
         "message": ArgumentRule(hidden=True),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.conformance import page
 from tests.conformance.outcomes import Outcome, Status
 from tests.conformance.recorded import Recorded
@@ -16,6 +18,19 @@ def test_the_page_tells_what_was_recorded() -> None:
 
 def test_every_run_is_recorded() -> None:
     assert sorted(Recorded.in_file().runs) == sorted(run.name for run in RUNS)
+
+
+@pytest.mark.proves("mcp25-retry")
+def test_the_official_suite_saw_streams_taken_up_again_when_their_server_says() -> None:
+    """It measures the time, which no test of ours does."""
+    runs = Recorded.in_file().runs
+    seen = [
+        runs[run.name].scenarios["sse-retry"]
+        for run in RUNS
+        if run.side is Side.CLIENT and "sse-retry" in runs[run.name].scenarios
+    ]
+    assert seen
+    assert all(checks["client-sse-retry-timing"] is Status.PASSED for checks in seen)
 
 
 def test_a_record_comes_back_from_its_file_as_it_was(tmp_path: Path) -> None:

@@ -150,7 +150,6 @@ async def test_a_call_of_a_session_that_the_server_has_ended_is_made_in_a_new_on
         await there.works()
 
 
-@pytest.mark.proves("mcp25-retry")
 async def test_a_stream_that_breaks_is_taken_up_again_where_the_server_keeps_its_events() -> None:
     """The reference server numbers them; the call itself is not repeated."""
     async with wrapped_at("everything") as there:

@@ -122,6 +122,7 @@ def test_arguments_of_which_no_message_can_be_made_are_named(arguments: Any, fau
         message_from_call(tool_of(card(skill())), arguments, NEW)
 
 
+@pytest.mark.proves("mcp-tools-input")
 def test_data_too_deep_for_its_readers_is_refused() -> None:
     deep: Any = {}
     for _ in range(70):
@@ -130,6 +131,7 @@ def test_data_too_deep_for_its_readers_is_refused() -> None:
         message_from_call(tool_of(card(skill())), {"message": "m", "data": deep}, NEW)
 
 
+@pytest.mark.proves("a2a-3.4.2-existing")
 def test_a_reply_goes_to_its_task() -> None:
     conversation = Conversation("m2", context_id="c", task_id="t")
     reply = message_from_reply({"handle": "h", "message": "yes", "data": {"a": 1}}, conversation)

@@ -161,7 +161,7 @@ async def test_an_extension_is_active_and_echoed_when_asked_for(
 @pytest.mark.proves("a2a-4.6-extensions", "a2a-9.2-headers", "a2a-11.2-headers")
 async def test_an_extension_in_two_header_lines_is_found(rpc: JsonRpcDriver) -> None:
     request = rpc.request("ListTasks", {})
-    lines = [("A2A-Extensions", "urn:other:1"), ("A2A-Extensions", EXTENSION)]
+    lines = [("A2A-Extensions", "urn:other:1"), ("a2a-EXTENSIONS", EXTENSION)]
     request.headers = httpx2.Headers([*request.headers.multi_items(), *lines])
     assert (await rpc.client.send(request)).headers["A2A-Extensions"] == EXTENSION
 
