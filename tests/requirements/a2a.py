@@ -1,4 +1,7 @@
-"""A2A 1.0: what falls to an agent, and what to a client of agents. The text is that of version 1.0.1."""
+"""A2A 1.0: what falls to an agent, and what to a client of agents.
+
+The text is that of version 1.0.1, with section 7.6.4, which was added since.
+"""
 
 from __future__ import annotations
 
@@ -48,6 +51,7 @@ _HEADINGS: Final = {
     "7.1": "71-protocol-security",
     "7.4": "74-server-authentication-responsibilities",
     "7.6.1": "761-in-task-authorization-agent-responsibilities",
+    "7.6.4": "764-in-task-authorization-scope",
     "8.1": "81-purpose",
     "8.3": "83-protocol-declaration-requirements",
     "8.3.2": "832-client-protocol-selection",
@@ -379,6 +383,11 @@ A2A: Final = (
         "a2a-7.6.1-out-of-band",
         "7.6.1",
         "Credentials never come in a message: who has to sign in is given a URL",
+    ),
+    _agent(
+        "a2a-7.6.4-scope",
+        "7.6.4",
+        "A yes at AUTH_REQUIRED is for the call that was shown, once, and for nothing after",
     ),
     _both("a2a-13.4-secrets", "13.4", "Credentials are secrets: no message, repr or listing shows them"),
     _both("a2a-13.4-logs", "13.4", "No log shows credentials"),

@@ -103,7 +103,7 @@ async def test_who_refuses_ends_the_task_and_nothing_ran(part: Any, metadata: An
         assert server.calls == []
 
 
-@pytest.mark.proves("map-confirm")
+@pytest.mark.proves("map-confirm", "a2a-7.6.4-scope")
 @pytest.mark.parametrize(
     "part",
     [
@@ -165,7 +165,7 @@ async def test_a_yes_to_a_question_that_was_replaced_is_refused() -> None:
         assert server.calls == []
 
 
-@pytest.mark.proves("map-confirm", "a2a-3.3.1-idempotent")
+@pytest.mark.proves("map-confirm", "a2a-3.3.1-idempotent", "a2a-7.6.4-scope")
 async def test_a_yes_that_is_sent_twice_runs_the_call_once() -> None:
     async with notes().run() as server, team({"notes": server.target}, agent=DESTRUCTIVE) as served:
         asked = await served.rpc.send(call_part("wipe", note=5))

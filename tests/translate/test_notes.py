@@ -12,8 +12,6 @@ from bridge.translate.content import Repeated
 from bridge.translate.extension import PROGRESS
 from bridge.translate.notes import progress_metadata, repeated_for, unaccepted_types
 
-pytestmark = pytest.mark.proves("map-content")
-
 RESULT = (
     Part(text="t"),
     Part(text="# m", media_type="text/markdown"),
@@ -63,6 +61,7 @@ def test_the_media_types_that_a_client_names_decide_in_which_form_it_gets_what_i
     assert repeated_for(accepted) is repeated
 
 
+@pytest.mark.proves("map-content")
 @pytest.mark.parametrize(
     ("accepted", "extra"),
     [

@@ -13,8 +13,6 @@ from bridge.translate.message_to_call import Unclear
 from bridge.translate.questions import Answer, answer_of, arguments, which_skill
 from tests.support.tools import skills, tool
 
-pytestmark = pytest.mark.proves("map-route")
-
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 ECHO = tool("echo", "text", listed={"description": "Gives it back\nand more"}, text={"type": "string"})
 
@@ -44,23 +42,27 @@ def test_which_skill_is_asked_in_words_and_as_data() -> None:
     )
 
 
+@pytest.mark.proves("map-route")
 def test_a_skill_that_does_not_exist_is_named() -> None:
     words, _ = which_skill(Unclear("sing"), skills(ECHO))
     assert (words.text or "").startswith("There is no skill 'sing'.\n- echo")
 
 
+@pytest.mark.proves("map-route")
 def test_skills_that_one_message_asks_for_together_are_named() -> None:
     words, _ = which_skill(Unclear(several=("echo", "now")), skills(ECHO))
     lead = "The message asks for more than one call (echo, now). Which one do you mean?"
     assert (words.text or "").startswith(f"{lead}\n- echo")
 
 
+@pytest.mark.proves("map-route")
 def test_without_skills_the_question_says_so() -> None:
     words, data = which_skill(Unclear(), {})
     assert words.text == "Which skill do you mean?\nThis agent has no skills at the moment."
     assert data.data == {"key": "which-skill", "skills": [], "example": {"skill": "", "arguments": {}}}
 
 
+@pytest.mark.proves("map-route")
 def test_many_skills_are_all_in_the_data_and_not_all_in_the_words() -> None:
     words, data = which_skill(Unclear(), skills(*(tool(f"t{n}") for n in range(60))))
     assert isinstance(data.data, dict)
