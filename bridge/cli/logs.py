@@ -13,8 +13,8 @@ from bridge import trace
 from bridge.words import spelled_as_json, spelled_out
 
 _USER: Final = re.compile(r"(?<=://)[^/@\s\"'<>]+@")
-_SESSION: Final = re.compile(r"(?<=session ID: )\S+")
-"""As the MCP SDK names the session of a tool server: who knows it can take the session over."""
+_SESSION: Final = re.compile(r"(?<=session ID: )\S+|(?<=ating session: )\S+|(?<=^Session )[0-9a-f]{32}\b")
+"""As the MCP SDK names the sessions of a tool server and our own: who knows one can take it over."""
 _QUERY: Final = re.compile(r"(://[^\s?#\"'<>]*[?#])[^\s\"'<>]+")
 
 
@@ -75,7 +75,8 @@ def set_up_for_none() -> None:
 def set_up(log_format: str, level: str) -> None:
     """Log from here on, to stderr. Libraries below us speak from WARNING up, unless asked for DEBUG.
 
-    The MCP SDK logs a traceback for each line that it cannot read; what matters of it we say ourselves.
+    The MCP SDK logs a traceback for each line that it cannot read; what matters of it we say ourselves. At DEBUG it
+    logs whole messages, with the arguments and results of calls, which belong in no log.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormat() if log_format == "json" else TextFormat())
@@ -83,7 +84,7 @@ def set_up(log_format: str, level: str) -> None:
     root.handlers[:] = [handler]
     root.setLevel("DEBUG" if level == "debug" else "WARNING")
     for name in ("mcp", "client"):  # the second is the logger of its client session
-        logging.getLogger(name).setLevel("DEBUG" if level == "debug" else "CRITICAL")
+        logging.getLogger(name).setLevel("INFO" if level == "debug" else "CRITICAL")
     # Each request of the first two names its whole URL, secrets and all; the third tells of every change in a folder,
     # to which it would add one where the log is a file beside the configuration.
     for name in ("httpx2", "httpcore2", "watchfiles"):

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, redirect_stderr
+from io import StringIO
+from typing import Final
 
 import anyio
 import pytest
 
+from bridge.cli.logs import set_up
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import Url
 from bridge.web import Credential, Principal
 from tests.support.drivers import JsonRpcDriver, new_client, state_of
-from tests.support.mcp_wire import MODERN
-from tests.support.recording_server import Json, RecordingServer
+from tests.support.mcp_wire import LEGACY, MODERN
+from tests.support.recording_server import SESSION, Json, RecordingServer
 from tests.support.running import config_for, listening, wrapped
 
-UPLOAD: Json = {
+ERAS: Final = {LEGACY: Era.LEGACY, MODERN: Era.MODERN}
+UPLOAD: Final[Json] = {
     "name": "upload",
     "inputSchema": {
         "type": "object",
@@ -26,13 +31,23 @@ UPLOAD: Json = {
 }
 
 
+@pytest.fixture
+def logged() -> Iterator[StringIO]:
+    """What is logged at the level debug, as the command does it."""
+    handlers, screen = [*logging.root.handlers], StringIO()
+    with redirect_stderr(screen):
+        set_up("text", "debug")
+    yield screen
+    logging.root.handlers[:] = handlers
+
+
 @asynccontextmanager
 async def before(server: RecordingServer) -> AsyncIterator[tuple[JsonRpcDriver, str]]:
     """Ada's client of the agent of a server, and the server's URL."""
     known = [Credential(Principal("ada"), "token-ada")]
     with anyio.fail_after(20):
         async with server.serve() as url:
-            config = config_for(Url(url), era=Era.MODERN, credentials=known)
+            config = config_for(Url(url), era=ERAS[server.version], credentials=known)
             async with wrapped(config) as bridge, listening(bridge.app) as root_url, new_client() as client:
                 driver = JsonRpcDriver(client, f"{root_url}{bridge.path}")
                 yield driver.with_headers(Authorization="Bearer token-ada"), url
@@ -59,3 +74,16 @@ async def test_a_result_of_an_unknown_type_is_none() -> None:
         task = await driver.send({"data": {"skill": "echo"}})
     assert state_of(task) == "FAILED"
     assert "of a kind that is not known here: 'tomorrow'" in task["status"]["message"]["parts"][0]["text"]
+
+
+@pytest.mark.proves("a2a-13.4-logs", "mcp25-session-secret")
+@pytest.mark.parametrize("version", ERAS)
+async def test_no_argument_result_token_or_session_is_logged(version: str, logged: StringIO) -> None:
+    said: Json = {"content": [{"type": "text", "text": "a result of swordfish"}]}
+    server = RecordingServer(version, answers={"tools/call": lambda _: [said]})
+    async with before(server) as (driver, _):
+        task = await driver.send({"data": {"skill": "echo", "arguments": {"password": "swordfish"}}})
+    assert state_of(task) == "COMPLETED"
+    lines = logged.getvalue()
+    assert "Started server process" in lines
+    assert [word for word in ("swordfish", "token-ada", SESSION) if word in lines] == []
