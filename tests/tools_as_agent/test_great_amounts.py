@@ -230,6 +230,7 @@ async def test_a_flood_that_is_canceled_leaves_no_update_of_which_the_store_cann
     assert [record.message for record in caplog.records if record.name == "bridge.store.writer"] == []
 
 
+@pytest.mark.proves("map-progress")
 async def test_words_of_progress_that_are_too_long_are_cut_and_say_so() -> None:
     """Never within a character."""
     words = "\u20ac" * 1000

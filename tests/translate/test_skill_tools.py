@@ -120,6 +120,7 @@ def test_a_skill_takes_a_message_and_says_what_it_is_for() -> None:
     assert schema["required"] == ["message"]
 
 
+@pytest.mark.proves("map-tools")
 def test_skills_that_take_a_message_share_one_schema_however_many_they_are() -> None:
     tools = listed(Source("a", card(*(skill(f"s{number}") for number in range(10)))))
     assert len({id(tool["inputSchema"]) for tool in tools}) == 1

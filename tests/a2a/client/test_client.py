@@ -251,6 +251,7 @@ async def test_a_redirect_to_another_origin_is_not_followed(http: httpx2.AsyncCl
     assert asked == []
 
 
+@pytest.mark.proves("map-trust")
 @pytest.mark.parametrize(
     "place",
     [
@@ -272,6 +273,7 @@ async def test_a_redirect_to_something_else_than_the_agent_is_not_followed(
     assert "s3cret" not in str(refused.value)
 
 
+@pytest.mark.proves("map-trust")
 async def test_a_redirect_says_nothing_of_who_asks(http: httpx2.AsyncClient) -> None:
     asked: list[str | None] = []
 

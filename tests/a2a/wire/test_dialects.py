@@ -35,6 +35,8 @@ from bridge.jsonvalues import JsonObject
 from tests.support.agents import asked, give, say, serving
 from tests.support.running import message
 
+pytestmark = pytest.mark.proves("a2a-3.6.3-negotiation")
+
 WIRE = Path(bridge.a2a.__path__[0])
 
 

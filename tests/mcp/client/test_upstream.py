@@ -506,6 +506,7 @@ async def test_a_result_above_the_limit_is_a_clear_error(
         assert server.posted.count("tools/list") == 1, "the connection has not been replaced"
 
 
+@pytest.mark.proves("mcp-bounded")
 @each_era
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("json_response", [True, False])
@@ -728,6 +729,7 @@ async def test_a_url_that_is_no_mcp_server_is_a_clear_message(
         assert "secret" not in str(failed.value)
 
 
+@pytest.mark.proves("config-secrets")
 @each_era
 @pytest.mark.parametrize(
     "place",

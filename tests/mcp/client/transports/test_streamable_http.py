@@ -198,6 +198,7 @@ async def test_an_event_is_bounded_by_what_it_unpacks_to() -> None:
             await _post(url, lambda _: None)
 
 
+@pytest.mark.proves("mcp-bounded")
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
 @pytest.mark.parametrize("size", [1, 2, 7, 32])
 async def test_the_values_of_each_event_are_counted_however_it_is_cut(end: bytes, size: int) -> None:
