@@ -208,18 +208,18 @@ async def test_a_watched_task_is_told_of_to_its_end_whatever_is_updated(tmp_path
 
 @pytest.mark.proves("map-handles")
 async def test_handles_to_agents_that_are_gone_are_refused_like_unknown_ones(tmp_path: Path) -> None:
-    quick = replace(AT_ONCE, answer_within_seconds=0.2)
     with anyio.fail_after(WAIT_SECONDS):
         async with (
             foreign_agent() as agent,
             foreign_agent("Other") as other,
-            serving(tmp_path, one(agent.url), options=quick) as there,
+            serving(tmp_path, one(agent.url), options=AT_ONCE) as there,
             there.client("legacy") as host,
             tasks_at(there) as client,
         ):
             task = await late(client)
-            handle = words_in(await host.call_tool("slow", {"message": "go"})).rpartition(" ")[2]
-            there.face.update([there.agents(other.url)], quick)
+            asked = words_in(await host.call_tool("ask", {"message": "go"}))
+            handle = asked.partition("with this handle: ")[2].split()[0]
+            there.face.update([there.agents(other.url)], AT_ONCE)
             for tool, more in (("task_result", {}), ("task_reply", {"message": "x"}), ("task_cancel", {})):
                 gone = words_in(await host.call_tool(tool, {"handle": handle, **more}))
                 unknown = words_in(await host.call_tool(tool, {"handle": "made-up", **more}))
@@ -229,11 +229,10 @@ async def test_handles_to_agents_that_are_gone_are_refused_like_unknown_ones(tmp
                 gone_task = await client.send(method, {"taskId": task["taskId"]})
                 unknown_task = await client.send(method, {"taskId": "made-up"})
                 assert gone_task["error"] == unknown_task["error"]
-            there.face.update([there.agents(agent.url)], quick)
+            there.face.update([there.agents(agent.url)], AT_ONCE)
             assert (await client.get(task))["status"] == "working"
-            agent.seen.released.set()
-            done = await host.call_tool("task_result", {"handle": handle})
-            assert words_in(done).startswith("Slow but sure")
+            done = await host.call_tool("task_reply", {"handle": handle, "message": "red"})
+            assert words_in(done).startswith("How many in red?")
 
 
 # Several entries for one agent
