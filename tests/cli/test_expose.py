@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import select
 import signal
 import socket
 import subprocess
@@ -21,7 +20,7 @@ import pytest
 from tests.support.addresses import a_web_page, an_mcp_server
 from tests.support.command import ROOT, WAIT_SECONDS, environment, free_port, run_command, run_here
 from tests.support.forked import Forked
-from tests.support.lines import first_line
+from tests.support.lines import Lines, first_line
 
 INITIALIZE = {
     "protocolVersion": "2025-11-25",
@@ -36,6 +35,8 @@ class Host:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
         self.number = 0
+        self.out = Lines(process, process.stdout)
+        self.errors = Lines(process, process.stderr)
 
     def send(self, method: str, params: dict[str, Any] | None = None, **more: Any) -> None:
         """Write one message."""
@@ -60,11 +61,7 @@ class Host:
             pass
 
     def _message(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        ready, _, _ = select.select([self.process.stdout], [], [], WAIT_SECONDS)
-        line = self.process.stdout.readline() if ready else ""
-        assert line, "it said nothing"
-        message: dict[str, Any] = json.loads(line)
+        message: dict[str, Any] = json.loads(self.out.until("\n"))
         assert message["jsonrpc"] == "2.0"
         return message
 
@@ -129,8 +126,7 @@ def words_of(result: dict[str, Any]) -> str:
 
 def serving_at(host: Host) -> str:
     """Where a command that was started with --http says that it serves, once it does."""
-    assert host.process.stderr is not None
-    url = next(word for word in host.process.stderr.readline().split() if word.startswith("http://"))
+    url = next(word for word in host.errors.until("\n").split() if word.startswith("http://"))
     deadline = time.monotonic() + WAIT_SECONDS
     while True:
         with socket.socket() as probe:
@@ -151,10 +147,14 @@ def test_stdout_carries_nothing_but_the_protocol(agent: str, tmp_path: Path) -> 
         assert "echo" in {tool["name"] for tool in host.tools()}
         assert words_of(host.call("echo", message="hi")).startswith("hi")
         assert host.ask("nonsense")["error"]["code"] == -32601
-        out, err = host.process.communicate(timeout=WAIT_SECONDS)
-    for line in out.splitlines():
+        assert host.process.stdin is not None
+        host.process.stdin.close()
+        host.out.rest()
+        host.errors.rest()
+        assert host.process.wait(WAIT_SECONDS) == 0
+    for line in host.out.said:
         assert json.loads(line)["jsonrpc"] == "2.0"
-    assert host.process.returncode == 0  # stdin ended
+    err = "".join(host.errors.said)
     assert "cannot be reached" in err
     assert "Traceback" not in err
 
@@ -234,14 +234,13 @@ def test_a_signal_ends_it(
 ) -> None:
     with expose(*options, agent, state=tmp_path) as host:
         if options:
-            assert host.process.stderr is not None
-            assert "Ctrl+C stops" in host.process.stderr.readline()
+            host.errors.until("Ctrl+C stops")
         else:
             host.open()
         host.process.send_signal(number)
         assert host.process.wait(WAIT_SECONDS) == code
-        assert host.process.stderr is not None
-        assert "Traceback" not in host.process.stderr.read()
+        host.errors.rest()
+        assert not [line for line in host.errors.said if "Traceback" in line]
 
 
 def test_over_http_it_says_where_it_serves(agent: str, tmp_path: Path) -> None:
@@ -254,8 +253,8 @@ def test_over_http_it_says_where_it_serves(agent: str, tmp_path: Path) -> None:
         assert httpx2.post(url, json=body, headers=foreign).status_code == 403
         host.process.send_signal(signal.SIGINT)
         assert host.process.wait(WAIT_SECONDS) == 130
-        assert host.process.stdout is not None
-        assert host.process.stdout.read() == ""
+        host.out.rest()
+        assert host.out.said == []
 
 
 REFUSED = [

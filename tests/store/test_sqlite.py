@@ -22,10 +22,10 @@ from bridge.store.schema import STEPS, prepare
 from bridge.store.sqlite import SQLiteStore
 from bridge.store.writer import Writer
 from tests.store.changes import first, keep, keep_all
+from tests.support.lines import Lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import IO
 
 ROOT = Path(__file__).parents[2]
 
@@ -141,13 +141,12 @@ asyncio.run(main(sys.argv[1]))
 
 
 @contextmanager
-def running(program: str, path: Path) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
+def running(program: str, path: Path) -> Iterator[tuple[subprocess.Popen[str], Lines]]:
     """A child process that runs a program on a store's path, killed at the end, and what it prints."""
     command = [sys.executable, "-W", "error", "-c", program, str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as child:
-        assert child.stdout is not None
         try:
-            yield child, child.stdout
+            yield child, Lines(child, child.stdout)
         finally:
             child.kill()
 
@@ -280,7 +279,7 @@ async def test_a_file_that_another_user_put_where_everyone_may_is_refused(tmp_pa
 async def test_another_process_owns_the_file_until_it_is_killed(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
     with running(OWNS_THE_FILE, path) as (child, lines):
-        assert lines.readline() == "owned\n"
+        assert lines.until("\n") == "owned\n"
         with pytest.raises(StoreLockedError):
             await SQLiteStore(path).__aenter__()
         child.kill()
@@ -297,9 +296,11 @@ async def test_every_acknowledged_change_outlives_a_killed_process(
 ) -> None:
     path = tmp_path / "tasks.db"
     with running(WRITES_WITHOUT_END, path) as (child, lines):
-        acknowledged = [lines.readline() for _ in range(lines_before_death)]
+        for _ in range(lines_before_death):
+            lines.until("\n")
         child.kill()
-        acknowledged += [line for line in lines if line.endswith("\n")]
+        lines.rest()
+        acknowledged = [line for line in lines.said if line.endswith("\n")]
     newest: dict[str, int] = {}
     for line in acknowledged:
         task_id, number = line.split()
