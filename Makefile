@@ -9,16 +9,19 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # With it, each of the hundreds of commands that the tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test fuzz attacks soak interop conformance tck proxies bench cost check format peers clean
+.PHONY: help run test test-fast fuzz attacks soak interop conformance tck proxies bench cost check format peers clean
 
 help: ## Say what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: .venv/installed ## Serve examples/demo.toml on 127.0.0.1: an MCP server as an agent, and that as MCP (PORT=8080)
 	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/mcp-a2a serve --port "$(PORT)" examples/demo.toml
 
 test: .venv/developing peers ## Run the whole test suite, side by side (WORKERS=2)
 	$(BIN)/python -m pytest tests -n $(WORKERS) --dist worksteal
+
+test-fast: .venv/developing ## Run the tests that need no process and no socket (WORKERS=2)
+	$(BIN)/python -m pytest tests -n $(WORKERS) --dist worksteal -m "not outside and not slow"
 
 fuzz: .venv/developing ## Attack every parser with hostile input (CASES=20000), other cases each time
 	$(BIN)/python -m tests.hostile --cases $(CASES)

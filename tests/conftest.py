@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.requirements import REQUIREMENTS
-from tests.support import forked
+from tests.support import forked, outside
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -70,8 +70,18 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """In a run that leaves out what needs a process or a socket, nothing else may open one."""
+    if outside.MARK in config.option.markexpr:
+        config.pluginmanager.register(outside.Guard())
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A test that takes minutes runs only when `-m` asks for it."""
+    """Mark what needs a process or a socket. A test that takes minutes runs only when `-m` asks for it."""
+    if outside.MARK in config.option.markexpr:
+        for item in items:
+            outside.mark(item)
     if not config.option.markexpr:
         slow = [item for item in items if item.get_closest_marker("slow")]
         config.hook.pytest_deselected(items=slow)

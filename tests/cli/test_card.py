@@ -183,6 +183,7 @@ async def test_the_address_of_an_mcp_server_is_told_as_what_it_is(run: Run) -> N
     )
 
 
+@pytest.mark.outside
 @pytest.mark.proves("cli-usage")
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),

@@ -257,6 +257,7 @@ def test_a_server_that_comes_to_need_an_agent_of_its_file_takes_a_restart(tmp_pa
         process.kill()
 
 
+@pytest.mark.outside
 async def test_nobody_else_can_call_what_is_behind_stdio(tmp_path: Path) -> None:
     principal = "[principals.ada]\nbearer = { env = 'TOKEN' }\n"
     file = written(tmp_path, RAW, DEVTOOLS, TEAM, principal)

@@ -77,6 +77,7 @@ async def _stream(http: httpx2.AsyncClient, url: str) -> Any:
     return [event async for event in _client(http, url).stream(REQUEST)]
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize(
     ("read", "kind", "limit_bytes"),
     [
@@ -109,6 +110,7 @@ async def conversation(event: dict[str, Any]) -> Any:
             return await converse(client, REQUEST, pace=Pace(task_limit_bytes=4 * MEGABYTE))
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize(
     "event",
     [{"message": SAID}, {"statusUpdate": {**WORKING, "status": {**WORKING["status"], "message": SAID}}}],
@@ -119,6 +121,7 @@ async def test_of_what_an_agent_says_without_end_the_newest_is_kept(event: dict[
     assert len(task.history) <= 2
 
 
+@pytest.mark.outside
 async def test_a_task_whose_agent_gives_without_end_is_given_up() -> None:
     with pytest.raises(TaskLostError, match="gives more than 4000000 bytes"):
         await conversation({"artifactUpdate": GIVEN})

@@ -190,6 +190,7 @@ async def test_an_interface_at_a_port_that_there_is_not_is_no_url(port: str) -> 
             AgentClient(http, FoundCard("http://127.0.0.1/", b"", AgentCard.model_validate(card)))
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize("etag", [b'"\xe9\xff"', b'"\x01"'])
 async def test_a_validator_that_cannot_be_sent_is_not_given_back(etag: bytes, tmp_path: Path) -> None:
     async with raw_peer() as peer, httpx2.AsyncClient() as http:
@@ -220,6 +221,7 @@ def test_half_a_character_of_a_host_reaches_the_agent_as_the_replacement_charact
     assert "half \ufffd." in sent.content.decode()
 
 
+@pytest.mark.outside
 async def test_a_task_whose_server_wants_to_be_asked_at_a_time_beyond_floats_ends() -> None:
     made = {"resultType": "task", "taskId": "t", "status": "working", "pollIntervalMs": 1}
     looked = {"taskId": "t", "status": "working", "pollIntervalMs": BEYOND_FLOATS}
@@ -235,6 +237,7 @@ def _line(result: Any) -> str:
     return base64.b64encode(said.encode()).decode()
 
 
+@pytest.mark.outside
 async def test_a_client_is_gone_also_when_it_has_sent_a_body_that_nobody_reads() -> None:
     headers = (header("host", "localhost"), header("a2a-version", "1.0"))
     asked = Asked("GET", "/tasks/@ASKING@:subscribe", b"", headers, (b"x",) * 5000)

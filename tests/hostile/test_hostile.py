@@ -20,6 +20,7 @@ def _home(tmp_path_factory: pytest.TempPathFactory) -> None:
     set_hypothesis_home_dir(tmp_path_factory.mktemp("hypothesis"))
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_no_input_brings_it_down(target: Target) -> None:
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(watched(target)) as check:

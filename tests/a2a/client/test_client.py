@@ -305,6 +305,7 @@ async def test_redirects_without_end_and_cards_without_end_are_given_up(http: ht
 
 
 @pytest.mark.proves("map-agent-told")
+@pytest.mark.outside
 async def test_an_agent_that_cannot_be_reached_is_named_with_the_reason(http: httpx2.AsyncClient) -> None:
     with pytest.raises(PeerError) as refused:
         await fetch_card(http, "http://user:secret@127.0.0.1:1/x?key=secret")

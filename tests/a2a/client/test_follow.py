@@ -418,6 +418,7 @@ async def test_a_message_without_an_answer_is_not_sent_again(
 
 
 @pytest.mark.proves("map-call-once")
+@pytest.mark.outside
 async def test_a_message_that_never_left_says_so(http: httpx2.AsyncClient) -> None:
     with pytest.raises(NotReachedError, match="cannot be reached: Connection refused"):
         await converse(client_at(http, "http://127.0.0.1:1"), saying())
