@@ -24,6 +24,7 @@ test-fast: .venv/developing ## Run the tests that need no process and no socket 
 	$(BIN)/python -m pytest tests -n $(WORKERS) --dist worksteal -m "not outside and not slow"
 
 fuzz: .venv/developing ## Attack every parser with hostile input (CASES=20000), other cases each time
+	$(BIN)/python -m pytest tests -n $(WORKERS) --dist worksteal -m hypothesis --hypothesis-profile fuzz
 	$(BIN)/python -m tests.hostile --cases $(CASES)
 
 attacks: .venv/developing ## Attack a bridge in every known way beside an honest caller, and say what that costs (4 minutes)

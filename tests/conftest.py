@@ -6,11 +6,19 @@ import logging
 import os
 import signal
 from collections.abc import Iterator
+from typing import Final
 
 import pytest
+from hypothesis import settings
 
 from tests.requirements import REQUIREMENTS
 from tests.support import forked, outside
+
+FULL_EXAMPLES: Final = 200
+"""Of what is tried with any values, in `make fuzz`; the suite takes a share of it."""
+settings.register_profile("fuzz", max_examples=FULL_EXAMPLES, deadline=None)
+settings.register_profile("suite", max_examples=FULL_EXAMPLES // 4, deadline=None)
+settings.load_profile("suite")
 
 
 @pytest.fixture(scope="session", autouse=True)

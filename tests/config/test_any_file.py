@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.config.load import load
@@ -86,7 +86,6 @@ def require_read_or_refused(file: Path, text: str) -> None:
     assert not any(secret in said for secret in ENVIRONMENT.values())
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.sampled_from(PATHS), VALUES)
 def test_any_value_at_any_place_is_read_or_refused_with_its_place(
     file: Path, path: KeyPath, value: Any
@@ -95,7 +94,6 @@ def test_any_value_at_any_place_is_read_or_refused_with_its_place(
     require_read_or_refused(file, "\n".join(lines))
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.integers(0, len(FILE)), st.integers(0, 12), st.text("[]{}=\"'.,#\n aA1*", max_size=4))
 def test_any_edit_of_the_text_is_read_or_refused_with_its_place(
     file: Path, at: int, cut: int, put: str

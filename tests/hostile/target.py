@@ -34,7 +34,7 @@ class Target:
     share: int = 1
     """How many of all cases are its, beside the shares of the others."""
     examples: int = 100
-    """Cases in a run of the test suite."""
+    """Cases of the tests in `make fuzz`; the suite takes the share of its profile of Hypothesis."""
 
 
 class FindError(AssertionError):

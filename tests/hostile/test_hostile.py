@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.configuration import set_hypothesis_home_dir
 
+from tests.conftest import FULL_EXAMPLES
 from tests.hostile.target import Target, watched
 from tests.hostile.targets import TARGETS
 
@@ -26,7 +27,7 @@ def test_no_input_brings_it_down(target: Target) -> None:
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(watched(target)) as check:
 
         @settings(
-            max_examples=target.examples,
+            max_examples=max(1, target.examples * settings().max_examples // FULL_EXAMPLES),
             derandomize=True,
             database=None,
             deadline=None,

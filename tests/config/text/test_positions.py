@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.config.text.positions import KeyPath, Positions, Span, locate, place_of
@@ -129,7 +129,6 @@ def walk(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
         yield from walk(inner, (*path, step))
 
 
-@settings(max_examples=150, deadline=None)
 @given(documents())
 def test_every_path_of_a_document_has_its_place_where_its_key_and_value_can_be_read(text: str) -> None:
     read, spots = dict(walk(tomllib.loads(text))), locate(text)
