@@ -272,7 +272,10 @@ async def _asked(
             await answer.aclose()
     except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL):
         return None
-    headers_kept = [(name, value) for name, value in answer.headers.raw if name.lower() != b"content-encoding"]
+    # As bytes: read as text, a value beyond ASCII could not be made a header again.
+    headers_kept = [
+        (name, value) for name, value in answer.headers.raw if name.lower() != b"content-encoding"
+    ]
     return httpx2.Response(answer.status_code, headers=headers_kept, content=bytes(read))
 
 

@@ -73,6 +73,12 @@ async def a_page() -> AsyncIterator[str]:
 
 
 @asynccontextmanager
+async def a_page_with_a_header_beyond_ascii() -> AsyncIterator[str]:
+    async with listening(HTMLResponse("<h1>Welcome</h1>", headers={"x-town": "M\xfcnchen"})) as url:
+        yield url
+
+
+@asynccontextmanager
 async def a_port_with_tls() -> AsyncIterator[str]:
     async with anyio.TemporaryDirectory() as folder:
         context = served_as("x", Path(folder))
@@ -94,6 +100,7 @@ INSTEAD_OF_A_SERVER: Final[dict[At, str]] = {
         "It serves several A2A agents, which {url}/agents lists: mcp-a2a expose makes tools of them"
     ),
     a_server_elsewhere: "There is an MCP server at {url}/mcp",
+    a_page_with_a_header_beyond_ascii: "It is a web page. The path of an MCP server is often /mcp",
     a_page: "It is a web page. The path of an MCP server is often /mcp",
     a_port_with_tls: "It speaks HTTPS there: write https://{rest}",
 }

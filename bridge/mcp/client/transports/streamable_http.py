@@ -48,7 +48,7 @@ _EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
 _ENDS_BYTES: Final = 3
 """How much of the end of an event may stand in the chunk before."""
-_OF_PACKING: Final = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+_OF_PACKING: Final = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
 """The headers that say how a body travels."""
 
 NOT_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
@@ -239,7 +239,8 @@ def _unpacked(
     request: httpx2.Request, packed: httpx2.Response, bounds: _Bounds, *, in_events: bool
 ) -> httpx2.Response:
     """The same response without its content encoding, bounded by what it unpacks to."""
-    headers = [(name, value) for name, value in packed.headers.multi_items() if name not in _OF_PACKING]
+    # As bytes: read as text, a value beyond ASCII could not be made a header again.
+    headers = [(name, value) for name, value in packed.headers.raw if name.lower() not in _OF_PACKING]
     return httpx2.Response(
         packed.status_code,
         headers=headers,

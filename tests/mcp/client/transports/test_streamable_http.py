@@ -145,6 +145,13 @@ async def test_a_compressed_result_is_unpacked_once() -> None:
         assert (await _post(url, lambda _: None)).content == RESULT
 
 
+async def test_a_header_beyond_ascii_is_handed_on_with_its_result() -> None:
+    town = "x-town: München"
+    async with _answering(_response("200 OK", RESULT, JSON, town)) as url:
+        answer = await _post(url, lambda _: None)
+    assert (answer.content, answer.headers["x-town"]) == (RESULT, "München")
+
+
 BOMB: Final = gzip.compress(b" " * 64 * LIMIT_BYTES * LIMIT_BYTES)
 """64 KB that unpack to 64 MB."""
 GZIP: Final = "content-encoding: gzip"
