@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from tests.benchmarks.figures import number, percentile, spread
 from tests.benchmarks.load_calls import require_completed
 from tests.benchmarks.load_streams import checked
 from tests.benchmarks.workplace import BenchmarkError, Workplace
+from tests.support import forked
 from tests.support.command import ROOT, environment
 
 WAIT_SECONDS = 60.0
@@ -39,9 +39,7 @@ def measured(tmp_path: Path, *options: str) -> tuple[str, list[dict[str, Any]]]:
         str(tmp_path / "runs.json"),
         *options,
     ]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=WAIT_SECONDS, cwd=ROOT, env=environment(tmp_path)
-    )
+    done = forked.run(command, WAIT_SECONDS, text=True, cwd=ROOT, env=environment(tmp_path))
     assert done.returncode == 0, done.stderr
     return done.stdout, json.loads((tmp_path / "runs.json").read_text())["runs"]
 
