@@ -183,13 +183,15 @@ async def _speaks_tls(looker: _Looker, url: str) -> bool:
         return False
     any_certificate = ssl.create_default_context()
     any_certificate.check_hostname, any_certificate.verify_mode = False, ssl.CERT_NONE
-    try:
+    with suppress(httpcore2.NetworkError):
         stream = await connected(place.hostname, place.port or 80, looker.guard)
-        handshaken = await stream.start_tls(any_certificate, place.hostname)
-    except httpcore2.NetworkError:
-        return False
-    await handshaken.aclose()
-    return True
+        try:
+            await stream.start_tls(any_certificate, place.hostname)
+        finally:
+            with anyio.CancelScope(shield=True):  # who looked may have no time left
+                await stream.aclose()
+        return True
+    return False
 
 
 async def _is_agent(looker: _Looker, url: str) -> bool:

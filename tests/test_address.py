@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -14,11 +14,13 @@ from anyio.streams.tls import TLSListener, TLSStream
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
 
 from bridge.a2a.client.card_cache import CardSource
+from bridge.a2a.client.http_cache import CardBounds
 from bridge.address import meant_url
 from bridge.assembly.health import readiness
 from bridge.assembly.parts import Parts
 from bridge.assembly.routes import Router, Routes
 from bridge.errors import PeerError
+from bridge.http_client import GuardedClient
 from bridge.mcp.client.session import Session, SessionPace
 from bridge.mcp.client.transports.streamable_http import Url
 from bridge.web import Place
@@ -165,6 +167,32 @@ async def test_an_address_that_was_learned_is_not_looked_at() -> None:
             await CardSource(http, url, None, is_learned=True).refresh()
     assert "web page" not in str(failed.value)
     assert asked == ["GET"]
+
+
+async def test_a_handshake_that_nobody_goes_on_with_is_hung_up_on() -> None:
+    hung_up = anyio.Event()
+
+    async def serve(stream: anyio.abc.SocketStream) -> None:
+        async with stream:
+            if (await stream.receive()).startswith((b"GET", b"POST")):
+                return
+            with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+                while await stream.receive():
+                    pass
+            hung_up.set()
+
+    async with (
+        await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
+        anyio.create_task_group() as serving,
+        GuardedClient() as http,
+    ):
+        serving.start_soon(listener.serve, serve)
+        url = f"http://127.0.0.1:{listener.extra(anyio.abc.SocketAttribute.local_port)}"
+        with pytest.raises(PeerError):
+            await CardSource(http, url, None, CardBounds(answer_seconds=0.2)).refresh()
+        with anyio.fail_after(30):
+            await hung_up.wait()
+        serving.cancel_scope.cancel()
 
 
 async def test_tls_to_a_port_without_it_is_said() -> None:
