@@ -43,6 +43,7 @@ _CHANGING: Final = re.compile(
             r"(?P<state>eyJ[\w=+/-]+\.[0-9a-f]{64})",
             r"(?:(?<=pageToken=)|(?<=PageToken\":\")|(?<=pageToken\":\"))(?P<page>[\w-]{20,})",
             r'(?:(?<="id":)|(?<="id": )|(?<="requestId":))(?P<call>\d{8,})',
+            r'(?<=")(?P<listening>listen-\d+)(?=")',
             rf"(?<=mcp-a2a/)(?P<version>{re.escape(__version__)})",
             rf'(?<="version":")(?P<own_version>{re.escape(__version__)})(?=")',
             r"(?<=python-httpx2/)(?P<http_version>[\d.]+)",
