@@ -6,8 +6,10 @@ for the client to go. That it went is seen at the next heartbeat; until then, wr
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -106,8 +108,10 @@ class EventStream:
 
 async def is_gone(receive: Receive) -> bool:
     """Whether the client has closed the connection, without waiting for it to."""
-    with anyio.move_on_after(0):
-        while (await receive())["type"] != "http.disconnect":
-            pass  # a body that nobody asked for stands before it
-        return True
+    # Each call comes by here. A cancel scope of anyio puts its task into words each time it ends, for thrice the cost.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0):
+            while (await receive())["type"] != "http.disconnect":
+                pass  # a body that nobody asked for stands before it
+            return True
     return False
