@@ -70,7 +70,7 @@ context: ContextVar[TraceContext] = ContextVar("context", default=NO_TRACE)
 def begin(*told: Mapping[str, object]) -> None:
     """A request has come in; `told` is where it may say something of its trace, by `NAMES`, the first one first."""
     call_id.set(secrets.token_hex(4))
-    context.set(context_from(*told))
+    context.set(context_from(*told) if any(told) else NO_TRACE)
 
 
 def go_on(before: TraceContext) -> None:
@@ -100,6 +100,8 @@ def context_from(*told: Mapping[str, object]) -> TraceContext:
 def told_to_peer(*, is_local: bool, baggage_keys: frozenset[str]) -> dict[str, str]:
     """What a peer is told of the trace, by `NAMES`: of the baggage only these keys, unless it is on this machine."""
     now = context.get()
+    if now is NO_TRACE:
+        return {}
     baggage = now.baggage
     if baggage is not None and not is_local:
         kept = [one for one in baggage.split(",") if one.partition("=")[0].rstrip(" \t") in baggage_keys]

@@ -73,9 +73,10 @@ class _Ticket:
     deadline: float = math.inf
     """When it has to withdraw the question behind which it waits; infinite for one that is not its principal's next."""
     moved: anyio.Event = field(default_factory=anyio.Event)
-    """Set, and replaced, when there is something new for it to look at."""
+    """Set when it need not wait any more; and replaced then, when it is to wait with another deadline."""
 
-    def move(self) -> None:
+    def wait_until(self, deadline: float) -> None:
+        self.deadline = deadline
         self.moved.set()
         self.moved = anyio.Event()
 
@@ -211,8 +212,9 @@ class Line:
         self._waiting.setdefault(caller.principal, {})[ticket] = None
         try:
             self.look(ticket)
-            with anyio.move_on_after(within_seconds):
-                await self._seated(ticket)
+            if ticket.place is None:
+                with anyio.move_on_after(within_seconds):
+                    await self._seated(ticket)
             if ticket.place is None:
                 raise self._no_place(ticket, within_seconds)
             yield ticket.place
@@ -227,7 +229,7 @@ class Line:
         ticket = next(reversed(tickets))
         self._forget(ticket)
         ticket.is_displaced = True
-        ticket.move()
+        ticket.moved.set()
         self.look()
         return True
 
@@ -236,14 +238,14 @@ class Line:
         while (found := self._next()) is not None and (seats := self._free()) is not None:
             self._seat(found, seats)
         self._blocker, self._deadline = self._contended()
-        left = self._deadline - anyio.current_time()
+        left = math.inf
         if self._blocker is not None:
+            left = self._deadline - anyio.current_time()
             self._blocker.contend(left)
         nexts = [_first(tickets) for tickets in self._waiting.values()]
         for ticket in nexts:
             if ticket.deadline != self._deadline:
-                ticket.deadline = self._deadline
-                ticket.move()
+                ticket.wait_until(self._deadline)
         for ticket in nexts if newcomer is None or newcomer.place else (*nexts, newcomer):
             if self._blocker not in (None, ticket.told_of):
                 ticket.told_of = self._blocker
@@ -251,16 +253,19 @@ class Line:
 
     def _contended(self) -> tuple[Place | None, float]:
         """The question behind which others wait, and when it is withdrawn."""
-        first = next(iter(self.holding), None)
-        since = min((_first(tickets).since for tickets in self._waiting.values()), default=None)
-        if first is None or since is None or self._free(may_open=False) is not None:
+        if not self.holding or not self._waiting or self._free(may_open=False) is not None:
             return None, math.inf
+        first = next(iter(self.holding))
+        since = min(_first(tickets).since for tickets in self._waiting.values())
         return first, max(since, first.held_since) + self._contended_seconds
 
     async def _seated(self, ticket: _Ticket) -> None:
         """Wait for a place; in time, withdraw the question behind which this waits."""
         while ticket.place is None and not ticket.is_displaced:
             moved = ticket.moved
+            if ticket.deadline == math.inf:
+                await moved.wait()
+                continue
             with anyio.CancelScope(deadline=ticket.deadline) as patience:
                 await moved.wait()
             if patience.cancelled_caught:
@@ -320,7 +325,7 @@ class Line:
         seats.taken += 1
         self._running[principal] += 1
         ticket.place = Place(self, seats, ticket.caller)
-        ticket.move()
+        ticket.moved.set()
 
     def _leave(self, ticket: _Ticket) -> None:
         self._forget(ticket)
