@@ -39,7 +39,8 @@ def spelled_as_json(text: str) -> str:
 
 def without_unseen(text: str) -> str:
     """A text for who reads every character of it, as a model does: without those that a person would not see."""
-    return _LOST_JOINER.sub("", _UNSEEN.sub("", text))
+    seen = _UNSEEN.sub("", text)
+    return seen if seen.isascii() else _LOST_JOINER.sub("", seen)
 
 
 def web_link(url: str | None) -> str | None:
