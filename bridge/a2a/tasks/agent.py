@@ -70,6 +70,16 @@ class HeldLimits:
     total_bytes: int = 65_536
 
 
+@dataclass(slots=True)
+class Standing:
+    """What is known of some work also after it, which costs little for as long as its message is remembered."""
+
+    is_at_work: bool = True
+    """Whether it goes on, and takes no answers."""
+    is_repeatable: bool = False
+    """Whether doing it twice does no more than doing it once; not until the worker says so."""
+
+
 @dataclass(eq=False)
 class Running:
     """The work that goes on for a task."""
@@ -80,8 +90,7 @@ class Running:
     """The client asked for it."""
     hearing: Hearing | None = None
     """What takes the client's answers while the work goes on; None while it takes none."""
-    is_repeatable: bool = False
-    """Whether doing it twice does no more than doing it once; not until the worker says so."""
+    standing: Standing = field(default_factory=Standing)
     held: list[Held] = field(default_factory=list)
     """What its client said meanwhile, until the worker makes use of it."""
     held_messages: int = 0
@@ -95,6 +104,7 @@ class Running:
     def listen(self, hearing: Hearing | None) -> None:
         """Take answers from here on, or no more of them."""
         self.hearing = hearing
+        self.standing.is_at_work = hearing is None and not self.finished.is_set()
         self.moved.set()
         self.moved = anyio.Event()
 
@@ -139,7 +149,7 @@ class Job:
 
     def allow_repeats(self) -> None:
         """Say that doing this twice does no more than doing it once."""
-        self.running.is_repeatable = True
+        self.running.standing.is_repeatable = True
 
     @property
     def held(self) -> list[Held]:

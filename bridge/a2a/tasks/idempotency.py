@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bridge.a2a.model.events import Ids
-from bridge.a2a.tasks.agent import Running
+from bridge.a2a.tasks.agent import Standing
 from bridge.a2a.tasks.commit import Commit
 from bridge.store.records import MessageKey, Origin, Store
 
@@ -48,20 +48,19 @@ class _Told:
 
     task_id: str
     accepted_ms: int
-    running: Running | None = None
-    """The work that the message began, or answered; None when an earlier process took it in."""
+    standing: Standing | None = None
+    """How the work is that the message began, or answered; None when an earlier process took it in."""
     written_ms: int | None = None
     answered: Repeat | None = None
     """Set with `written_ms`."""
 
     @property
     def is_at_work(self) -> bool:
-        running = self.running
-        return running is not None and not running.finished.is_set() and running.hearing is None
+        return self.standing is not None and self.standing.is_at_work
 
     @property
     def is_repeatable(self) -> bool:
-        return self.running is not None and self.running.is_repeatable
+        return self.standing is not None and self.standing.is_repeatable
 
 
 class MessageBook:
@@ -116,12 +115,12 @@ class MessageBook:
         """Whose a context is, or None when no task is in it."""
         return self._contexts.get(context_id) or await self._store.context_owner(context_id)
 
-    def note(self, task_id: str, origin: Origin, key: MessageKey, running: Running, stored: Commit) -> None:
+    def note(self, task_id: str, origin: Origin, key: MessageKey, standing: Standing, stored: Commit) -> None:
         """Remember a message that was accepted, until the store answers for it, and whether it was answered."""
         place = origin.owner, key.message_id
         self._messages[place] = task_id, key
         self._contexts[origin.context_id] = origin.owner
-        self._remember(place, _Told(task_id, self._ids.elapsed_ms(), running))
+        self._remember(place, _Told(task_id, self._ids.elapsed_ms(), standing))
 
         def forget() -> None:
             if self._messages.get(place) == (task_id, key):

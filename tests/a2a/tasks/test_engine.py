@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from copy import deepcopy
 from typing import Any
+from weakref import ReferenceType, ref
 
 import anyio
 import pytest
@@ -22,7 +24,7 @@ from bridge.a2a.model.errors import (
     ErrorKind,
 )
 from bridge.a2a.model.objects import ListTasksRequest, Part, Task, TaskState, text_of, timestamp
-from bridge.a2a.tasks.agent import HeldLimits, Job, Turn
+from bridge.a2a.tasks.agent import HeldLimits, Job, Running, Turn
 from bridge.a2a.tasks.commit import Commit
 from bridge.a2a.tasks.idempotency import REPEATED
 from bridge.a2a.tasks.intake import Caller, HistoryLimits
@@ -855,6 +857,21 @@ async def test_the_same_message_finds_its_task_as_long_as_that_runs_whatever_was
         clock.pass_ms(3_600_000)
         assert (await engine.send(request, ALICE)).id == first.id
         gate.go.set()
+
+
+async def test_of_work_that_is_over_nothing_is_kept_but_how_its_message_stands() -> None:
+    works: list[ReferenceType[Running]] = []
+
+    async def work(job: Job) -> None:
+        works.append(ref(job.running))
+        await finish(job)
+
+    async with engine_of(work) as engine:
+        request = asked()
+        first = await engine.send(request, ALICE)
+        gc.collect()  # the frames of what has ended
+        assert [work() for work in works] == [None]
+        assert await engine.send(request, ALICE) == first
 
 
 @pytest.mark.proves("a2a-3.3.1-idempotent")
