@@ -6,12 +6,11 @@ what serves HTTP, is not imported here: that would take as long as the rest of t
 
 from __future__ import annotations
 
-import gc
-
 import anyio
 
 from bridge.assembly.offered import offered, sharing
 from bridge.assembly.plan import Plan
+from bridge.garbage import keep_what_is_there
 from bridge.stopping import Stopping, watch_signals
 
 
@@ -28,7 +27,7 @@ async def serve_agents(plan: Plan) -> int:
         with stopping.starting:
             await tasks.start(watch_signals, stopping)
             async with sharing(plan) as shared, offered(name, one, plan.agents, shared) as there:
-                gc.freeze()  # what is there by now stays: it is never looked through for cycles
+                keep_what_is_there()
                 await there.server.run_stdio()
         tasks.cancel_scope.cancel()
     return stopping.exit_code

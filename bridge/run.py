@@ -9,7 +9,6 @@ started with `nohup` does not hear it.
 from __future__ import annotations
 
 import errno
-import gc
 import logging
 import os
 import socket
@@ -28,6 +27,7 @@ from bridge.assembly.first import Watching
 from bridge.assembly.plan import Plan
 from bridge.descriptors import raise_descriptors
 from bridge.errors import UsageError
+from bridge.garbage import free_what_was_replaced, keep_what_is_there
 from bridge.http_server import Server
 from bridge.reload import Reload
 from bridge.stopping import Stopping, watch_signals
@@ -71,9 +71,10 @@ async def serve(plan: Plan, audience: Audience, reload: Reload | None = None) ->
                 serving.start_soon(_serve_on, server, listener, serving.cancel_scope)
                 await bridge.apply(plan)
                 stopping.serving = True
-                gc.freeze()  # what is there by now stays: it is never looked through for cycles
+                keep_what_is_there()
                 audience.serving(bridge, port)
                 serving.start_soon(_stop_server, server, bridge, stopping, audience)
+                bridge.on_retired = free_what_was_replaced
                 if reload is not None:
                     serving.start_soon(_reload_until_stopping, reload, bridge, stopping)
         tasks.cancel_scope.cancel()
@@ -93,7 +94,8 @@ async def serve_stdio(plan: Plan, reload: Reload | None = None) -> int:
             await tasks.start(watch_signals, stopping)
             async with aside(plan) as (bridge, plan), anyio.create_task_group() as serving:
                 await bridge.apply(plan)
-                gc.freeze()  # what is there by now stays: it is never looked through for cycles
+                keep_what_is_there()
+                bridge.on_retired = free_what_was_replaced
                 if reload is not None:
                     serving.start_soon(reload.run, bridge)
                 (offered,) = bridge.offered

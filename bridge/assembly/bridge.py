@@ -12,7 +12,7 @@ before ends once its last call has.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -68,6 +68,8 @@ class Bridge:
         self._over_http = over_http
         self._parts = Parts()
         self._retiring: list[_Retiring] = []
+        self.on_retired: Callable[[], None] = lambda: None
+        """Told each time that what another plan replaced has ended."""
         self._plan = self._read = Plan(plan.profile, plan.place, plan.credentials)
         self._memory = ServerMemory(user_state_path(FOLDER) / FILE_NAME)
         self._applying = anyio.Lock()
@@ -343,6 +345,8 @@ class Bridge:
             self._retiring.remove(retiring)
             retiring.ended.set()
             self._route(starting=self.app.routes.starting)
+            retiring.parts = Parts()  # the caller still knows of it
+            self.on_retired()
 
     def _route(self, *, starting: bool) -> None:
         """Serve what there is; sessions of a face that is ending may still answer what its calls ask."""

@@ -6,7 +6,6 @@ themselves and wait for it, and importing the MCP SDK takes about a second, whic
 
 from __future__ import annotations
 
-import gc
 import logging
 import sys
 from importlib import import_module
@@ -19,17 +18,13 @@ from bridge.cli.completion import VARIABLE
 from bridge.cli.encoding import write_what_the_terminal_lacks_otherwise
 from bridge.config.text.diagnostics import ConfigError
 from bridge.errors import BridgeError, UsageError, leaf_of
+from bridge.garbage import look_seldom
 from bridge.version import __version__
 
 PEER_AT_FAULT: Final = 1
 USAGE_AT_FAULT: Final = 2
 INTERRUPTED: Final = 130
 
-
-_COLLECTED_AFTER: Final = (50_000, 20, 100)
-"""New objects before the youngest are looked through for cycles (a few megabytes), and how many such looks come
-before those that survived one, or two, are looked through as well. Python's own: 700, 10, 10. By those, a quarter of
-the time of a call and a sixth of the time of a start went into looking."""
 
 _COMMANDS: Final = (
     "wrap",
@@ -106,7 +101,7 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command and exit with its code. A failure is one message, never a traceback."""
-    gc.set_threshold(*_COLLECTED_AFTER)
+    look_seldom()
     write_what_the_terminal_lacks_otherwise()
     logs.set_up_for_none()
     try:

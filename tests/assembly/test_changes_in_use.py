@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import anyio
 import httpx2
@@ -15,9 +17,11 @@ from mcp.client.streamable_http import streamable_http_client
 
 from bridge.assembly.plan import CatalogPlan, OfferedPlan, RemotePlan
 from bridge.errors import UsageError
+from bridge.garbage import free_what_was_replaced, keep_what_is_there
 from bridge.translate.overrides import ArgumentRule, ToolOverride
 from bridge.web import Credential, Principal
 from tests.assembly.test_bridge import PROFILE, agent, live, said, server, servers
+from tests.support.foreign import foreign_agent
 from tests.support.mcp_tasks import TAKES_ALL, TaskClient
 from tests.support.mcp_wire import MODERN, Http
 from tests.support.running import call_part, profile_with
@@ -78,6 +82,28 @@ async def test_stopping_waits_for_the_calls_of_servers_made_of_remote_agents(tmp
                     assert there.bridge.running == 1
                     one.released.set()
                 assert not results[0].is_error, results
+
+
+async def test_what_a_plan_replaces_is_freed_once_it_has_ended(tmp_path: Path) -> None:
+    async with foreign_agent() as agent:
+        plan: dict[str, Any] = {
+            "agents": {"r": RemotePlan(agent.url)},
+            "offered": {"m": OfferedPlan(("r",), PROFILE)},
+        }
+        async with live(tmp_path, **plan) as there:
+            there.bridge.on_retired = free_what_was_replaced
+            try:
+                keep_what_is_there()
+                async with there.mcp("m") as client:
+                    assert (await client.list_tools()).tools
+                (offered,) = there.bridge.offered
+                replaced = [ref(offered.face), ref(offered.remote_agents[0].card)]
+                del offered
+                await there.apply(agents={}, offered={})
+                while any(one() is not None for one in replaced):
+                    await anyio.sleep(0.01)
+            finally:
+                gc.unfreeze()
 
 
 async def test_an_agent_that_is_taken_out_and_put_back_finds_its_store_again(tmp_path: Path) -> None:
