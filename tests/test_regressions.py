@@ -10,10 +10,11 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Credential
 from bridge.mcp.client.transports.stdio import Command
 from bridge.mcp.tools import tools_from
 from bridge.translate.arguments import problems_of
-from bridge.web import Credential, Principal
 from tests.support.running import Rpc, call_part, config_for, profile_with, raw_command, running, texts
 
 ANSWERS = """

@@ -18,6 +18,7 @@ from typing import Final
 import anyio
 import anyio.abc
 
+from bridge.access.principals import MayUse, everything
 from bridge.agents_as_tools.call import AgentCall
 from bridge.agents_as_tools.follow_up import FollowUp
 from bridge.agents_as_tools.handles import Handles
@@ -39,7 +40,6 @@ from bridge.translate.call_to_message import BadArgumentsError
 from bridge.translate.overrides import Remark, ToolOverride
 from bridge.translate.skill_tools import AgentTool
 from bridge.version import __version__
-from bridge.web import MayUse, everything
 
 logger = logging.getLogger(__name__)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from bridge.a2a.client.http import shown
+from bridge.access.principals import MayUse, everything
 from bridge.agents_as_tools.handles import tool_mark
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remarks import remarks_on
@@ -19,7 +20,6 @@ from bridge.agents_as_tools.tools import PublishedTool, Tools, published_tools
 from bridge.jsonvalues import JsonObject
 from bridge.translate.overrides import Remark, ToolOverride
 from bridge.translate.skill_tools import AgentTool, Source, listing, skills_by_id, tools_of_agents
-from bridge.web import MayUse, everything
 from bridge.words import web_link, without_unseen
 
 Example = tuple[PublishedTool, str]

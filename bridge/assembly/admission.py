@@ -12,8 +12,10 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from bridge.access.principals import ANONYMOUS, LOCAL, Principal
+from bridge.access.verifiers import Access, Credential, Scheme
 from bridge.assembly.plan import Plan
-from bridge.web import ANONYMOUS, API_KEY_HEADER, LOCAL, Access, Credential, Principal, Scheme, is_loopback
+from bridge.web import API_KEY_HEADER, is_loopback
 
 logger = logging.getLogger(__name__)
 

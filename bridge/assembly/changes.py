@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from bridge.access.verifiers import Credential
 from bridge.assembly.plan import Plan
-from bridge.web import Credential
 
 _OF_THE_PLACE: Final = {
     "host": "host",

@@ -14,6 +14,7 @@ from pydantic import JsonValue
 from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.client.http import shown
 from bridge.a2a.model.objects import AgentCard
+from bridge.access.principals import Principal
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.mistaken import mistaken
@@ -24,7 +25,6 @@ from bridge.assembly.published import Published
 from bridge.assembly.routes import MCP
 from bridge.errors import PeerError
 from bridge.mcp.client.upstream import Upstream
-from bridge.web import Principal
 from bridge.words import without_unseen
 
 _NAMED_MOST: Final = 5

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Credential, Scheme
 from bridge.assembly.plan import (
     CatalogPlan,
     OfferedPlan,
@@ -33,7 +35,6 @@ from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.stdio import Command
 from bridge.mcp.client.transports.streamable_http import Target, Url
 from bridge.translate.overrides import ArgumentRule, SkillOverride, ToolOverride
-from bridge.web import Credential, Principal, Scheme
 
 MEMORY_STORE: Final = "memory:"
 

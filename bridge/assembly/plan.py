@@ -12,6 +12,7 @@ from typing import Literal
 
 from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.client.credentials import Credentials
+from bridge.access.verifiers import Credential
 from bridge.assembly.own_card import OwnCard
 from bridge.config.tables.profile import Profile, RunTable, ServerTable
 from bridge.errors import UsageError
@@ -21,8 +22,8 @@ from bridge.mcp.client.session import SessionPace
 from bridge.mcp.client.transports.streamable_http import Target
 from bridge.mcp.client.upstream import SessionRules
 from bridge.translate.overrides import SkillOverride, ToolOverride
-from bridge.web import Credential, is_loopback
 from bridge.web import Place as WebPlace
+from bridge.web import is_loopback
 
 Fail = Literal["open", "closed"]
 

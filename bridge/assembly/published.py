@@ -19,6 +19,7 @@ from bridge.a2a.tasks.agent import HeldLimits
 from bridge.a2a.tasks.engine import Engine, EngineLimits
 from bridge.a2a.tasks.intake import HistoryLimits
 from bridge.a2a.wire.extensions import Gate
+from bridge.access.verifiers import Access
 from bridge.assembly.naming import elapsed_ms, new_id, now_ms
 from bridge.assembly.own_card import OwnCard
 from bridge.assembly.plan import Place, PublishedPlan
@@ -32,7 +33,6 @@ from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.sources import Source
 from bridge.translate.extension import GATED
 from bridge.translate.message_to_call import RouteRules
-from bridge.web import Access
 
 MEMORY_STORE: Final = "memory:"
 

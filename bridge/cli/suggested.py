@@ -10,17 +10,18 @@ import json
 import shlex
 from typing import TYPE_CHECKING, Final
 
+from bridge.access.verifiers import Scheme
 from bridge.translate.arguments import required_of
 from bridge.translate.examples import example_of
-from bridge.web import API_KEY_HEADER, Scheme
+from bridge.web import API_KEY_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from bridge.access.verifiers import Credential
     from bridge.assembly.published import Published
     from bridge.jsonvalues import JsonObject
     from bridge.tools_as_agent.skills import Skill
-    from bridge.web import Credential
 
 _OPTIONS: Final = {Scheme.BEARER: "--bearer", Scheme.API_KEY: "--api-key"}
 _HEADERS: Final = {Scheme.BEARER: "Authorization: Bearer ", Scheme.API_KEY: f"{API_KEY_HEADER}: "}

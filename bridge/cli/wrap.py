@@ -16,9 +16,9 @@ import click
 from bridge.errors import UsageError
 
 if TYPE_CHECKING:
+    from bridge.access.verifiers import Credential
     from bridge.assembly.plan import Plan, ServerPlan
     from bridge.config.tables.profile import Profile, ServerTable
-    from bridge.web import Credential
 
 SEVERAL: Final = "tools"
 """What the agent is called in its path when it is made of several servers."""

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from bridge.a2a.model.objects import AgentSkill
+from bridge.access.principals import Principal
 from bridge.mcp.tools import Tool
 from bridge.translate.overrides import SkillOverride, overridden, override_for
 from bridge.translate.skills import Place, skill_from, skill_ids
-from bridge.web import Principal
 
 
 @dataclass(frozen=True, slots=True, eq=False)

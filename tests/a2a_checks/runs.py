@@ -10,9 +10,10 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
 
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Credential
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import Url
-from bridge.web import Credential, Principal
 from tests.a2a_checks.report import Report
 from tests.a2a_checks.run import run_checks
 from tests.support.asking import asking_command

@@ -15,8 +15,10 @@ import pytest
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Access, Credential, Scheme
 from bridge.config.tables.profile import load_profile
-from bridge.web import Access, Credential, Place, Principal, Scheme
+from bridge.web import Place
 from tests.support.exposing import ExposeConfig, exposed
 from tests.support.foreign import foreign_agent
 from tests.support.mcp_wire import LEGACY, MODERN, Http

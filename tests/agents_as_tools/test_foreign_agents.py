@@ -17,9 +17,11 @@ import pytest
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Access, Credential
 from bridge.config.tables.profile import load_profile
 from bridge.translate.names import slug
-from bridge.web import Access, Credential, Place, Principal
+from bridge.web import Place
 from tests.peers import sdk_behaviours as told
 from tests.support.exposing import ExposeConfig, Exposed, answering, exposed, exposing
 from tests.support.foreign import Foreign, foreign_agent

@@ -14,6 +14,8 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Credential, Scheme
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import (
     CatalogPlan,
@@ -28,7 +30,7 @@ from bridge.errors import PeerError, UsageError
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import Target, Url
 from bridge.translate.overrides import SkillOverride, ToolOverride
-from bridge.web import API_KEY_HEADER, Credential, Principal, Scheme
+from bridge.web import API_KEY_HEADER
 from tests.support.running import Rpc, call_part, listening, profile_with, texts
 from tests.support.tool_server import ToolServer, listed
 

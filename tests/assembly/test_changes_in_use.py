@@ -15,11 +15,12 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Credential
 from bridge.assembly.plan import CatalogPlan, OfferedPlan, RemotePlan
 from bridge.errors import UsageError
 from bridge.garbage import free_what_was_replaced, keep_what_is_there
 from bridge.translate.overrides import ArgumentRule, ToolOverride
-from bridge.web import Credential, Principal
 from tests.assembly.test_bridge import PROFILE, agent, live, said, server, servers
 from tests.support.foreign import foreign_agent
 from tests.support.mcp_tasks import TAKES_ALL, TaskClient

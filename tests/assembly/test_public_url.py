@@ -10,10 +10,11 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Credential
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import OfferedPlan, Place, Plan, PublishedPlan, ServerPlan
 from bridge.mcp.client.eras import Era
-from bridge.web import Credential, Principal
 from tests.support.running import listening, profile_with
 from tests.support.tool_server import ToolServer, listed
 

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Credential, Scheme
 from bridge.assembly.bridge import Bridge
 from bridge.cli import banner, render
 from bridge.cli.encoding import write_what_the_terminal_lacks_otherwise
 from bridge.cli.suggested import lines_for
 from bridge.config.tables.profile import load_profile
-from bridge.web import Credential, Principal, Scheme
 from tests.cli.call.test_command import command
 from tests.support.command import free_port, run_command
 from tests.support.exposing import ExposeConfig

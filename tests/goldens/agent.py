@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Credential, Scheme
 from bridge.mcp.client.eras import Era
-from bridge.web import API_KEY_HEADER, Credential, Principal, Scheme
+from bridge.web import API_KEY_HEADER
 from tests.goldens.agents import (
     AT_ONCE,
     CARD_PATH,

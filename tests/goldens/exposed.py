@@ -10,9 +10,10 @@ from typing import Any
 
 import anyio
 
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Credential
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import OfferedPlan, Place, Plan, RemotePlan
-from bridge.web import Credential, Principal
 from tests.goldens.peer import PARTS, Json, Peer, Told, gives, message, refuses, task, turns_to
 from tests.goldens.recording import ROOT, Recording, client_of
 from tests.support.mcp_tasks import TAKES_ALL

@@ -18,10 +18,12 @@ from bridge.a2a.client.card import FoundCard
 from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.follow import Listener, Pace, converse, wait
 from bridge.a2a.model import objects
+from bridge.access.principals import LOCAL
+from bridge.access.verifiers import Access
 from bridge.config.tables.profile import load_profile
 from bridge.errors import PeerError
 from bridge.translate.extension import URI
-from bridge.web import LOCAL, Access, Place
+from bridge.web import Place
 from tests.hostile.a2a_answers import strict_json
 from tests.hostile.agent_cards import QUICK, card_of, in_order
 from tests.hostile.asgi import Asked, ask, header

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 import anyio
 
+from bridge.access.verifiers import Access
 from bridge.mcp.server.face import Incoming
 from bridge.mcp.server.server import McpServer
-from bridge.web import Access, Place
+from bridge.web import Place
 from tests.hostile.a2a_answers import strict_json
 from tests.hostile.asgi import Answered, Asked, ask, header
 from tests.hostile.json_grammar import text

@@ -14,6 +14,8 @@ from mcp import Client
 
 from bridge.a2a.client.card_cache import CardSource
 from bridge.a2a.client.client import ClientOptions
+from bridge.access.principals import LOCAL
+from bridge.access.verifiers import Access
 from bridge.agents_as_tools.face import AgentsFace
 from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.options import FaceOptions
@@ -25,7 +27,7 @@ from bridge.mcp.server.server import McpServer
 from bridge.seal import Seal
 from bridge.translate.extension import URI
 from bridge.translate.overrides import ToolOverride
-from bridge.web import LOCAL, Access, Place
+from bridge.web import Place
 from tests.support.running import listening
 
 OPTIONS = replace(

@@ -29,9 +29,11 @@ from bridge.a2a.tasks.intake import Caller
 from bridge.a2a.tasks.registry import StorePace
 from bridge.a2a.wire.extensions import Gate
 from bridge.a2a.wire.versions import VERSIONS, Versions
+from bridge.access.principals import LOCAL
+from bridge.access.verifiers import Access
 from bridge.store.memory import MemoryStore
 from bridge.store.records import Store
-from bridge.web import LOCAL, Access, Place
+from bridge.web import Place
 from tests.support.running import listening, message
 
 ALICE = Caller(LOCAL)

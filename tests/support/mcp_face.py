@@ -21,10 +21,10 @@ from typing import Any, Final
 import anyio
 
 from bridge import trace
+from bridge.access.principals import MayUse, everything
 from bridge.errors import PeerError
 from bridge.mcp.server.face import INVALID_PARAMS, Incoming, McpRefusal
 from bridge.mcp.server.server import McpServer
-from bridge.web import MayUse, everything
 
 Json = dict[str, Any]
 

@@ -10,8 +10,9 @@ import anyio
 import httpx2
 from starlette.types import Receive, Scope, Send
 
+from bridge.access.verifiers import Access
 from bridge.mcp.server.server import McpLimits, McpServer
-from bridge.web import Access, Place
+from bridge.web import Place
 from tests.support.mcp_face import Face
 from tests.support.mcp_wire import Http
 from tests.support.running import listening

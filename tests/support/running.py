@@ -15,6 +15,7 @@ import httpx2
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridge.a2a.tasks.engine import Engine
+from bridge.access.verifiers import Credential
 from bridge.assembly.bounds import server_limits
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.naming import slug
@@ -27,7 +28,6 @@ from bridge.mcp.client.transports.streamable_http import Target
 from bridge.mcp.client.upstream import Upstream
 from bridge.tools_as_agent.agent import ToolsAgent
 from bridge.translate.overrides import SkillOverride
-from bridge.web import Credential
 
 RAW_SERVER = Path(__file__).with_name("raw_server.py")
 VERSION = {"A2A-Version": "1.0"}

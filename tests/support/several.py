@@ -15,6 +15,8 @@ from bridge.a2a.server.app import AgentServer
 from bridge.a2a.server.service import Service
 from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.wire.extensions import Gate
+from bridge.access.principals import LOCAL
+from bridge.access.verifiers import Access
 from bridge.assembly.naming import elapsed_ms, new_id, now_ms
 from bridge.errors import PeerError
 from bridge.mcp.client.eras import Era
@@ -27,7 +29,7 @@ from bridge.tools_as_agent.agent import ToolsAgent
 from bridge.tools_as_agent.sources import Source
 from bridge.translate.extension import GATED
 from bridge.translate.overrides import SkillOverride
-from bridge.web import LOCAL, Access, Place
+from bridge.web import Place
 from tests.support.running import Rpc, listening, message, mounted, texts
 from tests.support.tools import options_with
 

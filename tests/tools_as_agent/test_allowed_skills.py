@@ -17,8 +17,10 @@ from bridge.a2a.client.credentials import Credentials
 from bridge.a2a.server.app import AgentServer
 from bridge.a2a.server.service import Service
 from bridge.a2a.wire.extensions import Gate
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Access, Credential, Scheme
 from bridge.translate.extension import GATED, SKILL
-from bridge.web import Access, Credential, Place, Principal, Scheme
+from bridge.web import Place
 from tests.support.drivers import DRIVERS, Driver, new_client
 from tests.support.running import call_part, listening, message, mounted
 from tests.support.several import BASE, said_by, state, team, words

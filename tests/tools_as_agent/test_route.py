@@ -10,12 +10,12 @@ import pytest
 from bridge.a2a.model.errors import CONTENT_TYPE_NOT_SUPPORTED, A2AError
 from bridge.a2a.model.objects import Message, Part, SendMessageConfiguration, TaskState
 from bridge.a2a.tasks.agent import Turn
+from bridge.access.principals import LOCAL
 from bridge.mcp.tools import Tool
 from bridge.tools_as_agent.decisions import Ask, Decision, End, RunTool
 from bridge.tools_as_agent.route import decide
 from bridge.tools_as_agent.skills import skills_of
 from bridge.translate.extension import ANSWER, QUESTION, SKILL, URI
-from bridge.web import LOCAL
 from tests.support.tools import options_with, tool, tool_of
 
 OPTIONS = options_with()

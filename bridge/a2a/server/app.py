@@ -48,13 +48,12 @@ from bridge.a2a.wire.jsontext import DEFAULT_MAX_DEPTH, parse
 from bridge.a2a.wire.rest import CARD_PATH
 from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
 from bridge.a2a.wire.versions import VERSIONS, Versions
+from bridge.access.verifiers import Access, Scheme
 from bridge.jsonvalues import DEFAULT_MAX_VALUES
 from bridge.web import (
     DEFAULT_BODY_LIMIT_BYTES,
-    Access,
     Place,
     RefusedError,
-    Scheme,
     body_of,
     etags_in,
     require_json,

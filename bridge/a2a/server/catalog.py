@@ -25,7 +25,8 @@ from starlette.types import Receive, Scope, Send
 
 from bridge.a2a.model.objects import AgentCard
 from bridge.a2a.wire.rest import CARD_PATH
-from bridge.web import API_KEY_HEADER, Access, Place, RefusedError, etags_in
+from bridge.access.verifiers import Access
+from bridge.web import API_KEY_HEADER, Place, RefusedError, etags_in
 
 logger = logging.getLogger(__name__)
 

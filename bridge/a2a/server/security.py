@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from bridge.a2a.model.objects import AgentCard, SecurityRequirement
+from bridge.access.verifiers import Scheme
 from bridge.jsonvalues import JsonObject
-from bridge.web import API_KEY_HEADER, Scheme
+from bridge.web import API_KEY_HEADER
 
 _DECLARED: Final[Mapping[Scheme, JsonObject]] = {
     Scheme.BEARER: {"httpAuthSecurityScheme": {"scheme": "Bearer"}},

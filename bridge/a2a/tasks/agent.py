@@ -25,8 +25,8 @@ from bridge.a2a.model.objects import (
     TaskState,
 )
 from bridge.a2a.tasks.commit import Commit
+from bridge.access.principals import Principal
 from bridge.jsonvalues import JsonObject
-from bridge.web import Principal
 
 
 @dataclass(frozen=True, slots=True)

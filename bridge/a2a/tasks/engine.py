@@ -48,10 +48,10 @@ from bridge.a2a.tasks.listing import query_from, response_from, shown_of
 from bridge.a2a.tasks.live import DEFAULT_WATCH_EVENTS, Live, Watcher
 from bridge.a2a.tasks.refusals import ended, not_cancelable, unavailable
 from bridge.a2a.tasks.registry import StorePace, Tasks
+from bridge.access.principals import Principal
 from bridge.errors import StoreError
 from bridge.store.records import Store
 from bridge.store.retention import Retention, retain
-from bridge.web import Principal
 
 logger = logging.getLogger(__name__)
 

@@ -37,9 +37,9 @@ from bridge.a2a.tasks.idempotency import REPEATED, MessageBook, Repeat
 from bridge.a2a.tasks.live import Live, Watcher
 from bridge.a2a.tasks.refusals import at_work, history_full, require_answerable, too_many_open
 from bridge.a2a.tasks.registry import Tasks, one_at_a_time
+from bridge.access.principals import Principal
 from bridge.jsonvalues import JsonObject
 from bridge.store.records import MessageKey, Query, Store
-from bridge.web import Principal
 
 _NAMED_BESIDE: Final = 5
 """Tasks of a context that wait for an answer, and that another task there tells of."""

@@ -24,8 +24,8 @@ from bridge.a2a.model.objects import (
     milliseconds,
     timestamp,
 )
+from bridge.access.principals import Principal
 from bridge.store.records import Cursor, Listing, Query, StoredTask
-from bridge.web import Principal
 
 logger = logging.getLogger(__name__)
 

@@ -25,9 +25,9 @@ from bridge.a2a.tasks.draft import Draft
 from bridge.a2a.tasks.listing import task_from
 from bridge.a2a.tasks.live import Live
 from bridge.a2a.tasks.refusals import unavailable
+from bridge.access.principals import Principal
 from bridge.errors import StoreConflictError, StoreError
 from bridge.store.records import Origin, Store, StoredTask
-from bridge.web import Principal
 
 K = TypeVar("K", bound=Hashable)
 

@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 from typing import Final
 
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Credential
 from bridge.errors import UsageError
-from bridge.web import Credential, Principal
 
 _SECRET_HEADERS: Final = re.compile(
     r"authorization|cookie|.*(key|token|secret|password|auth).*", re.IGNORECASE

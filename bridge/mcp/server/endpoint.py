@@ -22,8 +22,10 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Access
 from bridge.jsonvalues import holds_more_values
-from bridge.web import Access, Place, Principal, RefusedError, body_of, require_json
+from bridge.web import Place, RefusedError, body_of, require_json
 
 _JSON: Final = "application/json"
 _METHODS: Final = ("GET", "POST", "DELETE")

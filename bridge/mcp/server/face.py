@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from bridge.access.principals import MayUse, everything
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
-from bridge.web import MayUse, everything
 
 INVALID_PARAMS: Literal[-32602] = -32602
 INTERNAL_ERROR: Literal[-32603] = -32603

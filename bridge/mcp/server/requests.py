@@ -15,12 +15,12 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import JsonValue
 
 from bridge import trace
+from bridge.access.principals import LOCAL, Principal
 from bridge.jsonvalues import JsonObject, is_deeper
 from bridge.mcp.server.elicit import Declared, LegacyAsk
 from bridge.mcp.server.endpoint import LET_GO
 from bridge.mcp.server.face import INVALID_PARAMS, Incoming, McpRefusal
 from bridge.mcp.server.progress import Reports
-from bridge.web import LOCAL, Principal
 
 Context = ServerRequestContext[Any, Any]
 

@@ -24,6 +24,8 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from pydantic_core import PydanticSerializationError, to_json
 from starlette.types import ASGIApp
 
+from bridge.access.principals import MayUse, everything
+from bridge.access.verifiers import Access
 from bridge.errors import ECHO_CHARACTERS, echoed, leaf_of
 from bridge.jsonvalues import DEFAULT_MAX_VALUES, JsonObject
 from bridge.mcp.server.checked import checked_server, introduce
@@ -44,7 +46,7 @@ from bridge.mcp.server.requests import (
 from bridge.mcp.server.stdio import stdio_streams
 from bridge.mcp.server.subscriptions import Listening
 from bridge.mcp.server.tasks import TaskMethods
-from bridge.web import DEFAULT_BODY_LIMIT_BYTES, Access, MayUse, Place, everything
+from bridge.web import DEFAULT_BODY_LIMIT_BYTES, Place
 
 logger = logging.getLogger(__name__)
 

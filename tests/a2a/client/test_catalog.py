@@ -21,9 +21,11 @@ from bridge.a2a.client.catalog import CatalogSource, Entry, Selection
 from bridge.a2a.client.http_cache import CardBounds
 from bridge.a2a.client.interfaces import Trust
 from bridge.a2a.server.catalog import CatalogApp
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Access, Credential
 from bridge.errors import PeerError
 from bridge.http_client import GuardedClient
-from bridge.web import Access, Credential, Place, Principal
+from bridge.web import Place
 from tests.a2a.server.test_catalog import Shelf
 from tests.support.running import listening
 

@@ -14,7 +14,9 @@ import pytest
 from bridge.a2a.model.objects import AgentCard, AgentSkill
 from bridge.a2a.server import catalog
 from bridge.a2a.server.catalog import CatalogApp, Published
-from bridge.web import Access, Credential, Place, Principal, Scheme
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Access, Credential, Scheme
+from bridge.web import Place
 from tests.support.agents import found_at
 from tests.support.running import listening
 

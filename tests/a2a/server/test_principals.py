@@ -14,9 +14,11 @@ from bridge.a2a.model.errors import INVALID_PARAMS, A2AError
 from bridge.a2a.model.objects import ListTasksRequest, TaskState
 from bridge.a2a.tasks.agent import Job
 from bridge.a2a.tasks.intake import Caller
+from bridge.access.principals import ANONYMOUS, LOCAL, Principal
+from bridge.access.verifiers import Access, Credential
 from bridge.config.tables.profile import load_profile
 from bridge.errors import UsageError
-from bridge.web import ANONYMOUS, LOCAL, Access, Credential, Principal, RefusedError
+from bridge.web import RefusedError
 from tests.support.agents import asked, engine_of, say
 from tests.support.drivers import DRIVERS, PUSH_OPERATIONS, Driver, new_client, shape_of, state_of
 from tests.support.running import Running, call_part, config_for, message, raw_command, running, wrapped

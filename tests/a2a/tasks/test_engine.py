@@ -30,10 +30,10 @@ from bridge.a2a.tasks.idempotency import REPEATED
 from bridge.a2a.tasks.intake import Caller, HistoryLimits
 from bridge.a2a.tasks.live import Seen, Watcher
 from bridge.a2a.tasks.registry import RESTING_BYTES
+from bridge.access.principals import Principal
 from bridge.errors import StoreError
 from bridge.store.memory import MemoryStore
 from bridge.store.records import Change, Done, Head, StoredTask
-from bridge.web import Principal
 from tests.store.changes import first as first_change
 from tests.store.changes import keep
 from tests.support.agents import ALICE, Clock, asked, engine_of, give, say

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Credential
 from bridge.config.text.secrets import child_variable_from, credential_from, header_from, secret_from
 from bridge.errors import UsageError
-from bridge.web import Credential, Principal
 
 pytestmark = pytest.mark.proves("config-secrets")
 
