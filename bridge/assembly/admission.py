@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from bridge.access.principals import ANONYMOUS, LOCAL, Principal
-from bridge.access.verifiers import Access, Credential, Scheme
+from bridge.access.verifiers import Access, Credential, Scheme, Verifier, verifiers_of
 from bridge.assembly.plan import Plan
 from bridge.web import API_KEY_HEADER, is_loopback
 
@@ -37,7 +37,7 @@ class Admission:
         self._token = secrets.token_urlsafe(32)
         self._credentials = tuple(plan.credentials)
         self._own_scheme = _scheme_of(self._credentials)
-        self.access = Access(self._with_our_own(self._credentials), self._everyone)
+        self.access = Access(self._known_by(self._credentials), self._everyone)
 
     @property
     def credentials(self) -> Sequence[Credential]:
@@ -65,7 +65,7 @@ class Admission:
         Raises:
             UsageError: a secret stands for two principals.
         """
-        Access(self._with_our_own(plan.credentials))
+        self._known_by(plan.credentials)
 
     def turn_away(self, plan: Plan) -> frozenset[str]:
         """Take away the secrets that a plan leaves out, and give nobody more; whose streams have to end.
@@ -96,14 +96,15 @@ class Admission:
             self._own_scheme = _scheme_of(credentials)
         # Else our own secret is the only one that is left, so that cards go on to ask for one.
         closed = "" if credentials or is_open else f"{NOBODY_LEFT[0].upper()}{NOBODY_LEFT[1:]}"
-        self.access.update(self._with_our_own(credentials), why_nobody=closed)
+        self.access.update(self._known_by(credentials), why_nobody=closed)
         if self.closed and not was_closed:
             logger.warning("every request is refused with 401: %s", NOBODY_LEFT)
 
-    def _with_our_own(self, credentials: Sequence[Credential]) -> list[Credential]:
+    def _known_by(self, credentials: Sequence[Credential]) -> Sequence[Verifier]:
+        """What knows these, and our own."""
         # In the way of the first, so that no card declares another one for our sake.
         scheme = _scheme_of(credentials) or self._own_scheme
-        return [*credentials, *([Credential(ITSELF, self._token, scheme)] if scheme else [])]
+        return verifiers_of([*credentials, *([Credential(ITSELF, self._token, scheme)] if scheme else [])])
 
 
 def _scheme_of(credentials: Sequence[Credential]) -> Scheme | None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import anyio
 import pytest
 from starlette.datastructures import Headers
 
 from bridge.access.principals import ANONYMOUS, LOCAL, Principal
-from bridge.access.verifiers import Access, Credential, Scheme
+from bridge.access.verifiers import Access, Credential, Scheme, Wrong, verifiers_of
 from bridge.errors import UsageError
 from bridge.web import RefusedError
 
 ALICE, BOB = Principal("alice"), Principal("bob")
-ACCESS = Access([Credential(ALICE, "token-a"), Credential(BOB, "token-b")])
+ACCESS = Access(verifiers_of([Credential(ALICE, "token-a"), Credential(BOB, "token-b")]))
 
 
 @pytest.mark.proves("web-auth")
@@ -19,9 +24,9 @@ ACCESS = Access([Credential(ALICE, "token-a"), Credential(BOB, "token-b")])
     ("authorization", "principal"),
     [("Bearer token-a", ALICE), ("bearer token-b", BOB), ("BEARER   token-a ", ALICE)],
 )
-def test_a_token_stands_for_its_principal(authorization: str, principal: Principal) -> None:
+async def test_a_token_stands_for_its_principal(authorization: str, principal: Principal) -> None:
     assert ACCESS.needs_token
-    assert ACCESS.principal_of({"authorization": authorization}) == principal
+    assert await ACCESS.principal_of({"authorization": authorization}) == principal
 
 
 @pytest.mark.proves("web-auth")
@@ -38,9 +43,11 @@ def test_a_token_stands_for_its_principal(authorization: str, principal: Princip
         ("token-a", "not known"),
     ],
 )
-def test_without_a_known_token_the_answer_says_which_scheme(authorization: str | None, said: str) -> None:
+async def test_without_a_known_token_the_answer_says_which_scheme(
+    authorization: str | None, said: str
+) -> None:
     with pytest.raises(RefusedError, match=said) as refused:
-        ACCESS.principal_of({"authorization": authorization} if authorization is not None else {})
+        await ACCESS.principal_of({"authorization": authorization} if authorization is not None else {})
     assert (refused.value.status, refused.value.headers) == (
         401,
         {"WWW-Authenticate": 'Bearer realm="mcp-a2a"'},
@@ -49,7 +56,7 @@ def test_without_a_known_token_the_answer_says_which_scheme(authorization: str |
 
 @pytest.mark.proves("web-auth")
 @pytest.mark.parametrize("everyone", [LOCAL, ANONYMOUS])
-def test_without_credentials_everyone_is_one_principal(everyone: Principal) -> None:
+async def test_without_credentials_everyone_is_one_principal(everyone: Principal) -> None:
     access = Access([], everyone)
     assert not access.needs_token
     assert access.schemes == ()
@@ -59,16 +66,18 @@ def test_without_credentials_everyone_is_one_principal(everyone: Principal) -> N
         {"authorization": "odd"},
         {"x-api-key": "x"},
     ]
-    assert {access.principal_of(headers) for headers in given} == {everyone}
+    assert {await access.principal_of(headers) for headers in given} == {everyone}
 
 
 KEYS = Access(
-    [
-        Credential(ALICE, "key-a", Scheme.API_KEY),
-        Credential(ALICE, "key-b", Scheme.API_KEY),
-        Credential(BOB, "token-b"),
-        Credential(BOB, "key-a"),
-    ]
+    verifiers_of(
+        [
+            Credential(ALICE, "key-a", Scheme.API_KEY),
+            Credential(ALICE, "key-b", Scheme.API_KEY),
+            Credential(BOB, "token-b"),
+            Credential(BOB, "key-a"),
+        ]
+    )
 )
 BOTH_CHALLENGES = 'Bearer realm="mcp-a2a", ApiKey realm="mcp-a2a", header="X-API-Key"'
 
@@ -84,11 +93,11 @@ BOTH_CHALLENGES = 'Bearer realm="mcp-a2a", ApiKey realm="mcp-a2a", header="X-API
         ({"x-api-key": "key-a", "authorization": ""}, ALICE),
     ],
 )
-def test_each_secret_stands_for_its_principal_in_its_own_header(
+async def test_each_secret_stands_for_its_principal_in_its_own_header(
     headers: dict[str, str], principal: Principal
 ) -> None:
     assert KEYS.schemes == (Scheme.BEARER, Scheme.API_KEY)
-    assert KEYS.principal_of(Headers(headers)) == principal
+    assert await KEYS.principal_of(Headers(headers)) == principal
 
 
 @pytest.mark.proves("web-auth", "mcp-elicit-own-login")
@@ -106,40 +115,40 @@ def test_each_secret_stands_for_its_principal_in_its_own_header(
         ({"x-api-key": "key-a", "authorization": "Bearer token-b"}, "not known"),
     ],
 )
-def test_a_request_is_let_in_only_by_secrets_that_agree(headers: dict[str, str], said: str) -> None:
+async def test_a_request_is_let_in_only_by_secrets_that_agree(headers: dict[str, str], said: str) -> None:
     with pytest.raises(RefusedError, match=said) as refused:
-        KEYS.principal_of(Headers(headers))
+        await KEYS.principal_of(Headers(headers))
     assert (refused.value.status, refused.value.headers) == (401, {"WWW-Authenticate": BOTH_CHALLENGES})
 
 
 @pytest.mark.proves("web-auth")
-def test_a_header_of_a_scheme_that_is_not_accepted_is_passed_over() -> None:
-    keys = Access([Credential(ALICE, "key", Scheme.API_KEY)])
-    assert keys.principal_of({"x-api-key": "key", "authorization": "Basic for-a-proxy"}) == ALICE
-    assert ACCESS.principal_of({"x-api-key": "other", "authorization": "Bearer token-a"}) == ALICE
+async def test_a_header_of_a_scheme_that_is_not_accepted_is_passed_over() -> None:
+    keys = Access(verifiers_of([Credential(ALICE, "key", Scheme.API_KEY)]))
+    assert await keys.principal_of({"x-api-key": "key", "authorization": "Basic for-a-proxy"}) == ALICE
+    assert await ACCESS.principal_of({"x-api-key": "other", "authorization": "Bearer token-a"}) == ALICE
     with pytest.raises(RefusedError) as refused:
-        keys.principal_of({"authorization": "Bearer key"})
+        await keys.principal_of({"authorization": "Bearer key"})
     assert refused.value.headers == {"WWW-Authenticate": 'ApiKey realm="mcp-a2a", header="X-API-Key"'}
 
 
 @pytest.mark.proves("web-auth")
-def test_whoever_is_let_in_can_be_changed_while_it_is_used() -> None:
-    access = Access([Credential(ALICE, "one")])
-    access.update([Credential(BOB, "two", Scheme.API_KEY)])
+async def test_whoever_is_let_in_can_be_changed_while_it_is_used() -> None:
+    access = Access(verifiers_of([Credential(ALICE, "one")]))
+    access.update(verifiers_of([Credential(BOB, "two", Scheme.API_KEY)]))
     assert access.schemes == (Scheme.API_KEY,)
-    assert access.principal_of({"x-api-key": "two"}) == BOB
+    assert await access.principal_of({"x-api-key": "two"}) == BOB
     with pytest.raises(RefusedError):
-        access.principal_of({"authorization": "Bearer one"})
+        await access.principal_of({"authorization": "Bearer one"})
     access.update([], ANONYMOUS)
-    assert access.principal_of({}) == ANONYMOUS
+    assert await access.principal_of({}) == ANONYMOUS
 
 
-def test_a_secret_of_two_principals_is_refused_and_changes_nothing() -> None:
-    access = Access([Credential(ALICE, "one")])
+async def test_a_secret_of_two_principals_is_refused_and_changes_nothing() -> None:
+    access = Access(verifiers_of([Credential(ALICE, "one")]))
     with pytest.raises(UsageError, match="bob and carol have the same secret"):
-        access.update([Credential(BOB, "two"), Credential(Principal("carol"), "two")])
-    assert access.principal_of({"authorization": "Bearer one"}) == ALICE
-    assert Access([Credential(BOB, "two"), Credential(BOB, "two")]).needs_token
+        access.update(verifiers_of([Credential(BOB, "two"), Credential(Principal("carol"), "two")]))
+    assert await access.principal_of({"authorization": "Bearer one"}) == ALICE
+    assert Access(verifiers_of([Credential(BOB, "two"), Credential(BOB, "two")])).needs_token
 
 
 def test_an_empty_secret_cannot_be_made() -> None:
@@ -149,3 +158,85 @@ def test_an_empty_secret_cannot_be_made() -> None:
 
 def test_a_token_does_not_stand_in_a_repr() -> None:
     assert "token-a" not in repr(Credential(ALICE, "token-a"))
+
+
+def signed(name: str) -> dict[str, str]:
+    """The header of a token that says whose it is, and is signed as it should be."""
+    return {"authorization": f"Bearer {name}.{hashlib.sha256(name.encode()).hexdigest()}"}
+
+
+@dataclass
+class Signatures:
+    """Knows tokens that are signed, once it has fetched the keys."""
+
+    scheme = Scheme.BEARER
+    is_asked: anyio.Event = field(default_factory=anyio.Event)
+    has_keys: anyio.Event = field(default_factory=anyio.Event)
+
+    async def verify(self, headers: Mapping[str, str]) -> Principal | Wrong | None:
+        token = headers.get("authorization", "").removeprefix("Bearer ")
+        name, dot, signature = token.partition(".")
+        if not dot:
+            return None
+        self.is_asked.set()
+        await self.has_keys.wait()
+        if signature != hashlib.sha256(name.encode()).hexdigest():
+            return Wrong("is not signed by anyone who is trusted")
+        return Principal(name, skills=(f"{name}/*",))
+
+
+@pytest.mark.proves("web-auth")
+async def test_a_verifier_that_waits_stands_beside_those_that_know_secrets() -> None:
+    signatures = Signatures()
+    access = Access([signatures, *verifiers_of([Credential(ALICE, "token-a"), Credential(BOB, "one.two")])])
+    assert await access.principal_of({"authorization": "Bearer token-a"}) == ALICE
+    found: list[Principal] = []
+
+    async def ask() -> None:
+        found.append(await access.principal_of(signed("carol")))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask)
+        await signatures.is_asked.wait()
+        assert found == []
+        signatures.has_keys.set()
+    assert found == [Principal("carol", skills=("carol/*",))]
+    assert await access.principal_of({"authorization": "Bearer one.two"}) == BOB
+    for headers, said in (
+        ({"authorization": "Bearer token-b"}, "is not known"),
+        ({"authorization": "Bearer carol.x"}, "is not signed by anyone who is trusted"),
+        ({}, "is missing"),
+    ):
+        with pytest.raises(RefusedError, match=f"^A bearer token is needed and {said}$"):
+            await access.principal_of(headers)
+
+
+@pytest.mark.proves("web-auth")
+async def test_what_two_verifiers_know_has_to_be_of_one_principal() -> None:
+    signatures = Signatures()
+    signatures.has_keys.set()
+    keys = verifiers_of([Credential(ALICE, "key", Scheme.API_KEY)])
+    access = Access([*keys, signatures])
+    assert access.schemes == (Scheme.BEARER, Scheme.API_KEY)
+    with pytest.raises(RefusedError, match="is not known") as refused:
+        await access.principal_of({"x-api-key": "key", **signed("bob")})
+    assert refused.value.headers == {"WWW-Authenticate": BOTH_CHALLENGES}
+    with pytest.raises(RefusedError, match="is not signed"):
+        await access.principal_of({"x-api-key": "key", "authorization": "Bearer bob.x"})
+    assert await access.principal_of(signed("bob")) == Principal("bob", skills=("bob/*",))
+
+
+@pytest.mark.proves("web-auth")
+async def test_who_is_taken_away_while_a_verifier_waits_is_not_let_in() -> None:
+    signatures = Signatures()
+    access = Access([signatures])
+
+    async def take_away() -> None:
+        await signatures.is_asked.wait()
+        access.update(verifiers_of([Credential(ALICE, "token-a")]))
+        signatures.has_keys.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(take_away)
+        with pytest.raises(RefusedError, match="is not known"):
+            await access.principal_of(signed("carol"))

@@ -16,7 +16,7 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
 from bridge.access.principals import Principal
-from bridge.access.verifiers import Access, Credential, Scheme
+from bridge.access.verifiers import Access, Credential, Scheme, verifiers_of
 from bridge.config.tables.profile import load_profile
 from bridge.web import Place
 from tests.support.exposing import ExposeConfig, exposed
@@ -70,7 +70,7 @@ async def serving(folder: Path, agent_url: str, **agents: Any) -> AsyncIterator[
     """Serve the tools of an agent; keywords change the profile's `[agents]`."""
     profile = load_profile()
     profile = profile.model_copy(update={"agents": profile.agents.model_copy(update=agents)})
-    access = Access(credentials())
+    access = Access(verifiers_of(credentials()))
     async with AsyncExitStack() as stack:
         config = ExposeConfig([agent_url], profile, state=folder / "state", cache=folder / "cache")
         exposure = await stack.enter_async_context(exposed(config))
@@ -151,7 +151,7 @@ async def test_cards_and_examples_are_shown_as_far_as_their_tools_may_be_used(
         tracker_agent({"tracker": server.target}) as agent,
         serving(tmp_path, agent.base_url) as team,
     ):
-        team.access.update(credentials(cy=("team/create_*",)))
+        team.access.update(verifiers_of(credentials(cy=("team/create_*",))))
         async with team.by("ada", mode) as ada:
             (card,) = (await ada.list_resources()).resources
             prompts = [prompt.name for prompt in (await ada.list_prompts()).prompts]
@@ -184,7 +184,7 @@ async def test_what_was_begun_can_be_ended_by_whom_it_belongs_to(mode: str, tmp_
         handle = asked.partition("with this handle: ")[2].split()[0]
         stolen = await ada.call_tool("task_reply", {"handle": handle, "message": "red"})
         assert (stolen.is_error, "not valid here" in words(stolen)) == (True, True)
-        team.access.update(credentials(bob=()))
+        team.access.update(verifiers_of(credentials(bob=())))
         with pytest.raises(MCPError, match="Unknown tool: ask"):
             await bob.call_tool("ask", {"message": "order"})
         ended = await bob.call_tool("task_cancel", {"handle": handle})

@@ -18,7 +18,7 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
 from bridge.access.principals import Principal
-from bridge.access.verifiers import Access, Credential
+from bridge.access.verifiers import Access, Credential, verifiers_of
 from bridge.config.tables.profile import load_profile
 from bridge.translate.names import slug
 from bridge.web import Place
@@ -607,7 +607,7 @@ async def test_what_one_principal_was_given_opens_nothing_for_another(mode: str,
         config = ExposeConfig([agent.url], load_profile(), state=tmp_path / "state", cache=tmp_path / "cache")
         async with (
             exposed(config) as exposure,
-            exposure.server.at(Access(known), Place()) as app,
+            exposure.server.at(Access(verifiers_of(known)), Place()) as app,
             listening(app) as root_url,
         ):
             there = Exposed(exposure, f"{root_url}/mcp")

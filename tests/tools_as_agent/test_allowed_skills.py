@@ -18,7 +18,7 @@ from bridge.a2a.server.app import AgentServer
 from bridge.a2a.server.service import Service
 from bridge.a2a.wire.extensions import Gate
 from bridge.access.principals import Principal
-from bridge.access.verifiers import Access, Credential, Scheme
+from bridge.access.verifiers import Access, Credential, Scheme, verifiers_of
 from bridge.translate.extension import GATED, SKILL
 from bridge.web import Place
 from tests.support.drivers import DRIVERS, Driver, new_client
@@ -62,7 +62,7 @@ async def devtools(request: pytest.FixtureRequest) -> AsyncIterator[Devtools]:
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(ToolServer("tracker", TOOLS).run())
         served = await stack.enter_async_context(team({"tracker": server.target}))
-        access = Access(credentials())
+        access = Access(verifiers_of(credentials()))
         service = Service(served.engine, Gate(GATED))
         agent = AgentServer(served.agent, service, access, Place(), name="devtools")
         root_url = await stack.enter_async_context(listening(mounted(BASE, agent.at(BASE))))
@@ -148,11 +148,11 @@ async def test_what_is_not_allowed_any_more_does_not_go_on(devtools: Devtools) -
     ada = devtools.by("ada")
     asked = await ada.send(call_part("delete_issue"))
     assert state(asked) == "INPUT_REQUIRED"
-    devtools.access.update(credentials(ada=("create_*",)))
+    devtools.access.update(verifiers_of(credentials(ada=("create_*",))))
     answered = await ada.send({"data": {"id": "7"}}, taskId=asked["id"])
     assert "delete_issue" not in {tool for tool, _ in devtools.server.calls}
     assert state(answered) == "INPUT_REQUIRED"
-    devtools.access.update(credentials())
+    devtools.access.update(verifiers_of(credentials()))
     done = await ada.send(call_part("delete_issue", id="7"), taskId=asked["id"])
     assert said_by(done) == ["tracker", "delete_issue", {"id": "7"}]
 
@@ -186,7 +186,7 @@ async def test_the_card_is_for_everyone_and_says_what_is_accepted(devtools: Devt
         {"schemes": {"bearer": {"list": []}}},
         {"schemes": {"apiKey": {"list": []}}},
     ]
-    devtools.access.update([Credential(Principal("ada"), "key-ada", Scheme.API_KEY)])
+    devtools.access.update(verifiers_of([Credential(Principal("ada"), "key-ada", Scheme.API_KEY)]))
     changed = await devtools.client.get(f"{devtools.base_url}/.well-known/agent-card.json")
     assert list(changed.json()["securitySchemes"]) == ["apiKey"]
     assert changed.headers["ETag"] != response.headers["ETag"]

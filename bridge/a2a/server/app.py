@@ -198,7 +198,7 @@ class AgentServer:
                     f"JSON-RPC is sent with POST; the agent's card is at {CARD_PATH}",
                     headers={"Allow": "POST"},
                 )
-            caller = self._admit(request)
+            caller = await self._admit(request)
             payload = await self._json(request)
             request_id = jsonrpc.id_of(payload)
             call = jsonrpc.call_from(payload)
@@ -220,7 +220,7 @@ class AgentServer:
     async def _rest(self, request: _Request) -> Response | EventStream:
         dialect = self._versions.current
         try:
-            caller = self._admit(request)
+            caller = await self._admit(request)
             dialect, operation, path_params = self._versions.routed(
                 request.asked_version, request.verb, request.path
             )
@@ -239,10 +239,10 @@ class AgentServer:
 
     # What both share
 
-    def _admit(self, request: _Request) -> Caller:
+    async def _admit(self, request: _Request) -> Caller:
         self._place.require_own(request.headers)
+        principal = (await self._access.principal_of(request.headers)).in_face(self._name)
         request.admitted_at = self._access.changes
-        principal = self._access.principal_of(request.headers).in_face(self._name)
         asked = {
             uri.strip() for line in request.headers.getlist(EXTENSIONS_HEADER) for uri in line.split(",")
         }
@@ -261,14 +261,14 @@ class AgentServer:
         """Do what is asked, for a caller who is still let in once the whole of it was read."""
         if isinstance(operation, Streamed) and len(self._streams) >= self._limits.streams:
             raise A2AError(UNAVAILABLE, "Too many open streams", headers={"Retry-After": "5"})
-        caller = self._still_admitted(request, caller)
+        caller = await self._still_admitted(request, caller)
         self._service.require_served(operation)
         asked = dialect.request_from(operation, params)
         if isinstance(operation, Streamed):
             stream = await self._service.perform(operation, asked, caller)
             try:
-                self._still_admitted(request, caller)
-            except RefusedError:
+                await self._still_admitted(request, caller)
+            except BaseException:
                 stream.close()
                 raise
             request.on_written = stream.written
@@ -278,7 +278,7 @@ class AgentServer:
         request.on_written = answer.written
         return self._service.shown(dialect.result(operation, answer.value), caller)
 
-    def _still_admitted(self, request: _Request, caller: Caller) -> Caller:
+    async def _still_admitted(self, request: _Request, caller: Caller) -> Caller:
         """The caller as it is let in now.
 
         Raises:
@@ -286,7 +286,7 @@ class AgentServer:
         """
         if self._access.changes == request.admitted_at:
             return caller
-        again = self._admit(request)
+        again = await self._admit(request)
         if again.principal.name != caller.principal.name:
             raise self._access.refusal("is that of somebody else by now")
         return again

@@ -74,13 +74,14 @@ class CatalogApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] == "http":
-            await self._answer(scope)(scope, receive, send)
+            answer = await self._answer(scope)
+            await answer(scope, receive, send)
 
-    def _answer(self, scope: Scope) -> Response:
+    async def _answer(self, scope: Scope) -> Response:
         headers = Headers(scope=scope)
         try:
             self._place.require_own(headers)
-            self._access.principal_of(headers)
+            await self._access.principal_of(headers)
             if scope["method"] not in ("GET", "HEAD"):
                 raise RefusedError(405, "The catalog is read with GET", {"Allow": "GET, HEAD"})
             asked = _Asked.in_query(QueryParams(scope["query_string"]))

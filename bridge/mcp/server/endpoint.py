@@ -96,7 +96,7 @@ class Endpoint:
         try:
             self.place.require_own(headers)
             path = scope["path"].removeprefix(scope.get("root_path", ""))
-            principal = self._admit(verb, path, headers)
+            principal = await self._admit(verb, path, headers)
         except RefusedError as exc:
             await _refusal(exc)(scope, receive, send)
             return
@@ -104,10 +104,10 @@ class Endpoint:
         admitted = {**scope, "headers": _readable(scope), "user": user}
         await self._serve(admitted, receive, send, user, self._streams if verb == "GET" else self._posts)
 
-    def _admit(self, verb: str, path: str, headers: Mapping[str, str]) -> Principal:
+    async def _admit(self, verb: str, path: str, headers: Mapping[str, str]) -> Principal:
         if path.rstrip("/") != self.path.rstrip("/"):
             raise RefusedError(404, f"There is nothing here; MCP is at {self.path}")
-        principal = self.access.principal_of(headers)
+        principal = await self.access.principal_of(headers)
         if verb not in _METHODS:
             raise RefusedError(405, "MCP is spoken with POST", {"Allow": ", ".join(_METHODS)})
         if verb == "POST":

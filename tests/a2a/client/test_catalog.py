@@ -22,7 +22,7 @@ from bridge.a2a.client.http_cache import CardBounds
 from bridge.a2a.client.interfaces import Trust
 from bridge.a2a.server.catalog import CatalogApp
 from bridge.access.principals import Principal
-from bridge.access.verifiers import Access, Credential
+from bridge.access.verifiers import Access, Credential, verifiers_of
 from bridge.errors import PeerError
 from bridge.http_client import GuardedClient
 from bridge.web import Place
@@ -104,7 +104,7 @@ async def test_the_catalog_of_another_bridge_is_read_whole(tmp_path: Path, http:
     shelf = Shelf()
     for number in range(250):
         shelf.put(f"agent-{number:03}")
-    access = Access([Credential(Principal("us"), "token")])
+    access = Access(verifiers_of([Credential(Principal("us"), "token")]))
     async with listening(CatalogApp(shelf.published, access, Place())) as url:
         with pytest.raises(PeerError, match=r"401 .*asks for credentials: Bearer"):
             await CatalogSource(http, f"{url}/agents", None).refresh()

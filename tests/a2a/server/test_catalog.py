@@ -15,7 +15,7 @@ from bridge.a2a.model.objects import AgentCard, AgentSkill
 from bridge.a2a.server import catalog
 from bridge.a2a.server.catalog import CatalogApp, Published
 from bridge.access.principals import Principal
-from bridge.access.verifiers import Access, Credential, Scheme
+from bridge.access.verifiers import Access, Credential, Scheme, verifiers_of
 from bridge.web import Place
 from tests.support.agents import found_at
 from tests.support.running import listening
@@ -307,7 +307,7 @@ async def test_a_web_page_does_not_read_the_catalog(
 @pytest.mark.proves("web-auth")
 async def test_where_secrets_are_needed_the_catalog_needs_them_too(shelf: Shelf) -> None:
     one, other = Principal("one", skills=("archive/*",)), Principal("other")
-    access = Access([Credential(one, "token"), Credential(other, "key", Scheme.API_KEY)])
+    access = Access(verifiers_of([Credential(one, "token"), Credential(other, "key", Scheme.API_KEY)]))
     async with reading(shelf, access) as reader:
         stranger = await reader.http.post(reader.url, params={"pageSize": "0"})
         wrong = await reader.http.get(reader.url, headers={"X-API-Key": "token"})

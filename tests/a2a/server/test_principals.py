@@ -15,7 +15,7 @@ from bridge.a2a.model.objects import ListTasksRequest, TaskState
 from bridge.a2a.tasks.agent import Job
 from bridge.a2a.tasks.intake import Caller
 from bridge.access.principals import ANONYMOUS, LOCAL, Principal
-from bridge.access.verifiers import Access, Credential
+from bridge.access.verifiers import Access, Credential, verifiers_of
 from bridge.config.tables.profile import load_profile
 from bridge.errors import UsageError
 from bridge.web import RefusedError
@@ -236,19 +236,23 @@ async def test_ones_own_task_is_reached_by_every_operation(alice: Driver) -> Non
 async def test_without_credentials_a_loopback_bridge_has_one_principal() -> None:
     access = Access((), LOCAL)
     assert not access.needs_token
-    assert access.principal_of({}) == access.principal_of({"authorization": "Bearer whatever"}) == LOCAL
+    assert (
+        await access.principal_of({})
+        == await access.principal_of({"authorization": "Bearer whatever"})
+        == LOCAL
+    )
     assert LOCAL.may_list_all
 
 
 @pytest.mark.proves("web-auth")
 async def test_a_token_stands_for_its_principal_only() -> None:
-    access = Access(CREDENTIALS, LOCAL)
+    access = Access(verifiers_of(CREDENTIALS), LOCAL)
     assert access.needs_token
-    assert access.principal_of({"authorization": f"Bearer {ALICES}"}).name == "alice"
-    assert access.principal_of({"authorization": f"BEARER {BOBS}"}).name == "bob"
+    assert (await access.principal_of({"authorization": f"Bearer {ALICES}"})).name == "alice"
+    assert (await access.principal_of({"authorization": f"BEARER {BOBS}"})).name == "bob"
     for said in (None, "", "Bearer", f"Bearer {ALICES} {BOBS}", "Bearer ä", f"Token {ALICES}"):
         with pytest.raises(RefusedError) as caught:
-            access.principal_of({} if said is None else {"authorization": said})
+            await access.principal_of({} if said is None else {"authorization": said})
         assert (caught.value.status, caught.value.headers["WWW-Authenticate"][:6]) == (401, "Bearer")
     assert ALICES not in repr(CREDENTIALS)
 
@@ -277,7 +281,7 @@ async def test_to_anonymous_callers_a_task_id_is_the_key_and_lists_need_a_contex
     async def work(job: Job) -> None:
         await say(job, TaskState.COMPLETED)
 
-    everyone = Caller(Access((), ANONYMOUS).principal_of({}))
+    everyone = Caller(await Access((), ANONYMOUS).principal_of({}))
     async with engine_of(work) as engine:
         task, other = await engine.send(asked(), everyone), await engine.send(asked(), everyone)
         assert await engine.get(task.id, None, everyone) == task

@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from bridge.access.principals import Principal
-from bridge.access.verifiers import Access, Credential
+from bridge.access.verifiers import Access, Credential, verifiers_of
 from tests.support.mcp_face import FORM, Face
 from tests.support.mcp_serving import PROGRAM, served, wire_to
 from tests.support.mcp_wire import LEGACY, MODERN, Http, Json, Lines, lines_to, messages_of, opening
@@ -205,7 +205,7 @@ async def test_after_a_call_the_other_era_is_refused(
 @pytest.mark.proves("mcp-http-origin", "mcp-http-endpoint", "web-auth", "web-host", "web-json")
 async def test_only_our_own_requests_are_let_in() -> None:
     ada = Credential(Principal("ada"), "token-a")
-    async with wire_to(MODERN, access=Access([ada]), body_bytes=1000) as (http, _):
+    async with wire_to(MODERN, access=Access(verifiers_of([ada])), body_bytes=1000) as (http, _):
         token = {"authorization": "Bearer token-a"}
         message = http.message(1, "tools/list")
         assert (await http.post(message)).status_code == 401
@@ -275,7 +275,7 @@ async def test_who_goes_away_while_it_posts_leaves_no_trace(
 @pytest.mark.proves("web-auth", "mcp-elicit-state", "mcp-elicit-identity")
 async def test_a_call_and_a_session_belong_to_whom_the_token_stands_for() -> None:
     known = [Credential(Principal(name), f"token-{name}") for name in ("ada", "bob")]
-    async with wire_to(LEGACY, access=Access(known)) as (http, _):
+    async with wire_to(LEGACY, access=Access(verifiers_of(known))) as (http, _):
         http.client.headers["authorization"] = "Bearer token-ada"
         await http.open()
         assert (await http.tool(1, "echo"))["result"]["structuredContent"]["principal"] == "ada"
