@@ -20,7 +20,6 @@ from starlette.datastructures import Headers, QueryParams
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from bridge import trace
 from bridge.a2a.model.errors import (
     FORBIDDEN,
     INTERNAL,
@@ -30,12 +29,12 @@ from bridge.a2a.model.errors import (
     MISDIRECTED,
     TOO_LARGE,
     UNAUTHENTICATED,
-    UNAVAILABLE,
     A2AError,
     ErrorKind,
 )
 from bridge.a2a.model.objects import AgentCard
 from bridge.a2a.model.operations import AnyOperation, Streamed, Unary
+from bridge.a2a.server.admission import AdmissionControl, Visit
 from bridge.a2a.server.event_stream import EventStream, StreamPace, is_gone
 from bridge.a2a.server.security import with_security
 from bridge.a2a.server.service import Service, Stream
@@ -48,6 +47,7 @@ from bridge.a2a.wire.jsontext import DEFAULT_MAX_DEPTH, parse
 from bridge.a2a.wire.rest import CARD_PATH
 from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
 from bridge.a2a.wire.versions import VERSIONS, Versions
+from bridge.access.principals import Principal
 from bridge.access.verifiers import Access, Scheme
 from bridge.jsonvalues import DEFAULT_MAX_VALUES
 from bridge.web import (
@@ -108,10 +108,8 @@ class AgentServer:
         self._place = place
         self._limits = limits or ServerLimits()
         self._pace = pace or StreamPace()
-        self._name = name
         self._versions = versions
-        self._streams: dict[EventStream, str] = {}
-        """The open ones, each with the name of its principal."""
+        self._admission = AdmissionControl(access, place, name, self._limits.streams)
         self._last_card: _ShownCard | None = None
 
     def at(self, base_path: str) -> ASGIApp:
@@ -119,36 +117,32 @@ class AgentServer:
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] == "http":
-                await self._serve(_Request(scope, receive), base_path, send)
+                headers = Headers(scope=scope)
+                with self._admission.begin(headers) as visit:
+                    await self._serve(_Request(scope, receive, headers, visit), base_path, send)
 
         return app
 
     async def _serve(self, request: _Request, base_path: str, send: Send) -> None:
-        trace.begin(trace.in_headers(request.headers.getlist))
         if request.path == CARD_PATH:
             answer: Response | EventStream = self._card(request, base_path)
         elif request.path in ("", "/"):
             answer = await self._jsonrpc(request)
         else:
             answer = await self._rest(request)
-        try:
-            if isinstance(answer, EventStream):
-                await answer(request.scope, request.receive, send)
-                is_read = answer.was_written
-            else:
-                is_read = request.on_written is not None and not await is_gone(request.receive)
-                await answer(request.scope, request.receive, send)
-        finally:
-            if isinstance(answer, EventStream):
-                del self._streams[answer]
+        if isinstance(answer, EventStream):
+            await answer(request.scope, request.receive, send)
+            is_read = answer.was_written
+        else:
+            request.visit.leave_place()
+            is_read = request.on_written is not None and not await is_gone(request.receive)
+            await answer(request.scope, request.receive, send)
         if is_read and request.on_written is not None:
             request.on_written()
 
     def let_go(self, principals: frozenset[str]) -> None:
         """End the streams of these: they are let in no more. Their tasks go on."""
-        for stream, principal in self._streams.items():
-            if principal in principals:
-                stream.end()
+        self._admission.let_go(principals)
 
     # The card
 
@@ -198,7 +192,7 @@ class AgentServer:
                     f"JSON-RPC is sent with POST; the agent's card is at {CARD_PATH}",
                     headers={"Allow": "POST"},
                 )
-            caller = await self._admit(request)
+            caller = self._caller(request, await request.visit.admit())
             payload = await self._json(request)
             request_id = jsonrpc.id_of(payload)
             call = jsonrpc.call_from(payload)
@@ -212,7 +206,7 @@ class AgentServer:
             return _jsonrpc_error(request_id, dialect, _internal())
         headers = _activated(caller)
         if isinstance(result, _Events):
-            return self._event_stream(result, partial(jsonrpc.result_bytes, request_id), caller, headers)
+            return self._event_stream(request, result, partial(jsonrpc.result_bytes, request_id), headers)
         return Response(jsonrpc.result_bytes(request_id, result), media_type=_JSON, headers=headers)
 
     # HTTP+JSON
@@ -220,7 +214,7 @@ class AgentServer:
     async def _rest(self, request: _Request) -> Response | EventStream:
         dialect = self._versions.current
         try:
-            caller = await self._admit(request)
+            caller = self._caller(request, await request.visit.admit())
             dialect, operation, path_params = self._versions.routed(
                 request.asked_version, request.verb, request.path
             )
@@ -234,15 +228,12 @@ class AgentServer:
             return _rest_error(request, dialect, _internal())
         headers = _activated(caller)
         if isinstance(result, _Events):
-            return self._event_stream(result, bytes, caller, headers)
+            return self._event_stream(request, result, bytes, headers)
         return _rest_answer(request, result, 200, headers)
 
     # What both share
 
-    async def _admit(self, request: _Request) -> Caller:
-        self._place.require_own(request.headers)
-        principal = (await self._access.principal_of(request.headers)).in_face(self._name)
-        request.admitted_at = self._access.changes
+    def _caller(self, request: _Request, principal: Principal) -> Caller:
         asked = {
             uri.strip() for line in request.headers.getlist(EXTENSIONS_HEADER) for uri in line.split(",")
         }
@@ -259,15 +250,17 @@ class AgentServer:
         self, request: _Request, dialect: Dialect, operation: AnyOperation, params: JsonValue, caller: Caller
     ) -> bytes | _Events:
         """Do what is asked, for a caller who is still let in once the whole of it was read."""
-        if isinstance(operation, Streamed) and len(self._streams) >= self._limits.streams:
-            raise A2AError(UNAVAILABLE, "Too many open streams", headers={"Retry-After": "5"})
-        caller = await self._still_admitted(request, caller)
+        if isinstance(operation, Streamed):
+            request.visit.take_place()
+        principal = await request.visit.readmit()
+        if principal is not caller.principal:
+            caller = self._caller(request, principal)
         self._service.require_served(operation)
         asked = dialect.request_from(operation, params)
         if isinstance(operation, Streamed):
             stream = await self._service.perform(operation, asked, caller)
             try:
-                await self._still_admitted(request, caller)
+                await request.visit.readmit()
             except BaseException:
                 stream.close()
                 raise
@@ -278,24 +271,11 @@ class AgentServer:
         request.on_written = answer.written
         return self._service.shown(dialect.result(operation, answer.value), caller)
 
-    async def _still_admitted(self, request: _Request, caller: Caller) -> Caller:
-        """The caller as it is let in now.
-
-        Raises:
-            RefusedError: 401, it is let in no more, or as another principal.
-        """
-        if self._access.changes == request.admitted_at:
-            return caller
-        again = await self._admit(request)
-        if again.principal.name != caller.principal.name:
-            raise self._access.refusal("is that of somebody else by now")
-        return again
-
     def _event_stream(
-        self, events: _Events, wrap: Callable[[bytes], bytes], caller: Caller, headers: Mapping[str, str]
+        self, request: _Request, events: _Events, wrap: Callable[[bytes], bytes], headers: Mapping[str, str]
     ) -> EventStream:
         answer = EventStream(events.stream, events.writer, wrap, self._pace, headers)
-        self._streams[answer] = caller.principal.name
+        request.visit.stream = answer
         return answer
 
 
@@ -321,16 +301,15 @@ class _ShownCard:
 class _Request:
     """What is asked, taken apart as far as any binding needs it."""
 
-    __slots__ = ("admitted_at", "headers", "on_written", "path", "query", "receive", "scope", "verb")
+    __slots__ = ("headers", "on_written", "path", "query", "receive", "scope", "verb", "visit")
 
-    def __init__(self, scope: Scope, receive: Receive) -> None:
+    def __init__(self, scope: Scope, receive: Receive, headers: Headers, visit: Visit) -> None:
         self.on_written: Callable[[], None] | None = None
         """To be called once the answer was written in full to a client that was there."""
         self.scope = scope
         self.receive = receive
-        self.admitted_at = 0
-        """How often it had been changed who is let in, when its caller was."""
-        self.headers = Headers(scope=scope)
+        self.headers = headers
+        self.visit = visit
         self.query = QueryParams(scope["query_string"])
         self.verb: str = scope["method"]
         self.path: str = scope["path"].removeprefix(scope.get("root_path", ""))

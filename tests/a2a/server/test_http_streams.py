@@ -38,6 +38,7 @@ from tests.support.running import (
     running,
     texts,
 )
+from tests.support.stores import SlowReadStore
 
 WAIT = call_part("wait")
 AWKWARD = "next\u0085line\u2028separator\u2029paragraph\r\n\ttab \\u2028 \x7f\x00 \ufeff🎈"
@@ -234,6 +235,34 @@ async def test_the_place_of_a_client_that_went_away_is_free_again(kind: type[Dri
                 pass
         async with driver.stream("SubscribeToTask", id=task_id) as events:
             assert shape_of([await events.next()]) == ["task WORKING"]
+
+
+@pytest.mark.parametrize("kind", DRIVERS, ids=lambda kind: kind.binding)
+async def test_streams_that_are_asked_for_at_once_get_no_more_than_the_places(kind: type[Driver]) -> None:
+    async def work(job: Job) -> None:
+        say(job, TaskState.WORKING)
+        await anyio.sleep_forever()
+
+    answers: list[str] = []
+    all_answered = anyio.Event()
+    limits = ServerLimits(streams=2)
+    async with serving(work, limits, store=SlowReadStore()) as (url, _), new_client() as client:
+        driver = kind(client, url)
+
+        async def listen() -> None:
+            request = driver.request("SendStreamingMessage", message({"text": "go"}))
+            response = await client.send(request, stream=True)
+            answers.append(response.headers["content-type"])
+            if len(answers) == 6:
+                all_answered.set()
+            with anyio.fail_after(PATIENCE_SECONDS):
+                await all_answered.wait()
+            await response.aclose()
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(6):
+                tasks.start_soon(listen)
+    assert answers.count("text/event-stream") == 2
 
 
 # Readers that do not read

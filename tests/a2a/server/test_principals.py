@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import anyio
 import httpx2
 import pytest
 
 from bridge.a2a.model.errors import INVALID_PARAMS, A2AError
 from bridge.a2a.model.objects import ListTasksRequest, TaskState
+from bridge.a2a.server.app import AgentServer
+from bridge.a2a.server.service import Service
 from bridge.a2a.tasks.agent import Job
 from bridge.a2a.tasks.intake import Caller
+from bridge.a2a.wire.extensions import Gate
 from bridge.access.principals import ANONYMOUS, LOCAL, Principal
-from bridge.access.verifiers import Access, Credential, verifiers_of
+from bridge.access.verifiers import Access, Credential, Scheme, Wrong, verifiers_of
 from bridge.config.tables.profile import load_profile
 from bridge.errors import UsageError
-from bridge.web import RefusedError
-from tests.support.agents import asked, engine_of, say
+from bridge.web import Place, RefusedError
+from tests.support.agents import Scripted, asked, engine_of, say
 from tests.support.drivers import DRIVERS, PUSH_OPERATIONS, Driver, new_client, shape_of, state_of
-from tests.support.running import Running, call_part, config_for, message, raw_command, running, wrapped
+from tests.support.running import (
+    Running,
+    call_part,
+    config_for,
+    listening,
+    message,
+    raw_command,
+    running,
+    wrapped,
+)
 
 ECHO = call_part("echo", text="hello")
 ADD_ONE = call_part("add", a=1)
@@ -291,3 +304,39 @@ async def test_to_anonymous_callers_a_task_id_is_the_key_and_lists_need_a_contex
         page = await engine.list(ListTasksRequest(context_id=task.context_id), everyone)
         assert [found.id for found in page.tasks] == [task.id]
         assert other.context_id != task.context_id
+
+
+class Named:
+    """Knows whoever says a name, after a while."""
+
+    scheme = Scheme.BEARER
+
+    async def verify(self, headers: Mapping[str, str]) -> Principal | Wrong | None:
+        await anyio.lowlevel.checkpoint()
+        name = headers.get("authorization", "").removeprefix("Bearer ")
+        return Principal(name) if name.isalpha() else None
+
+
+@pytest.mark.proves("a2a-13.1-scope")
+@pytest.mark.parametrize("kind", DRIVERS, ids=lambda kind: kind.binding)
+async def test_whom_a_verifier_names_has_tasks_of_their_own(
+    kind: type[Driver], client: httpx2.AsyncClient
+) -> None:
+    async def work(job: Job) -> None:
+        await say(job, TaskState.COMPLETED)
+
+    access = Access([Named(), *verifiers_of(CREDENTIALS)])
+    async with engine_of(work) as engine:
+        server = AgentServer(Scripted(work), Service(engine, Gate({})), access, Place())
+        async with listening(server.at("")) as url:
+            carol, dan, alice = (
+                kind(client, url).with_headers(Authorization=f"Bearer {token}")
+                for token in ("carol", "dan", ALICES)
+            )
+            tasks = {driver: (await driver.send({"text": "go"}))["id"] for driver in (carol, dan, alice)}
+            assert {driver: await driver.listed() for driver in tasks} == {
+                driver: [task_id] for driver, task_id in tasks.items()
+            }
+            assert (await carol.refused("GetTask", id=tasks[dan])).reason == "TASK_NOT_FOUND"
+            nobody = kind(client, url).with_headers(Authorization="Bearer no-name")
+            assert (await nobody.refused("GetTask", id=tasks[dan])).reason == "UNAUTHENTICATED"
