@@ -29,6 +29,7 @@ from bridge.a2a.model.operations import AnswerT, RequestT, Streamed, Unary
 from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.errors import PeerError
 from bridge.jsonvalues import DEFAULT_MAX_VALUES
+from bridge.peer_auth import PeerCredentials, always
 from bridge.trace import OnHop
 
 __all__ = ["AgentClient", "AgentRefusedError", "ClientOptions", "Deadlines"]
@@ -83,8 +84,7 @@ class AgentClient:
         )
         shown_to_agent = applied(found.card, options.credentials)
         terms = Terms(
-            headers=shown_to_agent.request_headers(),
-            query=shown_to_agent.query,
+            credentials=always(PeerCredentials(shown_to_agent.request_headers(), shown_to_agent.query)),
             extensions=active,
             guard_of=partial(interface_guard, found, reach=options.reach or Reach(found.url, options.trust)),
             deadlines=options.deadlines,

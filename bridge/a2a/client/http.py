@@ -49,6 +49,8 @@ class Outgoing:
     """Added to what the URL has."""
     extensions: Mapping[str, Any] = field(default_factory=dict)
     """httpx2's own, such as `timeout`, and `guarded_by`."""
+    auth: httpx2.Auth | None = None
+    """What shows credentials; None where the URL itself says all."""
 
 
 @asynccontextmanager
@@ -70,7 +72,7 @@ async def exchange(http: httpx2.AsyncClient, outgoing: Outgoing) -> AsyncIterato
     response: httpx2.Response | None = None
     try:
         try:
-            response = await http.send(request, stream=True, follow_redirects=False)
+            response = await http.send(request, auth=outgoing.auth, stream=True, follow_redirects=False)
         except PrivateAddressError as exc:
             raise NotReachedError(str(exc)) from exc
         yield response

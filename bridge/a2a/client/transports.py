@@ -9,7 +9,7 @@ Spec: A2A 1.0 sections 3.1 (operations), 3.2.6 (service parameters).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, overload
@@ -29,6 +29,7 @@ from bridge.errors import PeerError
 from bridge.http_client import guarded_by
 from bridge.jsonvalues import JsonObject
 from bridge.networks import Guard
+from bridge.peer_auth import CredentialsSource, PeerAuth
 from bridge.sse import EventReader
 from bridge.trace import OnHop, told_to_peer
 from bridge.web import is_loopback
@@ -53,9 +54,8 @@ class Deadlines:
 class Terms:
     """What holds for every way to one agent."""
 
-    headers: Mapping[str, str]
-    """Credentials that go with each request; `query` has those that go there."""
-    query: Mapping[str, str]
+    credentials: CredentialsSource
+    """Asked before each request for what the agent is shown with it."""
     extensions: Sequence[str]
     """The URIs of those that are activated."""
     guard_of: Callable[[str], Guard | None]
@@ -105,6 +105,7 @@ class HttpTransport(Transport):
         self._http = http
         self._binding = binding
         self._terms = terms
+        self._auth = PeerAuth(binding.interface.url, terms.credentials)
 
     @overload
     def perform(self, operation: Unary[RequestT, AnswerT], request: RequestT) -> Awaitable[AnswerT]: ...
@@ -197,10 +198,8 @@ class HttpTransport(Transport):
         parameters = {VERSION_HEADER: binding.dialect.version}
         if terms.extensions:
             parameters[EXTENSIONS_HEADER] = ", ".join(terms.extensions)
-        headers = {**traced, **terms.headers, **parameters, **outgoing.headers, "Accept": accept}
-        asked = replace(
-            outgoing, headers=headers, query={**outgoing.query, **terms.query}, extensions=extensions
-        )
+        headers = {**traced, **parameters, **outgoing.headers, "Accept": accept}
+        asked = replace(outgoing, headers=headers, extensions=extensions, auth=self._auth)
         async with exchange(self._http, asked) as response:
             yield response
 

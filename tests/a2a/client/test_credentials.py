@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import anyio
 import httpx2
 import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from bridge.a2a.client.bindings import binding_of
 from bridge.a2a.client.client import AgentClient, ClientOptions
 from bridge.a2a.client.credentials import Applied, Credentials, applied
-from bridge.a2a.model.objects import AgentCard
+from bridge.a2a.client.interfaces import interfaces_of
+from bridge.a2a.client.transports import ANSWER_LIMIT_BYTES, Deadlines, HttpTransport, Terms
+from bridge.a2a.model.objects import AgentCard, CancelTaskRequest
+from bridge.a2a.model.operations import CANCEL_TASK
 from bridge.errors import PeerError, UsageError
+from bridge.peer_auth import PeerCredentials
 from tests.support.agents import found_at
 from tests.support.running import listening
 
@@ -132,3 +138,47 @@ async def test_every_request_carries_them(binding: str) -> None:
         assert request.headers["cookie"] == "a=b; session=k"
         assert request.query_params["key"] == "k"
         assert request.query_params["fixed"] == "1"
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+async def test_a_header_of_the_user_takes_the_place_of_none_that_a2a_needs(binding: str) -> None:
+    sent: list[Request] = []
+
+    async def agent(scope: Scope, receive: Receive, send: Send) -> None:
+        sent.append(request := Request(scope, receive))
+        await request.body()
+        await Response("{}")(scope, receive, send)
+
+    credentials = Credentials({"a2a-version": "0.1", "content-type": "text/plain", "user-agent": "me"})
+    async with listening(agent) as url, httpx2.AsyncClient() as http:
+        client = AgentClient(http, found_at(url, binding), ClientOptions(credentials=credentials))
+        with pytest.raises(PeerError):
+            await client.cancel("t")
+    (request,) = sent
+    assert request.headers.getlist("a2a-version") == ["1.0"]
+    assert len(request.headers.getlist("content-type")) == 1
+    assert request.headers["content-type"] != "text/plain"
+    assert request.headers.getlist("user-agent") == ["me"]
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+async def test_what_an_agent_is_shown_is_asked_for_before_each_request(binding: str) -> None:
+    sent: list[str] = []
+    tokens = iter(("one", "two"))
+
+    async def agent(scope: Scope, receive: Receive, send: Send) -> None:
+        sent.append(Request(scope, receive).headers["authorization"])
+        await Response("{}")(scope, receive, send)
+
+    async def source() -> PeerCredentials:
+        await anyio.lowlevel.checkpoint()
+        return PeerCredentials({"Authorization": f"Bearer {next(tokens)}"})
+
+    async with listening(agent) as url, httpx2.AsyncClient() as http:
+        ((interface, dialect),) = interfaces_of(found_at(url, binding).card)
+        terms = Terms(source, (), lambda _: None, Deadlines(), ANSWER_LIMIT_BYTES, frozenset(), on_hop=None)
+        transport = HttpTransport(http, binding_of(interface, dialect), terms)
+        for _ in range(2):
+            with pytest.raises(PeerError):
+                await transport.perform(CANCEL_TASK, CancelTaskRequest(id="t"))
+    assert sent == ["Bearer one", "Bearer two"]

@@ -36,6 +36,7 @@ from bridge.mcp.client.faults import (
 )
 from bridge.mcp.client.transports.stdio import Command
 from bridge.networks import FirstSeen, Guard, PrivateAddressError, allowing_private, is_private_host
+from bridge.peer_auth import PeerAuth, PeerCredentials, always
 from bridge.web import is_loopback
 
 logger = logging.getLogger(__name__)
@@ -127,7 +128,7 @@ def client_of(target: Url, transport: httpx2.AsyncBaseTransport) -> httpx2.Async
     return httpx2.AsyncClient(
         transport=transport,
         timeout=timeout,
-        headers=dict(target.headers),
+        auth=PeerAuth(target.url, always(PeerCredentials(target.headers))),
         event_hooks={"request": [have_judged]},
     )
 
