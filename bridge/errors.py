@@ -1,13 +1,16 @@
 """Whose fault it is: the tree that every error of the bridge hangs in.
 
-The branch says who has to act, and so which exit code the command line ends with; the message says what
-happened, where, and what to do. Protocol errors (A2A's codes) are values of `bridge.a2a.model.errors`, raised
-through `bridge.a2a.model.errors.A2AError`, and are not part of this tree: they go to a peer, these go to a person.
+It has three branches: this bridge is at fault, the peer that it asks, or the caller that asks it. The branch says
+who has to act, and so how each face tells the error (`TELLINGS`); the message says what happened, where, and what
+to do. The errors of the protocols (`A2AError`, `McpRefusal`) are not part of this tree: they are answers.
 """
 
+import logging
 import os
 import ssl
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
 
 
 class BridgeError(Exception):
@@ -22,15 +25,27 @@ class BridgeError(Exception):
         """More, for the person who runs the bridge and never for a peer: what a child wrote to its stderr."""
 
 
-class UsageError(BridgeError):
-    """The command, the configuration or this machine is at fault (exit code 2)."""
+class OwnError(BridgeError):
+    """This bridge is at fault: how it was started, a bound of it, its store, or a mistake in it."""
 
 
 class PeerError(BridgeError):
-    """A server or agent on the other side is at fault (exit code 1)."""
+    """A server or agent on the other side is at fault."""
 
 
-class StoreError(BridgeError):
+class CallerError(BridgeError):
+    """Who asks the bridge is at fault: what it asks for cannot be done for it, and would not be the next time."""
+
+
+class UsageError(OwnError):
+    """The command, the configuration or this machine is at fault."""
+
+
+class BusyError(OwnError):
+    """A bound of the bridge is reached. Nothing was sent to a peer, so it may be asked again."""
+
+
+class StoreError(OwnError):
     """The store could not keep what it was given; nothing of it was kept."""
 
 
@@ -40,6 +55,37 @@ class StoreLockedError(StoreError, UsageError):
 
 class StoreConflictError(StoreError):
     """A change does not follow what is stored: the task has ended, or its sequence number is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """How the faces tell an error. A failed call of a tool is a result with `isError`, whosever fault it is."""
+
+    exit_code: int
+    """What the command ends with."""
+    log_level: int
+    a2a_reason: str
+    """The A2A error, when there is no task yet."""
+    task_state: Literal["TASK_STATE_FAILED", "TASK_STATE_REJECTED"]
+    """How the task ends, when there is one."""
+    mcp_code: Literal[-32602, -32603]
+    """The error of a request of MCP that is no call of a tool."""
+    retry_after_seconds: int | None = None
+    """When it may be asked again, of a binding that can say so."""
+
+
+TELLINGS: Final[Mapping[type[BridgeError], Telling]] = {
+    CallerError: Telling(2, logging.DEBUG, "INVALID_PARAMS", "TASK_STATE_REJECTED", -32602),
+    PeerError: Telling(1, logging.INFO, "UNAVAILABLE", "TASK_STATE_FAILED", -32603),
+    BusyError: Telling(2, logging.INFO, "OVERLOADED", "TASK_STATE_REJECTED", -32603, 1),
+    OwnError: Telling(2, logging.WARNING, "INTERNAL", "TASK_STATE_FAILED", -32603),
+}
+"""By whose fault it is. Callers can bring about the first three as often as they like: those warn nobody."""
+
+
+def telling_of(exc: BridgeError) -> Telling:
+    """How an error is told: the row of the nearest branch above it."""
+    return next(TELLINGS[kind] for kind in type(exc).__mro__ if kind in TELLINGS)
 
 
 ECHO_CHARACTERS: Final = 200

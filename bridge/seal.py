@@ -30,7 +30,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from bridge.errors import BridgeError, PeerError, UsageError
+from bridge.errors import CallerError, PeerError, UsageError
 from bridge.jsonvalues import JsonObject
 
 MAX_HANDLE_CHARACTERS: Final = 512
@@ -72,7 +72,7 @@ LIFETIME_SECONDS: Final[Mapping[Purpose, int]] = {
 """How long handles are good where nothing else is said: people take minutes to answer, and days to come back."""
 
 
-class HandleError(BridgeError):
+class HandleError(CallerError):
     """A handle does not open. It never says why: whoever guesses handles learns nothing."""
 
     def __init__(self) -> None:

@@ -42,11 +42,7 @@ from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import Incoming
 from bridge.seal import HandleTooLongError
 from bridge.translate.ask_back import Waiting, answer_message, as_answered, mark_of, modes_of, with_own_keys
-from bridge.translate.call_to_message import (
-    BadArgumentsError,
-    Conversation,
-    message_from_call,
-)
+from bridge.translate.call_to_message import Conversation, message_from_call
 
 logger = logging.getLogger(__name__)
 
@@ -85,6 +81,7 @@ class AgentCall:
 
         Raises:
             McpRefusal: the answer is a JSON-RPC error.
+            BridgeError: the call failed; it says whose fault that is.
         """
         try:
             with anyio.move_on_after(self._within_seconds):
@@ -96,8 +93,6 @@ class AgentCall:
             self._let_go = True
             exc.sending.leave()
             return exc.task
-        except (PeerError, BadArgumentsError) as exc:
-            return failure(str(exc))
         except anyio.get_cancelled_exc_class():
             if self._sending is not None and not self._let_go:
                 seconds = self._around.options.cancel_seconds

@@ -29,12 +29,13 @@ from bridge.agents_as_tools.remote_agent import RemoteAgent, SourceState, read_c
 from bridge.agents_as_tools.resources import TEMPLATE, read_card, read_part
 from bridge.agents_as_tools.search import call_of_skill, found_skills
 from bridge.agents_as_tools.sending import Unnamed
+from bridge.agents_as_tools.shown import failure
 from bridge.agents_as_tools.surroundings import Surroundings
 from bridge.agents_as_tools.tools import PublishedTool
 from bridge.agents_as_tools.turns import Turns
-from bridge.errors import PeerError, echoed
+from bridge.errors import BridgeError, echoed, telling_of
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.server.face import INTERNAL_ERROR, INVALID_PARAMS, Incoming, McpRefusal
+from bridge.mcp.server.face import INVALID_PARAMS, Incoming, McpRefusal, refusal_of
 from bridge.seal import HandleError
 from bridge.translate.call_to_message import BadArgumentsError
 from bridge.translate.overrides import Remark, ToolOverride
@@ -197,8 +198,9 @@ class AgentsFace:
                     return found_skills(incoming, tools, self._options.rules.found_most)
                 return await self._call(call_of_skill(incoming, tools))
             return await self._call(incoming)
-        except (PeerError, BadArgumentsError) as exc:
-            return {"content": [{"type": "text", "text": str(exc)}], "isError": True}
+        except BridgeError as exc:
+            logger.log(telling_of(exc).log_level, "a call of %s failed: %s", echoed(incoming.name), exc)
+            return failure(str(exc))
 
     async def read(self, uri: str, principal: str, may_use: MayUse = everything) -> JsonObject:
         """See `ToolFace.read`."""
@@ -207,8 +209,8 @@ class AgentsFace:
                 return read_card(self._listing.agents[key], uri)
         try:
             return await read_part(uri, self._listing.by_mark, self._handles, principal)
-        except PeerError as exc:
-            raise McpRefusal(INTERNAL_ERROR, str(exc)) from exc
+        except BridgeError as exc:
+            raise refusal_of(exc) from exc
 
     async def prompt(
         self,

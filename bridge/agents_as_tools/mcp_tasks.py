@@ -37,9 +37,9 @@ from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.sending import Sending
 from bridge.agents_as_tools.shown import Shown, failure
 from bridge.agents_as_tools.surroundings import Surroundings
-from bridge.errors import PeerError
+from bridge.errors import BridgeError, PeerError
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.server.face import INTERNAL_ERROR, INVALID_PARAMS, Caller, McpRefusal
+from bridge.mcp.server.face import Caller, McpRefusal, refusal_of
 from bridge.seal import HandleError
 from bridge.translate.ask_back import AskedBack, Waiting, answer_message, modes_of
 from bridge.translate.skill_tools import AgentTool
@@ -235,13 +235,13 @@ class McpTasks:
         try:
             call = around.handles.call(task_id, caller.principal)
         except HandleError as exc:
-            raise McpRefusal(INVALID_PARAMS, str(exc)) from exc
+            raise refusal_of(exc) from exc
         found = self._find(call.task.agent, call.tool)
         if found is None:
-            raise McpRefusal(INVALID_PARAMS, str(HandleError()))
+            raise refusal_of(HandleError())
         agent, tool = found
         if tool is not None and not caller.may_use(tool.name):
-            raise McpRefusal(INVALID_PARAMS, str(HandleError()))
+            raise refusal_of(HandleError())
         shown = Shown(agent, tool, caller.principal, around.handles, around.options)
         return _Open(task_id, call, caller, shown)
 
@@ -297,5 +297,5 @@ def _whole(result: JsonObject) -> JsonObject:
     return {"resultType": "complete", **result}
 
 
-def _not_passed_on(what: str, exc: PeerError) -> McpRefusal:
-    return McpRefusal(INTERNAL_ERROR, f"{what} could not be passed on; try again. {exc}")
+def _not_passed_on(what: str, exc: BridgeError) -> McpRefusal:
+    return refusal_of(exc, f"{what} could not be passed on; try again. ")

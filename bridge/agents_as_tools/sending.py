@@ -17,7 +17,7 @@ import anyio
 from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.follow import Listener
 from bridge.a2a.model.objects import Message, StreamResponse, Task
-from bridge.errors import PeerError
+from bridge.errors import BridgeError, OwnError, PeerError
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class Sending:
             self.named.set()
         self.done = anyio.Event()
         self.outcome: Task | Message | None = None
-        self.fault: PeerError | None = None
+        self.fault: BridgeError | None = None
 
     async def run(self, work: Work) -> None:
         """Wait for what comes of it."""
@@ -57,7 +57,7 @@ class Sending:
                 except Exception:
                     # It is one call's; the others, and the face, go on.
                     logger.exception("an agent could not be asked")
-                    self.fault = PeerError("The bridge failed to ask the agent; its log says why")
+                    self.fault = OwnError("The bridge failed to ask the agent; its log says why")
         finally:
             self.done.set()
             self.named.set()

@@ -17,12 +17,10 @@ from bridge.cli import logs
 from bridge.cli.completion import VARIABLE
 from bridge.cli.encoding import write_what_the_terminal_lacks_otherwise
 from bridge.config.text.diagnostics import ConfigError
-from bridge.errors import BridgeError, UsageError, leaf_of
+from bridge.errors import TELLINGS, BridgeError, OwnError, PeerError, leaf_of, telling_of
 from bridge.garbage import look_seldom
 from bridge.version import __version__
 
-PEER_AT_FAULT: Final = 1
-USAGE_AT_FAULT: Final = 2
 INTERRUPTED: Final = 130
 
 
@@ -120,15 +118,15 @@ def main() -> NoReturn:
         sys.exit(INTERRUPTED)
     except ConfigError as exc:
         _complain(str(exc))  # which begins with what it is, and where
-        sys.exit(USAGE_AT_FAULT)
+        sys.exit(telling_of(exc).exit_code)
     except BridgeError as exc:
         _complain(f"mcp-a2a: {exc}{exc.detail}")
-        sys.exit(USAGE_AT_FAULT if isinstance(exc, UsageError) else PEER_AT_FAULT)
+        sys.exit(telling_of(exc).exit_code)
     except BrokenPipeError:
-        sys.exit(PEER_AT_FAULT)
+        sys.exit(TELLINGS[PeerError].exit_code)
     except Exception:
         logging.getLogger(__name__).exception("this is a bug in mcp-a2a; please report it with these lines")
-        sys.exit(PEER_AT_FAULT)
+        sys.exit(TELLINGS[OwnError].exit_code)
 
 
 def _complain(text: str) -> None:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 from bridge import trace
-from bridge.a2a.model.errors import OVERLOADED, A2AError
+from bridge.a2a.model.errors import a2a_error_of
 from bridge.a2a.model.life import INTERRUPTED
 from bridge.a2a.model.objects import AgentCard, AgentSkill, TaskState
 from bridge.a2a.tasks.agent import Turn, Work
@@ -169,7 +169,7 @@ class ToolsAgent:
         try:
             source.upstream.reserve(principal, even_if_full=even_if_full)
         except QueueFullError as exc:
-            raise A2AError(OVERLOADED, str(exc), headers={"Retry-After": "1"}) from exc
+            raise a2a_error_of(exc) from exc
         if isinstance(decision, Follow):
             return ToolRun(decision, source.upstream, self._options)
         options = self._options

@@ -96,6 +96,7 @@ class CallInRounds:
 
         Raises:
             PeerError: it gave neither.
+            BusyError: its turn did not come.
         """
         if isinstance(self._decision, Follow):
             task = self._decision.task

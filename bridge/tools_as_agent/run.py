@@ -22,10 +22,10 @@ from pydantic import JsonValue
 
 from bridge.a2a.model.objects import Artifact, Part, TaskState
 from bridge.a2a.tasks.agent import Job
-from bridge.errors import PeerError
+from bridge.errors import BusyError, PeerError, telling_of
 from bridge.jsonvalues import JsonObject, written
 from bridge.mcp.client.faults import ServerRefusedError
-from bridge.mcp.client.places import DisplacedError, Line
+from bridge.mcp.client.places import Line
 from bridge.mcp.client.tasks import TaskCancelledError
 from bridge.mcp.client.upstream import Upstream
 from bridge.tools_as_agent.asides import asides_of, message_with_asides
@@ -70,10 +70,10 @@ class ToolRun:
                 job.turn = replace(job.turn, extensions=activated)
             async with self._upstream.line(job.turn.principal.name, job.events.context_id) as line:
                 await self._run(job, line)
-        except DisplacedError as exc:
-            await self._end(job, TaskState.REJECTED, (Part(text=str(exc)),))
-        except PeerError as exc:
-            await self._end(job, TaskState.FAILED, (Part(text=str(exc)),))
+        except (PeerError, BusyError) as exc:
+            telling = telling_of(exc)
+            logger.log(telling.log_level, "a call of %s failed: %s", self._decision.skill_id, exc)
+            await self._end(job, TaskState(telling.task_state), (Part(text=str(exc)),))
         finally:
             self._upstream.release(job.turn.principal.name)
 
@@ -92,7 +92,7 @@ class ToolRun:
                 progress.flush()
                 if not call.gave_up:
                     return await self._end(job, TaskState.CANCELED, (Part(text=str(exc)),))
-            except PeerError:
+            except (PeerError, BusyError):
                 progress.flush()
                 raise
         progress.flush()

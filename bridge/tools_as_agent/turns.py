@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from bridge.errors import PeerError
+from bridge.errors import BusyError
 from bridge.translate.skills import Place
 
 
@@ -18,7 +18,7 @@ async def skill_turn(
     """Wait until the skill may be called; gives the seconds that are left to wait for its server.
 
     Raises:
-        PeerError: it may not be within that time.
+        BusyError: it may not be within that time.
     """
     if limiter is None:
         yield within_seconds
@@ -27,7 +27,7 @@ async def skill_turn(
     with anyio.move_on_after(within_seconds) as waiting:
         await limiter.acquire_on_behalf_of(borrower)
     if waiting.cancelled_caught:
-        raise PeerError(f"{skill_id} was busy for {within_seconds:g} s, so the call was given up")
+        raise BusyError(f"{skill_id} was busy for {within_seconds:g} s, so the call was given up")
     try:
         yield max(within_seconds - (anyio.current_time() - since), 0)
     finally:

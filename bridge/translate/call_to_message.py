@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import JsonValue, ValidationError
 
 from bridge.a2a.model.objects import Message, Part, Role
-from bridge.errors import BridgeError
+from bridge.errors import CallerError
 from bridge.jsonvalues import JsonObject, is_deeper
 from bridge.mcp.tools import Tool, tools_from
 from bridge.translate.arguments import describe, problems_of
@@ -30,7 +30,7 @@ _JSON: Final = "application/json"
 _REPLY: Final = next(tool for tool in FOLLOW_UP_TOOLS if tool["name"] == "task_reply")
 
 
-class BadArgumentsError(BridgeError):
+class BadArgumentsError(CallerError):
     """The arguments are not as the tool's schema asks. Its text names them."""
 
 

@@ -203,8 +203,11 @@ async def test_a_call_that_waits_for_its_turn_for_too_long_is_given_up() -> None
         await served.rpc.send(call_part("hold"), configuration={"returnImmediately": True})
         with anyio.fail_after(DEADLINE):
             await server.holding(1)
-        failed = await served.rpc.send(call_part("hold"))
-        assert words(failed) == "hold was busy for 0.1 s, so the call was given up"
+        given_up = await served.rpc.send(call_part("hold"))
+        assert (state(given_up), words(given_up)) == (
+            "REJECTED",
+            "hold was busy for 0.1 s, so the call was given up",
+        )
         server.released.set()
 
 

@@ -606,7 +606,7 @@ async def test_a_call_that_waits_too_long_for_its_turn_says_so() -> None:
         holds = await client.ask("ask-one")
         task = await client.send(call_part("echo", text="never"))
         assert (state_of(task), words_of(task)) == (
-            "FAILED",
+            "REJECTED",
             "asking was busy for 0.1 s, so the call was given up",
         )
         assert "true" in outcome(await client.answer_to(holds, "yes"))

@@ -18,8 +18,7 @@ from pydantic_core import to_json
 
 from bridge.a2a.client.http import Outgoing, UnansweredError, json_from, shown, status_words, url_from
 from bridge.a2a.client.interfaces import HTTP_JSON, JSONRPC
-from bridge.a2a.model import errors
-from bridge.a2a.model.errors import ErrorKind
+from bridge.a2a.model.errors import KINDS, ErrorKind
 from bridge.a2a.model.objects import AgentInterface
 from bridge.a2a.model.operations import AnyOperation
 from bridge.a2a.wire.dialect import Dialect, Refusal
@@ -31,9 +30,7 @@ EVENT_STREAM: Final = "text/event-stream"
 
 _LIMITED_BY: Final = ": `answer_json_values` of `[agents]` is the limit"
 
-_KINDS: Final = tuple(kind for kind in vars(errors).values() if isinstance(kind, ErrorKind))
-_BY_REASON: Final = {kind.reason: kind for kind in _KINDS}
-_BY_CODE: Final = {kind.jsonrpc_code: kind for kind in _KINDS if not kind.at_http_level}
+_BY_CODE: Final = {kind.jsonrpc_code: kind for kind in KINDS.values() if not kind.at_http_level}
 
 _GATEWAY: Final = frozenset({429, 502, 503, 504})
 """Statuses by which something between says that the agent did not answer."""
@@ -53,7 +50,7 @@ class AgentRefusedError(PeerError):
     @property
     def kind(self) -> ErrorKind | None:
         """Which of A2A's errors this is."""
-        return _BY_REASON.get(self.reason or "") or _BY_CODE.get(self.code)
+        return KINDS.get(self.reason or "") or _BY_CODE.get(self.code)
 
 
 class Binding(ABC):

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from bridge.errors import BridgeError, telling_of
+
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
@@ -67,6 +69,9 @@ MEDIA_TYPE: Final = ErrorKind("UNSUPPORTED_MEDIA_TYPE", -32600, 415, "INVALID_AR
 OVERLOADED: Final = ErrorKind("OVERLOADED", -32603, 503, "UNAVAILABLE", at_http_level=True)
 UNAVAILABLE: Final = ErrorKind("UNAVAILABLE", -32603, 503, "UNAVAILABLE", at_http_level=True)
 
+KINDS: Final = {kind.reason: kind for kind in tuple(vars().values()) if isinstance(kind, ErrorKind)}
+"""All of them, by reason."""
+
 
 @dataclass(frozen=True, slots=True)
 class Violation:
@@ -112,6 +117,14 @@ class A2AError(Exception):
             ],
         }
         return [info, fields]
+
+
+def a2a_error_of(exc: BridgeError) -> A2AError:
+    """How a request is refused for which there is no task that could say so."""
+    telling = telling_of(exc)
+    seconds = telling.retry_after_seconds
+    headers = {} if seconds is None else {"Retry-After": str(seconds)}
+    return A2AError(KINDS[telling.a2a_reason], str(exc), headers=headers)
 
 
 def invalid_params(*violations: Violation) -> A2AError:

@@ -13,8 +13,8 @@ from typing import ClassVar, Final
 from pydantic import JsonValue, ValidationError
 from pydantic_core import to_json
 
-from bridge.a2a.model import errors, operations
-from bridge.a2a.model.errors import INTERNAL, A2AError, ErrorKind, Violation, invalid_params, violations_from
+from bridge.a2a.model import operations
+from bridge.a2a.model.errors import INTERNAL, KINDS, A2AError, Violation, invalid_params, violations_from
 from bridge.a2a.model.objects import AgentCard, StreamResponse
 from bridge.a2a.model.operations import (
     OPERATIONS,
@@ -29,8 +29,6 @@ from bridge.a2a.wire import tolerant
 from bridge.a2a.wire.dialect import Dialect, EventReader, EventWriter, Refusal
 from bridge.a2a.wire.rest import Routes, route
 from bridge.jsonvalues import JsonObject, short
-
-_BY_REASON: Final = {kind.reason: kind for kind in vars(errors).values() if isinstance(kind, ErrorKind)}
 
 _CONFIGS: Final = "/tasks/{taskId}/pushNotificationConfigs"
 _ROUTES: Final = (
@@ -148,7 +146,7 @@ class V1_0(Dialect):
             for one in found if isinstance(found, list) else ():
                 if isinstance(one, dict):
                     violations.append(Violation(str(one.get("field", "")), str(one.get("description", ""))))
-        if (kind := _BY_REASON.get(reason or "")) is not None:
+        if (kind := KINDS.get(reason or "")) is not None:
             code = kind.jsonrpc_code
         return Refusal(
             code if isinstance(code, int) else INTERNAL.jsonrpc_code,

@@ -22,8 +22,7 @@ from typing import Final
 
 import anyio
 
-from bridge.errors import PeerError
-from bridge.mcp.client.faults import ServerDownError
+from bridge.errors import BusyError
 from bridge.mcp.client.session import Session
 
 logger = logging.getLogger(__name__)
@@ -32,7 +31,7 @@ SHARED_FROM: Final = 4
 """From so many places on, a quarter of them is not for one principal alone."""
 
 
-class DisplacedError(PeerError):
+class DisplacedError(BusyError):
     """A call that waited had to go, since the queue was full and its principal had most calls in it."""
 
 
@@ -205,7 +204,7 @@ class Line:
         """Wait for a place, and have it for as long as this is entered.
 
         Raises:
-            ServerDownError: there was none within that time; nothing was sent.
+            BusyError: there was none within that time; nothing was sent.
             DisplacedError: the call had to make room for those of others.
         """
         ticket = _Ticket(caller, on_held, anyio.current_time())
@@ -282,14 +281,14 @@ class Line:
             self._blocker.withdraw()
             self.look()
 
-    def _no_place(self, ticket: _Ticket, within_seconds: float) -> PeerError:
+    def _no_place(self, ticket: _Ticket, within_seconds: float) -> BusyError:
         name = self._seats[0].session.name
         if ticket.is_displaced:
             return DisplacedError(
                 f"{name} is busy and its queue is full. Most of the calls that wait are this caller's, so the newest"
                 " of them made room; nothing was sent. Send it again later"
             )
-        return ServerDownError(f"{name} was busy for {within_seconds:g} s, so the call was given up")
+        return BusyError(f"{name} was busy for {within_seconds:g} s, so the call was given up")
 
     def _next(self) -> _Ticket | None:
         """Who is served next, if anybody may be."""

@@ -20,10 +20,9 @@ import anyio
 import anyio.abc
 from pydantic import JsonValue
 
-from bridge.errors import PeerError
+from bridge.errors import BusyError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.faults import ServerDownError
 from bridge.mcp.client.memory import Fact, ServerMemory
 from bridge.mcp.client.places import Hold, Line
 from bridge.mcp.client.session import Session, SessionPace
@@ -50,7 +49,7 @@ class SessionRules:
     """How long a question may stay open once other calls wait for the place of the call that asks it."""
 
 
-class QueueFullError(PeerError):
+class QueueFullError(BusyError):
     """As many calls wait for this server as may."""
 
 
@@ -231,7 +230,7 @@ class Upstream:
         """The line in which a caller stands; its session is kept open as long as this is entered.
 
         Raises:
-            ServerDownError: as many sessions are in use as there may be.
+            BusyError: as many sessions are in use as there may be.
         """
         match self._rules.per:
             case "shared":
@@ -282,7 +281,7 @@ class Upstream:
         """Close the session that has been idle for longest."""
         idle = next((key for key, own in self._own.items() if own.users == 0), None)
         if idle is None:
-            raise ServerDownError(f"all {self._rules.most} sessions with {self.name} are in use")
+            raise BusyError(f"all {self._rules.most} sessions with {self.name} are in use")
         own = self._own.pop(idle)
         own.closing = True
         own.move()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from bridge.access.principals import MayUse, everything
-from bridge.errors import PeerError
+from bridge.errors import BridgeError, PeerError, telling_of
 from bridge.jsonvalues import JsonObject
 
 INVALID_PARAMS: Literal[-32602] = -32602
@@ -29,6 +29,11 @@ class McpRefusal(Exception):
         self.code = code
         self.message = message
         self.data = data
+
+
+def refusal_of(exc: BridgeError, before: str = "") -> McpRefusal:
+    """How a request fails that is no call of a tool; its text follows what is said `before`."""
+    return McpRefusal(telling_of(exc).mcp_code, f"{before}{exc}")
 
 
 class Report(Protocol):

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from bridge.mcp.client.faults import ServerDownError
+from bridge.errors import BusyError
 from bridge.mcp.client.places import Claimant, DisplacedError, Hold, Line, Place
 from bridge.mcp.client.session import Session
 from bridge.mcp.client.transports.stdio import Command
@@ -171,7 +171,7 @@ async def test_a_question_that_is_answered_is_not_withdrawn() -> None:
         calls.places["ann1"].hold(told.append, told.clear)
         assert len(told) == 1
         calls.places["ann1"].go_on()
-        with pytest.raises(ServerDownError, match=r"busy for 0\.1 s"):
+        with pytest.raises(BusyError, match=r"busy for 0\.1 s"):
             async with line.place(Claimant("cid"), 0.1):
                 pass
         assert len(told) == 1, "it was not taken back"

@@ -26,7 +26,7 @@ from mcp.server.sse import SseServerTransport
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from bridge.errors import BridgeError, PeerError
+from bridge.errors import BridgeError, BusyError, PeerError
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.faults import ServerDownError, ServerLostError, ServerRefusedError
 from bridge.mcp.client.memory import Fact, ServerMemory, remembered_in
@@ -864,10 +864,10 @@ async def test_the_session_that_has_been_idle_for_longest_makes_room_for_another
 async def test_when_all_sessions_are_in_use_another_caller_is_told() -> None:
     async with upstream_with(SessionRules(per="context", most=1)) as upstream:
         async with upstream.line("ann", "one"):
-            with pytest.raises(ServerDownError, match="all 1 sessions with tools are in use"):
+            with pytest.raises(BusyError, match="all 1 sessions with tools are in use"):
                 async with upstream.line("ann", "two"):
                     pass
-            with pytest.raises(ServerDownError, match="all 1 sessions with tools are in use"):
+            with pytest.raises(BusyError, match="all 1 sessions with tools are in use"):
                 async with upstream.line("bob", "one"):
                     pass
             async with upstream.line("ann", "one") as same:
@@ -919,7 +919,7 @@ async def test_a_server_that_is_remembered_as_serial_gets_one_call_at_a_time(tmp
         upstream.line("ann", "c") as line,
     ):
         async with line.place(Claimant("ann"), 5):
-            with pytest.raises(ServerDownError, match=busy):
+            with pytest.raises(BusyError, match=busy):
                 async with line.place(Claimant("ann"), 0.05):
                     pass
             assert line.running == 1
