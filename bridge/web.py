@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
-DEFAULT_BODY_LIMIT_BYTES: Final = 16 * 1024 * 1024
 """What one request may carry: a 10 MB file in base64, with room. (MCP's own server stops at 4 MiB.)"""
 
 OUTER_PATH: Final = "mcp_a2a.outer_path"

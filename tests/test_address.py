@@ -21,10 +21,11 @@ from bridge.assembly.parts import Parts
 from bridge.assembly.routes import Router, Routes
 from bridge.errors import PeerError
 from bridge.http_client import GuardedClient
-from bridge.mcp.client.session import Session, SessionPace
+from bridge.mcp.client.session import Session
 from bridge.mcp.client.transports.streamable_http import Url
 from bridge.web import Place
 from tests.support.certificates import served_as
+from tests.support.limits import session_pace
 from tests.support.mcp_face import Face
 from tests.support.mcp_serving import served
 from tests.support.running import listening
@@ -128,7 +129,7 @@ async def test_what_stands_where_a_tool_server_was_looked_for_is_said(at: At, hi
     with anyio.fail_after(30):
         async with (
             at() as url,
-            Session("tools", Url(url), pace=SessionPace(connect_seconds=10)).run() as session,
+            Session("tools", Url(url), pace=session_pace(connect_seconds=10)).run() as session,
         ):
             with pytest.raises(PeerError) as failed:
                 await session.ready()
@@ -200,7 +201,7 @@ async def test_tls_to_a_port_without_it_is_said() -> None:
         secure = url.replace("http", "https")
         with pytest.raises(PeerError, match=r"cannot be reached: it speaks plain HTTP there: write http://$"):
             await CardSource(http, secure, None).refresh()
-        async with Session("tools", Url(secure)).run() as session:
+        async with Session("tools", Url(secure), pace=session_pace()).run() as session:
             with pytest.raises(
                 PeerError, match=r"cannot be reached: it speaks plain HTTP there: write http://$"
             ):

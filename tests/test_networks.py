@@ -34,6 +34,7 @@ from bridge.mcp.client.transports.streamable_http import Url, explained_at
 from bridge.mcp.client.upstream import Upstream
 from bridge.networks import Guard, PrivateAddressError, is_private_host
 from tests.support.certificates import served_as
+from tests.support.limits import session_pace, session_rules
 from tests.support.scripted_agent import plain_card
 
 PUBLIC = "93.184.216.34"
@@ -340,7 +341,7 @@ async def test_a_tool_server_whose_name_flips_is_not_spoken_to() -> None:
     async with neighbour() as there:
         target = Url(there.url)
         target.seen.judge("127.1", "")([PUBLIC])
-        upstream = Upstream("tools", target, era=Era.LEGACY)
+        upstream = Upstream("tools", target, era=Era.LEGACY, pace=session_pace(), rules=session_rules())
         async with upstream.run():
             with pytest.raises(PeerError, match=FLIPPED):
                 await upstream.ready()

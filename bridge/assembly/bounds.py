@@ -1,13 +1,21 @@
-"""What a profile says of requests and connections, as the HTTP server takes it."""
+"""What a profile says of requests, connections, streams and tasks, as the servers and the engine take it.
+
+The limits have no defaults of their own: those stand in `mappings/default.toml`.
+"""
 
 from __future__ import annotations
 
 import ipaddress
 import logging
 
+from bridge.a2a.server.app import ServerLimits as AgentLimits
+from bridge.a2a.server.event_stream import StreamPace
+from bridge.a2a.tasks.agent import HeldLimits
+from bridge.a2a.tasks.intake import EngineLimits, HistoryLimits
 from bridge.config.tables.profile import Profile
 from bridge.connections import ConnectionLimits
 from bridge.http_server import RequestLimits, ServerLimits
+from bridge.mcp.server.server import McpLimits
 
 logger = logging.getLogger(__name__)
 
@@ -37,4 +45,45 @@ def server_limits(profile: Profile, descriptors: int) -> ServerLimits:
             pipelined=requests.pipelined,
         ),
         fitting,
+    )
+
+
+def engine_limits(profile: Profile, process: Profile) -> EngineLimits:
+    """How long an agent's tasks are waited for, and how much they hold."""
+    return EngineLimits(
+        cancel_grace_seconds=profile.run.cancel_grace_seconds,
+        drain_seconds=profile.run.drain_seconds,
+        repeat_seconds=process.requests.repeat_seconds,
+        repeat_answered_seconds=process.requests.repeat_answered_seconds,
+        held=HeldLimits(process.requests.held_messages, process.requests.held_bytes),
+        history=HistoryLimits(process.requests.history_messages, process.requests.history_bytes),
+        open_tasks=process.requests.open_tasks,
+        watch_events=process.streams.queue_events,
+        input_timeout_seconds=profile.run.input_timeout_seconds,
+    )
+
+
+def agent_limits(profile: Profile, process: Profile) -> AgentLimits:
+    """What a client of an agent may send."""
+    return AgentLimits(
+        body_bytes=process.requests.body_limit_bytes,
+        json_depth=process.requests.json_depth,
+        json_values=process.requests.json_values,
+        streams=process.streams.open,
+        card_max_age_seconds=profile.card.max_age_seconds,
+    )
+
+
+def stream_pace(process: Profile) -> StreamPace:
+    """How long a stream of an agent may be silent, or not be read."""
+    return StreamPace(process.streams.heartbeat_seconds, process.streams.stall_seconds)
+
+
+def mcp_limits(process: Profile) -> McpLimits:
+    """What a client of an MCP server may send."""
+    return McpLimits(
+        body_bytes=process.requests.body_limit_bytes,
+        json_depth=process.requests.json_depth,
+        json_values=process.requests.json_values,
+        streams=process.streams.open,
     )

@@ -19,12 +19,13 @@ from bridge.agents_as_tools.face import AgentsFace
 from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
+from bridge.assembly.bounds import mcp_limits
 from bridge.assembly.mistaken import require_agents
 from bridge.assembly.plan import OfferedPlan, Plan, RemotePlan
 from bridge.config.tables.profile import AgentsTable, Profile
 from bridge.errors import UsageError
 from bridge.http_client import GuardedClient
-from bridge.mcp.server.server import McpLimits, McpServer
+from bridge.mcp.server.server import McpServer
 from bridge.private import private_folder
 from bridge.seal import Seal, agent_mark, key_in
 from bridge.translate.extension import URI
@@ -132,17 +133,11 @@ async def offered(
     async with face.run(changed, plan.profile.agents.first_cards_seconds):
         if plan.requires_an_agent:
             await require_agents({made[key]: one for key, one in agents.items()})
-        requests, streams = shared.process.requests, shared.process.streams
         # Made once the cards are there, of which it says what it is.
         running.append(
             McpServer(
                 face,
-                McpLimits(
-                    body_bytes=requests.body_limit_bytes,
-                    json_depth=requests.json_depth,
-                    json_values=requests.json_values,
-                    streams=streams.open,
-                ),
+                mcp_limits(shared.process),
             )
         )
         yield Offered(name, face, running[0], agents, plan.profile.agents, made)

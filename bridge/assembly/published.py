@@ -12,14 +12,12 @@ from platformdirs import user_state_path
 from starlette.types import ASGIApp
 
 from bridge.a2a.model.events import Ids
-from bridge.a2a.server.app import AgentServer, ServerLimits
-from bridge.a2a.server.event_stream import StreamPace
+from bridge.a2a.server.app import AgentServer
 from bridge.a2a.server.service import Service
-from bridge.a2a.tasks.agent import HeldLimits
-from bridge.a2a.tasks.engine import Engine, EngineLimits
-from bridge.a2a.tasks.intake import HistoryLimits
+from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.wire.extensions import Gate
 from bridge.access.verifiers import Access
+from bridge.assembly.bounds import agent_limits, engine_limits, stream_pace
 from bridge.assembly.naming import elapsed_ms, new_id, now_ms
 from bridge.assembly.own_card import OwnCard
 from bridge.assembly.plan import Place, PublishedPlan
@@ -103,14 +101,8 @@ async def published(
             Service(engine, Gate(GATED), process.requests.parts),
             access,
             place.web,
-            ServerLimits(
-                body_bytes=process.requests.body_limit_bytes,
-                json_depth=process.requests.json_depth,
-                json_values=process.requests.json_values,
-                streams=process.streams.open,
-                card_max_age_seconds=plan.profile.card.max_age_seconds,
-            ),
-            StreamPace(process.streams.heartbeat_seconds, process.streams.stall_seconds),
+            agent_limits(plan.profile, process),
+            stream_pace(process),
             name=name,
         )
         yield Published(name, agent, engine, server, server.at(path_of(name)), where)
@@ -161,18 +153,4 @@ def _engine_for(agent: ToolsAgent, store: Store, profile: Profile, process: Prof
         kept.keep_ended_bytes_each,
     )
     retention = Retention(kept.keep_ended_seconds, quota, kept.clean_every_seconds)
-    return Engine(agent, store, Ids(new_id, now_ms, elapsed_ms), _engine_limits(profile, process), retention)
-
-
-def _engine_limits(profile: Profile, process: Profile) -> EngineLimits:
-    return EngineLimits(
-        cancel_grace_seconds=profile.run.cancel_grace_seconds,
-        drain_seconds=profile.run.drain_seconds,
-        repeat_seconds=process.requests.repeat_seconds,
-        repeat_answered_seconds=process.requests.repeat_answered_seconds,
-        held=HeldLimits(process.requests.held_messages, process.requests.held_bytes),
-        history=HistoryLimits(process.requests.history_messages, process.requests.history_bytes),
-        open_tasks=process.requests.open_tasks,
-        watch_events=process.streams.queue_events,
-        input_timeout_seconds=profile.run.input_timeout_seconds,
-    )
+    return Engine(agent, store, Ids(new_id, now_ms, elapsed_ms), engine_limits(profile, process), retention)

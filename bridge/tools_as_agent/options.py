@@ -41,7 +41,7 @@ class AgentOptions:
     """Progress events on their way to the store at once; beyond them, only the newest waits."""
     progress_limit_bytes: int
     """What the words of one of them may carry; longer ones are cut."""
-    confirm: When = "never"
+    confirm: When
     """Which tools are called only once their client has confirmed the call."""
     name: str | None = None
     description: str | None = None

@@ -19,6 +19,7 @@ from tests.hostile.asgi import Answered, Asked, ask, header
 from tests.hostile.json_grammar import text
 from tests.hostile.mutations import cut, hostile_json
 from tests.hostile.target import Check, Target
+from tests.support.limits import mcp_limits
 from tests.support.mcp_face import Face
 from tests.support.mcp_serving import PROGRAM
 from tests.support.mcp_wire import LEGACY, MODERN, Lines, lines_to, opening
@@ -129,7 +130,7 @@ class _Face(Face):
 @asynccontextmanager
 async def _http_scene() -> AsyncIterator[Check]:
     face = _Face(names=[*_TOOLS])
-    server = face.server = McpServer(face)
+    server = face.server = McpServer(face, mcp_limits())
     async with server.at(Access([]), Place()) as app:
         session = b""
 

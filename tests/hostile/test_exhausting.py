@@ -23,7 +23,6 @@ from bridge.a2a.model.objects import AgentCard, GoingOn, Message, Part, Role, Se
 from bridge.errors import PeerError
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.faults import VALUES_LIMITED_BY, ServerLostError
-from bridge.mcp.client.link import ListBounds
 from bridge.mcp.client.session import SessionPace
 from bridge.mcp.client.transports.stdio import Command
 from bridge.mcp.client.upstream import Upstream
@@ -31,6 +30,7 @@ from bridge.mcp.client.values import OnProgress, ToolCall
 from bridge.translate.blocks import Reading, blocks_from_parts
 from tests.hostile.endless import DONE, GIVEN, SAID, WORKING, events_of, flooding
 from tests.hostile.raw_peer import Reply, bomb, head_of, raw_peer
+from tests.support.limits import list_bounds, session_pace, session_rules
 from tests.support.running import Rpc, call_part, config_for, profile_with, running
 from tests.support.scripted_agent import plain_card
 
@@ -171,7 +171,7 @@ def test_a_text_in_many_pieces_becomes_a_link_without_being_put_together() -> No
 @asynccontextmanager
 async def met(target: Command, pace: SessionPace | None = None) -> AsyncIterator[Upstream]:
     """A server, connected to."""
-    upstream = Upstream("tools", target, era=Era.LEGACY, pace=pace)
+    upstream = Upstream("tools", target, era=Era.LEGACY, pace=pace or session_pace(), rules=session_rules())
     with anyio.fail_after(60):
         async with upstream.run():
             yield upstream
@@ -239,7 +239,7 @@ async def test_a_result_of_too_many_values_is_a_task_that_failed() -> None:
     ("size", "words"), [(1, "lists more than 20 tools"), (100_000, "lists tools of more than 1000000 bytes")]
 )
 async def test_a_list_of_tools_is_bounded_on_all_pages_together(size: int, words: str) -> None:
-    pace = SessionPace(list_bounds=ListBounds(20, MEGABYTE))
+    pace = session_pace(list_bounds=list_bounds(tools=20, bytes=MEGABYTE))
     async with met(flooding("--endless", str(size)), pace) as upstream:
         with pytest.raises(PeerError, match=words):
             await upstream.ready()

@@ -28,6 +28,7 @@ from bridge.seal import Seal
 from bridge.translate.extension import URI
 from bridge.translate.overrides import ToolOverride
 from bridge.web import Place
+from tests.support.limits import mcp_limits
 from tests.support.running import listening
 
 OPTIONS = replace(
@@ -88,7 +89,7 @@ async def serving(
                 server.changed()
 
         async with face.run(changed, first_cards_seconds=10):
-            servers.append(McpServer(face))
+            servers.append(McpServer(face, mcp_limits()))
             async with servers[0].at(Access((), LOCAL), Place()) as app, listening(app) as root_url:
                 try:
                     yield Served(agents, face, servers[0], f"{root_url}/mcp", begun, changes)

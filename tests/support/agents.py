@@ -24,7 +24,7 @@ from bridge.a2a.server.app import AgentServer, ServerLimits
 from bridge.a2a.server.event_stream import StreamPace
 from bridge.a2a.server.service import Service
 from bridge.a2a.tasks.agent import Job, Turn, Work
-from bridge.a2a.tasks.engine import Engine, EngineLimits
+from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.tasks.intake import Caller
 from bridge.a2a.tasks.registry import StorePace
 from bridge.a2a.wire.extensions import Gate
@@ -34,6 +34,7 @@ from bridge.access.verifiers import Access
 from bridge.store.memory import MemoryStore
 from bridge.store.records import Store
 from bridge.web import Place
+from tests.support.limits import PROFILE, agent_limits, engine_limits, stream_pace
 from tests.support.running import listening, message
 
 ALICE = Caller(LOCAL)
@@ -116,7 +117,7 @@ def engine_of(
     """An engine, not yet entered, whose agent follows a script; its limits are short unless given."""
     quick: dict[str, Any] = {"cancel_grace_seconds": 5, "drain_seconds": 0, "store_pace": PACE}
     return Engine(
-        Scripted(script), store or MemoryStore(), (clock or Clock()).ids, EngineLimits(**{**quick, **limits})
+        Scripted(script), store or MemoryStore(), (clock or Clock()).ids, engine_limits(**{**quick, **limits})
     )
 
 
@@ -132,11 +133,11 @@ async def serving(
     async with engine_of(script, **engine_limits) as engine:
         server = AgentServer(
             Scripted(script),
-            Service(engine, Gate({})),
+            Service(engine, Gate({}), PROFILE.requests.parts),
             Access(()),
             Place(),
-            limits,
-            pace or StreamPace(),
+            limits or agent_limits(),
+            pace or stream_pace(),
             versions=versions,
         )
         async with listening(server.at("")) as url:

@@ -25,6 +25,7 @@ from bridge.access.principals import MayUse, everything
 from bridge.errors import PeerError
 from bridge.mcp.server.face import INVALID_PARAMS, Incoming, McpRefusal
 from bridge.mcp.server.server import McpServer
+from tests.support.limits import mcp_limits
 
 Json = dict[str, Any]
 
@@ -187,7 +188,7 @@ def said(words: str) -> Json:
 
 async def _main() -> None:
     face = Face()
-    face.server = McpServer(face)
+    face.server = McpServer(face, mcp_limits())
     await face.server.run_stdio()
 
 

@@ -11,8 +11,9 @@ import httpx2
 from starlette.types import Receive, Scope, Send
 
 from bridge.access.verifiers import Access
-from bridge.mcp.server.server import McpLimits, McpServer
+from bridge.mcp.server.server import McpServer
 from bridge.web import Place
+from tests.support.limits import mcp_limits
 from tests.support.mcp_face import Face
 from tests.support.mcp_wire import Http
 from tests.support.running import listening
@@ -24,7 +25,7 @@ PROGRAM: Final = ("-m", "tests.support.mcp_face")
 @asynccontextmanager
 async def served(face: Face, access: Access | None = None, **limits: Any) -> AsyncIterator[str]:
     """A face over HTTP, in this process; its URL."""
-    server = face.server = McpServer(face, McpLimits(**limits))
+    server = face.server = McpServer(face, mcp_limits(**limits))
     app: Any = None
 
     async def late(scope: Scope, receive: Receive, send: Send) -> None:

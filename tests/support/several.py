@@ -20,7 +20,6 @@ from bridge.access.verifiers import Access
 from bridge.assembly.naming import elapsed_ms, new_id, now_ms
 from bridge.errors import PeerError
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.session import SessionPace
 from bridge.mcp.client.transports.streamable_http import Target
 from bridge.mcp.client.upstream import SessionRules, Upstream
 from bridge.store.memory import MemoryStore
@@ -30,6 +29,14 @@ from bridge.tools_as_agent.sources import Source
 from bridge.translate.extension import GATED
 from bridge.translate.overrides import SkillOverride
 from bridge.web import Place
+from tests.support.limits import (
+    PROFILE,
+    agent_limits,
+    engine_limits,
+    session_pace,
+    session_rules,
+    stream_pace,
+)
 from tests.support.running import Rpc, listening, message, mounted, texts
 from tests.support.tools import options_with
 
@@ -128,9 +135,18 @@ async def team(
         served = ToolsAgent(sources, options, overrides, now_ms=now_ms)
         changes.agent = served
         kept = await stack.enter_async_context(MemoryStore() if store is None else SQLiteStore(store))
-        engine = await stack.enter_async_context(Engine(served, kept, Ids(new_id, now_ms, elapsed_ms)))
+        engine = await stack.enter_async_context(
+            Engine(served, kept, Ids(new_id, now_ms, elapsed_ms), engine_limits())
+        )
         stack.push_async_callback(engine.drain, 0)
-        server = AgentServer(served, Service(engine, Gate(GATED)), Access((), LOCAL), Place())
+        server = AgentServer(
+            served,
+            Service(engine, Gate(GATED), PROFILE.requests.parts),
+            Access((), LOCAL),
+            Place(),
+            agent_limits(),
+            stream_pace(),
+        )
         root_url = await stack.enter_async_context(listening(mounted(BASE, server.at(BASE))))
         http = await stack.enter_async_context(httpx2.AsyncClient(timeout=30))
         rpc = Rpc(http, root_url + BASE, dict(headers or {}))
@@ -141,8 +157,10 @@ async def source(
     stack: AsyncExitStack, key: str, target: Target, changes: Changes, rules: SessionRules | None = None
 ) -> Source:
     """A server, connected as long as the stack is; one that is down was tried once."""
-    pace = SessionPace(concurrency=8, connect_seconds=2)
-    upstream = Upstream(key, target, era=Era.MODERN, pace=pace, rules=rules, on_change=changes)
+    pace = session_pace(concurrency=8, connect_seconds=2)
+    upstream = Upstream(
+        key, target, era=Era.MODERN, pace=pace, rules=rules or session_rules(), on_change=changes
+    )
     await stack.enter_async_context(upstream.run())
     with suppress(PeerError):
         await upstream.ready()

@@ -47,5 +47,6 @@ def options_with(**chosen: Any) -> AgentOptions:
         "progress_in_flight": 1,
         "progress_per_second": 1.0,
         "progress_limit_bytes": 8192,
+        "confirm": "never",
     }
     return AgentOptions(**{**usual, **chosen})

@@ -22,6 +22,7 @@ from bridge.access.verifiers import Access, Credential, Scheme, verifiers_of
 from bridge.translate.extension import GATED, SKILL
 from bridge.web import Place
 from tests.support.drivers import DRIVERS, Driver, new_client
+from tests.support.limits import PROFILE, agent_limits, stream_pace
 from tests.support.running import call_part, listening, message, mounted
 from tests.support.several import BASE, said_by, state, team, words
 from tests.support.tool_server import ToolServer, listed
@@ -63,8 +64,10 @@ async def devtools(request: pytest.FixtureRequest) -> AsyncIterator[Devtools]:
         server = await stack.enter_async_context(ToolServer("tracker", TOOLS).run())
         served = await stack.enter_async_context(team({"tracker": server.target}))
         access = Access(verifiers_of(credentials()))
-        service = Service(served.engine, Gate(GATED))
-        agent = AgentServer(served.agent, service, access, Place(), name="devtools")
+        service = Service(served.engine, Gate(GATED), PROFILE.requests.parts)
+        agent = AgentServer(
+            served.agent, service, access, Place(), agent_limits(), stream_pace(), name="devtools"
+        )
         root_url = await stack.enter_async_context(listening(mounted(BASE, agent.at(BASE))))
         client = await stack.enter_async_context(new_client())
         yield Devtools(server, access, root_url + BASE, client, request.param)

@@ -13,12 +13,12 @@ import pytest
 
 from bridge.a2a.model.objects import TaskState
 from bridge.mcp.client.transports.streamable_http import Url
-from bridge.mcp.client.upstream import SessionRules
 from bridge.tools_as_agent.kept import FollowedTask
 from bridge.tools_as_agent.run import Conclusion
 from bridge.translate.overrides import SkillOverride
 from tests.peers.py_client import PyClient
 from tests.support.asking import asking_command, asking_url
+from tests.support.limits import session_rules
 from tests.support.running import call_part, message, texts
 from tests.support.several import Team, chosen, said_by, source, state, team, words
 from tests.support.tool_server import ToolServer, listed
@@ -127,7 +127,7 @@ async def test_the_skills_of_a_server_that_went_down_stay_and_their_calls_fail()
 
 @pytest.mark.proves("map-overload", "map-servers")
 async def test_one_server_that_has_too_many_calls_refuses_no_call_of_another() -> None:
-    rules = SessionRules(queue=0)
+    rules = session_rules(queue=0)
     async with both(rules=rules) as (one, _, served):
         at_once = {"returnImmediately": True}
         for _ in range(8):

@@ -43,15 +43,13 @@ from bridge.a2a.tasks.intake import Caller
 from bridge.a2a.wire import jsonrpc, rest
 from bridge.a2a.wire.dialect import Dialect, EventWriter
 from bridge.a2a.wire.extensions import EXTENSIONS_HEADER
-from bridge.a2a.wire.jsontext import DEFAULT_MAX_DEPTH, parse
+from bridge.a2a.wire.jsontext import parse
 from bridge.a2a.wire.rest import CARD_PATH
 from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
 from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Access, Scheme
-from bridge.jsonvalues import DEFAULT_MAX_VALUES
 from bridge.web import (
-    DEFAULT_BODY_LIMIT_BYTES,
     Place,
     RefusedError,
     body_of,
@@ -78,12 +76,12 @@ _REFUSALS: Final[Mapping[int, ErrorKind]] = {
 class ServerLimits:
     """What one client may send, and how many may listen."""
 
-    body_bytes: int = DEFAULT_BODY_LIMIT_BYTES
-    json_depth: int = DEFAULT_MAX_DEPTH
-    json_values: int = DEFAULT_MAX_VALUES
-    streams: int = 10_000
+    body_bytes: int
+    json_depth: int
+    json_values: int
+    streams: int
     """Open streams, of all clients together."""
-    card_max_age_seconds: int = 60
+    card_max_age_seconds: int
     """How long a client may keep the card without asking again."""
 
 
@@ -96,8 +94,8 @@ class AgentServer:
         service: Service,
         access: Access,
         place: Place,
-        limits: ServerLimits | None = None,
-        pace: StreamPace | None = None,
+        limits: ServerLimits,
+        pace: StreamPace,
         name: str = "",
         versions: Versions = VERSIONS,
     ) -> None:
@@ -106,8 +104,8 @@ class AgentServer:
         self._service = service
         self._access = access
         self._place = place
-        self._limits = limits or ServerLimits()
-        self._pace = pace or StreamPace()
+        self._limits = limits
+        self._pace = pace
         self._versions = versions
         self._admission = AdmissionControl(access, place, name, self._limits.streams)
         self._last_card: _ShownCard | None = None

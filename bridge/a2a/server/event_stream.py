@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
 
 import anyio
 from starlette.types import Receive, Scope, Send
@@ -23,19 +22,15 @@ from bridge.a2a.wire.sse import HEARTBEAT, frame
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_HEARTBEAT_SECONDS: Final = 2.5
-"""Under 3 s: a2a-sdk's client gives a silent stream up after 5 s."""
-
-DEFAULT_STALL_SECONDS: Final = 30.0
-"""How long one write may wait for a reader that takes nothing in."""
-
 
 @dataclass(frozen=True, slots=True)
 class StreamPace:
     """How long a stream may be silent, and how long its reader may stall."""
 
-    heartbeat_seconds: float = DEFAULT_HEARTBEAT_SECONDS
-    stall_seconds: float = DEFAULT_STALL_SECONDS
+    heartbeat_seconds: float
+    """How long a stream is silent before it says that it lives: a2a-sdk's client gives one up after 5 s."""
+    stall_seconds: float
+    """How long one write may wait for a reader that takes nothing in."""
 
 
 class EventStream:

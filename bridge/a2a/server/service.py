@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Generic, overload
+from typing import Generic, overload
 
 from bridge.a2a.model.errors import (
     PUSH_NOTIFICATION_NOT_SUPPORTED,
@@ -31,9 +31,6 @@ from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.tasks.intake import Caller
 from bridge.a2a.tasks.live import Seen, Watcher
 from bridge.a2a.wire.extensions import Gate
-
-DEFAULT_MAX_PARTS: Final = 256
-"""Parts in one message. People send a few; each one costs an object."""
 
 
 def _nothing() -> None:
@@ -77,7 +74,7 @@ class Stream:
 class Service:
     """One agent's operations."""
 
-    def __init__(self, engine: Engine, gate: Gate, max_parts: int = DEFAULT_MAX_PARTS) -> None:
+    def __init__(self, engine: Engine, gate: Gate, max_parts: int) -> None:
         self._engine = engine
         self._gate = gate
         self._max_parts = max_parts

@@ -66,8 +66,8 @@ class Held:
 class HeldLimits:
     """How much may be held for one task."""
 
-    messages: int = 8
-    total_bytes: int = 65_536
+    messages: int
+    total_bytes: int
 
 
 @dataclass(slots=True)

@@ -12,7 +12,6 @@ import logging
 import math
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
 from typing import Final, Self, overload
@@ -39,46 +38,21 @@ from bridge.a2a.model.objects import (
     milliseconds,
 )
 from bridge.a2a.model.operations import AnswerT, RequestT, Streamed, Unary
-from bridge.a2a.tasks.agent import Agent, HeldLimits, Job, Running, Turn, Work
+from bridge.a2a.tasks.agent import Agent, Job, Running, Turn, Work
 from bridge.a2a.tasks.commit import Commit
 from bridge.a2a.tasks.draft import Draft
 from bridge.a2a.tasks.idempotency import MessageBook
-from bridge.a2a.tasks.intake import Accepted, Caller, HistoryLimits, Intake, IntakeRules
+from bridge.a2a.tasks.intake import Accepted, Caller, EngineLimits, Intake
 from bridge.a2a.tasks.listing import query_from, response_from, shown_of
-from bridge.a2a.tasks.live import DEFAULT_WATCH_EVENTS, Live, Watcher
+from bridge.a2a.tasks.live import Live, Watcher
 from bridge.a2a.tasks.refusals import ended, not_cancelable, unavailable
-from bridge.a2a.tasks.registry import StorePace, Tasks
+from bridge.a2a.tasks.registry import Tasks
 from bridge.access.principals import Principal
 from bridge.errors import StoreError
 from bridge.store.records import Store
 from bridge.store.retention import Retention, retain
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class EngineLimits:
-    """What the engine waits for and how much it holds."""
-
-    cancel_grace_seconds: float = 5
-    """How long work may take to wind up once it is cancelled."""
-    drain_seconds: float = 10
-    """How long running tasks may go on once the engine stops."""
-    repeat_seconds: float = 600
-    """How long the same message sent again finds its task, while its answer may not have arrived."""
-    repeat_answered_seconds: float = 10
-    """How long it does so once its answer was written, where its work must not be done twice."""
-    held: HeldLimits = field(default_factory=HeldLimits)
-    """How much a task takes in while it is at work."""
-    history: HistoryLimits = field(default_factory=HistoryLimits)
-    """How much a task may hold of what was said."""
-    open_tasks: int = 2_000
-    """How many tasks of one principal may not have ended."""
-    watch_events: int = DEFAULT_WATCH_EVENTS
-    input_timeout_seconds: float = 86_400
-    """How long a task waits for its client's answer before it fails."""
-    store_pace: StorePace = field(default_factory=StorePace)
-    """How often the store is looked after."""
 
 
 _RESTARTED: Final = "The bridge restarted while this task was running, so its outcome is not known"
@@ -98,13 +72,13 @@ class Engine:
         agent: Agent,
         store: Store,
         ids: Ids,
-        limits: EngineLimits | None = None,
+        limits: EngineLimits,
         retention: Retention | None = None,
     ) -> None:
         self._agent = agent
         self._store = store
         self._ids = ids
-        self.limits = limits or EngineLimits()
+        self.limits = limits
         """May be replaced at any time; the repeats of messages stay as they were at the start."""
         self._retention = retention
         self._messages = MessageBook(
@@ -286,9 +260,7 @@ class Engine:
         return live.watch(self.limits.watch_events)
 
     async def _take(self, request: SendMessageRequest, caller: Caller, *, watch: bool) -> Accepted:
-        limits = self.limits
-        rules = IntakeRules(limits.watch_events, limits.held, limits.history, limits.open_tasks)
-        return await self._intake.take(request, caller, rules, self._require_running, watch=watch)
+        return await self._intake.take(request, caller, self.limits, self._require_running, watch=watch)
 
     # Doing the work
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -36,7 +36,7 @@ from bridge.a2a.tasks.draft import Brief, Draft
 from bridge.a2a.tasks.idempotency import REPEATED, MessageBook, Repeat
 from bridge.a2a.tasks.live import Live, Watcher
 from bridge.a2a.tasks.refusals import at_work, history_full, require_answerable, too_many_open
-from bridge.a2a.tasks.registry import Tasks, one_at_a_time
+from bridge.a2a.tasks.registry import StorePace, Tasks, one_at_a_time
 from bridge.access.principals import Principal
 from bridge.jsonvalues import JsonObject
 from bridge.store.records import MessageKey, Query, Store
@@ -77,18 +77,34 @@ Start = Callable[[Live, Running, Turn, Commit, Work], None]
 class HistoryLimits:
     """How much the history of a task may hold, for it to take another message."""
 
-    messages: int = 1_000
-    total_bytes: int = 33_554_432
+    messages: int
+    total_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
-class IntakeRules:
-    """What the intake may choose."""
+class EngineLimits:
+    """What the engine waits for and how much it holds."""
 
-    watch_events: int
+    cancel_grace_seconds: float
+    """How long work may take to wind up once it is cancelled."""
+    drain_seconds: float
+    """How long running tasks may go on once the engine stops."""
+    repeat_seconds: float
+    """How long the same message sent again finds its task, while its answer may not have arrived."""
+    repeat_answered_seconds: float
+    """How long it does so once its answer was written, where its work must not be done twice."""
     held: HeldLimits
+    """How much a task takes in while it is at work."""
     history: HistoryLimits
+    """How much a task may hold of what was said."""
     open_tasks: int
+    """How many tasks of one principal may not have ended."""
+    watch_events: int
+    """Events that wait for one reader before it is cut off."""
+    input_timeout_seconds: float
+    """How long a task waits for its client's answer before it fails."""
+    store_pace: StorePace = field(default_factory=StorePace)
+    """How often the store is looked after."""
 
 
 class Intake:
@@ -115,7 +131,7 @@ class Intake:
         self,
         request: SendMessageRequest,
         caller: Caller,
-        rules: IntakeRules,
+        limits: EngineLimits,
         require_running: Callable[[], None],
         *,
         watch: bool,
@@ -134,22 +150,22 @@ class Intake:
             knows = principal.may_list_all or message.task_id is not None
             repeat = await self._book.repeat_of(principal.name, key) if knows else None
             if repeat is not None:
-                return await self._join(repeat, principal, request, rules, watch=watch)
+                return await self._join(repeat, principal, request, limits, watch=watch)
             require_running()
             turn, live = await self._addressed(request, caller)
             # Nothing waits from here on: what the plan found free is taken before anyone else can.
-            self._require_room(live, turn, rules)
+            self._require_room(live, turn, limits)
             if live is not None and live.running is not None:
-                return self._hear(live, live.running, turn, key, rules, watch=watch)
-            return self._begin(live, turn, key, rules, watch=watch)
+                return self._hear(live, live.running, turn, key, limits, watch=watch)
+            return self._begin(live, turn, key, limits, watch=watch)
 
-    def _require_room(self, live: Live | None, turn: Turn, rules: IntakeRules) -> None:
+    def _require_room(self, live: Live | None, turn: Turn, limits: EngineLimits) -> None:
         if live is None:
-            if self._tasks.open_of(turn.principal.name) >= rules.open_tasks:
-                raise too_many_open(rules.open_tasks)
+            if self._tasks.open_of(turn.principal.name) >= limits.open_tasks:
+                raise too_many_open(limits.open_tasks)
             return
-        left_bytes = rules.history.total_bytes - live.history_bytes
-        is_many = len(live.task.history or ()) >= rules.history.messages
+        left_bytes = limits.history.total_bytes - live.history_bytes
+        is_many = len(live.task.history or ()) >= limits.history.messages
         if is_many or len(turn.message.to_json()) > left_bytes:
             raise history_full(live.task)
 
@@ -215,7 +231,7 @@ class Intake:
         repeat: Repeat,
         principal: Principal,
         request: SendMessageRequest,
-        rules: IntakeRules,
+        limits: EngineLimits,
         *,
         watch: bool,
     ) -> Accepted:
@@ -227,32 +243,32 @@ class Intake:
         note: JsonObject | None = None if at_ms is None else {REPEATED: {"answeredAt": timestamp(at_ms)}}
         # It closes where the stream that it repeats did, or would wait for what nobody is asked for again.
         watcher = (
-            live.watch(rules.watch_events, length, closed_by=CLOSES_STREAM, note=note) if watch else None
+            live.watch(limits.watch_events, length, closed_by=CLOSES_STREAM, note=note) if watch else None
         )
         return Accepted(live, live.next_seq - 1, watcher, Commit(done=True), note=note)
 
     def _hear(
-        self, live: Live, running: Running, turn: Turn, key: MessageKey, rules: IntakeRules, *, watch: bool
+        self, live: Live, running: Running, turn: Turn, key: MessageKey, limits: EngineLimits, *, watch: bool
     ) -> Accepted:
         """Give a message to the work that goes on: an answer to what it asks, or else one that it holds."""
         if running.hearing is not None:
             hear = running.hearing(turn)
-            accepted = self._accept(live, turn, key, running, rules, watch=watch)
+            accepted = self._accept(live, turn, key, running, limits, watch=watch)
             hear(accepted.stored)
             return accepted
-        if not running.hold(turn, len(turn.message.to_json()), rules.held):
+        if not running.hold(turn, len(turn.message.to_json()), limits.held):
             raise at_work(live.task)
-        return self._accept(live, turn, key, running, rules, watch=watch, is_held=True)
+        return self._accept(live, turn, key, running, limits, watch=watch, is_held=True)
 
     def _begin(
-        self, live: Live | None, turn: Turn, key: MessageKey, rules: IntakeRules, *, watch: bool
+        self, live: Live | None, turn: Turn, key: MessageKey, limits: EngineLimits, *, watch: bool
     ) -> Accepted:
         """Let the agent work on a message."""
         work = self._agent.plan(turn)
         is_draft = isinstance(work, Brief) and not turn.configuration.return_immediately
         live = live or self._tasks.new(turn.principal.name, turn.message.context_id, is_draft=is_draft)
         live.running = running = Running()
-        accepted = self._accept(live, turn, key, running, rules, watch=watch)
+        accepted = self._accept(live, turn, key, running, limits, watch=watch)
         self._start(live, running, turn, accepted.stored, work)
         return accepted
 
@@ -262,7 +278,7 @@ class Intake:
         turn: Turn,
         key: MessageKey,
         running: Running,
-        rules: IntakeRules,
+        limits: EngineLimits,
         *,
         watch: bool,
         is_held: bool = False,
@@ -274,11 +290,11 @@ class Intake:
         length = turn.configuration.history_length
         if turn.task is None:
             first = _first_event(live.id, context_id, message, key)
-            watcher = live.watch(rules.watch_events, length, from_next=True) if watch else None
+            watcher = live.watch(limits.watch_events, length, from_next=True) if watch else None
             commit = live.accept(first, message=key)
         else:
             commit = live.accept(StreamResponse(message=message), message=key)
-            watcher = live.watch(rules.watch_events, length, from_next=not is_held) if watch else None
+            watcher = live.watch(limits.watch_events, length, from_next=not is_held) if watch else None
             if not is_held:
                 live.accept(self._tasks.events_of(live).status(TaskState.WORKING))
         note = partial(self._book.note, live.id, live.origin, key, running.standing)

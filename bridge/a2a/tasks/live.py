@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Self
+from typing import Self
 
 import anyio
 
@@ -27,9 +27,6 @@ logger = logging.getLogger(__name__)
 
 Submit = Callable[[Change, Done], None]
 """See `Store.submit`."""
-
-DEFAULT_WATCH_EVENTS: Final = 256
-"""Events that wait for one reader before it is cut off."""
 
 
 @dataclass(frozen=True, slots=True)

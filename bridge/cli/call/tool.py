@@ -21,13 +21,16 @@ import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from bridge.a2a.model.objects import Message, Part, Role, TaskState, TaskStatus
+from bridge.assembly.plan import ServerPlan
 from bridge.cli import forms, render
 from bridge.cli.call import questions as answers
 from bridge.cli.call.arguments import Said
 from bridge.cli.call.results import CallView
+from bridge.config.tables.profile import load_profile
 from bridge.errors import PeerError, UsageError, leaf_of
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.elicitations import elicitation_in
+from bridge.mcp.client.eras import Era
 from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.session import Session
 from bridge.mcp.client.tasks import follow, handle_from
@@ -122,7 +125,9 @@ class ToolCalling:
         self._view = view
         self._json_lines: bool = options["json_output"]
         self._timeout_seconds: float | None = options["timeout_seconds"]
-        self._session = Session(str(target), target)
+        profile = load_profile()
+        plan = ServerPlan.as_profile_says(target, Era.AUTO, profile.server, profile.run)
+        self._session = Session(str(target), target, pace=plan.pace)
         if options["trace"]:
             self._session.on_hop = self._hop
         self._steps: SimpleQueue[Callable[[], None] | None] = SimpleQueue()

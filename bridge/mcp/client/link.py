@@ -44,7 +44,7 @@ from bridge.mcp.client.transports.http_sse import http_sse, may_be_http_sse
 from bridge.mcp.client.transports.stdio import Command, child
 from bridge.mcp.client.transports.streamable_http import Target, streamable_http
 from bridge.mcp.client.values import Asker, Greeting, Listing, OnProgress, ToolCall
-from bridge.mcp.tools import DEFAULT_SCHEMA_VALUES, SchemaWork, Tool, tools_from
+from bridge.mcp.tools import SchemaWork, Tool, tools_from
 from bridge.version import __version__
 from bridge.words import web_link
 
@@ -59,10 +59,10 @@ MAX_PAGES: Final = 1000
 class ListBounds:
     """How much a server may list, on all pages together."""
 
-    tools: int = 5000
-    bytes: int = 16 * 1024 * 1024
+    tools: int
+    bytes: int
     """As much as a card may weigh: it says all of the tools."""
-    schema_values: int = DEFAULT_SCHEMA_VALUES
+    schema_values: int
 
 
 class RefusedHandshakeError(PeerError):
@@ -136,7 +136,7 @@ class Link:
         capabilities = self.session.server_capabilities
         return bool(capabilities and capabilities.tools and capabilities.tools.list_changed)
 
-    async def list_tools(self, bounds: ListBounds = ListBounds()) -> Listing:
+    async def list_tools(self, bounds: ListBounds) -> Listing:
         """Every page of tools/list.
 
         Raises:

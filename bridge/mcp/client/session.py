@@ -13,7 +13,7 @@ import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -63,21 +63,21 @@ _LISTEN_SECONDS: Final = 5.0
 class SessionPace:
     """How patient the bridge is with a server, how much it asks of one session at once, and how much it takes."""
 
-    connect_seconds: float = 30
+    connect_seconds: float
     """From the start of a connection until the tools are listed; also how long a call waits for that."""
-    longest_pause_seconds: float = 30
+    longest_pause_seconds: float
     """Between two attempts to connect."""
-    retire_seconds: float = 60
+    retire_seconds: float
     """How long calls of a connection that is being replaced may go on."""
-    settle_seconds: float = 0.3
+    settle_seconds: float
     """How long the server has to be quiet about its tools before they are listed again."""
-    concurrency: int = 16
+    concurrency: int
     """Calls at the same time."""
-    attribution_seconds: float = 10
+    attribution_seconds: float
     """How long a question that may be of several calls waits for all but one of them to end."""
-    unanswered_most: int = 256
+    unanswered_most: int
     """Requests of the server whose answers it has not taken in."""
-    list_bounds: ListBounds = field(default_factory=ListBounds)
+    list_bounds: ListBounds
 
 
 class Session:
@@ -90,7 +90,7 @@ class Session:
         *,
         era: Era = Era.AUTO,
         memory: ServerMemory | None = None,
-        pace: SessionPace | None = None,
+        pace: SessionPace,
         baggage_keys: frozenset[str] = frozenset(),
         on_change: Callable[[], None] = lambda: None,
         on_question: Callable[[], None] = lambda: None,
@@ -111,7 +111,7 @@ class Session:
         """Set before the session is entered: told of what passes once the server is up."""
         self._era = era
         self._memory = memory or ServerMemory(None)
-        self._pace = pace or SessionPace()
+        self._pace = pace
         self._tell_of_trace = partial(
             trace.told_to_peer, is_local=is_local(target), baggage_keys=baggage_keys
         )

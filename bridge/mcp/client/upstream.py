@@ -36,16 +36,16 @@ logger = logging.getLogger(__name__)
 class SessionRules:
     """Which callers share a session."""
 
-    per: Literal["shared", "principal", "context"] = "shared"
-    shared: int = 1
+    per: Literal["shared", "principal", "context"]
+    shared: int
     """How many sessions the callers share at most; more than one helps a server that is given one call at a time."""
-    most: int = 64
+    most: int
     """Sessions of principals or contexts at the same time."""
-    idle_seconds: float = 600
+    idle_seconds: float
     """How long such a session may be without a call before it is closed."""
-    queue: int = 256
+    queue: int
     """Calls that wait for their turn, beyond those that run; one more is refused."""
-    contended_question_seconds: float = 120
+    contended_question_seconds: float
     """How long a question may stay open once other calls wait for the place of the call that asks it."""
 
 
@@ -78,15 +78,15 @@ class Upstream:
         *,
         era: Era = Era.AUTO,
         memory: ServerMemory | None = None,
-        pace: SessionPace | None = None,
-        rules: SessionRules | None = None,
+        pace: SessionPace,
+        rules: SessionRules,
         baggage_keys: frozenset[str] = frozenset(),
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         """`on_change` is called when the tools, or whether the server is up, have changed; see `Session`."""
         self.target = target
-        self._rules = rules or SessionRules()
-        self._pace = pace or SessionPace()
+        self._rules = rules
+        self._pace = pace
         self._memory = memory or ServerMemory(None)
         self._make = partial(
             Session,

@@ -27,7 +27,7 @@ from starlette.types import ASGIApp
 from bridge.access.principals import MayUse, everything
 from bridge.access.verifiers import Access
 from bridge.errors import ECHO_CHARACTERS, echoed, leaf_of
-from bridge.jsonvalues import DEFAULT_MAX_VALUES, JsonObject
+from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.checked import checked_server, introduce
 from bridge.mcp.server.endpoint import Endpoint
 from bridge.mcp.server.face import INTERNAL_ERROR, INVALID_PARAMS, McpRefusal, ToolFace
@@ -46,7 +46,7 @@ from bridge.mcp.server.requests import (
 from bridge.mcp.server.stdio import stdio_streams
 from bridge.mcp.server.subscriptions import Listening
 from bridge.mcp.server.tasks import TaskMethods
-from bridge.web import DEFAULT_BODY_LIMIT_BYTES, Place
+from bridge.web import Place
 
 logger = logging.getLogger(__name__)
 
@@ -58,17 +58,17 @@ _TELL_SECONDS: Final = 5.0
 class McpLimits:
     """What one client may send, how many there may be, and how long they may keep what they were given."""
 
-    body_bytes: int = DEFAULT_BODY_LIMIT_BYTES
+    body_bytes: int
     """Of one message, over HTTP and stdio."""
-    json_depth: int = 64
+    json_depth: int
     """Levels of arrays and objects in a request's parameters, as on the A2A face."""
-    json_values: int = DEFAULT_MAX_VALUES
+    json_values: int
     """Values and keys in one message."""
+    streams: int
+    """Open streams of modern clients that listen for changes."""
     sessions: int = 10_000
     """Open sessions of legacy HTTP clients."""
     session_idle_seconds: float = 1800
-    streams: int = 10_000
-    """Open streams of modern clients that listen for changes."""
     list_ttl_ms: int = 10_000
     """How long a modern client that does not listen may keep a list."""
 
@@ -76,9 +76,9 @@ class McpLimits:
 class McpServer:
     """One face, served over stdio or HTTP: entered once."""
 
-    def __init__(self, face: ToolFace, limits: McpLimits | None = None) -> None:
+    def __init__(self, face: ToolFace, limits: McpLimits) -> None:
         self._face = face
-        self._limits = limits or McpLimits()
+        self._limits = limits
         self._listening = Listening(face.tasks, self._limits.streams)
         self._legacy: set[ServerSession] = set()
         self._changed = anyio.Event()

@@ -13,8 +13,6 @@ import anyio
 import pytest
 
 from bridge.a2a.model.objects import TaskState
-from bridge.a2a.server.app import ServerLimits
-from bridge.a2a.server.event_stream import StreamPace
 from bridge.a2a.tasks.agent import Job
 from tests.support.agents import give, say, serving
 from tests.support.drivers import (
@@ -27,6 +25,7 @@ from tests.support.drivers import (
     shape_of,
     state_of,
 )
+from tests.support.limits import agent_limits, stream_pace
 from tests.support.running import (
     VERSION,
     Running,
@@ -225,8 +224,8 @@ async def test_the_place_of_a_client_that_went_away_is_free_again(kind: type[Dri
         say(job, TaskState.WORKING)
         await anyio.sleep_forever()
 
-    pace = StreamPace(heartbeat_seconds=0.01)
-    async with serving(work, ServerLimits(streams=1), pace) as (url, _), new_client() as client:
+    pace = stream_pace(heartbeat_seconds=0.01)
+    async with serving(work, agent_limits(streams=1), pace) as (url, _), new_client() as client:
         driver = kind(client, url)
         async with driver.working({"text": "go"}) as (task_id, _):
             assert await refuses_streams(driver)
@@ -245,7 +244,7 @@ async def test_streams_that_are_asked_for_at_once_get_no_more_than_the_places(ki
 
     answers: list[str] = []
     all_answered = anyio.Event()
-    limits = ServerLimits(streams=2)
+    limits = agent_limits(streams=2)
     async with serving(work, limits, store=SlowReadStore()) as (url, _), new_client() as client:
         driver = kind(client, url)
 
@@ -337,8 +336,8 @@ async def test_a_reader_that_never_reads_is_cut_off_and_the_task_completes() -> 
 @pytest.mark.proves("sse-slow")
 async def test_a_reader_that_stalls_does_not_keep_its_place() -> None:
     flood, params = Flood(), message({"text": "go"})
-    pace = StreamPace(heartbeat_seconds=0.01, stall_seconds=0.05)
-    async with serving(flood, ServerLimits(streams=1), pace) as (url, _), new_client() as client:
+    pace = stream_pace(heartbeat_seconds=0.01, stall_seconds=0.05)
+    async with serving(flood, agent_limits(streams=1), pace) as (url, _), new_client() as client:
         driver = JsonRpcDriver(client, url)
         async with never_reading(url, "/message:stream", params):
             assert await refuses_streams(driver)

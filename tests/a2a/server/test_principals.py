@@ -25,6 +25,7 @@ from bridge.errors import UsageError
 from bridge.web import Place, RefusedError
 from tests.support.agents import Scripted, asked, engine_of, say
 from tests.support.drivers import DRIVERS, PUSH_OPERATIONS, Driver, new_client, shape_of, state_of
+from tests.support.limits import PROFILE, agent_limits, stream_pace
 from tests.support.running import (
     Running,
     call_part,
@@ -327,7 +328,14 @@ async def test_whom_a_verifier_names_has_tasks_of_their_own(
 
     access = Access([Named(), *verifiers_of(CREDENTIALS)])
     async with engine_of(work) as engine:
-        server = AgentServer(Scripted(work), Service(engine, Gate({})), access, Place())
+        server = AgentServer(
+            Scripted(work),
+            Service(engine, Gate({}), PROFILE.requests.parts),
+            access,
+            Place(),
+            agent_limits(),
+            stream_pace(),
+        )
         async with listening(server.at("")) as url:
             carol, dan, alice = (
                 kind(client, url).with_headers(Authorization=f"Bearer {token}")

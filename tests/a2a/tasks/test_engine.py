@@ -38,6 +38,7 @@ from tests.store.changes import first as first_change
 from tests.store.changes import keep
 from tests.support.agents import ALICE, Clock, asked, engine_of, give, say
 from tests.support.drivers import PATIENCE_SECONDS, shape_of
+from tests.support.limits import held_limits, history_limits
 from tests.support.stores import FailingStore, GatedStore, LastingStore, SlowReadStore
 
 W, C, F, X = TaskState.WORKING, TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELED
@@ -958,7 +959,7 @@ async def test_a_task_that_could_not_be_stored_is_not_counted() -> None:
 
 
 @pytest.mark.proves("a2a-full-history")
-@pytest.mark.parametrize("limits", [HistoryLimits(messages=7), HistoryLimits(total_bytes=9_000)], ids=str)
+@pytest.mark.parametrize("limits", [history_limits(messages=7), history_limits(total_bytes=9_000)], ids=str)
 async def test_a_task_whose_history_is_full_takes_no_more_answers_and_can_be_canceled(
     limits: HistoryLimits,
 ) -> None:
@@ -1051,7 +1052,7 @@ async def test_a_message_to_a_task_at_work_is_held_in_its_history_and_answered_w
 
 
 @pytest.mark.proves("a2a-held")
-@pytest.mark.parametrize("limits", [HeldLimits(messages=1), HeldLimits(total_bytes=300)])
+@pytest.mark.parametrize("limits", [held_limits(messages=1), held_limits(total_bytes=300)])
 async def test_what_is_held_is_bounded(limits: HeldLimits) -> None:
     gate = Gate()
     async with engine_of(gate, held=limits) as engine:

@@ -22,16 +22,17 @@ from bridge.mcp.client.eras import Era, negotiate
 from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.link import CLIENT
 from bridge.mcp.client.memory import Fact, ServerMemory
-from bridge.mcp.client.session import Session, SessionPace
+from bridge.mcp.client.session import Session
 from bridge.mcp.client.transports.streamable_http import Url
 from bridge.mcp.client.values import ToolCall
+from tests.support.limits import session_pace
 from tests.support.sdk_server import HttpServer, Tools
 
 pytestmark = pytest.mark.proves("mcp-eras")
 
 Json = dict[str, Any]
 
-PACE: Final = SessionPace(connect_seconds=10, longest_pause_seconds=0.3, retire_seconds=5)
+PACE: Final = session_pace(connect_seconds=10, longest_pause_seconds=0.3, retire_seconds=5)
 INFO: Final = {"name": "slow", "version": "1"}
 DISCOVERED: Final[Json] = {
     "result": {
@@ -136,7 +137,7 @@ class Silent(Tools):
 
 
 async def test_the_deadline_of_a_connection_holds_until_its_tools_are_listed() -> None:
-    pace = SessionPace(connect_seconds=1)
+    pace = session_pace(connect_seconds=1)
     async with HttpServer(tools=Silent()).run() as server:
         session = Session("tools", Url(server.url), era=Era.LEGACY, pace=pace)
         with anyio.fail_after(20):

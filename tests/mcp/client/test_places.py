@@ -16,6 +16,7 @@ from bridge.errors import BusyError
 from bridge.mcp.client.places import Claimant, DisplacedError, Hold, Line, Place
 from bridge.mcp.client.session import Session
 from bridge.mcp.client.transports.stdio import Command
+from tests.support.limits import session_pace
 
 pytestmark = pytest.mark.proves("mcp-fair")
 
@@ -24,7 +25,7 @@ def line_of(places_each: int, *, most_sessions: int = 1, shared: bool = True, co
     """A line before sessions that were never started: only their places count here."""
 
     def session() -> Session:
-        return Session("tools", Command(("tools",)))
+        return Session("tools", Command(("tools",)), pace=session_pace())
 
     return Line(
         session(),

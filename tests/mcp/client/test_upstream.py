@@ -38,12 +38,13 @@ from bridge.mcp.client.upstream import QueueFullError, SessionRules, Upstream
 from bridge.mcp.client.values import OnProgress, Progress, ToolCall
 from tests.support.command import free_port
 from tests.support.forked import through_server
+from tests.support.limits import session_pace, session_rules
 from tests.support.processes import PROC, children_with, gone
 from tests.support.running import RAW_SERVER, listening, raw_command
 from tests.support.sdk_server import NAMES, HttpServer, Tools
 
 ROOT: Final = Path(__file__).parents[3]
-PACE: Final = SessionPace(
+PACE: Final = session_pace(
     connect_seconds=10, longest_pause_seconds=0.3, retire_seconds=2, settle_seconds=0.05
 )
 MEGABYTE: Final = 1024 * 1024
@@ -107,7 +108,9 @@ async def met(
 ) -> AsyncIterator[Met]:
     """An upstream that has connected, unless it is not waited for."""
     changes = Changes()
-    upstream = Upstream("tools", target, era=era, memory=memory, pace=pace, on_change=changes)
+    upstream = Upstream(
+        "tools", target, era=era, memory=memory, pace=pace, rules=session_rules(), on_change=changes
+    )
     with anyio.fail_after(60):
         async with upstream.run():
             if ready:
@@ -426,7 +429,7 @@ async def test_over_http_a_cancellation_is_what_its_era_says(era: Era) -> None:
 
 @pytest.mark.proves("map-overload")
 async def test_one_call_too_many_is_refused_until_a_place_is_given_back() -> None:
-    pace, rules = SessionPace(concurrency=2), SessionRules(queue=1)
+    pace, rules = session_pace(concurrency=2), session_rules(queue=1)
     upstream = Upstream("tools", raw_command(), pace=pace, rules=rules)
     for _ in range(3):
         upstream.reserve("ann")
@@ -438,7 +441,7 @@ async def test_one_call_too_many_is_refused_until_a_place_is_given_back() -> Non
 
 @pytest.mark.proves("mcp-fair")
 async def test_a_full_queue_refuses_first_whoever_has_most_in_it() -> None:
-    pace, rules = SessionPace(concurrency=1), SessionRules(queue=3)
+    pace, rules = session_pace(concurrency=1), session_rules(queue=3)
     upstream = Upstream("tools", raw_command(), pace=pace, rules=rules)
     displaced = anyio.Event()
 
@@ -588,7 +591,7 @@ async def test_a_child_that_is_lost_and_cannot_be_started_again_says_why(
     """Not what was said before it was lost, and nothing of our own workings."""
     program = tmp_path / "server.py"
     program.write_text(RAW_SERVER.read_text())
-    pace = SessionPace(connect_seconds=1.5, longest_pause_seconds=0.2)
+    pace = session_pace(connect_seconds=1.5, longest_pause_seconds=0.2)
     async with met(Command((sys.executable, str(program))), pace=pace) as there:
         program.write_text("import sys; sys.exit('the disk is full')")
         with pytest.raises(ServerLostError):
@@ -620,7 +623,7 @@ async def test_a_command_that_is_no_server_is_a_clear_message(argv: tuple[str, .
 
 @pytest.mark.proves("map-lost")
 async def test_a_child_that_says_nothing_is_given_up() -> None:
-    pace = SessionPace(connect_seconds=0.3)
+    pace = session_pace(connect_seconds=0.3)
     async with met(
         Command((sys.executable, "-c", "import sys; sys.stdin.read()")), pace=pace, ready=False
     ) as there:
@@ -808,7 +811,7 @@ async def until(true: Callable[[], bool]) -> None:
     ],
 )
 async def test_callers_share_a_session_as_the_rules_say(per: Any, same: dict[str, int]) -> None:
-    async with upstream_with(SessionRules(per=per)) as upstream, AsyncExitStack() as stack:
+    async with upstream_with(session_rules(per=per)) as upstream, AsyncExitStack() as stack:
         found = [await stack.enter_async_context(upstream.line(*caller.split())) for caller in same]
         numbers = [list(dict.fromkeys(found)).index(session) for session in found]
         assert numbers == list(same.values())
@@ -820,7 +823,7 @@ async def test_callers_share_a_session_as_the_rules_say(per: Any, same: dict[str
 @pytest.mark.proves("mcp-sessions", "mcp-no-leak")
 async def test_each_principal_has_a_process_of_its_own_which_ends_when_it_was_idle() -> None:
     before = set(children_with(str(RAW_SERVER)))
-    rules = SessionRules(per="principal", idle_seconds=0.1)
+    rules = session_rules(per="principal", idle_seconds=0.1)
     async with upstream_with(rules) as upstream:
         (first,) = set(children_with(str(RAW_SERVER))) - before
         async with upstream.line("ann", "c") as ann:
@@ -843,7 +846,7 @@ async def test_each_principal_has_a_process_of_its_own_which_ends_when_it_was_id
 
 @pytest.mark.proves("mcp-sessions")
 async def test_the_session_that_has_been_idle_for_longest_makes_room_for_another() -> None:
-    async with upstream_with(SessionRules(per="principal", most=2)) as upstream:
+    async with upstream_with(session_rules(per="principal", most=2)) as upstream:
         found = {}
         for name in ("ann", "bob", "ann"):
             async with upstream.line(name, "c") as session:
@@ -862,7 +865,7 @@ async def test_the_session_that_has_been_idle_for_longest_makes_room_for_another
 
 @pytest.mark.proves("mcp-sessions")
 async def test_when_all_sessions_are_in_use_another_caller_is_told() -> None:
-    async with upstream_with(SessionRules(per="context", most=1)) as upstream:
+    async with upstream_with(session_rules(per="context", most=1)) as upstream:
         async with upstream.line("ann", "one"):
             with pytest.raises(BusyError, match="all 1 sessions with tools are in use"):
                 async with upstream.line("ann", "two"):
@@ -879,7 +882,7 @@ async def test_when_all_sessions_are_in_use_another_caller_is_told() -> None:
 @pytest.mark.proves("mcp-sessions")
 async def test_a_session_of_its_own_that_dies_is_its_callers_alone() -> None:
     async with (
-        upstream_with(SessionRules(per="principal")) as upstream,
+        upstream_with(session_rules(per="principal")) as upstream,
         upstream.line("ann", "c") as ann,
         upstream.line("bob", "c") as bob,
     ):
@@ -895,7 +898,7 @@ async def test_a_session_of_its_own_that_dies_is_its_callers_alone() -> None:
 async def test_another_shared_session_is_opened_once_all_places_are_taken() -> None:
     pace = replace(PACE, concurrency=1)
     before = set(children_with(str(RAW_SERVER)))
-    async with upstream_with(SessionRules(shared=2, queue=0), pace) as upstream, AsyncExitStack() as stack:
+    async with upstream_with(session_rules(shared=2, queue=0), pace) as upstream, AsyncExitStack() as stack:
         found = []
         for number in range(2):
             upstream.reserve("ann")
@@ -915,7 +918,7 @@ async def test_a_server_that_is_remembered_as_serial_gets_one_call_at_a_time(tmp
     ServerMemory(file).remember(Fact.SERIAL, str(raw_command()), "yes")
     busy = r"^tools was busy for 0\.05 s, so the call was given up$"
     async with (
-        upstream_with(SessionRules(), memory=ServerMemory(file)) as upstream,
+        upstream_with(session_rules(), memory=ServerMemory(file)) as upstream,
         upstream.line("ann", "c") as line,
     ):
         async with line.place(Claimant("ann"), 5):
@@ -927,7 +930,7 @@ async def test_a_server_that_is_remembered_as_serial_gets_one_call_at_a_time(tmp
             assert await said_by(place.session) == "hello"
         assert line.running == line.waiting == 0
     async with (
-        upstream_with(SessionRules()) as upstream,
+        upstream_with(session_rules()) as upstream,
         upstream.line("ann", "c") as line,
         line.place(Claimant("ann"), 5),
         line.place(Claimant("ann"), 0.05),
