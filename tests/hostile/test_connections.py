@@ -19,7 +19,6 @@ import anyio.to_thread
 import pytest
 import uvicorn
 from anyio.abc import SocketStream
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from bridge.assembly.bounds import server_limits
@@ -581,54 +580,3 @@ def test_the_limit_of_descriptors_is_raised_as_far_as_it_may_be() -> None:
 def test_connections_stay_below_the_limit_of_descriptors(descriptors: int, most: int, new: int) -> None:
     wanted = replace(CONNECTIONS, most=12_000, new=1024)
     assert wanted.within(descriptors) == replace(wanted, most=most, new=new)
-
-
-# What of uvicorn is used that it does not promise
-
-INSIDES: Final = {
-    HttpToolsProtocol: (
-        *(
-            "connection_made",
-            "connection_lost",
-            "data_received",
-            "on_headers_complete",
-            "on_message_complete",
-        ),
-        "on_response_complete",
-    ),
-    uvicorn.Server: ("serve", "shutdown", "capture_signals"),
-}
-"""Class to its methods that are replaced and called."""
-
-
-async def test_uvicorn_has_what_is_used_of_its_insides() -> None:
-    """Each name on which `http_server.py` stands; how they work together is what the other tests see."""
-    for kind, names in INSIDES.items():
-        assert [name for name in names if name not in vars(kind)] == []
-    server = uvicorn.Server(
-        uvicorn.Config(App(), lifespan="off", ws="none", http="httptools", log_config=None)
-    )
-    server.config.load()
-    server.lifespan = server.config.lifespan_class(server.config)
-    assert (server.should_exit, server.server_state.total_requests, server.lifespan.state) == (False, 0, {})
-    protocol = HttpToolsProtocol(server.config, server.server_state, server.lifespan.state)
-    assert (protocol.cycle, [*protocol.pipeline], protocol.client) == (None, [], None)
-    assert callable(protocol.parser.feed_data)
-    near, far = socket.socketpair()
-    with near, far:
-        transport, _ = await asyncio.get_running_loop().connect_accepted_socket(lambda: protocol, near)
-        assert (protocol.transport, protocol.flow.read_paused) == (transport, False)
-        protocol.flow.pause_reading()
-        protocol.flow.resume_reading()
-        assert not protocol.flow.read_paused
-        protocol.data_received(POST % 5 + b"x")
-        cycle = protocol.cycle
-        assert (protocol.url, protocol.headers) == (
-            b"/quick",
-            [(b"host", b"localhost"), (b"content-length", b"5")],
-        )
-        assert (bytes(cycle.body), cycle.message_event.is_set(), cycle.keep_alive) == (b"x", True, True)
-        assert (cycle.response_started, cycle.response_complete, cycle.disconnected) == (False, False, False)
-        protocol.data_received(b"xxxx")
-        assert b"200 OK" in await anyio.to_thread.run_sync(far.recv, 1000)
-        transport.abort()
