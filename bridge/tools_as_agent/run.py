@@ -73,46 +73,34 @@ class ToolRun:
         except (PeerError, BusyError) as exc:
             telling = telling_of(exc)
             logger.log(telling.log_level, "a call of %s failed: %s", self._decision.skill_id, exc)
-            await self._end(job, TaskState(telling.task_state), (Part(text=str(exc)),))
+            await self._end(job, TaskState(telling.task_state), _in_words(str(exc)))
         finally:
             self._upstream.release(job.turn.principal.name)
 
     async def _run(self, job: Job, line: Line) -> None:
         patience = Patience(self._options.call_timeout_seconds)
-        progress, result = self._relay(job, patience), None
+        progress = ProgressRelay(job, self._options, patience)
         call = self._call = CallInRounds(job, line, self._decision, self._options, patience, self._limiter)
-        with patience.scope:
-            try:
-                result = await call.result(progress)
-            except ServerRefusedError as exc:
-                progress.flush()
-                if not call.gave_up:
-                    return await self._refused(job, exc)
-            except TaskCancelledError as exc:
-                progress.flush()
-                if not call.gave_up:
-                    return await self._end(job, TaskState.CANCELED, (Part(text=str(exc)),))
-            except (PeerError, BusyError):
-                progress.flush()
-                raise
-        progress.flush()
-        if call.gave_up:
-            return await self._end(job, TaskState.FAILED, (Part(text=call.gave_up),))
-        if result is None:
-            words = f"The tool gave no answer in {patience.seconds:g} s and was cancelled"
-            return await self._end(job, TaskState.FAILED, (Part(text=words),))
-        if isinstance(result, Ask):
-            return await Question(result, is_all=False)(job)
-        return await self._finish(job, result, await self._linked(result, job))
-
-    def _relay(self, job: Job, patience: Patience) -> ProgressRelay:
-        return ProgressRelay(job, self._options, patience)
+        match await _outcome(call, progress, patience):
+            case _ if call.gave_up:
+                await self._end(job, TaskState.FAILED, _in_words(call.gave_up))
+            case ServerRefusedError() as refusal:
+                metadata = error_metadata(refusal.code, str(refusal), refusal.data)
+                await self._end(job, state_of_error(refusal.code), _in_words(str(refusal)), metadata)
+            case TaskCancelledError() as cancelled:
+                await self._end(job, TaskState.CANCELED, _in_words(str(cancelled)))
+            case None:
+                words = f"The tool gave no answer in {patience.seconds:g} s and was cancelled"
+                await self._end(job, TaskState.FAILED, _in_words(words))
+            case Ask() as ask:
+                await Question(ask, is_all=False)(job)
+            case {"resultType": kind} if kind != "complete":
+                words = f"The server gave a result of a kind that is not known here: {str(kind)[:50]!r}"
+                await self._end(job, TaskState.FAILED, _in_words(words))
+            case result:
+                await self._finish(job, result, await self._linked(result, job))
 
     async def _finish(self, job: Job, result: JsonObject, read: dict[str, Sequence[JsonValue]]) -> None:
-        kind = result.get("resultType", "complete")
-        if kind != "complete":
-            words = f"The server gave a result of a kind that is not known here: {str(kind)[:50]!r}"
-            return await self._end(job, TaskState.FAILED, (Part(text=words),))
         links = LinkRules(URI in job.turn.extensions, self._options.allow_file_links, read)
         is_error = result.get("isError") is True
         parts = parts_from_result(result, links, _repeated(job, is_error=is_error))
@@ -128,10 +116,6 @@ class ToolRun:
                 )
             )
         return await self._end(job, TaskState.COMPLETED, _note_on(parts, job))
-
-    async def _refused(self, job: Job, exc: ServerRefusedError) -> None:
-        metadata = error_metadata(exc.code, str(exc), exc.data)
-        await self._end(job, state_of_error(exc.code), (Part(text=str(exc)),), metadata)
 
     async def _end(
         self, job: Job, state: TaskState, parts: Sequence[Part], metadata: JsonObject | None = None
@@ -188,8 +172,34 @@ class Conclusion:
     async def __call__(self, job: Job) -> None:
         """Set the task to its end."""
         job.allow_repeats()
-        message = message_with_asides(job, (Part(text=self._end.words),))
+        message = message_with_asides(job, _in_words(self._end.words))
         await job.status(self._end.state, message, keep=b"")
+
+
+async def _outcome(
+    call: CallInRounds, progress: ProgressRelay, patience: Patience
+) -> JsonObject | Ask | ServerRefusedError | TaskCancelledError | None:
+    """What came of a call, None when it took too long; what it reported on its way is said before.
+
+    Raises:
+        PeerError: the server gave no answer, and did not refuse the call.
+        BusyError: the turn of the call did not come.
+    """
+    outcome: JsonObject | Ask | ServerRefusedError | TaskCancelledError | None = None
+    try:
+        with patience.scope:
+            outcome = await call.result(progress)
+    except (ServerRefusedError, TaskCancelledError) as exc:
+        outcome = exc
+    except (PeerError, BusyError):
+        progress.flush()
+        raise
+    progress.flush()
+    return outcome
+
+
+def _in_words(text: str) -> tuple[Part, ...]:
+    return (Part(text=text),)
 
 
 def _repeated(job: Job, *, is_error: bool) -> Repeated:
