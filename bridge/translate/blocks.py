@@ -20,14 +20,15 @@ from pydantic import JsonValue
 
 from bridge.a2a.model.objects import GoingOn, Part, PartKind
 from bridge.jsonvalues import JsonObject
-from bridge.translate.content import ADDED, SPELLED, STRUCTURED, TWIN, WHOLE, WITHHELD, filename_in
+from bridge.translate.content import ADDED, HELD, SPELLED, STRUCTURED, TWIN, WHOLE, WITHHELD, filename_in
 from bridge.translate.extension import BLOCK
 from bridge.translate.files import standard_base64
 
 PART_META: Final = "mcp-a2a/part"
 """`_meta` of a block: what its part says beyond the block, {"kind"?, "filename"?, "mediaType"?, "metadata"?}."""
 
-_MEDIA: Final = ("image", "audio")
+_MEDIA: Final = tuple(kind for kind, row in HELD.items() if row.needs_type)
+"""The block types that a media type alone implies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,21 +112,17 @@ def _restored(part: Part) -> tuple[JsonValue, ...]:
     if not said and part.kind == "raw":
         implied = (part.media_type or "").partition("/")[0]
         return ({"type": implied, "data": part.raw, **typed},) if implied in _MEDIA else ()
-    held: JsonObject = {"text": part.text} if part.kind == "text" else {"blob": part.raw}
-    match kind, part.kind:
-        case "text", "text":
-            return ({**rest, "text": part.text},)
-        case (("image" | "audio"), "raw") if typed:
-            return ({**rest, "data": part.raw, **typed},)
-        case "resource", ("text" | "raw"):
-            inner = rest.get("resource")
-            return ({**rest, "resource": {**inner, **held, **typed}},) if isinstance(inner, dict) else ()
-        case "resource_link", "url":
-            return ({**rest, "uri": part.url, **typed},)
-        case "resource_link", "text" if said.get(WITHHELD) is True:
-            return (text_block(part.text or ""),)
-        case _:
-            return ()
+    if kind == "resource_link" and part.kind == "text" and said.get(WITHHELD) is True:
+        return (text_block(part.text or ""),)
+    row = HELD.get(kind) if isinstance(kind, str) else None
+    name = row.fields.get(part.kind) if row is not None else None
+    if row is None or name is None or (row.needs_type and not typed):
+        return ()
+    held: JsonObject = {name: getattr(part, part.kind), **(typed if row.takes_type else {})}
+    if kind != "resource":
+        return ({**rest, **held},)
+    inner = rest.get("resource")
+    return ({**rest, "resource": {**inner, **held}},) if isinstance(inner, dict) else ()
 
 
 def _spelled_out(part: Part, said: JsonObject) -> tuple[JsonValue, ...]:

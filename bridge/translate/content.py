@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import JsonValue, ValidationError
 from pydantic_core import from_json
 
-from bridge.a2a.model.objects import Part
+from bridge.a2a.model.objects import Part, PartKind
 from bridge.jsonvalues import JsonObject, exceeds_floats, is_deeper, is_same
 from bridge.translate.extension import BLOCK
 
@@ -43,6 +43,29 @@ through protocol buffers, reads 46 levels in a task that is listed, and metadata
 
 WRAPPED: Final = "result"
 """The one field of structured content in which servers wrap what is no object (the Python SDK does)."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldFields:
+    """What a part holds of a block, so that it does not stand in its metadata."""
+
+    fields: Mapping[PartKind, str]
+    """What the part holds to the field of the block that said it."""
+    takes_type: bool = True
+    """Whether the part's media type is the block's `mimeType`."""
+    needs_type: bool = False
+    """Whether a block without it is none of this type."""
+
+
+HELD: Final[Mapping[str, HeldFields]] = {
+    "text": HeldFields({"text": "text"}, takes_type=False),
+    "image": HeldFields({"raw": "data"}, needs_type=True),
+    "audio": HeldFields({"raw": "data"}, needs_type=True),
+    "resource": HeldFields({"text": "text", "raw": "blob"}),
+    "resource_link": HeldFields({"url": "uri"}),
+}
+"""Content block type to what its part holds; of `resource`, what is meant is the resource inside. Read from left to
+right it makes parts, from right to left blocks."""
 
 _MARKS: Final = frozenset({TWIN, WITHHELD, SPELLED})
 _JSON: Final = "application/json"
@@ -126,56 +149,46 @@ def _parts_from_block(block: JsonValue, links: LinkRules, *, twin: bool) -> Sequ
     return [_marked(part, TWIN)] if twin else [part]
 
 
-def _text(block: JsonObject, _: LinkRules) -> Part | None:
-    text = block.get("text")
-    if not isinstance(text, str):
+def _plain(block: JsonObject, _: LinkRules) -> Part | None:
+    kind = str(block["type"])
+    held = _held(kind, block)
+    if held is None:
         return None
-    return Part(text=text, metadata=_rest(block, {"text"}, implied="text"))
-
-
-def _media(block: JsonObject, _: LinkRules) -> Part | None:
-    data, media_type = block.get("data"), block.get("mimeType")
-    if not isinstance(data, str) or not isinstance(media_type, str):
-        return None
-    implied = media_type.partition("/")[0]
-    return Part(raw=data, media_type=media_type, metadata=_rest(block, {"data", "mimeType"}, implied=implied))
+    said, rest = held
+    implied = str(said.get("media_type") or kind).partition("/")[0]
+    # The type alone goes without saying.
+    return Part.model_validate(said if rest == {"type": implied} else {**said, "metadata": {BLOCK: rest}})
 
 
 def _resource(block: JsonObject, _: LinkRules) -> Part | None:
     resource = block.get("resource")
-    if not isinstance(resource, dict):
+    held = _held("resource", resource) if isinstance(resource, dict) else None
+    if held is None or not isinstance(resource, dict):
         return None
-    part = _part_from_contents(resource)
-    if part is None:
-        return None
-    said = {"text" if part.kind == "text" else "blob"} | (
-        {"mimeType"} if part.media_type is not None else set()
-    )
-    inner = {key: value for key, value in resource.items() if key not in said}
-    return part.model_copy(update={"metadata": {BLOCK: {**block, "resource": inner}}})
+    said, rest = held
+    metadata: JsonObject = {BLOCK: {**block, "resource": rest}}
+    return Part.model_validate({**said, "filename": filename_in(resource.get("uri")), "metadata": metadata})
 
 
 def _resource_link(block: JsonObject, links: LinkRules) -> Part | None:
-    uri, media_type = block.get("uri"), block.get("mimeType")
-    if not isinstance(uri, str):
+    held = _held("resource_link", block)
+    if held is None:
         return None
+    said, rest = held
     name = block.get("name")
     said_name = name if isinstance(name, str) else None
-    if _scheme(uri) == "file" and not links.allow_file:
+    if _scheme(str(said["url"])) == "file" and not links.allow_file:
         return Part(
             text=f"[{said_name or 'a file'}: a link to a file of the server, not passed on]",
             metadata={BLOCK: _without_file(block)},
         )
-    said_type = media_type if isinstance(media_type, str) else None
-    said = {"uri"} if said_type is None else {"uri", "mimeType"}
-    rest = {key: value for key, value in block.items() if key not in said}
-    return Part(url=uri, media_type=said_type, filename=said_name, metadata={BLOCK: rest})
+    return Part.model_validate({**said, "filename": said_name, "metadata": {BLOCK: rest}})
 
 
 _CONVERTERS: Final[Mapping[str, Callable[[JsonObject, LinkRules], Part | None]]] = {
-    "text": _text,
-    "image": _media,
-    "audio": _media,
+    "text": _plain,
+    "image": _plain,
+    "audio": _plain,
     "resource": _resource,
     "resource_link": _resource_link,
 }
@@ -192,13 +205,23 @@ def _part_from_read(contents: JsonValue, link: JsonObject) -> Part:
 
 def _part_from_contents(contents: JsonObject) -> Part | None:
     """Text or blob contents of a resource as a part; None when they are neither."""
-    text, blob, media_type = contents.get("text"), contents.get("blob"), contents.get("mimeType")
-    said_type = media_type if isinstance(media_type, str) else None
-    filename = filename_in(contents.get("uri"))
-    if isinstance(text, str):
-        return Part(text=text, media_type=said_type, filename=filename)
-    if isinstance(blob, str):
-        return Part(raw=blob, media_type=said_type, filename=filename)
+    held = _held("resource", contents)
+    if held is None:
+        return None
+    return Part.model_validate({**held[0], "filename": filename_in(contents.get("uri"))})
+
+
+def _held(kind: str, fields: JsonObject) -> tuple[JsonObject, JsonObject] | None:
+    """What a part says of a block (of a resource: of what is inside) by its row, and what it leaves in the block."""
+    row = HELD[kind]
+    media_type = fields.get("mimeType") if row.takes_type else None
+    if row.needs_type and not isinstance(media_type, str):
+        return None
+    for part_kind, name in row.fields.items():
+        if isinstance(value := fields.get(name), str):
+            typed: JsonObject = {"media_type": media_type} if isinstance(media_type, str) else {}
+            taken = {name, "mimeType"} if typed else {name}
+            return {part_kind: value, **typed}, {key: fields[key] for key in fields if key not in taken}
     return None
 
 
@@ -240,12 +263,6 @@ def _without_file(link: JsonObject) -> JsonObject:
     if _scheme(str(link.get("uri"))) != "file":
         return link
     return {**{key: value for key, value in link.items() if key != "uri"}, WITHHELD: True}
-
-
-def _rest(block: JsonObject, said: set[str], *, implied: str) -> JsonObject | None:
-    """What a block holds beyond what its part says; None when its type is all and goes without saying."""
-    rest = {key: value for key, value in block.items() if key not in said}
-    return None if rest == {"type": implied} else {BLOCK: rest}
 
 
 def _marked(part: Part, mark: str) -> Part:

@@ -11,7 +11,9 @@ from pydantic_core import from_json, to_json
 
 from bridge.a2a.wire.extensions import Gate
 from bridge.jsonvalues import is_deeper
+from bridge.translate.blocks import Reading, blocks_from_parts
 from bridge.translate.content import (
+    HELD,
     MAX_DATA_DEPTH,
     LinkRules,
     Repeated,
@@ -238,3 +240,17 @@ def test_what_a_result_says_beside_its_content_is_kept_for_metadata() -> None:
 def test_metadata_too_deep_for_its_readers_travels_as_text() -> None:
     deep = nested(MAX_DATA_DEPTH + 1)
     assert peer_metadata({"_meta": deep}) == {"_meta": json.dumps(deep)}
+
+
+@pytest.mark.parametrize("kind", HELD)
+def test_each_row_of_the_table_reads_back_as_the_block_that_it_was(kind: str) -> None:
+    row = HELD[kind]
+    for part_kind, name in row.fields.items():
+        said = {name: "QUJD", **({"mimeType": f"{kind}/x"} if row.takes_type else {})}
+        block = {"type": kind, "unknown": 1, **({"resource": said} if kind == "resource" else said)}
+        (part,) = parts_from_result({"content": [block]}, ACTIVE)
+        assert (part.kind, getattr(part, part_kind)) == (part_kind, "QUJD")
+        assert blocks_from_parts([part], Reading(extension_active=True)) == [block]
+        bare = {"type": kind, "resource": {}} if kind == "resource" else {"type": kind}
+        (whole,) = parts_from_result({"content": [bare]}, ACTIVE)
+        assert (whole.kind, whole.data) == ("data", bare)
