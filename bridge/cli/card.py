@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -34,31 +34,61 @@ _USER: Final = re.compile(r"(?<=://)[^/?#]*(?=@)")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
+_CONNECTION_OPTIONS: Final = (
+    click.option(
+        "--bearer",
+        metavar="env:NAME|file:PATH",
+        help="Token for the agent, sent as Authorization: Bearer.",
+    ),
+    click.option(
+        "--api-key",
+        metavar="env:NAME|file:PATH",
+        help="API key for the agent, sent as its card asks: in a header, the query or a cookie.",
+    ),
+    click.option(
+        "--header",
+        multiple=True,
+        metavar="NAME=env:VAR|file:PATH|VALUE",
+        help="HTTP header for the agent. Repeatable.",
+    ),
+    click.option(
+        "--allow-private",
+        is_flag=True,
+        help="Go on also when the card, or the URL's name, leads from the public network to a private address.",
+    ),
+)
+_CALL_OPTIONS: Final = (
+    click.option(
+        "--trust",
+        multiple=True,
+        metavar="ORIGIN",
+        help="Send the credentials also to this origin, when the card says to call it there. Repeatable.",
+    ),
+    click.option(
+        "--timeout-seconds",
+        type=click.FloatRange(min=0, min_open=True),
+        help="How long the agent may take between two questions. Default: as long as it likes.",
+    ),
+    click.option(
+        "--json-output",
+        is_flag=True,
+        help="Print each event, or each task of a list, as one line of JSON, and nothing else but faults.",
+    ),
+)
+
+
 def connection_options(command: _Command) -> _Command:
     """The options by which a command reaches an agent; `Connection.from_options` reads them."""
-    for option in (
-        click.option(
-            "--bearer",
-            metavar="env:NAME|file:PATH",
-            help="Token for the agent, sent as Authorization: Bearer.",
-        ),
-        click.option(
-            "--api-key",
-            metavar="env:NAME|file:PATH",
-            help="API key for the agent, sent as its card asks: in a header, the query or a cookie.",
-        ),
-        click.option(
-            "--header",
-            multiple=True,
-            metavar="NAME=env:VAR|file:PATH|VALUE",
-            help="HTTP header for the agent. Repeatable.",
-        ),
-        click.option(
-            "--allow-private",
-            is_flag=True,
-            help="Go on also when the card, or the URL's name, leads from the public network to a private address.",
-        ),
-    ):
+    return _with(command, _CONNECTION_OPTIONS)
+
+
+def call_options(command: _Command) -> _Command:
+    """The options of a command that calls an agent: how it is reached, waited for, and shown."""
+    return _with(command, (*_CONNECTION_OPTIONS, *_CALL_OPTIONS))
+
+
+def _with(command: _Command, options: Iterable[Callable[[_Command], _Command]]) -> _Command:
+    for option in options:
         command = option(command)
     return command
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from bridge.cli.card import Connection, connection_options, tool_on
+from bridge.cli.card import Connection, call_options, tool_on
 from bridge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -62,21 +62,7 @@ _HISTORY: Final = 10
     show_default=True,
     help="List no more tasks than these, the newest first.",
 )
-@click.option(
-    "--json-output", is_flag=True, help="Print each task, or each event of an answer, as one line of JSON."
-)
-@click.option(
-    "--timeout-seconds",
-    type=click.FloatRange(min=0, min_open=True),
-    help="How long the agent may take after an answer. Default: as long as it likes.",
-)
-@click.option(
-    "--trust",
-    multiple=True,
-    metavar="ORIGIN",
-    help="Send the credentials also to this origin, when the card says to call it there. Repeatable.",
-)
-@connection_options
+@call_options
 def tasks(**options: Any) -> int:
     """List the tasks of an agent; show, answer or cancel one.
 

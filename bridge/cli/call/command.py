@@ -12,7 +12,7 @@ import click
 
 from bridge.cli.call.agent import Conversation
 from bridge.cli.call.arguments import Said
-from bridge.cli.card import Connection, connection_options
+from bridge.cli.card import Connection, call_options
 from bridge.errors import PeerError, UsageError
 
 if TYPE_CHECKING:
@@ -75,9 +75,6 @@ class _WithServer(click.Command):
     help="Go on with this task: answer what it asks with KEY=VALUE, --json or --text; or watch it.",
 )
 @click.option("--decline", is_flag=True, help="With --task: decline what it asks.")
-@click.option(
-    "--json-output", is_flag=True, help="Print each event as one line of JSON, and nothing else but faults."
-)
 @click.option("--trace", is_flag=True, help="Show on stderr what is sent and what comes, as JSON.")
 @click.option(
     "--save",
@@ -89,20 +86,9 @@ class _WithServer(click.Command):
     "--no-wait", is_flag=True, help="Print the task's id, and no results, and leave the task to itself."
 )
 @click.option(
-    "--timeout-seconds",
-    type=click.FloatRange(min=0, min_open=True),
-    help="How long the agent may take between two questions. Default: as long as it likes.",
-)
-@click.option(
-    "--trust",
-    multiple=True,
-    metavar="ORIGIN",
-    help="Send the headers also to this origin, when the card says to call it there. Repeatable.",
-)
-@click.option(
     "--env", "variables", multiple=True, metavar="NAME[=VALUE]", help="Variable for the command. Repeatable."
 )
-@connection_options
+@call_options
 def call(**options: Any) -> int:
     """Call a skill of an agent or a tool of an MCP server, and show what becomes of it.
 
