@@ -14,8 +14,8 @@ from typing import Final
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
 from bridge.assembly.plan import OfferedPlan, Place, Plan, PublishedPlan
-from bridge.assembly.published import MEMORY_STORE
 from bridge.config.tables.profile import Profile
+from bridge.config.tables.values import MEMORY_STORE
 
 HERE: Final = "127.0.0.1"
 NOBODY: Final = Principal("nobody")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential, Scheme
@@ -31,12 +30,11 @@ from bridge.config.tables.models import (
     ToolTable,
 )
 from bridge.config.tables.profile import Profile, ServerTable
+from bridge.config.tables.values import MEMORY_STORE
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.stdio import Command
 from bridge.mcp.client.transports.streamable_http import Target, Url
 from bridge.translate.overrides import ArgumentRule, SkillOverride, ToolOverride
-
-MEMORY_STORE: Final = "memory:"
 
 
 def plan_from(loaded: Loaded) -> Plan:

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
 
 from platformdirs import user_state_path
 from starlette.types import ASGIApp
@@ -22,6 +21,7 @@ from bridge.assembly.naming import elapsed_ms, new_id, now_ms
 from bridge.assembly.own_card import OwnCard
 from bridge.assembly.plan import Place, PublishedPlan
 from bridge.config.tables.profile import Profile
+from bridge.config.tables.values import MEMORY_STORE
 from bridge.store.memory import MemoryStore
 from bridge.store.records import Quota, Store
 from bridge.store.retention import Retention
@@ -31,8 +31,6 @@ from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.sources import Source
 from bridge.translate.extension import GATED
 from bridge.translate.message_to_call import RouteRules
-
-MEMORY_STORE: Final = "memory:"
 
 
 @dataclass(frozen=True)

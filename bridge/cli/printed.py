@@ -96,8 +96,9 @@ def _mapping(options: Mapping[str, Any]) -> str | None:
 
 
 def _store(said: str | None, name: str) -> str | None:
-    from bridge.assembly.from_file import MEMORY_STORE, store_of
+    from bridge.assembly.from_file import store_of
     from bridge.cli import render
+    from bridge.config.tables.values import MEMORY_STORE
 
     if said is None or said == MEMORY_STORE:
         return said

@@ -71,18 +71,6 @@ class HostFile:
         return self.document.diagnostic(Fault(self.servers[name].path, message, hint, on_key=True))
 
 
-def read_servers(path: Path, environment: Mapping[str, str]) -> dict[str, ToolServerTable]:
-    """The servers of a host's file, by the names that the bridge gives them.
-
-    Raises:
-        ConfigError: it cannot be read, or holds what cannot be taken; all of it is named.
-    """
-    file = read_host_file(path, environment)
-    if file.refused:
-        raise ConfigError(one for diagnostics in file.refused.values() for one in diagnostics)
-    return {name: one.server for name, one in file.servers.items()}
-
-
 def read_host_file(path: Path, environment: Mapping[str, str]) -> HostFile:
     """A host's file with its servers, and what is wrong with some.
 

@@ -7,18 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
-from bridge.a2a.model.objects import AgentCapabilities, AgentCard, AgentInterface, AgentSkill
+from bridge.a2a.model.objects import BINDINGS, AgentCapabilities, AgentCard, AgentInterface, AgentSkill
 from bridge.a2a.wire.versions import VERSIONS
 from bridge.mcp.client.values import Greeting
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.skills import Skills
 from bridge.translate.extension import declaration
 from bridge.translate.skills import JSON, TEXT
-
-BINDINGS: Final = ("JSONRPC", "HTTP+JSON")
-"""In the order of preference."""
 
 
 @dataclass(frozen=True, slots=True)

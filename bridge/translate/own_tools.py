@@ -123,5 +123,4 @@ def _own_tool(
 
 
 FOLLOW_UP_TOOLS: Final = follow_ups(MAX_WAIT_SECONDS)
-SEARCH_TOOLS: Final = search_tools(MAX_FOUND)
 """As they are where nothing else is said."""

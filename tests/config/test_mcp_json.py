@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.config.load import load
-from bridge.config.mcp_json import read_servers
+from bridge.config.mcp_json import read_host_file
 from bridge.config.tables.models import ToolServerTable
 from bridge.config.text.diagnostics import ConfigError, Diagnostic
 from bridge.config.text.jsonc import read_json
@@ -23,7 +23,9 @@ TOKEN = "T0k3n-of-somebody"
 def servers_in(folder: Path, text: str, **environment: str) -> dict[str, ToolServerTable]:
     path = folder / "mcp.json"
     path.write_text(text, encoding="utf-8")
-    return read_servers(path, environment)
+    file = read_host_file(path, environment)
+    assert not file.refused
+    return {name: imported.server for name, imported in file.servers.items()}
 
 
 def server(folder: Path, entry: dict[str, Any], **environment: str) -> ToolServerTable:
@@ -159,8 +161,9 @@ def test_an_entry_that_no_face_wants_may_be_wrong(tmp_path: Path) -> None:
     file = tmp_path / "bridge.toml"
     file.write_text('[import]\nmcp_json = "mcp.json"\n[tools_as_agent.x]\nfrom = ["a"]\n')
     assert list(load(file, {}).config.tool_servers) == ["a"]
-    with pytest.raises(ConfigError, match="can only be filled in by the host"):
-        read_servers(tmp_path / "mcp.json", {})
+    refused = read_host_file(tmp_path / "mcp.json", {}).refused
+    assert list(refused) == ["b"]
+    assert "can only be filled in by the host" in str(refused["b"][0])
 
 
 VALUES = st.recursive(

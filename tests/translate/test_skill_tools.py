@@ -18,7 +18,7 @@ from bridge.a2a.model.objects import (
 from bridge.mcp.tools import tools_from
 from bridge.translate.call_to_message import Conversation, message_from_call
 from bridge.translate.extension import URI, declaration
-from bridge.translate.own_tools import FOLLOW_UP_TOOLS, MAX_FOUND, SEARCH_TOOLS
+from bridge.translate.own_tools import FOLLOW_UP_TOOLS, MAX_FOUND, search_tools
 from bridge.translate.skill_tools import (
     Source,
     ToolRules,
@@ -229,7 +229,7 @@ def test_searching_lists_two_tools_however_many_skills_there_are() -> None:
         skill("fly", description="Eat in the air"),
     ]
     tools = tools_of_agents([Source("x", card(*skills))], rules)
-    assert listing(tools, rules, follow_up_tools=False) == SEARCH_TOOLS
+    assert listing(tools, rules, follow_up_tools=False) == search_tools(MAX_FOUND)
     assert [tool.name for tool in find_skills(tools, "where to EAT", 10)] == ["eat", "fly"]
     assert [tool.name for tool in find_skills(tools, "", 2)] == ["eat", "sleep"]
     assert find_skills(tools, "zebra", 5) == ()

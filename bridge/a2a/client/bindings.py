@@ -19,7 +19,7 @@ from pydantic_core import to_json
 from bridge.a2a.client.http import Outgoing, UnansweredError, json_from, shown, status_words, url_from
 from bridge.a2a.client.interfaces import HTTP_JSON, JSONRPC
 from bridge.a2a.model.errors import KINDS, ErrorKind
-from bridge.a2a.model.objects import AgentInterface
+from bridge.a2a.model.objects import HTTP_JSON, JSONRPC, AgentInterface
 from bridge.a2a.model.operations import AnyOperation
 from bridge.a2a.wire.dialect import Dialect, Refusal
 from bridge.a2a.wire.rest import MEDIA_TYPE
@@ -159,12 +159,12 @@ class HttpJson(Binding):
         return answer
 
 
-BINDINGS: Final[dict[str, type[Binding]]] = {JSONRPC: JsonRpc, HTTP_JSON: HttpJson}
+_SPOKEN: Final[dict[str, type[Binding]]] = {JSONRPC: JsonRpc, HTTP_JSON: HttpJson}
 
 
 def binding_of(interface: AgentInterface, dialect: Dialect, max_values: int = DEFAULT_MAX_VALUES) -> Binding:
     """The binding of an interface that is spoken; an answer, or an event, holds no more values and keys than that."""
-    return BINDINGS[interface.protocol_binding.upper()](interface, dialect, max_values)
+    return _SPOKEN[interface.protocol_binding.upper()](interface, dialect, max_values)
 
 
 def unsuccessful(response: httpx2.Response) -> PeerError:

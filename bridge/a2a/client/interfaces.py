@@ -10,11 +10,10 @@ Spec: A2A 1.0 sections 8.3 (which interface), 13.4.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
 
 from bridge.a2a.client.card import FoundCard
 from bridge.a2a.client.http import origin_of, shown, url_from
-from bridge.a2a.model.objects import AgentCard, AgentInterface
+from bridge.a2a.model.objects import BINDINGS, AgentCard, AgentInterface
 from bridge.a2a.wire.dialect import Dialect
 from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.errors import PeerError
@@ -27,11 +26,6 @@ from bridge.networks import (
     is_private_host,
     never_private,
 )
-
-JSONRPC: Final = "JSONRPC"
-HTTP_JSON: Final = "HTTP+JSON"
-BINDINGS: Final = (JSONRPC, HTTP_JSON)
-"""The bindings that this client speaks."""
 
 
 @dataclass(frozen=True)

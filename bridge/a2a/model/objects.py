@@ -367,6 +367,12 @@ class SubscribeToTaskRequest(Model):
     id: Id
 
 
+JSONRPC: Final = "JSONRPC"
+HTTP_JSON: Final = "HTTP+JSON"
+BINDINGS: Final = (JSONRPC, HTTP_JSON)
+"""The protocol bindings that are spoken, in the order of preference. Section 4.4.6."""
+
+
 class AgentInterface(Model):
     """Section 4.4.6."""
 

@@ -158,11 +158,6 @@ class Upstream:
         return self._first.down
 
     @property
-    def own_sessions(self) -> int:
-        """How many sessions of principals or contexts there are."""
-        return len(self._own)
-
-    @property
     def holds(self) -> tuple[Hold, ...]:
         """The calls whose clients are asked something, so that their places are free for no other."""
         return tuple(hold for line in self._lines() for hold in line.holds)

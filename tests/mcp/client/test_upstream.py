@@ -816,7 +816,6 @@ async def test_callers_share_a_session_as_the_rules_say(per: Any, same: dict[str
         numbers = [list(dict.fromkeys(found)).index(session) for session in found]
         assert numbers == list(same.values())
         assert [await said_by(session) for session in found] == ["hello"] * 3
-        assert upstream.own_sessions == (0 if per == "shared" else max(same.values()) + 1)
 
 
 @needs_proc
@@ -833,9 +832,7 @@ async def test_each_principal_has_a_process_of_its_own_which_ends_when_it_was_id
                 own = set(children_with(str(RAW_SERVER))) - before - {first}
                 assert len(own) == 2
             await gone(max(own))
-            await until(lambda: upstream.own_sessions == 1)
             assert await said_by(ann) == "hello", "a session in use is not idle"
-        await until(lambda: upstream.own_sessions == 0)
         await gone(*own)
         assert set(children_with(str(RAW_SERVER))) - before == {first}
         async with upstream.line("ann", "c") as again:
@@ -855,7 +852,6 @@ async def test_the_session_that_has_been_idle_for_longest_makes_room_for_another
             await anyio.wait_all_tasks_blocked()
         async with upstream.line("cid", "c") as session:
             assert await said_by(session) == "hello"
-            assert upstream.own_sessions == 2
         async with upstream.line("ann", "c") as session:
             assert session is found["ann"]
         async with upstream.line("bob", "c") as session:
