@@ -23,7 +23,7 @@ from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.elicitations import elicitation_in
 from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.places import Claimant, Hold, Line, Place
-from bridge.mcp.client.session import Session
+from bridge.mcp.client.session import Session, pauses_of_rounds
 from bridge.mcp.client.tasks import TaskHandle, follow, handle_from
 from bridge.mcp.client.values import ToolCall
 from bridge.tools_as_agent.asides import words_on_waiting
@@ -44,10 +44,6 @@ from bridge.tools_as_agent.turns import skill_turn
 from bridge.translate.arguments import whole_numbers
 from bridge.translate.elicitation import required_urls
 from bridge.translate.faults import URL_REQUIRED
-
-_FIRST_RETRY_SECONDS: Final = 0.1
-_LONGEST_RETRY_SECONDS: Final = 10.0
-"""Between two calls with which a server that asks for nothing wants to be called again."""
 
 _STATE_REFUSED: Final = (
     "The server did not take the answer any more ({}), and the call was not made again from its start, since the"
@@ -101,7 +97,7 @@ class CallInRounds:
         if isinstance(self._decision, Follow):
             task = self._decision.task
             return await self._follow(TaskHandle(task.task_id, task.is_legacy), self._line.session)
-        call, pause = _first_call(self._decision, self._options), _FIRST_RETRY_SECONDS
+        call, pauses = _first_call(self._decision, self._options), pauses_of_rounds()
         is_anew = False
         while True:
             try:
@@ -132,8 +128,7 @@ class CallInRounds:
                 call, input_responses=answers, request_state=state if isinstance(state, str) else None
             )
             if answers is None:
-                await anyio.sleep(pause)
-                pause = min(pause * 2, _LONGEST_RETRY_SECONDS)
+                await anyio.sleep(pauses.next())
 
     async def _once(self, call: ToolCall, progress: ProgressRelay) -> tuple[JsonObject, Session]:
         self._patience.pause()

@@ -120,7 +120,7 @@ class CardSource:
 
         A card that was not there at the start is new when it comes. What goes wrong is logged, and asked for again.
         """
-        pause_seconds = self._bounds.retry_seconds
+        pauses = self._bounds.pauses()
         while True:
             before = self.cached()
             await anyio.sleep(self._seconds_left() if before else 0)
@@ -128,10 +128,9 @@ class CardSource:
                 found = await self.refresh()
             except PeerError as exc:
                 logger.warning("the card of an agent is not read anew: %s", exc)
-                await anyio.sleep(pause_seconds)
-                pause_seconds = min(2 * pause_seconds, max(self._bounds.min_seconds, pause_seconds))
+                await anyio.sleep(pauses.next())
                 continue
-            pause_seconds = self._bounds.retry_seconds
+            pauses.reset()
             if before is None or found.text != before.text:
                 await on_change(found)
 

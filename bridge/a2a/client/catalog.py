@@ -151,7 +151,7 @@ class CatalogSource:
 
         A catalog that was not there at the start is new when it comes. What goes wrong is logged, and asked again.
         """
-        pause_seconds = self._bounds.retry_seconds
+        pauses = self._bounds.pauses()
         while True:
             before = self.cached()
             await anyio.sleep(self._seconds_left() if before is not None else 0)
@@ -159,10 +159,9 @@ class CatalogSource:
                 entries = await self.refresh()
             except PeerError as exc:
                 logger.warning("a catalog of agents is not read anew: %s", exc)
-                await anyio.sleep(pause_seconds)
-                pause_seconds = min(2 * pause_seconds, max(self._bounds.min_seconds, pause_seconds))
+                await anyio.sleep(pauses.next())
                 continue
-            pause_seconds = self._bounds.retry_seconds
+            pauses.reset()
             if entries != before:
                 await on_change(entries)
 

@@ -38,14 +38,13 @@ from bridge.a2a.model.objects import (
     TaskStatus,
 )
 from bridge.errors import PeerError
+from bridge.pauses import Pauses
 
 logger = logging.getLogger(__name__)
 
 _UNAVAILABLE: Final = 503
 _END_SECONDS: Final = 0.1
 """How long a stream that has said its last may take to end."""
-_GROWTH: Final = 1.5
-"""By how much each pause is longer than the last."""
 
 
 class OutcomeUnknownError(PeerError):
@@ -80,6 +79,10 @@ class Pace:
     """How much a task may hold, its artifacts, its messages and all."""
     stale_seconds: float = 10.0
     """How long a task may show the question that was just answered before it is taken for asked again."""
+
+    def pauses(self) -> Pauses:
+        """Between two looks at it."""
+        return Pauses(self.first_seconds, self.most_seconds, factor=1.5)
 
 
 def _ignore(_: object) -> None:
@@ -191,7 +194,7 @@ class _Following:
     async def settled(self, task_id: str, *, is_listening: bool) -> Task:
         """Go on until the task has settled. `is_listening`: a stream of it was there, and is gone."""
         must_look = not is_listening
-        pause_seconds = self._pace.first_seconds
+        pauses = self._pace.pauses()
         while True:
             before = self.task
             if must_look and self._has_settled(task := await self._look(task_id)):
@@ -204,9 +207,8 @@ class _Following:
                 if has_settled is None:
                     continue  # it may have ended
             if self.task != before:
-                pause_seconds = self._pace.first_seconds
-            await anyio.sleep(pause_seconds)
-            pause_seconds = min(pause_seconds * _GROWTH, self._pace.most_seconds)
+                pauses.reset()
+            await anyio.sleep(pauses.next())
 
     async def in_full(self, reply: Task | Message) -> Task | Message:
         """A reply that a stream gave; a task that ended there without a word or an artifact may hold them all the
@@ -287,11 +289,9 @@ class _Following:
 
     async def _look(self, task_id: str) -> Task:
         """The task as it is now, as soon as its agent can be asked."""
-        pause_seconds, given_up_at = (
-            self._pace.first_seconds,
-            anyio.current_time() + self._pace.outage_seconds,
-        )
+        pauses, given_up_at = self._pace.pauses(), anyio.current_time() + self._pace.outage_seconds
         while True:
+            pause_seconds = pauses.next()
             try:
                 task = await self._client.get(task_id)
             except PeerError as exc:
@@ -305,7 +305,6 @@ class _Following:
                 assert self.task is not None
                 return self.task
             await anyio.sleep(pause_seconds)
-            pause_seconds = min(pause_seconds * _GROWTH, self._pace.most_seconds)
 
     async def _looked_over(self, task_id: str) -> Task:
         """The task that a stream settled, read once more: what a new stream told again after its snapshot is not to

@@ -20,6 +20,7 @@ import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bridge.errors import UsageError
+from bridge.pauses import Pauses
 from bridge.private import write_privately
 
 logger = logging.getLogger(__name__)
@@ -41,6 +42,10 @@ class CardBounds:
     """Until it is asked for again when it could not be had; doubled each time, up to `min_seconds`."""
     answer_seconds: float = 30.0
     """How long its server may take."""
+
+    def pauses(self) -> Pauses:
+        """Between two attempts to have it."""
+        return Pauses(self.retry_seconds, max(self.min_seconds, self.retry_seconds))
 
 
 class Kept(BaseModel):

@@ -32,7 +32,7 @@ from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.elicitations import elicitation_in
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.faults import ServerRefusedError
-from bridge.mcp.client.session import Session
+from bridge.mcp.client.session import Session, pauses_of_rounds
 from bridge.mcp.client.tasks import follow, handle_from
 from bridge.mcp.client.transports.stdio import Command
 from bridge.mcp.client.transports.streamable_http import Target
@@ -58,10 +58,6 @@ from bridge.translate.message_to_call import answer_in, arguments_in
 
 _CANCEL_SECONDS: Final = 10.0
 """How long a server may take to hear that a call is cancelled."""
-
-_FIRST_RETRY_SECONDS: Final = 0.1
-_LONGEST_RETRY_SECONDS: Final = 10.0
-"""Between two calls with which a server that asks for nothing wants to be called again."""
 
 _LINKS: Final = LinkRules(extension_active=True, allow_file=True)
 """Every link is shown as it is: whoever calls a server from a shell may see what it says of its disk."""
@@ -258,7 +254,7 @@ class ToolCalling:
 
     async def _result(self, call: ToolCall) -> JsonObject:
         """What the call gives, in as many rounds as the server wants (MCP 2026-07-28 basic/patterns/mrtr)."""
-        pause = _FIRST_RETRY_SECONDS
+        pauses = pauses_of_rounds()
         while True:
             try:
                 result = await self._session.call(call, self._progress, self)
@@ -280,8 +276,7 @@ class ToolCalling:
                     **await self.ask({key: elicitation_in(request) for key, request in requests.items()})
                 }
             else:
-                await anyio.sleep(pause)
-                pause = min(pause * 2, _LONGEST_RETRY_SECONDS)
+                await anyio.sleep(pauses.next())
             call = replace(
                 call, input_responses=answered, request_state=state if isinstance(state, str) else None
             )

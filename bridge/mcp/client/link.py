@@ -45,6 +45,7 @@ from bridge.mcp.client.transports.stdio import Command, child
 from bridge.mcp.client.transports.streamable_http import Target, streamable_http
 from bridge.mcp.client.values import Asker, Greeting, Listing, OnProgress, ToolCall
 from bridge.mcp.tools import SchemaWork, Tool, tools_from
+from bridge.pauses import Pauses
 from bridge.version import __version__
 from bridge.words import web_link
 
@@ -273,11 +274,11 @@ class Link:
 
     async def _listen(self) -> None:
         """Hold a listen stream open; what it brings is seen on the wire. A lost one is opened again."""
-        pause = 1.0
+        pauses = Pauses(1.0, 60.0)
         while True:
             try:
                 async with listen(self.session, tools_list_changed=True) as changes:
-                    pause = 1.0
+                    pauses.reset()
                     if self.listening.is_set():
                         self.tools_changed.set()  # nothing was heard of changes for a while
                     self.listening.set()
@@ -286,8 +287,7 @@ class Link:
             except (MCPError, SubscriptionLost) as exc:
                 logger.debug("%s: its list of changes broke off: %s", self.name, exc)
             self.listening.set()
-            await anyio.sleep(pause)
-            pause = min(pause * 2, 60.0)
+            await anyio.sleep(pauses.next())
 
     async def retire(self, patience_seconds: float) -> None:
         """Wait for the calls that are under way, but not for ever."""

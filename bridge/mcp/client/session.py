@@ -10,7 +10,6 @@ no longer knew the session) is sent once more.
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -39,6 +38,7 @@ from bridge.mcp.client.memory import Fact, ServerMemory
 from bridge.mcp.client.transports.streamable_http import Target, Url, explained_at, is_local
 from bridge.mcp.client.values import Asker, Greeting, Listing, OnProgress, ToolCall
 from bridge.mcp.tools import Tool
+from bridge.pauses import Pauses
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +78,14 @@ class SessionPace:
     unanswered_most: int
     """Requests of the server whose answers it has not taken in."""
     list_bounds: ListBounds
+
+
+def pauses_of_rounds() -> Pauses:
+    """Between two calls with which a server that asks for nothing wants to be called again.
+
+    Spec: MCP 2026-07-28 basic/patterns/mrtr.
+    """
+    return Pauses(0.1, 10.0)
 
 
 class Session:
@@ -260,7 +268,7 @@ class Session:
     # Owning
 
     async def _own(self, tasks: anyio.abc.TaskGroup) -> None:
-        pause = FIRST_PAUSE_SECONDS
+        pauses = Pauses(FIRST_PAUSE_SECONDS, self._pace.longest_pause_seconds)
         while True:
             try:
                 link: Link = await tasks.start(self._hold)
@@ -273,16 +281,15 @@ class Session:
                 since = anyio.current_time()
                 await link.lost.wait()
                 if anyio.current_time() - since >= STEADY_SECONDS:
-                    pause = FIRST_PAUSE_SECONDS
+                    pauses.reset()
                 if link.why_lost:
                     self._went_down(link.why_lost, "")
                 else:
                     ended = "its process ended" if link.is_child else "the connection was lost"
                     self._went_down(f"{ended}; connecting again", str(link.last_words))
-            with anyio.move_on_after(pause * random.uniform(0.8, 1.2)):  # noqa: S311 - jitter, no secret
+            with anyio.move_on_after(pauses.next()):
                 await self._wanted.wait()
                 await anyio.sleep(FIRST_PAUSE_SECONDS / 4)
-            pause = min(pause * 2, self._pace.longest_pause_seconds)
 
     async def _explained(self, fault: BaseException) -> BaseException:
         """Why a connection failed; at a URL, what stands there instead, which is looked at once for each fault."""
