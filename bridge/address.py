@@ -145,6 +145,23 @@ async def explained(
     return type(fault)(f"{words if words.endswith(('?', '.')) else f'{words}.'} {hint}", detail=fault.detail)
 
 
+class Explanation:
+    """Explains the faults of one place, each once: a fault that is met again is explained as it was."""
+
+    def __init__(self, explain: Callable[[PeerError], Awaitable[PeerError]]) -> None:
+        """`explain` says what stands there instead, as `explained` does."""
+        self._explain = explain
+        self._fault: str | None = None
+        self._words = ""
+
+    async def of(self, fault: PeerError) -> PeerError:
+        """The fault with its explanation."""
+        if str(fault) != self._fault:
+            self._words = str(await self._explain(fault))
+            self._fault = str(fault)
+        return type(fault)(self._words, detail=fault.detail)
+
+
 async def kind_at(
     http: httpx2.AsyncClient,
     url: str,

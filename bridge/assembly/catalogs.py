@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from bridge.a2a.client.catalog import CatalogSource, Entry, Selection
-from bridge.a2a.client.http_cache import CardBounds
+from bridge.a2a.client.followed import CardBounds
 from bridge.a2a.client.interfaces import Trust
 from bridge.assembly.offered import Shared
 from bridge.assembly.plan import CatalogPlan, RemotePlan

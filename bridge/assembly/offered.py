@@ -13,7 +13,7 @@ from platformdirs import user_cache_path, user_state_path
 
 from bridge.a2a.client.card_cache import CardSource
 from bridge.a2a.client.client import ClientOptions, Deadlines
-from bridge.a2a.client.http_cache import CardBounds
+from bridge.a2a.client.followed import CardBounds
 from bridge.a2a.client.interfaces import Reach, Trust
 from bridge.agents_as_tools.face import AgentsFace
 from bridge.agents_as_tools.handles import Handles

@@ -18,7 +18,7 @@ from bridge.a2a.client.card import FoundCard, found_card
 from bridge.a2a.client.card_cache import CardSource
 from bridge.a2a.client.client import AgentClient, ClientOptions, Deadlines
 from bridge.a2a.client.credentials import Credentials
-from bridge.a2a.client.http_cache import CardBounds
+from bridge.a2a.client.followed import CardBounds
 from bridge.a2a.client.interfaces import Reach, interface_guard
 from bridge.errors import PeerError
 from bridge.translate.extension import URI

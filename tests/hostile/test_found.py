@@ -20,8 +20,8 @@ from bridge.a2a.client.bindings import binding_of
 from bridge.a2a.client.card import FoundCard
 from bridge.a2a.client.card_cache import CardSource
 from bridge.a2a.client.client import AgentClient
+from bridge.a2a.client.followed import CardBounds
 from bridge.a2a.client.http import url_from
-from bridge.a2a.client.http_cache import CardBounds
 from bridge.a2a.model import operations
 from bridge.a2a.model.errors import PARSE_ERROR, A2AError
 from bridge.a2a.model.objects import AgentCard, AgentInterface, Artifact, Task, TaskState, TaskStatus

@@ -1,32 +1,36 @@
-"""A catalog of agents that is followed: which agents it lists, kept on disk, and fresh while a bridge runs.
+"""A catalog of agents that is followed: its pages, and which of the agents on them are wanted and may be reached.
 
-It reads what `catalog.py` serves. A catalog is a stranger's word for where agents are, as a card is: names and
-addresses are taken from it and nothing else, each agent's card is read where it is. A catalog that cannot be read
-anew lists what it listed.
+It reads what the server's `catalog.py` serves. A catalog is a stranger's word for where agents are, as a card is: names
+and addresses are taken from it and nothing else, each agent's card is read where it is.
 
-Spec: A2A 1.0 section 8.2; its guide on discovery, "Curated Registries". RFC 9111 as in `http_cache.py`.
+Spec: A2A 1.0 section 8.2; its guide on discovery, "Curated Registries". RFC 9111 as in `followed.py`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, NoReturn
+from typing import Final
 
-import anyio
-import anyio.to_thread
 import httpx2
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from bridge.a2a.client.card import NOT_MODIFIED, read_place
-from bridge.a2a.client.http import UnansweredError, json_from, origin_of, shown, url_from
-from bridge.a2a.client.http_cache import CardBounds, Kept, fresh_seconds, may_be_stored, validators_in
+from bridge.a2a.client.followed import (
+    CardBounds,
+    Followed,
+    Held,
+    Kept,
+    fresh_seconds,
+    may_be_stored,
+    validators_of,
+)
+from bridge.a2a.client.http import json_from, origin_of, shown, url_from
 from bridge.a2a.client.interfaces import Reach, Trust
 from bridge.errors import PeerError
 from bridge.networks import Guard, is_private_host
@@ -91,8 +95,14 @@ class _Kept(Kept):
     pages: tuple[_Page, ...]
 
 
-class CatalogSource:
+_Held = Held[_Kept, tuple[Entry, ...]]
+
+
+class CatalogSource(Followed[_Kept, tuple[Entry, ...]]):
     """Where one catalog comes from."""
+
+    word = "catalog"
+    kept_type = _Kept
 
     def __init__(
         self,
@@ -105,65 +115,13 @@ class CatalogSource:
         selection: Selection | None = None,
         trust: Trust | None = None,
     ) -> None:
-        """`folder` keeps it between two runs; None keeps it in memory alone. `headers` go to `url`'s origin."""
-        self.url = url
-        self._http = http
-        self._bounds = bounds or CardBounds()
+        """`headers` go to `url`'s origin."""
+        super().__init__(http, url, folder, bounds, kept_as=f"catalog {url}")
         self._headers = dict(headers)
         self._selection = selection or Selection()
         self._trust = trust or Trust()
         self.reach = Reach(url, self._trust)
         """How connections are judged that are made for the agents that it lists."""
-        name = hashlib.sha256(f"catalog {url}".encode()).hexdigest()[:32]
-        self._file = folder / f"{name}.json" if folder else None
-        self._kept: _Kept | None = None
-        self._entries: tuple[Entry, ...] | None = None
-
-    def cached(self) -> tuple[Entry, ...] | None:
-        """What was listed last, in this run or an earlier one, however long ago; None when it was never read."""
-        if self._kept is None and self._file is not None:
-            self._kept = _Kept.read(self._file)
-            self._entries = self._wanted(self._kept.pages) if self._kept else None
-        return self._entries
-
-    async def refresh(self) -> tuple[Entry, ...]:
-        """What is listed now, asked for with what is known of it.
-
-        Raises:
-            PeerError: it cannot be reached, or what is there is no catalog. What was known stays `cached`.
-        """
-        self.cached()
-        try:
-            with anyio.fail_after(self._bounds.answer_seconds):
-                kept = await self._read_pages()
-        except TimeoutError as exc:
-            late = f"{shown(self.url)} gave no catalog within {self._bounds.answer_seconds:g} s"
-            raise UnansweredError(late) from exc
-        if self._entries is None or _listed(kept) != (self._kept and _listed(self._kept)):
-            self._entries = self._wanted(kept.pages)
-        self._kept = kept
-        if self._file is not None:
-            await anyio.to_thread.run_sync(kept.write, self._file)
-        return self._entries
-
-    async def watch(self, on_change: Callable[[tuple[Entry, ...]], Awaitable[None]]) -> NoReturn:
-        """Ask for the catalog whenever it has grown old, for ever, and tell of what it lists when that is new.
-
-        A catalog that was not there at the start is new when it comes. What goes wrong is logged, and asked again.
-        """
-        pauses = self._bounds.pauses()
-        while True:
-            before = self.cached()
-            await anyio.sleep(self._seconds_left() if before is not None else 0)
-            try:
-                entries = await self.refresh()
-            except PeerError as exc:
-                logger.warning("a catalog of agents is not read anew: %s", exc)
-                await anyio.sleep(pauses.next())
-                continue
-            pauses.reset()
-            if entries != before:
-                await on_change(entries)
 
     def is_own(self, card_url: str) -> bool:
         """Whether an agent is at the catalog's own origin: only there may it be shown the catalog's credentials."""
@@ -173,14 +131,16 @@ class CatalogSource:
         """What judges connections made to read a card that the catalog named; None when any address will do."""
         return self.reach.guard(card_url, self._private_words(card_url))
 
-    def _seconds_left(self) -> float:
-        left = self._kept.fresh_until - time.time() if self._kept else 0
-        return min(max(left, 0), self._bounds.max_seconds)
-
     # Reading
 
-    async def _read_pages(self) -> _Kept:
-        known = {page.place: page for page in (self._kept.pages if self._kept else ())}
+    async def _fetch(self, held: _Held | None) -> _Held:
+        kept = await self._read_pages(held.kept.pages if held else ())
+        # What is left out is logged once, not each time that the same is read.
+        is_same = held is not None and _listed(kept) == _listed(held.kept)
+        return Held(kept, held.value if held and is_same else self._read(kept))
+
+    async def _read_pages(self, before: Sequence[_Page]) -> _Kept:
+        known = {page.place: page for page in before}
         pages: dict[str, _Page] = {}
         fresh, storable, token = self._bounds.max_seconds, True, ""
         while True:
@@ -207,19 +167,18 @@ class CatalogSource:
         if answer is None:
             raise PeerError(f"there is no catalog of agents at {shown(self.url)}")
         response, text = answer
-        validators = validators_in(response.headers)
         if response.status_code != NOT_MODIFIED:
-            return response, _page_from(text, place, validators)
+            return response, _page_from(text, place, validators_of(response))
         if known is None:
             raise PeerError(f"{shown(self.url)} says that it has not changed, but it was never seen")
-        return response, known.model_copy(update={"validators": {**known.validators, **validators}})
+        return response, known.model_copy(update={"validators": validators_of(response, known.validators)})
 
     # What is taken of it
 
-    def _wanted(self, pages: Sequence[_Page]) -> tuple[Entry, ...]:
+    def _read(self, kept: _Kept) -> tuple[Entry, ...]:
         """The agents that are wanted and may be reached; those that may not are logged."""
         found: dict[str, Entry] = {}
-        for agent in (agent for page in pages for agent in page.agents if self._selection.takes(agent.name)):
+        for agent in (agent for agent in _listed(kept) if self._selection.takes(agent.name)):
             try:
                 entry = Entry(agent.name, self._card_url(agent.card_url))
             except PeerError as exc:
@@ -228,6 +187,9 @@ class CatalogSource:
             if found.setdefault(agent.name, entry) != entry:
                 logger.warning("%s lists %s twice; the first one counts", shown(self.url), agent.name)
         return tuple(found.values())
+
+    def _is_news(self, before: tuple[Entry, ...], now: tuple[Entry, ...]) -> bool:
+        return now != before
 
     def _card_url(self, given: str) -> str:
         """Where a card is, as the catalog says.

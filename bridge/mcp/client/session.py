@@ -21,6 +21,7 @@ import anyio.abc
 from pydantic import JsonValue
 
 from bridge import trace
+from bridge.address import Explanation
 from bridge.errors import BridgeError, PeerError, UsageError, leaf_of
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.dispatcher import OnTaskNews
@@ -131,8 +132,7 @@ class Session:
         self._wanted = anyio.Event()
         self._tools: dict[str, Tool] = {}
         self._detail = ""
-        self._fault, self._in_words = "", ""
-        """What was wrong when it was connected to last, and the same with what stands there instead."""
+        self._explanation = Explanation(partial(explained_at, target)) if isinstance(target, Url) else None
         self._at_fault: type[PeerError | UsageError] = PeerError
 
     @property
@@ -293,14 +293,13 @@ class Session:
 
     async def _explained(self, fault: BaseException) -> BaseException:
         """Why a connection failed; at a URL, what stands there instead, which is looked at once for each fault."""
-        if not isinstance(self.target, Url) or not isinstance(fault, PeerError):
+        if (
+            self._explanation is None
+            or not isinstance(fault, PeerError)
+            or isinstance(fault, ServerDownError)
+        ):
             return fault
-        if isinstance(fault, ServerDownError):
-            return fault
-        if str(fault) != self._fault:
-            self._fault = str(fault)
-            self._in_words = await explained_at(self.target, fault)
-        return PeerError(self._in_words, detail=fault.detail)
+        return await self._explanation.of(fault)
 
     async def _hold(self, *, task_status: anyio.abc.TaskStatus[Link]) -> None:
         """One connection, from start to end."""

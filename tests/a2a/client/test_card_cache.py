@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from bridge.a2a.client.card import FoundCard, fetch_card
 from bridge.a2a.client.card_cache import CardSource
-from bridge.a2a.client.http_cache import CardBounds, fresh_seconds
+from bridge.a2a.client.followed import CardBounds, fresh_seconds
 from bridge.a2a.wire.rest import CARD_PATH
 from bridge.errors import PeerError
 from tests.support.agents import found_at, serving

@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 from bridge.a2a.client import catalog as catalog_source
 from bridge.a2a.client.card_cache import CardSource
 from bridge.a2a.client.catalog import CatalogSource, Entry, Selection
-from bridge.a2a.client.http_cache import CardBounds
+from bridge.a2a.client.followed import CardBounds
 from bridge.a2a.client.interfaces import Trust
 from bridge.a2a.server.catalog import CatalogApp
 from bridge.access.principals import Principal

@@ -133,11 +133,11 @@ def client_of(target: Url, transport: httpx2.AsyncBaseTransport) -> httpx2.Async
     )
 
 
-async def explained_at(target: Url, fault: PeerError) -> str:
-    """The words of a fault, with what stands at the URL instead. None of the target's headers are sent."""
+async def explained_at(target: Url, fault: PeerError) -> PeerError:
+    """A fault, with what stands at the URL instead. None of the target's headers are sent."""
     async with GuardedClient(timeout=target.connect_seconds) as client:
         bound = target.connect_seconds
-        return str(await explained(fault, client, target.url, Wanted.SERVER, target.guard, bound))
+        return await explained(fault, client, target.url, Wanted.SERVER, target.guard, bound)
 
 
 class FaultMappingTransport(GuardedTransport):
