@@ -36,13 +36,16 @@ from bridge.agents_as_tools.sending import Sending, Work
 from bridge.agents_as_tools.shown import Shown, failure
 from bridge.agents_as_tools.surroundings import Surroundings
 from bridge.agents_as_tools.tools import PublishedTool
-from bridge.agents_as_tools.turns import turn
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import Incoming
 from bridge.seal import HandleTooLongError
 from bridge.translate.ask_back import Waiting, answer_message, as_answered, mark_of, modes_of, with_own_keys
-from bridge.translate.call_to_message import Conversation, message_from_call
+from bridge.translate.call_to_message import (
+    Conversation,
+    message_from_call,
+)
+from bridge.turns import turn
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +88,8 @@ class AgentCall:
         """
         try:
             with anyio.move_on_after(self._within_seconds):
-                async with turn(self._limiter):
+                # The turn ends with the host's answer: nobody here knows when a task that goes on after it ends.
+                async with turn(self._limiter, self._tool.name):
                     self._has_turn = True
                     return await self._conversation()
             return self._question_in_words(self._asking) if self._asking else self._still_at_work()

@@ -31,8 +31,7 @@ from bridge.agents_as_tools.search import call_of_skill, found_skills
 from bridge.agents_as_tools.sending import Unnamed
 from bridge.agents_as_tools.shown import failure
 from bridge.agents_as_tools.surroundings import Surroundings
-from bridge.agents_as_tools.tools import PublishedTool
-from bridge.agents_as_tools.turns import Turns
+from bridge.agents_as_tools.tools import Place, PublishedTool
 from bridge.errors import BridgeError, echoed, telling_of
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import INVALID_PARAMS, Incoming, McpRefusal, refusal_of
@@ -40,6 +39,7 @@ from bridge.seal import HandleError
 from bridge.translate.call_to_message import BadArgumentsError
 from bridge.translate.overrides import Remark, ToolOverride
 from bridge.translate.skill_tools import AgentTool
+from bridge.turns import Turns
 from bridge.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class AgentsFace:
     ) -> None:
         self._handles = handles
         self._unnamed = Unnamed(options.unnamed_most)
-        self._turns = Turns()
+        self._turns: Turns[Place] = Turns()
         self._remarked: frozenset[Remark] = frozenset()
         self._on_change: Callable[[], None] = _tell_nobody
         self._group: anyio.abc.TaskGroup | None = None
@@ -237,8 +237,7 @@ class AgentsFace:
     def _list(self) -> None:
         """Take over what the agents' cards now say."""
         self._listing = listing_of(self._agents, self._options, self._overrides)
-        bounds = {tool.place: tool.override.concurrency for tool in self.published}
-        self._turns.set({place: most for place, most in bounds.items() if most is not None})
+        self._turns.set({tool.place: tool.override.concurrency for tool in self.published})
         for remark in self.remarks:
             if remark not in self._remarked:
                 logger.warning("%s: %s", self.name, remark)

@@ -9,7 +9,8 @@ import anyio.abc
 from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.sending import Unnamed
-from bridge.agents_as_tools.turns import Turns
+from bridge.agents_as_tools.tools import Place
+from bridge.turns import Turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,4 +22,4 @@ class Surroundings:
     background: anyio.abc.TaskGroup
     """Where messages go out, as long as the face is served."""
     unnamed: Unnamed
-    turns: Turns
+    turns: Turns[Place]

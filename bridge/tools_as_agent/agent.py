@@ -24,9 +24,10 @@ from bridge.tools_as_agent.route import decide, is_answer
 from bridge.tools_as_agent.run import Conclusion, Question, ToolRun
 from bridge.tools_as_agent.skills import Skill, Skills, skills_of
 from bridge.tools_as_agent.sources import Source, SourceBook, SourceState
-from bridge.tools_as_agent.turns import SkillTurns
 from bridge.translate.extension import URI
 from bridge.translate.overrides import Remark, SkillOverride
+from bridge.translate.skills import Place
+from bridge.turns import Turns
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ class ToolsAgent:
     ) -> None:
         """`overrides` are by pattern, in the order in which they were written; see `override_for`."""
         self._states = SourceBook(now_ms)
-        self._turns = SkillTurns()
+        self._turns: Turns[Place] = Turns()
         self._card_at = lru_cache(_CARDS_KEPT)(self._make_card)
         self._skills = Skills(())
         self._remarks: tuple[Remark, ...] = ()
@@ -85,8 +86,7 @@ class ToolsAgent:
         ]
         self._skills = skills_of(listed, self._overrides, self._skills)
         self._options = _with_text_into(self._chosen, self._skills)
-        limits = {skill.place: skill.override.concurrency for skill in self._skills.skills}
-        self._turns.set({place: most for place, most in limits.items() if most is not None})
+        self._turns.set({skill.place: skill.override.concurrency for skill in self._skills.skills})
         self._card_at.cache_clear()
         self._remark()
 

@@ -40,10 +40,10 @@ from bridge.tools_as_agent.kept import FollowedTask, Questions, ServerQuestion, 
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.progress import ProgressRelay
 from bridge.tools_as_agent.route import ask_server_questions, open_questions
-from bridge.tools_as_agent.turns import skill_turn
 from bridge.translate.arguments import whole_numbers
 from bridge.translate.elicitation import required_urls
 from bridge.translate.faults import URL_REQUIRED
+from bridge.turns import turn
 
 _STATE_REFUSED: Final = (
     "The server did not take the answer any more ({}), and the call was not made again from its start, since the"
@@ -133,9 +133,7 @@ class CallInRounds:
     async def _once(self, call: ToolCall, progress: ProgressRelay) -> tuple[JsonObject, Session]:
         self._patience.pause()
         async with (
-            skill_turn(
-                self._limiter, self._decision.skill_id, self._options.queue_timeout_seconds
-            ) as left_seconds,
+            turn(self._limiter, self._decision.skill_id, self._options.queue_timeout_seconds) as left_seconds,
             self._line.place(self._caller, left_seconds, self._wait) as place,
         ):
             self._patience.resume()

@@ -17,7 +17,6 @@ from pydantic import JsonValue
 from pydantic_core import to_json
 
 from bridge.a2a.client.http import Outgoing, UnansweredError, json_from, shown, status_words, url_from
-from bridge.a2a.client.interfaces import HTTP_JSON, JSONRPC
 from bridge.a2a.model.errors import KINDS, ErrorKind
 from bridge.a2a.model.objects import HTTP_JSON, JSONRPC, AgentInterface
 from bridge.a2a.model.operations import AnyOperation
