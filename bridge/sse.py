@@ -1,9 +1,9 @@
-"""How server-sent events are read out of chunks of bytes. Pure.
+"""How server-sent events are framed, and how they are read out of chunks of bytes. Pure.
 
 It knows the framing and its bound, and nothing of what events say. Each byte is looked at once, however large
 the event and however it is cut.
 
-Spec: HTML, "server-sent events", interpreting an event stream.
+Spec: HTML, "server-sent events"; A2A 1.0 sections 9.4.2 and 11.7.
 """
 
 from __future__ import annotations
@@ -15,6 +15,23 @@ from typing import Final
 
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+
+HEARTBEAT: Final = b": \n\n"
+"""A comment, which every reader passes over: it shows that the stream lives."""
+
+_ESCAPED: Final = (
+    (b"\xc2\x85", b"\\u0085"),
+    (b"\xe2\x80\xa8", b"\\u2028"),
+    (b"\xe2\x80\xa9", b"\\u2029"),
+)
+"""Characters that JSON leaves as they are and that some readers take for the end of a line."""
+
+
+def frame(data: bytes) -> bytes:
+    """One event whose data is a JSON text, on one line."""
+    for raw, escaped in _ESCAPED:
+        data = data.replace(raw, escaped)
+    return b"data: %b\n\n" % data
 
 
 @dataclass(frozen=True, slots=True)

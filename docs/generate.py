@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bridge.config.check.schema_nodes import Node, node_at, takes_of, unit_of
-from bridge.config.schema import config_schema, profile_schema
+from bridge.config.schema import config_schema, meanings_in, profile_schema
 from bridge.config.shown import toml_of
 from bridge.config.tables.models import (
     AgentTable,
@@ -23,7 +23,6 @@ from bridge.config.tables.models import (
 )
 from bridge.config.tables.profile import TABLES_OF
 from bridge.config.tables.profile_places import profile_place
-from bridge.config.text.comments import meanings_in
 from bridge.config.text.document import read_toml
 from docs.mapping_page import mapping
 

@@ -1,12 +1,13 @@
-"""How server-sent events are read, however they come."""
+"""How server-sent events are framed, and read however they come."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import pytest
+from pydantic_core import from_json, to_json
 
-from bridge.sse import Event, EventReader
+from bridge.sse import HEARTBEAT, Event, EventReader, frame
 
 
 def read(chunks: Sequence[bytes], limit_bytes: int = 1000) -> list[bytes]:
@@ -87,3 +88,32 @@ def test_an_event_of_fifty_megabytes_is_read_from_small_chunks() -> None:
     pieces = [b"data: ", *[chunk] * 800, b"\n\n"]
     (event,) = (event for piece in pieces for event in reader.feed(piece))
     assert len(event.data) == 800 * 65536
+
+
+TEXTS = [
+    "plain",
+    "a\x85b",
+    "a\u2028b\u2029c",
+    "line\nbreak\r\n",
+    "\\\u2028",
+    "é中🎈",
+    "\u0085" * 3,
+    "Â\x80\u2027",
+]
+
+
+@pytest.mark.proves("sse-escapes")
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_frame_is_one_line_for_every_reader_and_says_the_same(text: str) -> None:
+    framed = frame(to_json({"text": text}))
+    assert framed.startswith(b"data: ")
+    assert framed.endswith(b"\n\n")
+    inner = framed[len(b"data: ") : -2]
+    assert len(inner.decode().splitlines()) == 1
+    assert from_json(inner) == {"text": text}
+
+
+def test_a_heartbeat_is_a_comment_and_no_event() -> None:
+    assert HEARTBEAT.startswith(b":")
+    assert HEARTBEAT.endswith(b"\n\n")
+    assert b"data" not in HEARTBEAT

@@ -18,7 +18,7 @@ import anyio
 from bridge.a2a.client.bindings import AgentRefusedError
 from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.follow import Listener, converse, wait
-from bridge.a2a.model.life import ENDED
+from bridge.a2a.model.life import ENDED, SETTLED
 from bridge.a2a.model.objects import (
     Message,
     SendMessageConfiguration,
@@ -26,11 +26,11 @@ from bridge.a2a.model.objects import (
     StreamResponse,
     Task,
     TaskStatus,
+    text_of,
 )
 from bridge.agents_as_tools.given import Given
 from bridge.agents_as_tools.handles import FarCall, FarQuestion, tool_mark
 from bridge.agents_as_tools.mcp_tasks import task_fields
-from bridge.agents_as_tools.progress import tell_progress
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.sending import Sending, Work
 from bridge.agents_as_tools.shown import Shown, failure
@@ -38,13 +38,14 @@ from bridge.agents_as_tools.surroundings import Surroundings
 from bridge.agents_as_tools.tools import PublishedTool
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.server.face import Incoming
+from bridge.mcp.server.face import Incoming, Report
 from bridge.seal import HandleTooLongError
 from bridge.translate.ask_back import Waiting, answer_message, as_answered, mark_of, modes_of, with_own_keys
 from bridge.translate.call_to_message import (
     Conversation,
     message_from_call,
 )
+from bridge.translate.extension import PROGRESS
 from bridge.turns import turn
 
 logger = logging.getLogger(__name__)
@@ -296,7 +297,7 @@ class AgentCall:
 
     def _on_event(self, event: StreamResponse) -> None:
         active = self._agent.extension_active
-        self._said = tell_progress(event, self._incoming.report, extension_active=active) or self._said
+        self._said = _tell_progress(event, self._incoming.report, extension_active=active) or self._said
 
 
 class _BecomesTaskError(Exception):
@@ -310,3 +311,23 @@ class _BecomesTaskError(Exception):
 
 def _first_of(said: float | None, otherwise: float) -> float:
     return otherwise if said is None else said
+
+
+def _tell_progress(event: StreamResponse, report: Report, *, extension_active: bool) -> str | None:
+    """Report an event; gives the words of the agent in it, if there are any."""
+    update, artifact = event.status_update, event.artifact_update
+    if update is not None and update.status.state not in SETTLED:
+        numbers = (update.metadata or {}).get(PROGRESS)
+        found = numbers if isinstance(numbers, dict) else {}
+        words = text_of(update.status.message.parts) if update.status.message else ""
+        if found or words:
+            report(_number(found.get("progress")), _number(found.get("total")), words or None)
+        return words or None
+    if artifact is not None and not extension_active:
+        # (What an agent of ours gives is its tool's result, which says nothing before it is there.)
+        report(None, None, f"{artifact.artifact.name or 'a result'} is coming in")
+    return None
+
+
+def _number(value: object) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -14,8 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from bridge.config.check.faults import faults_of, without_guesses
-from bridge.config.check.rules import rule_faults, tables_at
-from bridge.config.check.source_rules import sources_of
+from bridge.config.check.rules import rule_faults, sources_of, tables_at
 from bridge.config.mcp_json import HostFile, Imported, read_host_file
 from bridge.config.schema import config_schema
 from bridge.config.tables.models import (

@@ -8,6 +8,7 @@ Spec: JSON Schema 2020-12.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from bridge.config.check.rules import CHOICES
@@ -16,12 +17,13 @@ from bridge.config.tables.models import Config
 from bridge.config.tables.profile import EXTENDS
 from bridge.config.tables.profile import profile_schema as plain_profile_schema
 from bridge.config.tables.profile_places import DEFAULT, profile_place
-from bridge.config.text.comments import meanings_in
-from bridge.config.text.document import read_toml
+from bridge.config.text.document import Document, read_toml
 from bridge.config.text.positions import KeyPath
 from bridge.jsonvalues import JsonObject
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+
+_BEHIND: Final = re.compile(r"[ \t]*#[ \t]*(?P<said>[^\n]*)")
 
 _EXTENDS: Final[JsonObject] = {
     "type": "string",
@@ -70,3 +72,28 @@ def _say_units(schema: Node) -> None:
         for key, node in table.get("properties", {}).items():
             if (unit := unit_of(key)) and unit not in node.get("description", ""):
                 node["description"] = f"{node.get('description', '')} (in {unit})".strip()
+
+
+def meanings_in(document: Document) -> dict[KeyPath, str]:
+    """What the comments of a file say of each key in a table, by table and key; "" when they say nothing.
+
+    The comment behind a value means its key; where there is none, the lines of comment right above do.
+    """
+    return {
+        (table, key): _meaning(document, (table, key))
+        for table, keys in document.data.items()
+        if isinstance(keys, dict)
+        for key in keys
+    }
+
+
+def _meaning(document: Document, path: KeyPath) -> str:
+    text, place = document.masked, document.positions[path]
+    behind = _BEHIND.match(text, place.value.end)
+    if behind:
+        return behind["said"].strip()
+    above = text[: text.rfind("\n", 0, place.start.start) + 1].split("\n")[:-1]
+    said: list[str] = []
+    while above and above[-1].startswith("#"):
+        said.insert(0, above.pop().removeprefix("#").strip())
+    return " ".join(said)

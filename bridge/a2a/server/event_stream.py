@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 from bridge.a2a.server.service import Stream
 from bridge.a2a.tasks.live import Seen
 from bridge.a2a.wire.dialect import EventWriter
-from bridge.a2a.wire.sse import HEARTBEAT, frame
+from bridge.sse import HEARTBEAT, frame
 
 logger = logging.getLogger(__name__)
 

@@ -6,17 +6,17 @@ type than expected is passed over here. So all that is wrong with a file is foun
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from bridge.config.check.override_rules import override_faults
-from bridge.config.check.source_rules import source_faults
 from bridge.config.text.document import Fault
 from bridge.config.text.positions import KeyPath
 from bridge.config.text.secret_values import HOW_TO_REFER
 from bridge.config.text.secrets import is_secret_header
-from bridge.config.text.wording import listed, title
+from bridge.config.text.wording import listed, meant, title
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,27 @@ _INSTEAD: Final = {"env": "write `headers` or `auth`", "headers": "write `env`",
 _SETTINGS: Final = {"env": "variables", "headers": "headers"}
 """Tables of which each entry may be a secret."""
 
+_MADE_OF: Final = {
+    "tools_as_agent": ("tool_servers",),
+    "agents_as_tools": ("agents", "catalogs", "tools_as_agent"),
+}
+"""What each kind of face is made of."""
+
+_NOUNS: Final = {
+    "tool_servers": ("a tool server", "tool servers"),
+    "agents": ("an agent", "agents"),
+    "catalogs": ("a catalog", "catalogs"),
+    "tools_as_agent": ("a published agent", "published agents"),
+    "agents_as_tools": ("a published MCP server", "published MCP servers"),
+}
+
+Names = Mapping[str, frozenset[str]]
+
+_GLOB: Final = re.compile(r"[*?\[]")
+
+_UNIQUE: Final = {"skills": "id", "tools": "name"}
+"""Where the overrides of a face stand, and the key in them that no two may share."""
+
 
 def rule_faults(data: Mapping[str, Any], imported: frozenset[str] | None = frozenset()) -> Iterator[Fault]:
     """All that is wrong between the keys of a file; `imported` are tool servers that come from elsewhere, None when
@@ -59,10 +80,10 @@ def rule_faults(data: Mapping[str, Any], imported: frozenset[str] | None = froze
         for path, table in tables_at(data, (section, "*")):
             yield from _header_faults(path, table)
             yield from _reference_faults(path, table)
-    yield from source_faults(data, imported)
+    yield from _source_faults(data, imported)
     for section in ("tools_as_agent", "agents_as_tools"):
         for path, face in tables_at(data, (section, "*")):
-            yield from override_faults(path, face)
+            yield from _override_faults(path, face)
 
 
 def tables_at(data: Mapping[str, Any], pattern: KeyPath) -> Iterator[tuple[KeyPath, dict[str, Any]]]:
@@ -135,3 +156,130 @@ def _headers_of_auth(auth: object) -> Iterator[str]:
             yield "Authorization"
         case {"api_key": {"header": str(header)}}:
             yield header
+
+
+# Whom the `from` of a face, and the skills of a principal, may name
+
+
+def _source_faults(data: Mapping[str, Any], imported: frozenset[str] | None) -> Iterator[Fault]:
+    """What is named and is not there, is there twice, or could be either of two.
+
+    `imported` are tool servers that come from elsewhere; None when they cannot be known.
+    """
+    names = {section: frozenset(map(str, _table(data, section))) for section in _NOUNS}
+    names["tool_servers"] |= imported or frozenset()
+    for section in _MADE_OF:
+        for face, named in sources_of(data, section).items():
+            for fault in _from_faults((section, face), named, names):
+                if section == "agents_as_tools" or imported is not None or not fault.unknown:
+                    yield fault
+    for principal, table in _table(data, "principals").items():
+        written = table.get("skills") if isinstance(table, dict) else None
+        if isinstance(written, list):
+            yield from _face_faults(("principals", principal, "skills"), written, names)
+
+
+def sources_of(data: Mapping[str, Any], section: str) -> dict[str, dict[int, str]]:
+    """What the faces of a kind are made of: by name of the face, the names in its `from` with their places there."""
+    return {
+        name: {index: one for index, one in enumerate(written) if isinstance(one, str) and one}
+        for name, face in _table(data, section).items()
+        if isinstance(face, dict) and isinstance(written := face.get("from"), list)
+    }
+
+
+def _from_faults(face: KeyPath, named: Mapping[int, str], names: Names) -> Iterator[Fault]:
+    section, seen = str(face[0]), set[str]()
+    for index, name in named.items():
+        where = (*face, "from", index)
+        kinds = [kind for kind in _MADE_OF[section] if name in names[kind]]
+        if name in seen:
+            yield Fault(where, f"`{name}` is named twice")
+        elif not kinds:
+            yield _unknown(where, section, name, names)
+        elif len(kinds) > 1:
+            both = listed((_NOUNS[kind][0] for kind in kinds), "and")
+            yield Fault(where, f"`{name}` is {both}: which is meant cannot be told", "rename one of them")
+        seen.add(name)
+
+
+def _unknown(where: KeyPath, section: str, name: str, names: Names) -> Fault:
+    takes = listed(_NOUNS[kind][1] for kind in _MADE_OF[section])
+    others = [noun for kind, (noun, _) in _NOUNS.items() if name in names[kind]]
+    if others:
+        return Fault(where, f"`{name}` is {others[0]}; {title(where[:2])} is made of {takes}")
+    known = sorted(frozenset().union(*(names[kind] for kind in _MADE_OF[section])))
+    nouns = listed(_NOUNS[kind][0] for kind in _MADE_OF[section])
+    hint = meant(name, known) or f"add {nouns}"
+    return Fault(where, f"there is no `{name}`: {title(where[:2])} is made of {takes}", hint, unknown=True)
+
+
+def _face_faults(path: KeyPath, written: list[object], names: Names) -> Iterator[Fault]:
+    faces = sorted(names["tools_as_agent"] | names["agents_as_tools"])
+    for index, glob in enumerate(written):
+        face, slash, rest = str(glob).partition("/")
+        where = (*path, index)
+        if slash and not any(fnmatchcase(name, face) for name in faces):
+            yield Fault(where, f"there is no face `{face}`", meant(face, faces))
+        elif (slash and not rest) or glob in faces:
+            yield Fault(where, f"`{glob}` is a face, and no skill or tool of one", f'write "{face}/*"')
+
+
+def _table(data: Mapping[str, Any], section: str) -> dict[str, Any]:
+    found = data.get(section)
+    return found if isinstance(found, dict) else {}
+
+
+# What a face's overrides of its skills or tools cannot say
+
+
+def _override_faults(path: KeyPath, face: Mapping[str, Any]) -> Iterator[Fault]:
+    """What is wrong between the keys of the overrides of a face."""
+    for table, unique in _UNIQUE.items():
+        overrides = face.get(table)
+        if isinstance(overrides, dict):
+            yield from _name_faults((*path, table), overrides, unique)
+            defaults = set(_with_defaults(overrides))
+            for name, override in overrides.items():
+                if isinstance(override, dict):
+                    yield from _argument_faults((*path, table, name), override, defaults)
+
+
+def _name_faults(path: KeyPath, overrides: Mapping[str, Any], unique: str) -> Iterator[Fault]:
+    taken: dict[str, str] = {}
+    for pattern, override in overrides.items():
+        given = override.get(unique) if isinstance(override, dict) else None
+        if not isinstance(given, str):
+            continue
+        where = (*path, pattern, unique)
+        if _GLOB.search(pattern):
+            message = f"`{unique}` is unique, and `{pattern}` may be several {path[-1]}"
+            yield Fault(where, message, f"give each its `{unique}` under its exact name", on_key=True)
+        elif given in taken:
+            yield Fault(where, f"`{pattern}` and `{taken[given]}` have the same `{unique}`")
+        taken.setdefault(given, pattern)
+
+
+def _argument_faults(path: KeyPath, override: Mapping[str, Any], defaults: set[str]) -> Iterator[Fault]:
+    """`defaults` are the arguments that have one in any override: several may speak of the same tool."""
+    for name, rule in _arguments(override):
+        if rule.get("hidden") is not True:
+            continue
+        where = (*path, "arguments", name, "hidden")
+        if name not in defaults:
+            message = f"`{name}` is hidden and has no `default`: nobody could give it a value"
+            yield Fault(where, message, "add `default = ...`", on_key=True)
+        if override.get("text_into") == name:
+            yield Fault((*path, "text_into"), f"text cannot go into `{name}`: it is hidden")
+
+
+def _with_defaults(overrides: Mapping[str, Any]) -> Iterator[str]:
+    for override in overrides.values():
+        yield from (name for name, rule in _arguments(override) if "default" in rule)
+
+
+def _arguments(override: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    arguments = override.get("arguments") if isinstance(override, dict) else None
+    for name, rule in arguments.items() if isinstance(arguments, dict) else ():
+        if isinstance(rule, dict):
+            yield name, rule

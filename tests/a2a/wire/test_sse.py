@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from pydantic_core import from_json, to_json
-
 from bridge.a2a.wire.sse import HEARTBEAT, frame
+from pydantic_core import from_json, to_json
 
 TEXTS = [
     "plain",

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -33,19 +33,20 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
-from bridge.errors import reason_of
+from bridge.errors import PeerError, reason_of
 from bridge.http_client import GuardedTransport
 from bridge.mcp.client.faults import (
     BROKEN_OFF,
     HTTP_STATUS,
     LIMITED_BY,
     TOO_LARGE,
+    ServerDownError,
     error_of,
     status_of,
 )
-from bridge.mcp.client.transports.http_sse_opening import Events, opened, status_words
 from bridge.mcp.client.transports.streamable_http import (
     LIMITS,
+    NOT_SENT,
     FaultMappingTransport,
     Url,
     beginning_of,
@@ -53,8 +54,8 @@ from bridge.mcp.client.transports.streamable_http import (
     means_session_lost,
 )
 from bridge.mcp.client.transports.too_large import id_of_cut_message, instead_of
-from bridge.mcp.lines import message_in
-from bridge.sse import Event
+from bridge.mcp.lines import instead_of, message_in
+from bridge.sse import Event, EventReader
 
 logger = logging.getLogger(__name__)
 
@@ -62,10 +63,18 @@ POSTS_AT_ONCE: Final = 32
 """Requests that are posted at one time, and beside them as many answers and as many other messages: no cancellation
 waits for calls."""
 
+_OPENING_FACTOR: Final = 3
+"""The endpoint has to be named within this many times `connect_seconds`, from the first byte to the event."""
+
+_ENDS_BYTES: Final = 200
+"""What is kept of each end of an event that is too large: the id that it answers stands there."""
+
 _READ_BUFFER: Final = 16
 _OLD_TRANSPORT_STATUSES: Final = frozenset({400, 404, 405})
 _INITIALIZED: Final = "notifications/initialized"
 _CANCELLED: Final = "notifications/cancelled"
+
+_Events = AsyncGenerator[Event, None]
 
 
 def may_be_http_sse(error: MCPError) -> bool:
@@ -96,7 +105,7 @@ async def http_sse(target: Url, on_fault: Callable[[str], None]) -> AsyncIterato
         reads_out,
         writes_in,
         writes_out,
-        opened(target, listener) as (endpoint, events),
+        _opened(target, listener) as (endpoint, events),
         anyio.create_task_group() as tasks,
     ):
         connection = _Connection(target, on_fault, poster, endpoint, reads_in)
@@ -105,6 +114,78 @@ async def http_sse(target: Url, on_fault: Callable[[str], None]) -> AsyncIterato
             yield reads_out, writes_in
         finally:
             tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def _opened(target: Url, client: httpx2.AsyncClient) -> AsyncIterator[tuple[httpx2.URL, _Events]]:
+    """Open the event stream: the address to post to, and the events after the one that named it.
+
+    Raises:
+        ServerDownError: the server cannot be reached.
+        PeerError: it does not answer as a server of this transport does, or not in time.
+    """
+    seconds = _OPENING_FACTOR * target.connect_seconds
+    headers = {"accept": "text/event-stream", "cache-control": "no-store"}
+    async with AsyncExitStack() as stack:
+        try:
+            with anyio.fail_after(seconds):
+                response = await stack.enter_async_context(client.stream("GET", target.url, headers=headers))
+                _check(target, response)
+                reader = EventReader(target.result_limit_bytes, _ENDS_BYTES)
+                events = await stack.enter_async_context(aclosing(_events(response, reader)))
+                endpoint = await _endpoint(target, events)
+        except TimeoutError as exc:
+            raise PeerError(f"{target} named no endpoint for HTTP+SSE within {seconds:g} s") from exc
+        except NOT_SENT as exc:
+            raise ServerDownError(f"{target} cannot be reached: {reason_of(exc)}") from exc
+        except httpx2.RequestError as exc:
+            raise PeerError(f"{target} broke off: {reason_of(exc)}") from exc
+        yield endpoint, events
+
+
+def _check(target: Url, response: httpx2.Response) -> None:
+    if response.status_code >= 300:
+        why = " (redirects are not followed)" if response.is_redirect else ""
+        raise PeerError(f"{target} answered the GET for its events with {_status_words(response)}{why}")
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "text/event-stream":
+        raise PeerError(
+            f"{target} answered the GET for its events with {kind or 'no content type'},"
+            " not with text/event-stream"
+        )
+
+
+async def _events(response: httpx2.Response, reader: EventReader) -> _Events:
+    async for chunk in response.aiter_bytes():
+        for event in reader.feed(chunk):
+            yield event
+
+
+async def _endpoint(target: Url, events: _Events) -> httpx2.URL:
+    """The address to post to. Credentials travel there, so only its path and query are taken from the server."""
+    async for event in events:
+        if event.type != "endpoint":
+            continue
+        base = httpx2.URL(target.url)
+        try:
+            named = base.join(event.data.decode("utf-8", "replace").strip())
+        except httpx2.InvalidURL as exc:
+            raise PeerError(f"{target} names an endpoint that is no address: {exc}") from exc
+        if _origin(named) != _origin(base):
+            raise PeerError(
+                f"{target} names an endpoint of another origin ({Url(str(named))}); credentials are not sent there"
+            )
+        return base.copy_with(raw_path=named.raw_path)
+    raise PeerError(f"{target} ended its events before it named an endpoint")
+
+
+def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
+
+
+def _status_words(response: httpx2.Response) -> str:
+    """The status of a response as it is told."""
+    return f"HTTP {response.status_code} {response.reason_phrase}".rstrip()
 
 
 class _PostTransport(FaultMappingTransport):
@@ -127,7 +208,7 @@ class _Connection:
     _other_places: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(POSTS_AT_ONCE))
     _answer_places: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(POSTS_AT_ONCE))
 
-    async def run(self, events: Events, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:
+    async def run(self, events: _Events, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:
         """Send and receive until the server ends its events; then nobody hears of what is still posted."""
         async with outgoing, anyio.create_task_group() as tasks:
             tasks.start_soon(self._send_all, outgoing, tasks)
@@ -136,7 +217,7 @@ class _Connection:
             self.arrived.close()
             tasks.cancel_scope.cancel()
 
-    async def _receive(self, events: Events) -> None:
+    async def _receive(self, events: _Events) -> None:
         try:
             async for event in events:
                 if event.type == "message" and event.data:
@@ -223,7 +304,7 @@ class _Connection:
                     if isinstance(said, JSONRPCError):
                         return said.error
             self.on_fault(HTTP_STATUS)
-            words = f"{self.target} answered a message with {status_words(response)}"
+            words = f"{self.target} answered a message with {_status_words(response)}"
             return error_of(HTTP_STATUS, words, response.status_code)
 
 
