@@ -14,6 +14,7 @@ code.visualstudio.com/docs/agents/reference/mcp-configuration.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -26,18 +27,26 @@ from bridge.config.check.faults import faults_of
 from bridge.config.check.schema_nodes import tidied
 from bridge.config.tables.peers import ToolServerTable
 from bridge.config.text.diagnostics import ConfigError, Diagnostic
-from bridge.config.text.document import Document, Fault
-from bridge.config.text.jsonc import read_json
-from bridge.config.text.masking import shown_words
-from bridge.config.text.positions import KeyPath
+from bridge.config.text.document import Document, Fault, at, read_text
+from bridge.config.text.masking import mask, shown_words
+from bridge.config.text.positions import KeyPath, Span, Spot
 from bridge.config.text.secret_values import Reading, Secret
 from bridge.config.text.wording import shown_url, table_name
+from bridge.jsonc import Node, parse
 
 _HOLDERS: Final = ("mcpServers", "servers")
 _URLS: Final = ("url", "serverUrl", "httpUrl")
 _VARIABLE: Final = re.compile(r"\$\{(?:env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
 _ANY_VARIABLE: Final = re.compile(r"\$\{[^}]*\}")
 _IN_ENVIRONMENT: Final = "write ${NAME}, and set the variable NAME"
+
+_TEXT: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"?(?P<key>[ \t]*:)?')
+_IN_A_TEXT: Final = re.compile(r'[^"\s]')
+_SECRET_MEMBERS: Final = frozenset(("args", "env", "headers", "auth", "inputs"))
+_SHOWN_MEMBERS: Final = frozenset(
+    ("command", "cwd", "disabled", "envFile", "httpUrl", "serverUrl", "type", "url")
+)
+"""What is shown of a server; others may be secrets of a host that is not known here."""
 
 
 @dataclass(frozen=True)
@@ -205,3 +214,58 @@ def _path_in(path: KeyPath, url: str | None) -> KeyPath:
             return (url or "url",)
         case _:
             return path
+
+
+# The file
+
+
+def read_json(path: Path, what: str) -> Document:
+    """A JSON file. Diagnostics show of its values those alone that are known to be no secrets.
+
+    Raises:
+        ConfigError: it cannot be read, or is no JSON object.
+    """
+    text = read_text(path, what).replace("\r\n", "\n").replace("\r", "\n")
+    try:
+        root = parse(text)
+    except json.JSONDecodeError as exc:
+        span = Span(exc.pos, exc.pos + 1)
+        raise ConfigError([at(path, _hidden(text), span, f"no JSON: {exc.msg.lower()}")]) from exc
+    except ValueError as exc:
+        raise ConfigError([Diagnostic(path, "no JSON: a number has too many digits")]) from exc
+    except RecursionError as exc:
+        raise ConfigError([Diagnostic(path, f"{what} is nested too deeply")]) from exc
+    if not isinstance(root.value, dict):
+        raise ConfigError([Diagnostic(path, "it holds no JSON object")])
+    secrets = [Span(leaf.start, leaf.end) for path_in, leaf in _leaves(root, ()) if _may_be_secret(path_in)]
+    return Document(path, root.value, dict(_spots(root, ())), mask(text, secrets))
+
+
+def _spots(node: Node, path: KeyPath) -> Iterator[tuple[KeyPath, Spot]]:
+    """Where all that a value holds stands; of a key that is there twice, the last one."""
+    for member in node.members:
+        here, inner = (*path, member.key), member.node
+        yield from _spots(inner, here)
+        yield here, Spot(Span(member.start, member.key_end), Span(inner.start, inner.end))
+    for index, element in enumerate(node.elements):
+        yield from _spots(element, (*path, index))
+        yield (*path, index), Spot(None, Span(element.start, element.end))
+
+
+def _leaves(node: Node, path: KeyPath) -> Iterator[tuple[KeyPath, Node]]:
+    """The values that hold no others, also those of a key that is there twice."""
+    if not isinstance(node.value, dict | list):
+        yield path, node
+    for member in node.members:
+        yield from _leaves(member.node, (*path, member.key))
+    for index, element in enumerate(node.elements):
+        yield from _leaves(element, (*path, index))
+
+
+def _may_be_secret(path: KeyPath) -> bool:
+    return path[-1] not in _SHOWN_MEMBERS or not _SECRET_MEMBERS.isdisjoint(path)
+
+
+def _hidden(text: str) -> str:
+    """A text of which nothing is known, without what its quotes hold, but for keys."""
+    return _TEXT.sub(lambda found: found[0] if found["key"] else _IN_A_TEXT.sub("*", found[0]), text)

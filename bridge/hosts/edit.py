@@ -1,9 +1,8 @@
 """One server put into, or taken out of, the text of a host's file. Pure, and it changes nothing else.
 
 The text is cut open where the server stands and mended there, instead of being read and written anew: so
-comments, the order of keys, the spelling of numbers, indentation and line ends all stay. To find the places,
-comments and commas behind the last entry are blanked with spaces, which leaves JSON of the same length, and a
-position in one is that position in the other. What comes out is read again and compared with what was meant.
+comments, the order of keys, the spelling of numbers, indentation and line ends all stay. What comes out is read again
+and compared with what was meant.
 """
 
 from __future__ import annotations
@@ -15,12 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from bridge.errors import UsageError
+from bridge.jsonc import Member, Node, parse
 from bridge.jsonvalues import JsonObject
 
-_STRING: Final = r'"(?:[^"\\\r\n]|\\.)*"'
-_COMMENT: Final = re.compile(rf"{_STRING}|(?P<blank>//[^\r\n]*|/\*.*?\*/)", re.DOTALL)
-_LAST_COMMA: Final = re.compile(rf"{_STRING}|(?P<blank>,)(?=\s*[}}\]])")
-_SPACE: Final = re.compile(r"[ \t\r\n]*")
 _INDENT: Final = "  "
 """A level of indentation in a file that shows none."""
 
@@ -39,38 +35,13 @@ class Slot:
     """Whether the file may hold comments, and commas behind the last entry."""
 
 
-@dataclass(frozen=True)
-class _Member:
-    """Where one key and its value stand."""
-
-    key: str
-    start: int
-    value_start: int
-    end: int
-
-
-@dataclass(frozen=True)
-class _Object:
-    """Where an object stands, from its `{` to behind its `}`."""
-
-    start: int
-    end: int
-    members: tuple[_Member, ...]
-
-    def member(self, key: str) -> _Member | None:
-        """The member of this key; the last one, as every reader of JSON takes it."""
-        return next((member for member in reversed(self.members) if member.key == key), None)
-
-
 def server_in(text: str, slot: Slot) -> JsonObject | None:
     """The server that stands in the slot, if any.
 
     Raises:
         BrokenFileError: the text is not JSON, or not built as the host builds it.
     """
-    servers = _document(text, slot).get(slot.servers_key) or {}
-    assert isinstance(servers, dict)  # _document has looked
-    found = servers.get(slot.name)
+    found = _servers(_document(text, slot), slot).get(slot.name)
     return found if isinstance(found, dict) else None
 
 
@@ -82,8 +53,8 @@ def servers_in(text: str, servers_key: str, *, comments: bool) -> Mapping[str, J
     """
     if not text.strip():
         return {}
-    servers = _document(text, Slot(servers_key, "", comments)).get(servers_key) or {}
-    assert isinstance(servers, dict)  # _document has looked
+    slot = Slot(servers_key, "", comments)
+    servers = _servers(_document(text, slot), slot)
     return {name: server for name, server in servers.items() if isinstance(server, dict)}
 
 
@@ -95,13 +66,11 @@ def with_server(text: str, slot: Slot, entry: JsonObject) -> str:
     """
     if not text.strip():
         return json.dumps({slot.servers_key: {slot.name: entry}}, indent=_INDENT, ensure_ascii=False) + "\n"
-    document = _document(text, slot)
-    servers = document.get(slot.servers_key)
-    if isinstance(servers, dict) and _same(servers.get(slot.name), entry):
+    root = _document(text, slot)
+    servers = _servers(root, slot)
+    if _same(servers.get(slot.name), entry):
         return text
-    edited = _put(text, slot, entry)
-    wanted = {**document, slot.servers_key: {**(servers or {}), slot.name: entry}}  # type: ignore[dict-item]
-    return _proved(edited, slot, wanted)
+    return _proved(_put(text, root, slot, entry), slot, root, {**servers, slot.name: entry})
 
 
 def without_server(text: str, slot: Slot) -> str:
@@ -112,39 +81,44 @@ def without_server(text: str, slot: Slot) -> str:
     """
     if not text.strip():
         return text
-    document = _document(text, slot)
-    servers = document.get(slot.servers_key)
-    if not isinstance(servers, dict) or slot.name not in servers:
-        return text
+    root = _document(text, slot)
+    servers = _servers(root, slot)
     rest = {name: server for name, server in servers.items() if name != slot.name}
-    edited = text
-    while (found := _find(edited, slot)) and (member := found.member(slot.name)):
-        edited = _cut(edited, found, member)
-    return _proved(edited, slot, {**document, slot.servers_key: rest})
+    edited, now = text, root
+    while (holder := now.member(slot.servers_key)) and (member := holder.node.member(slot.name)):
+        edited = _cut(edited, holder.node, member)
+        now = _document(edited, slot)
+    return _proved(edited, slot, root, rest) if edited != text else text
 
 
-def _document(text: str, slot: Slot) -> JsonObject:
+def _document(text: str, slot: Slot) -> Node:
     try:
-        document = json.loads(_plain(text, slot), parse_constant=_refuse)
+        root = parse(text, comments=slot.comments)
     except RecursionError as exc:
         raise BrokenFileError("it is nested too deeply") from exc
     except json.JSONDecodeError as exc:
         raise BrokenFileError(_what_is_wrong(text, exc)) from exc
     except ValueError as exc:
         raise BrokenFileError(f"it is no JSON: {exc}") from exc
-    if not isinstance(document, dict):
-        raise BrokenFileError(f"it holds {_kind(document)} where an object belongs")
-    servers = document.get(slot.servers_key)
+    if not isinstance(root.value, dict):
+        raise BrokenFileError(f"it holds {_kind(root.value)} where an object belongs")
+    servers = root.value.get(slot.servers_key)
     if servers is not None and not isinstance(servers, dict):
         raise BrokenFileError(f"its {slot.servers_key} is {_kind(servers)}, not an object")
-    return document
+    return root
+
+
+def _servers(root: Node, slot: Slot) -> JsonObject:
+    """All servers; null, as some hosts write it, is none."""
+    servers = root.value.get(slot.servers_key) if isinstance(root.value, dict) else None
+    return servers if isinstance(servers, dict) else {}
 
 
 def _what_is_wrong(text: str, exc: json.JSONDecodeError) -> str:
     """Line and column, and that it is a comment where that is all that is wrong."""
     where = f"line {exc.lineno}, column {exc.colno}"
     try:
-        json.loads(_blanked(text))
+        parse(text)
     except (ValueError, RecursionError):
         return f"it is no JSON: {exc.msg} ({where})"
     return (
@@ -152,26 +126,9 @@ def _what_is_wrong(text: str, exc: json.JSONDecodeError) -> str:
     )
 
 
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no number")
-
-
 def _kind(value: object) -> str:
     names = {list: "a list", str: "a text", bool: "true or false", type(None): "null", dict: "an object"}
     return names.get(type(value), "a number")
-
-
-def _plain(text: str, slot: Slot) -> str:
-    return _blanked(text) if slot.comments else text
-
-
-def _blanked(text: str) -> str:
-    """The text as JSON of the same length, line for line."""
-    return _blank(_LAST_COMMA, _blank(_COMMENT, text))
-
-
-def _blank(pattern: re.Pattern[str], text: str) -> str:
-    return pattern.sub(lambda found: re.sub(r"[^\r\n]", " ", found[0]) if found["blank"] else found[0], text)
 
 
 def _same(one: object, other: object) -> bool:
@@ -179,64 +136,33 @@ def _same(one: object, other: object) -> bool:
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
-def _proved(edited: str, slot: Slot, wanted: JsonObject) -> str:
-    if not _same(_document(edited, slot), wanted):
+def _proved(edited: str, slot: Slot, before: Node, servers: JsonObject) -> str:
+    assert isinstance(before.value, dict)  # _document has looked
+    if not _same(_document(edited, slot).value, {**before.value, slot.servers_key: servers}):
         raise BrokenFileError("it is written in a way that cannot be edited safely")
     return edited
 
 
-def _find(text: str, slot: Slot) -> _Object | None:
-    """Where the servers stand."""
-    plain = _plain(text, slot)
-    member = _scan(plain, _skip(plain, 0)).member(slot.servers_key)
-    return _scan(plain, member.value_start) if member and plain[member.value_start] == "{" else None
-
-
-def _scan(plain: str, start: int) -> _Object:
-    """Where the members of the object at `start` stand; the text is known to be JSON."""
-    decoder = json.JSONDecoder()
-    members: list[_Member] = []
-    at = _skip(plain, start + 1)
-    while plain[at] != "}":
-        key, behind = decoder.raw_decode(plain, at)
-        value_start = _skip(plain, _skip(plain, behind) + 1)
-        end = decoder.raw_decode(plain, value_start)[1]
-        members.append(_Member(key, at, value_start, end))
-        at = _skip(plain, end)
-        if plain[at] == ",":
-            at = _skip(plain, at + 1)
-    return _Object(start, at + 1, tuple(members))
-
-
-def _skip(plain: str, at: int) -> int:
-    found = _SPACE.match(plain, at)
-    return found.end() if found else at
-
-
-def _put(text: str, slot: Slot, entry: JsonObject) -> str:
-    plain = _plain(text, slot)
-    root = _scan(plain, _skip(plain, 0))
+def _put(text: str, root: Node, slot: Slot, entry: JsonObject) -> str:
     holder = root.member(slot.servers_key)
     if holder is None:
-        return _insert(text, root, plain, slot.servers_key, {slot.name: entry})
-    if plain[holder.value_start] != "{":  # null, as some hosts write it when there is none
-        return _replace(text, holder, {slot.name: entry}, _unit(text, root))
-    servers = _scan(plain, holder.value_start)
-    member = servers.member(slot.name)
+        return _insert(text, root, root, slot.servers_key, {slot.name: entry})
+    if holder.node.value is None:
+        return _replace(text, root, holder, {slot.name: entry})
+    member = holder.node.member(slot.name)
     if member is None:
-        return _insert(text, servers, plain, slot.name, entry)
-    return _replace(text, member, entry, _unit(text, root))
+        return _insert(text, root, holder.node, slot.name, entry)
+    return _replace(text, root, member, entry)
 
 
-def _replace(text: str, member: _Member, value: JsonObject, unit: str) -> str:
-    written = _written(value, _indent_at(text, member.start), unit, _newline(text))
-    return text[: member.value_start] + written + text[member.end :]
+def _replace(text: str, root: Node, member: Member, value: JsonObject) -> str:
+    written = _written(value, _indent_at(text, member.start), _unit(text, root), _newline(text))
+    return text[: member.node.start] + written + text[member.node.end :]
 
 
-def _insert(text: str, holder: _Object, plain: str, key: str, value: JsonObject) -> str:
+def _insert(text: str, root: Node, holder: Node, key: str, value: JsonObject) -> str:
     """Put a member behind the last one, laid out as that is."""
-    newline, root = _newline(text), _scan(plain, _skip(plain, 0))
-    unit = _unit(text, root)
+    newline, unit = _newline(text), _unit(text, root)
     last = holder.members[-1] if holder.members else None
     outer = _indent_at(text, holder.start)
     inner = _indent_at(text, last.start) if last and _starts_line(text, last.start) else outer + unit
@@ -244,33 +170,23 @@ def _insert(text: str, holder: _Object, plain: str, key: str, value: JsonObject)
     if last is None:
         kept = text[holder.start + 1 : holder.end - 1].rstrip()  # a comment, maybe
         return f"{text[: holder.start + 1]}{kept}{newline}{inner}{member}{newline}{outer}{text[holder.end - 1 :]}"
-    ends = text[last.end : holder.end - 1]
-    comma = _behind_comma(ends)
-    if comma is not None:  # one stands there already: ours goes behind it and ends with one as well
-        head, tail, member = text[: last.end] + ends[:comma], ends[comma:], member + ","
+    end = last.node.end
+    if last.comma is not None:  # ours goes behind it and ends with one as well
+        head, tail, member = text[: last.comma + 1], text[last.comma + 1 : holder.end - 1], member + ","
     else:
-        head, tail = text[: last.end] + ",", ends
+        head, tail = text[:end] + ",", text[end : holder.end - 1]
     kept = tail.rstrip()
     closing = tail[len(kept) :] if "\n" in tail[len(kept) :] else f"{newline}{outer}"
     return f"{head}{kept}{newline}{inner}{member}{closing}{text[holder.end - 1 :]}"
 
 
-def _behind_comma(between: str) -> int | None:
-    """How far it is to behind the comma in what stands between two members, or behind the last one."""
-    return _blank(_COMMENT, between).find(",") + 1 or None
-
-
-def _cut(text: str, holder: _Object, member: _Member) -> str:
+def _cut(text: str, holder: Node, member: Member) -> str:
     """Take a member out, with its comma and the line it stood on."""
-    at = holder.members.index(member)
-    last = at + 1 == len(holder.members)
-    behind = holder.end - 1 if last else holder.members[at + 1].start
-    comma = _behind_comma(text[member.end : behind])
-    start, end = member.start, member.end + (comma or 0)
-    if comma is None and at:  # the last of several: the comma before it goes
-        before = holder.members[at - 1]
-        cut = before.end + (_behind_comma(text[before.end : start]) or 0)
-        text, start, end = text[: cut - 1] + text[cut:], start - 1, end - 1
+    index = holder.members.index(member)
+    start, end = member.start, member.node.end if member.comma is None else member.comma + 1
+    before = holder.members[index - 1].comma if index else None
+    if member.comma is None and before is not None:  # the last of several: the comma before it goes
+        text, start, end = text[:before] + text[before + 1 :], start - 1, end - 1
     return _without_line(text, start, end)
 
 
@@ -303,7 +219,7 @@ def _indent_at(text: str, at: int) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def _unit(text: str, root: _Object) -> str:
+def _unit(text: str, root: Node) -> str:
     """One level of indentation, as the first member of the file shows it."""
     first = root.members[0].start if root.members else None
     return (first is not None and _starts_line(text, first) and _indent_at(text, first)) or _INDENT

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.config.load import load
-from bridge.config.mcp_json import read_host_file
+from bridge.config.mcp_json import read_host_file, read_json
 from bridge.config.tables.models import ToolServerTable
 from bridge.config.text.diagnostics import ConfigError, Diagnostic
-from bridge.config.text.jsonc import read_json
 from bridge.config.text.masking import shown_words
 
 TOKEN = "T0k3n-of-somebody"

@@ -1,0 +1,163 @@
+"""JSON as people write it for hosts, with comments and commas behind the last entry, and where all in it stands. Pure.
+
+What is read is a tree of values that know where they stand, so that a reader can point at one, and an editor can cut
+one out and leave every other character as it was.
+
+Spec: RFC 8259. NaN and Infinity, which Python takes for numbers, are refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, NoReturn
+
+from pydantic import JsonValue
+
+_SPACE: Final = re.compile(r"[ \t\r\n]*")
+_GAP: Final = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
+
+
+class Node:
+    """A value, from `start` to before `end`. What it holds is looked for when it is asked for."""
+
+    def __init__(self, parser: _Parser, value: JsonValue, start: int, end: int) -> None:
+        self._parser = parser
+        self.value = value
+        self.start = start
+        self.end = end
+
+    @cached_property
+    def members(self) -> tuple[Member, ...]:
+        """Of an object, in their order; a key that is there twice has two."""
+        return self._parser.members_at(self.start) if isinstance(self.value, dict) else ()
+
+    @cached_property
+    def elements(self) -> tuple[Node, ...]:
+        """Of an array."""
+        return self._parser.elements_at(self.start) if isinstance(self.value, list) else ()
+
+    def member(self, key: str) -> Member | None:
+        """The member of this key; the last one, as every reader of JSON takes it."""
+        return next((member for member in reversed(self.members) if member.key == key), None)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Member:
+    """A key of an object, from `start` to before `key_end`, and what it holds."""
+
+    key: str
+    start: int
+    key_end: int
+    node: Node
+    comma: int | None
+    """Where the comma behind it stands, if there is one."""
+
+
+def parse(text: str, *, comments: bool = True) -> Node:
+    """A JSON text; `comments` says whether it may hold comments, and commas behind the last entry.
+
+    Raises:
+        json.JSONDecodeError: it is no JSON; it knows the place.
+        ValueError: a number has too many digits.
+        RecursionError: it is nested too deeply.
+    """
+    return _Parser(text, comments=comments).document()
+
+
+class _Parser:
+    def __init__(self, text: str, *, comments: bool) -> None:
+        self._text = text
+        self._comments = comments
+        self._gap = _GAP if comments else _SPACE
+        self._at = 0
+        self._decoder = json.JSONDecoder(parse_constant=self._refuse)
+
+    def document(self) -> Node:
+        self._skip()
+        node = self._value()
+        self._skip()
+        if self._at < len(self._text):
+            self._fail("something stands behind its end")
+        return node
+
+    def _value(self) -> Node:
+        """The value that stands here; Python's own decoder, which is fast, reads all of it that is plain JSON."""
+        start = self._at
+        try:
+            value, self._at = self._decoder.raw_decode(self._text, start)
+        except json.JSONDecodeError:
+            # A comment stands in it, or a mistake: its entries tell where.
+            if self._text.startswith("{", start):
+                value = {member.key: member.node.value for member in self.members_at(start)}
+            elif self._text.startswith("[", start):
+                value = [node.value for node in self.elements_at(start)]
+            else:
+                raise
+        return Node(self, value, start, self._at)
+
+    def members_at(self, start: int) -> tuple[Member, ...]:
+        """The members of the object that begins there; goes on behind it."""
+        members: list[Member] = []
+        self._begin(start)
+        while not self._ends("}"):
+            key_start = self._at
+            self._require('"', "a key in quotes is expected")
+            key, key_end = self._decoder.raw_decode(self._text, key_start)
+            self._at = key_end
+            self._skip()
+            self._require(":", "a colon is expected")
+            self._begin(self._at)
+            members.append(Member(key, key_start, key_end, self._value(), self._comma("}")))
+        return tuple(members)
+
+    def elements_at(self, start: int) -> tuple[Node, ...]:
+        """The elements of the array that begins there; goes on behind it."""
+        elements: list[Node] = []
+        self._begin(start)
+        while not self._ends("]"):
+            elements.append(self._value())
+            self._comma("]")
+        return tuple(elements)
+
+    def _begin(self, at: int) -> None:
+        """Go on behind the character there."""
+        self._at = at + 1
+        self._skip()
+
+    def _ends(self, bracket: str) -> bool:
+        """Whether what is read ends here; then it goes on behind its bracket."""
+        if not self._text.startswith(bracket, self._at):
+            return False
+        self._at += 1
+        return True
+
+    def _comma(self, bracket: str) -> int | None:
+        """Go on to the next entry, or to the bracket that ends them; where the comma on the way is, if there is one."""
+        self._skip()
+        comma = self._at if self._text.startswith(",", self._at) else None
+        if comma is not None:
+            self._at += 1
+            self._skip()
+        is_end = self._text.startswith(bracket, self._at)
+        if comma is None and not is_end:
+            self._fail(f"a comma or {bracket} is expected")
+        if comma is not None and is_end and not self._comments:
+            self._fail("another entry is expected behind the comma")
+        return comma
+
+    def _require(self, char: str, message: str) -> None:
+        if not self._text.startswith(char, self._at):
+            self._fail(message)
+
+    def _skip(self) -> None:
+        found = self._gap.match(self._text, self._at)
+        self._at = found.end() if found else self._at
+
+    def _fail(self, message: str) -> NoReturn:
+        raise json.JSONDecodeError(message, self._text, self._at)
+
+    def _refuse(self, constant: str) -> NoReturn:
+        self._fail(f"{constant} is no number")
