@@ -54,7 +54,7 @@ from bridge.mcp.client.transports.streamable_http import (
     means_session_lost,
 )
 from bridge.mcp.client.transports.too_large import id_of_cut_message, instead_of
-from bridge.mcp.lines import instead_of, message_in
+from bridge.mcp.lines import message_in
 from bridge.sse import Event, EventReader
 
 logger = logging.getLogger(__name__)
