@@ -40,6 +40,10 @@ def always(credentials: PeerCredentials) -> CredentialsSource:
     return source
 
 
+NOTHING: Final = always(PeerCredentials())
+"""The source of those who have nothing to show."""
+
+
 class PeerAuth(httpx2.Auth):
     """Shows credentials to one origin."""
 

@@ -14,7 +14,7 @@ from anyio.streams.tls import TLSListener, TLSStream
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
 
 from bridge.a2a.client.card_cache import CardSource
-from bridge.a2a.client.http_cache import CardBounds
+from bridge.a2a.client.followed import CardBounds
 from bridge.address import meant_url
 from bridge.assembly.health import readiness
 from bridge.assembly.parts import Parts

@@ -8,14 +8,7 @@ from typing import Any
 import pytest
 from starlette.datastructures import Headers
 
-from bridge.web import (
-    Place,
-    RefusedError,
-    body_of,
-    host_name,
-    is_loopback,
-    require_json,
-)
+from bridge.web import Place, RefusedError, body_of, host_name, is_loopback, require_json
 
 PLACE = Place("https://bridge.example.com/base", frozenset({"other.example", "0.0.0.0"}))
 BARE = Place()

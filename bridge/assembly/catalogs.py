@@ -14,6 +14,7 @@ from bridge.a2a.client.interfaces import Trust
 from bridge.assembly.offered import Shared
 from bridge.assembly.plan import CatalogPlan, RemotePlan
 from bridge.errors import PeerError
+from bridge.peer_auth import PeerCredentials, always
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +30,7 @@ async def followed(
         plan.url,
         shared.cache_folder,
         CardBounds(chosen.card_min_seconds, chosen.card_max_seconds),
-        headers=plan.headers,
+        credentials=always(PeerCredentials(plan.headers)),
         trust=Trust(allow_private=chosen.allow_private if plan.allow_private is None else plan.allow_private),
         selection=Selection(tuple(plan.include), tuple(plan.exclude)),
     )

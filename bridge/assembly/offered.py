@@ -26,6 +26,7 @@ from bridge.config.tables.profile import AgentsTable, Profile
 from bridge.errors import UsageError
 from bridge.http_client import GuardedClient
 from bridge.mcp.server.server import McpServer
+from bridge.peer_auth import PeerCredentials, always
 from bridge.private import private_folder
 from bridge.seal import Seal, agent_mark, key_in
 from bridge.translate.extension import URI
@@ -192,7 +193,7 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: Shared) -> Remo
         one.url,
         folder,
         CardBounds(chosen.card_min_seconds, chosen.card_max_seconds),
-        credentials.card_headers(),
+        always(PeerCredentials(credentials.card_headers())),
         guard=one.catalog.guard(one.url) if one.catalog else reach.guard(one.url),
         is_learned=one.catalog is not None,
     )

@@ -197,11 +197,13 @@ class Connection:
 
         from bridge.a2a.client.card import NoCardError, fetch_card
         from bridge.a2a.client.http import NotReachedError, shown
+        from bridge.peer_auth import PeerCredentials, always
 
         try:
             with anyio.fail_after(_CARD_SECONDS):
                 async with self.client() as http:
-                    return await fetch_card(http, self.url, self.headers, self.reach.guard(self.url))
+                    shown_to_agent = always(PeerCredentials(self.headers))
+                    return await fetch_card(http, self.url, shown_to_agent, self.reach.guard(self.url))
         except TimeoutError as exc:
             raise PeerError(f"{shown(self.url)} gave no card within {_CARD_SECONDS:g} s") from exc
         except (NoCardError, NotReachedError):

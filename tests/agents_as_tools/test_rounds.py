@@ -11,8 +11,10 @@ import anyio
 import httpx2
 import pytest
 
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Access, Credential, verifiers_of
 from bridge.config.tables.profile import Profile, load_profile
-from bridge.web import Access, Credential, Place, Principal
+from bridge.web import Place
 from tests.support.exposing import ExposeConfig, exposed
 from tests.support.mcp_tasks import TAKES_ALL, TaskClient, accepted
 from tests.support.mcp_wire import MODERN, Http
@@ -46,7 +48,7 @@ async def asking(
             config = ExposeConfig([agent_url], _at_once(), state=folder / "state", cache=folder / "cache")
             async with (
                 exposed(config) as exposure,
-                exposure.server.at(Access(known), Place()) as app,
+                exposure.server.at(Access(verifiers_of(known)), Place()) as app,
                 listening(app) as root_url,
                 httpx2.AsyncClient(timeout=30) as ada,
                 httpx2.AsyncClient(timeout=30) as bob,

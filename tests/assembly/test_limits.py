@@ -8,7 +8,7 @@ from typing import Any
 
 from bridge.a2a.client.client import ClientOptions
 from bridge.a2a.client.follow import Pace
-from bridge.a2a.client.http_cache import CardBounds
+from bridge.a2a.client.followed import CardBounds
 from bridge.a2a.client.transports import Deadlines
 from bridge.a2a.server.app import ServerLimits
 from bridge.a2a.server.event_stream import StreamPace

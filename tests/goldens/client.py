@@ -13,12 +13,14 @@ from bridge.a2a.client.client import AgentClient, ClientOptions
 from bridge.a2a.client.credentials import Credentials
 from bridge.a2a.model.objects import ListTasksRequest, Model, SendMessageRequest, StreamResponse, TaskState
 from bridge.errors import PeerError
+from bridge.peer_auth import PeerCredentials, always
 from tests.goldens.peer import PARTS, Json, Peer, gives, message, refuses, task, turns_to
 from tests.goldens.recording import ROOT, Recording, client_of
 from tests.support.agents import found_at
 from tests.support.running import EXTENSION
 
 WORDS = {"text": "hello"}
+TOKEN = always(PeerCredentials({"Authorization": "Bearer token-1"}))
 
 
 def _script(operation: str, params: Json) -> list[Any]:
@@ -149,7 +151,7 @@ async def cards(record: Recording, folder: Path) -> None:
     """How a card is fetched, and fetched again."""
     async with client_of(record.of(Peer(_script).app(), hides_client=True)) as http:
         record.heading("For the first time")
-        source = CardSource(http, ROOT, folder, headers={"Authorization": "Bearer token-1"})
+        source = CardSource(http, ROOT, folder, credentials=TOKEN)
         await _shown(record, source)
         record.heading("Again")
         await _shown(record, source)
@@ -164,7 +166,7 @@ async def cards(record: Recording, folder: Path) -> None:
 async def catalogs(record: Recording, folder: Path) -> None:
     """How a catalog of agents is read, and read again."""
     async with client_of(record.of(Peer(_script).app(), hides_client=True)) as http:
-        source = CatalogSource(http, f"{ROOT}/agents", folder, headers={"Authorization": "Bearer token-1"})
+        source = CatalogSource(http, f"{ROOT}/agents", folder, credentials=TOKEN)
         for heading in ("For the first time", "Again"):
             record.heading(heading)
             record.value("the agents", str([(one.name, one.card_url) for one in await source.refresh()]))

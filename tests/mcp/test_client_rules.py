@@ -20,16 +20,16 @@ from bridge.errors import PeerError
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.link import Deadline, Link, open_link
-from bridge.mcp.client.session import SessionPace
 from bridge.mcp.client.transports.stdio import Command
 from bridge.mcp.client.transports.streamable_http import Target, Url
 from bridge.mcp.client.upstream import Upstream
 from bridge.mcp.client.values import Progress, ToolCall
+from tests.support.limits import session_pace, session_rules
 from tests.support.mcp_wire import LEGACY, MODERN
 from tests.support.recording_server import ECHO, SESSION, Got, Json, RecordingServer, Refusal, held_open
 from tests.support.running import raw_command
 
-PACE: Final = SessionPace(
+PACE: Final = session_pace(
     connect_seconds=10, longest_pause_seconds=0.3, retire_seconds=2, settle_seconds=0.05
 )
 ERAS: Final = {LEGACY: Era.LEGACY, MODERN: Era.MODERN}
@@ -40,7 +40,7 @@ each_version = pytest.mark.parametrize("version", ERAS)
 @asynccontextmanager
 async def met(target: Target, era: Era) -> AsyncIterator[Upstream]:
     """The client of a server, connected."""
-    upstream = Upstream("tools", target, era=era, pace=PACE)
+    upstream = Upstream("tools", target, era=era, pace=PACE, rules=session_rules())
     with anyio.fail_after(30):
         async with upstream.run():
             await upstream.ready()

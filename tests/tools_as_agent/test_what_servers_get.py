@@ -11,10 +11,11 @@ from typing import Final
 import anyio
 import pytest
 
+from bridge.access.principals import Principal
+from bridge.access.verifiers import Credential
 from bridge.cli.logs import set_up
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import Url
-from bridge.web import Credential, Principal
 from tests.support.drivers import JsonRpcDriver, new_client, state_of
 from tests.support.mcp_wire import LEGACY, MODERN
 from tests.support.recording_server import SESSION, Json, RecordingServer

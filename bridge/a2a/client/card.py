@@ -9,7 +9,7 @@ Spec: A2A 1.0 section 8.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Annotated, Final
 
@@ -34,6 +34,7 @@ from bridge.a2a.wire.versions import HEADER, VERSIONS
 from bridge.errors import PeerError
 from bridge.http_client import guarded_by
 from bridge.networks import Guard
+from bridge.peer_auth import NOTHING, CredentialsSource, PeerAuth
 
 NOT_MODIFIED: Final = 304
 
@@ -65,7 +66,7 @@ class FoundCard:
 async def fetch_card(
     http: httpx2.AsyncClient,
     url: str,
-    headers: Mapping[str, str] = MappingProxyType({}),
+    credentials: CredentialsSource = NOTHING,
     guard: Guard | None = None,
 ) -> FoundCard:
     """The card of the agent at `url`: below it at the well-known path, or, when there is none, `url` itself.
@@ -75,7 +76,7 @@ async def fetch_card(
         PeerError: it cannot be reached, or what is there is no card.
     """
     for place in (places := card_places(url)):
-        found = await read_place(http, place, headers, guard)
+        found = await read_place(http, place, credentials, guard)
         if found is not None:
             return found_card(place, found[1])
     raise absent(places)
@@ -157,21 +158,28 @@ def card_places(url: str) -> tuple[str, ...]:
 
 
 async def read_place(
-    http: httpx2.AsyncClient, url: str, headers: Mapping[str, str], guard: Guard | None = None
+    http: httpx2.AsyncClient,
+    url: str,
+    credentials: CredentialsSource,
+    guard: Guard | None = None,
+    validators: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[httpx2.Response, bytes] | None:
-    """What is at a URL, or 304 with nothing when `headers` are conditional; None when nothing is there.
+    """What is at a URL, or 304 with nothing when it is as the validators say; None when nothing is there.
 
-    Redirects are followed within the origin, with the headers. `guard` judges the connection, as a `Reach` has it done.
+    Redirects are followed within the origin, with the credentials. `guard` judges the connection, as a `Reach` has it
+    done.
 
     Raises:
         PeerError: it cannot be reached, or answers with something else.
     """
-    place, sent = url, {**headers, HEADER: VERSIONS.current.version, "Accept": "application/json"}
-    extensions = guarded_by(guard)
+    headers = {**validators, HEADER: VERSIONS.current.version, "Accept": "application/json"}
+    asked = Outgoing(
+        "GET", url, headers, extensions=guarded_by(guard), auth=PeerAuth(url_from(url), credentials)
+    )
     for _ in range(_REDIRECTS + 1):
-        async with exchange(http, Outgoing("GET", place, sent, extensions=extensions)) as response:
+        async with exchange(http, asked) as response:
             if response.has_redirect_location:
-                place = _next_place(place, response.headers["location"])
+                asked = replace(asked, url=_next_place(asked.url, response.headers["location"]))
                 continue
             if response.status_code in ABSENT or response.headers.get("content-type", "").startswith(_STREAM):
                 return None

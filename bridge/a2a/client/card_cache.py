@@ -6,7 +6,6 @@ Spec: A2A 1.0 section 8.6.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 import httpx2
@@ -25,6 +24,7 @@ from bridge.a2a.client.http import NotReachedError, shown
 from bridge.address import Explanation, Wanted, explained
 from bridge.errors import PeerError
 from bridge.networks import Guard
+from bridge.peer_auth import NOTHING, CredentialsSource
 
 
 class _Kept(Kept):
@@ -51,15 +51,15 @@ class CardSource(Followed[_Kept, FoundCard]):
         url: str,
         folder: Path | None,
         bounds: CardBounds | None = None,
-        headers: Mapping[str, str] | None = None,
+        credentials: CredentialsSource = NOTHING,
         guard: Guard | None = None,
         *,
         is_learned: bool = False,
     ) -> None:
-        """`headers` go to `url`'s origin, connections to which `guard` judges. `is_learned` says that the URL is not
-        the user's own."""
+        """`credentials` go to `url`'s origin, connections to which `guard` judges. `is_learned` says that the URL is
+        not the user's own."""
         super().__init__(http, url, folder, bounds, kept_as=url)
-        self._headers = dict(headers or {})
+        self._credentials = credentials
         self._guard = guard
         self._is_learned = is_learned
         self._explanation = Explanation(self._explained)
@@ -87,7 +87,7 @@ class CardSource(Followed[_Kept, FoundCard]):
         known = held.kept.place if held else ""
         for place in sorted(card_places(self.url), key=lambda place: place != known):
             conditions = held.kept.validators if held and known == place else {}
-            answer = await read_place(self._http, place, {**self._headers, **conditions}, self._guard)
+            answer = await read_place(self._http, place, self._credentials, self._guard, conditions)
             if answer is not None:
                 return self._taken(held, place, *answer)
         raise absent(card_places(self.url))

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 import httpx2
@@ -34,6 +33,7 @@ from bridge.a2a.client.http import json_from, origin_of, shown, url_from
 from bridge.a2a.client.interfaces import Reach, Trust
 from bridge.errors import PeerError
 from bridge.networks import Guard, is_private_host
+from bridge.peer_auth import NOTHING, CredentialsSource
 
 logger = logging.getLogger(__name__)
 
@@ -111,13 +111,13 @@ class CatalogSource(Followed[_Kept, tuple[Entry, ...]]):
         folder: Path | None,
         bounds: CardBounds | None = None,
         *,
-        headers: Mapping[str, str] = MappingProxyType({}),
+        credentials: CredentialsSource = NOTHING,
         selection: Selection | None = None,
         trust: Trust | None = None,
     ) -> None:
-        """`headers` go to `url`'s origin."""
+        """`credentials` go to `url`'s origin."""
         super().__init__(http, url, folder, bounds, kept_as=f"catalog {url}")
-        self._headers = dict(headers)
+        self._credentials = credentials
         self._selection = selection or Selection()
         self._trust = trust or Trust()
         self.reach = Reach(url, self._trust)
@@ -162,8 +162,9 @@ class CatalogSource(Followed[_Kept, tuple[Entry, ...]]):
         return str(url_from(self.url).copy_merge_params(asked))
 
     async def _read_page(self, place: str, known: _Page | None) -> tuple[httpx2.Response, _Page]:
-        headers = {**self._headers, **(known.validators if known else {})}
-        answer = await read_place(self._http, place, headers, self.reach.guard(self.url))
+        guard = self.reach.guard(self.url)
+        validators = known.validators if known else {}
+        answer = await read_place(self._http, place, self._credentials, guard, validators)
         if answer is None:
             raise PeerError(f"there is no catalog of agents at {shown(self.url)}")
         response, text = answer

@@ -20,6 +20,7 @@ from bridge.a2a.client.card_cache import CardSource
 from bridge.a2a.client.followed import CardBounds, fresh_seconds
 from bridge.a2a.wire.rest import CARD_PATH
 from bridge.errors import PeerError
+from bridge.peer_auth import PeerCredentials, always
 from tests.support.agents import found_at, serving
 from tests.support.running import listening
 
@@ -27,6 +28,7 @@ pytestmark = pytest.mark.proves("a2a-8.6-kept")
 
 QUICK = CardBounds(min_seconds=0.01, max_seconds=0.02, retry_seconds=0.01)
 BOUNDS = CardBounds(min_seconds=60, max_seconds=3600)
+KEY = always(PeerCredentials({"X-Key": "k"}))
 
 
 class Publisher:
@@ -94,14 +96,28 @@ async def test_a_card_is_there_at_once_at_the_next_start(tmp_path: Path, http: h
     assert CardSource(http, f"{url}/other", folder).cached() is None
 
 
+async def test_what_is_shown_for_a_card_is_asked_for_each_time(http: httpx2.AsyncClient) -> None:
+    publisher, keys = Publisher(), iter(("one", "two"))
+
+    async def source() -> PeerCredentials:
+        await anyio.lowlevel.checkpoint()
+        return PeerCredentials({"X-Key": next(keys)})
+
+    async with listening(publisher) as url:
+        card = CardSource(http, url, None, credentials=source)
+        for _ in range(2):
+            await card.refresh()
+    assert [asked["x-key"] for asked in publisher.asked] == ["one", "two"]
+
+
 async def test_an_unchanged_card_is_asked_for_with_its_validators(
     tmp_path: Path, http: httpx2.AsyncClient
 ) -> None:
     publisher = Publisher()
     publisher.headers["Last-Modified"] = "Wed, 21 Oct 2026 07:28:00 GMT"
     async with listening(publisher) as url:
-        found = await CardSource(http, url, tmp_path, headers={"X-Key": "k"}).refresh()
-        source = CardSource(http, url, tmp_path, headers={"X-Key": "k"})
+        found = await CardSource(http, url, tmp_path, credentials=KEY).refresh()
+        source = CardSource(http, url, tmp_path, credentials=KEY)
         assert await source.refresh() == found
         assert await source.refresh() is source.cached()
         publisher.publish("Second")

@@ -25,6 +25,7 @@ from bridge.access.principals import Principal
 from bridge.access.verifiers import Access, Credential, verifiers_of
 from bridge.errors import PeerError
 from bridge.http_client import GuardedClient
+from bridge.peer_auth import PeerCredentials, always
 from bridge.web import Place
 from tests.a2a.server.test_catalog import Shelf
 from tests.support.running import listening
@@ -33,6 +34,8 @@ pytestmark = pytest.mark.proves("catalog-source")
 
 QUICK = CardBounds(min_seconds=0.01, max_seconds=0.02, retry_seconds=0.01)
 PUBLIC = "https://catalog.example.com/agents"
+KEY = always(PeerCredentials({"X-Key": "k"}))
+TOKEN = always(PeerCredentials({"Authorization": "Bearer token"}))
 
 Json = dict[str, Any]
 
@@ -108,7 +111,7 @@ async def test_the_catalog_of_another_bridge_is_read_whole(tmp_path: Path, http:
     async with listening(CatalogApp(shelf.published, access, Place())) as url:
         with pytest.raises(PeerError, match=r"401 .*asks for credentials: Bearer"):
             await CatalogSource(http, f"{url}/agents", None).refresh()
-        source = CatalogSource(http, f"{url}/agents", tmp_path, headers={"Authorization": "Bearer token"})
+        source = CatalogSource(http, f"{url}/agents", tmp_path, credentials=TOKEN)
         entries = await source.refresh()
         assert entries == tuple(
             Entry(name, f"{url}/agents/{name}/.well-known/agent-card.json") for name in sorted(shelf.cards)
@@ -142,8 +145,8 @@ async def test_a_catalog_that_is_down_lists_what_it_listed(tmp_path: Path, http:
 async def test_each_page_is_asked_for_with_its_validators(tmp_path: Path, http: httpx2.AsyncClient) -> None:
     catalog = Catalog([agent("a")], [agent("b")])
     async with listening(catalog) as url:
-        await CatalogSource(http, f"{url}/agents?of=us", tmp_path, headers={"X-Key": "k"}).refresh()
-        source = CatalogSource(http, f"{url}/agents?of=us", tmp_path, headers={"X-Key": "k"})
+        await CatalogSource(http, f"{url}/agents?of=us", tmp_path, credentials=KEY).refresh()
+        source = CatalogSource(http, f"{url}/agents?of=us", tmp_path, credentials=KEY)
         assert names(await source.refresh()) == ["a", "b"]
         catalog.publish([agent("a")], [agent("c")])
         assert names(await source.refresh()) == ["a", "c"]
@@ -263,7 +266,7 @@ async def test_credentials_do_not_follow_a_redirect_to_another_origin(http: http
             await Response(status_code=307, headers={"Location": elsewhere})(scope, receive, send)
 
         async with listening(redirecting) as url:
-            source = CatalogSource(http, url, None, headers={"Authorization": "Bearer secret"})
+            source = CatalogSource(http, url, None, credentials=TOKEN)
             with pytest.raises(PeerError, match="redirects to another origin"):
                 await source.refresh()
     assert thief.asked == []

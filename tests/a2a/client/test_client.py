@@ -41,6 +41,7 @@ from bridge.a2a.model.objects import (
 from bridge.a2a.wire.rest import CARD_PATH
 from bridge.errors import PeerError
 from bridge.http_client import GuardedClient
+from bridge.peer_auth import PeerCredentials, always
 from tests.support.agents import give, say, serving
 from tests.support.command import ROOT
 from tests.support.faults import RESET
@@ -284,7 +285,7 @@ async def test_a_redirect_says_nothing_of_who_asks(http: httpx2.AsyncClient) -> 
         return RedirectResponse(str(request.url.replace(path="/card", username="mallory", password="x")))
 
     async with answering(answer) as url:
-        await fetch_card(http, url, {"Authorization": "Bearer s3cret"})
+        await fetch_card(http, url, always(PeerCredentials({"Authorization": "Bearer s3cret"})))
         await fetch_card(http, url.replace("://", "://ada:pass@"))
     assert asked == ["Bearer s3cret"] * 2 + ["Basic YWRhOnBhc3M="] * 2
 

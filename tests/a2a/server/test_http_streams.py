@@ -236,6 +236,7 @@ async def test_the_place_of_a_client_that_went_away_is_free_again(kind: type[Dri
             assert shape_of([await events.next()]) == ["task WORKING"]
 
 
+@pytest.mark.proves("a2a-3.1.2-stream")
 @pytest.mark.parametrize("kind", DRIVERS, ids=lambda kind: kind.binding)
 async def test_streams_that_are_asked_for_at_once_get_no_more_than_the_places(kind: type[Driver]) -> None:
     async def work(job: Job) -> None:

@@ -860,6 +860,7 @@ async def test_the_same_message_finds_its_task_as_long_as_that_runs_whatever_was
         gate.go.set()
 
 
+@pytest.mark.proves("a2a-3.3.1-idempotent")
 async def test_of_work_that_is_over_nothing_is_kept_but_how_its_message_stands() -> None:
     works: list[ReferenceType[Running]] = []
 

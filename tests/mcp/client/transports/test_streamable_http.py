@@ -145,6 +145,7 @@ async def test_a_compressed_result_is_unpacked_once() -> None:
         assert (await _post(url, lambda _: None)).content == RESULT
 
 
+@pytest.mark.proves("mcp-http-read")
 async def test_a_header_beyond_ascii_is_handed_on_with_its_result() -> None:
     town = "x-town: München"
     async with _answering(_response("200 OK", RESULT, JSON, town)) as url:
