@@ -18,6 +18,7 @@ from bridge.config.load import load
 from bridge.config.tables.profile import load_profile
 from tests.benchmarks.__main__ import parser as benchmarks
 from tests.benchmarks.cost import parser as cost
+from tests.hostile.soak.__main__ import parser as soak
 from tests.peers.node import require_peers
 from tests.support.command import ROOT, WAIT_SECONDS, Wrapping, run_here, wrapping
 from tests.support.forked import through_server
@@ -206,8 +207,8 @@ def test_every_option_in_the_documentation_exists() -> None:
         option for command in commands if command for parameter in command.params for option in parameter.opts
     }
     known |= {"--help", "--version"}
-    helps = (benchmarks().format_help(), cost().format_help())
-    known |= {option for text in helps for option in re.findall(r"--[a-z][a-z-]+", text)}
+    for parser in (benchmarks, cost, soak):
+        known |= set(re.findall(r"--[a-z][a-z-]+", parser().format_help()))
     ours = {
         page: re.sub(r"^\$ (sudo|claude) .*$", "", page.read_text(), flags=re.MULTILINE) for page in PAGES
     }
