@@ -7,11 +7,15 @@ given none. Redirects must not be left to the HTTP library, which copies headers
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 import httpx2
+
+Line = tuple[bytes, bytes]
+"""A header: its name and its value."""
 
 _OF_THE_LIBRARY: Final = frozenset({b"host", b"accept-encoding", b"connection", b"user-agent", b"cookie"})
 """The headers that the HTTP library adds by itself. What is shown takes their place; all others are the protocol's."""
@@ -19,12 +23,22 @@ _ANY_ANSWER: Final = (b"accept", b"*/*")
 """The library adds this, too, where the protocol does not say what it accepts."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PeerCredentials:
     """What a peer is shown with one request."""
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     query: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def lines(self) -> Sequence[Line]:
+        """The headers as they go onto the wire."""
+        return httpx2.Headers(self.headers).raw
+
+    @cached_property
+    def names(self) -> frozenset[bytes]:
+        """The names of the headers, in lower case."""
+        return frozenset(name.lower() for name, _ in self.lines)
 
 
 CredentialsSource = Callable[[], Awaitable[PeerCredentials]]
@@ -59,7 +73,7 @@ class PeerAuth(httpx2.Auth):
         if _origin(request.url) == self._origin:
             shown = await self._source()
             if shown.headers:
-                request.headers = _with(request.headers, shown.headers)
+                request.headers = _with(request.headers, shown)
             if shown.query:
                 request.url = request.url.copy_merge_params(shown.query)
         if request.url.userinfo.strip(b":"):
@@ -68,20 +82,20 @@ class PeerAuth(httpx2.Auth):
         yield request
 
 
-def _with(headers: httpx2.Headers, shown: Mapping[str, str]) -> httpx2.Headers:
+def _with(headers: httpx2.Headers, shown: PeerCredentials) -> httpx2.Headers:
     """Headers with what is shown, which takes the place of none that the protocol needs."""
-    added = httpx2.Headers(shown).raw
-    names = {name.lower() for name, _ in added}
-    library: list[tuple[bytes, bytes]] = []
-    protocol: list[tuple[bytes, bytes]] = []
-    for name, value in headers.raw:
-        known = name.lower()
-        if known not in _OF_THE_LIBRARY and (known, value) != _ANY_ANSWER:
-            protocol.append((name, value))
-        elif known not in names:
-            library.append((name, value))
-    taken = {name.lower() for name, _ in protocol}
-    return httpx2.Headers([*library, *(pair for pair in added if pair[0].lower() not in taken), *protocol])
+    library: list[Line] = []
+    protocol: list[Line] = []
+    needed = set[bytes]()
+    for line in headers.raw:
+        name = line[0].lower()
+        if name not in _OF_THE_LIBRARY and (name, line[1]) != _ANY_ANSWER:
+            protocol.append(line)
+            needed.add(name)
+        elif name not in shown.names:
+            library.append(line)
+    added = [line for line in shown.lines if line[0].lower() not in needed]
+    return httpx2.Headers([*library, *added, *protocol])
 
 
 def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
