@@ -1,9 +1,11 @@
-"""What a person, or a log, is told of a bridge: how far its start has come, what it serves and where."""
+"""What a person, or a log, is told of a bridge: how far its start has come, what it serves and where, what to try."""
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
@@ -12,16 +14,22 @@ from rich.table import Table
 from rich.text import Text
 
 from bridge.a2a.client.http import shown
+from bridge.access.verifiers import Scheme
 from bridge.cli.render import err, styled
-from bridge.cli.suggested import lines_for
+from bridge.translate.arguments import required_of
+from bridge.translate.examples import example_of
+from bridge.web import API_KEY_HEADER
 from bridge.words import spelled_out
 
 if TYPE_CHECKING:
+    from bridge.access.verifiers import Credential
     from bridge.assembly.bridge import Bridge
     from bridge.assembly.offered import Offered
     from bridge.assembly.plan import Place, Plan
     from bridge.assembly.published import Published
+    from bridge.jsonvalues import JsonObject
     from bridge.mcp.client.upstream import Upstream
+    from bridge.tools_as_agent.skills import Skill
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +39,9 @@ _WIDTH: Final = 110
 _NAME_WIDTH: Final = 36
 """Columns that names have beside what is said of them; a longer one has a line of its own."""
 _INDENT: Final = 4
+
+_OPTIONS: Final = {Scheme.BEARER: "--bearer", Scheme.API_KEY: "--api-key"}
+_HEADERS: Final = {Scheme.BEARER: "Authorization: Bearer ", Scheme.API_KEY: f"{API_KEY_HEADER}: "}
 
 
 class OnTerminal:
@@ -174,3 +185,68 @@ def _row(name: str, said: Text, column: int, width: int) -> Table:
     table.add_column(overflow="fold", ratio=1)
     table.add_row(styled(name), said)
     return table
+
+
+def lines_for(agent: Published, base: str, credentials: Sequence[Credential]) -> Iterator[str]:
+    """What to try: a call of one skill, as a line of this command and as one of curl; none when none may be called.
+
+    It is a skill whose tool says that it only reads where there is one, and which needs no arguments where there is
+    one: whoever copies the line should change nothing by it, and not have to think.
+    """
+    known = next((one for one in credentials if one.reference), None)
+    may_use = known.principal.in_face(agent.name).may_use if known else lambda _: True
+    skills = [skill for skill in agent.agent.published if may_use(skill.id)]
+    if not skills or (credentials and known is None):
+        return
+    skill = min(skills, key=_risk_and_trouble)
+    arguments = _example(skill)
+    yield shlex.join(["mcp-a2a", "call", base, skill.id, *_words(arguments), *_options(known)])
+    yield _curl(base, skill.id, arguments, known)
+
+
+def _risk_and_trouble(skill: Skill) -> tuple[bool, bool, bool]:
+    says = skill.tool.annotations
+    return (
+        says.get("destructiveHint") is True or skill.override.confirm is True,
+        says.get("readOnlyHint") is not True,
+        bool(required_of(skill.tool.input_schema)),
+    )
+
+
+def _example(skill: Skill) -> JsonObject:
+    """What the skill needs, and no more."""
+    required = required_of(skill.tool.input_schema)
+    example = (example_of(skill.tool) if required else None) or {}
+    return {name: example[name] for name in required if name in example}
+
+
+def _words(arguments: JsonObject) -> Iterator[str]:
+    if any(isinstance(value, dict | list) for value in arguments.values()):
+        yield from ("--json", json.dumps(arguments, ensure_ascii=False))
+        return
+    for name, value in arguments.items():
+        yield f"{name}={value if isinstance(value, str) else json.dumps(value)}"
+
+
+def _options(known: Credential | None) -> tuple[str, ...]:
+    return (_OPTIONS[known.scheme], known.reference) if known else ()
+
+
+def _curl(base: str, skill_id: str, arguments: JsonObject, known: Credential | None) -> str:
+    message = {"role": "ROLE_USER", "parts": [{"data": {"skill": skill_id, "arguments": arguments}}]}
+    said = json.dumps(message, ensure_ascii=False, separators=(",", ":"))[1:-1].replace("'", "'\\''")
+    body = (
+        '{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":'
+        f'{{"messageId":"\'$(date +%s)\'",{said}}}}}}}'
+    )
+    headers = "-H 'A2A-Version: 1.0' -H 'Content-Type: application/json'"
+    return f"curl -s {shlex.quote(base)} {headers}{_header(known)} -d '{body}'"
+
+
+def _header(known: Credential | None) -> str:
+    """The header of a secret, which the shell puts in from where it is."""
+    if known is None:
+        return ""
+    source, _, place = known.reference.partition(":")
+    secret = f"${{{place}}}" if source == "env" else f"$(cat {shlex.quote(place)})"
+    return f' -H "{_HEADERS[known.scheme]}{secret}"'

@@ -15,7 +15,6 @@ from bridge.access.verifiers import Credential, Scheme
 from bridge.assembly.bridge import Bridge
 from bridge.cli import banner, render
 from bridge.cli.encoding import write_what_the_terminal_lacks_otherwise
-from bridge.cli.suggested import lines_for
 from bridge.config.tables.profile import load_profile
 from tests.cli.call.test_command import command
 from tests.support.command import free_port, run_command
@@ -104,7 +103,7 @@ async def test_what_is_suggested_reads_and_carries_the_credential_by_reference(
     known = [credential] if credential else []
     async with running(config_for(raw_command(), credentials=known)) as bridge:
         (agent,) = bridge.bridge.whole.published
-        ours, curl = lines_for(agent, bridge.base_url, known)
+        ours, curl = banner.lines_for(agent, bridge.base_url, known)
     assert shlex.split(ours) == ["mcp-a2a", "call", bridge.base_url, *words]
     assert curl.startswith(f"curl -s {bridge.base_url} -H 'A2A-Version: 1.0'")
     assert f"{header} -d '" in curl
@@ -115,12 +114,12 @@ async def test_nothing_is_suggested_to_those_who_may_call_nothing() -> None:
     nobody = Credential(Principal("ada", skills=()), "s3cret", reference="env:TOKEN")
     async with running(config_for(raw_command(), credentials=[nobody])) as bridge:
         (agent,) = bridge.bridge.whole.published
-        assert list(lines_for(agent, bridge.base_url, [nobody])) == []
+        assert list(banner.lines_for(agent, bridge.base_url, [nobody])) == []
 
 
 async def test_the_suggested_call_works(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running(config_for(raw_command())) as bridge:
         (agent,) = bridge.bridge.whole.published
-        ours, _ = lines_for(agent, bridge.base_url, [])
+        ours, _ = banner.lines_for(agent, bridge.base_url, [])
         done = await command("call", monkeypatch)(*shlex.split(ours)[2:])
     assert (done.code, done.out) == (0, "text\n")
