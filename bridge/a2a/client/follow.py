@@ -130,7 +130,7 @@ async def converse(
         if client.streams:
             reply = await following.listen(client.stream(request))
         else:
-            reply = following.take(_event_of(await client.send(_at_once(request))))
+            reply = following.take(event_of(await client.send(_at_once(request))))
     except UnansweredError as exc:
         raise OutcomeUnknownError(str(exc), request.message.task_id) from exc
     if reply is not None:
@@ -338,7 +338,8 @@ def _task_id_of(event: StreamResponse) -> str:
     return payload.id if isinstance(payload, Task) else payload.task_id or ""
 
 
-def _event_of(answer: Task | Message) -> StreamResponse:
+def event_of(answer: Task | Message) -> StreamResponse:
+    """The answer to a message as a stream would have told it."""
     return StreamResponse(task=answer) if isinstance(answer, Task) else StreamResponse(message=answer)
 
 

@@ -1,14 +1,13 @@
 """A conversation with an agent about one task: the turns of a call, until the task has ended or nobody can answer.
 
 Each turn runs in an event loop of its own, and what the agent asks is asked between them, in the main thread, where
-Ctrl+C and Ctrl+D reach whoever is asked.
+Ctrl+C and Ctrl+D reach whoever is asked. How a task is followed, whatever becomes of its stream, `follow` knows.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
@@ -146,8 +145,7 @@ class Conversation:
             return self._unanswered("there is no terminal to ask for it")
         if (code := CODES.get(self._state or "")) is not None:
             return code
-        where = f"while the task was {self._state}" if self._state else "and said nothing"
-        raise PeerError(f"the agent ended its answer {where}. {self._what_now()}")
+        raise AssertionError("a task is followed until it has settled")
 
     def _unanswered(self, reason: str) -> int:
         questions = self._questions()
@@ -169,46 +167,48 @@ class Conversation:
         from bridge.a2a.model.objects import StreamResponse
 
         async with self._connection.client() as http:
-            event = StreamResponse(task=await self._connection.agent(http, self._found).get(task_id))
-        self._view.show(event)
-        self._ends_turn(event)
+            self._take(StreamResponse(task=await self._connection.agent(http, self._found).get(task_id)))
 
     async def _turn(self, message: Message | None, no_wait: bool = False) -> None:
+        """Send a message, or none, and follow the task until it has settled, unless it is not waited for."""
         import anyio
 
-        from bridge.a2a.client.http import shown
-        from bridge.a2a.client.interfaces import interface_of
+        from bridge.a2a.client.follow import OutcomeUnknownError
 
         try:
             with anyio.fail_after(self._timeout_seconds):
                 async with self._connection.client() as http:
                     client = self._connection.agent(http, self._found)
-                    async with aclosing(self._events(client, message, no_wait)) as events:
-                        async for event in events:
-                            self._view.show(event)
-                            if self._ends_turn(event):
-                                return
+                    if no_wait and message is not None:
+                        await self._leave(client, message)
+                    else:
+                        await self._follow(client, message)
         except TimeoutError as exc:
             task = f"; the task {self._task_id} goes on" if self._task_id else ""
             raise PeerError(f"the agent was not done within {self._timeout_seconds:g} s{task}") from exc
         except PeerError as exc:
-            if _broke_off(exc):
-                agent = shown(interface_of(self._card).url)
-                broken = f"the connection to {agent} broke off before the agent was done"
-                raise PeerError(f"{broken}. {self._what_now()}") from exc
+            if isinstance(exc, OutcomeUnknownError) or self._goes_on:
+                raise PeerError(f"{exc}. {self._what_now()}") from exc
             raise
 
-    async def _events(
-        self, agent: AgentClient, message: Message | None, no_wait: bool
-    ) -> AsyncGenerator[StreamResponse, None]:
-        streams = bool(self._card.capabilities.streaming) and not no_wait
+    async def _follow(self, agent: AgentClient, message: Message | None) -> None:
+        from bridge.a2a.client.follow import Listener, converse, wait
+        from bridge.a2a.model.objects import SendMessageRequest
+
+        listener = Listener(self._take)
         if message is None or (self._state == "AUTH_REQUIRED" and await self._has_gone_on(agent)):
-            source = self._watch(agent, streams)
+            assert self._task_id is not None
+            await wait(agent, self._task_id, listener, answered=self._answered)
         else:
-            source = self._send(agent, message, streams, no_wait)
-        async with aclosing(source) as events:
-            async for event in events:
-                yield event
+            await converse(agent, SendMessageRequest(message=message), listener, answered=self._answered)
+
+    async def _leave(self, agent: AgentClient, message: Message) -> None:
+        from bridge.a2a.client.follow import event_of
+        from bridge.a2a.model.objects import SendMessageConfiguration, SendMessageRequest
+
+        configuration = SendMessageConfiguration(return_immediately=True)
+        request = SendMessageRequest(message=message, configuration=configuration)
+        self._take(event_of(await agent.send(request)))
 
     async def _has_gone_on(self, agent: AgentClient) -> bool:
         """Whether the task went on by itself once it was authorised (section 7.6.1); it may ask something else."""
@@ -220,52 +220,22 @@ class Conversation:
         before, now = self._status.message, status.message
         return before is not None and now is not None and before.message_id != now.message_id
 
-    async def _watch(self, agent: AgentClient, streams: bool) -> AsyncGenerator[StreamResponse, None]:
-        from bridge.a2a.model.objects import StreamResponse
-
-        assert self._task_id is not None
-        # First: one that has ended cannot be subscribed to.
-        yield StreamResponse(task=await agent.get(self._task_id))
-        if streams:
-            async with aclosing(agent.subscribe(self._task_id)) as events:
-                async for event in events:
-                    yield event
-
-    async def _send(
-        self, agent: AgentClient, message: Message, streams: bool, no_wait: bool
-    ) -> AsyncGenerator[StreamResponse, None]:
-        from bridge.a2a.model.objects import (
-            SendMessageConfiguration,
-            SendMessageRequest,
-            StreamResponse,
-            Task,
-        )
-
-        configuration = SendMessageConfiguration(return_immediately=no_wait or None)
-        request = SendMessageRequest(message=message, configuration=configuration)
-        if not streams:
-            answer = await agent.send(request)
-            yield StreamResponse(task=answer) if isinstance(answer, Task) else StreamResponse(message=answer)
-            return
-        async with aclosing(agent.stream(request)) as events:
-            async for event in events:
-                yield event
-
-    def _ends_turn(self, event: StreamResponse) -> bool:
-        """Take note of an event; whether it is the last of its turn, even if the stream stays open."""
+    def _take(self, event: StreamResponse) -> None:
+        """Show an event, and take note of it."""
+        self._view.show(event)
         if event.message is not None:
             self._replied = True
-            return True
-        if event.task is not None:
+        elif event.task is not None:
             self._task_id, self._context_id = event.task.id, event.task.context_id
-            status = event.task.status
+            self._status = event.task.status
         elif event.status_update is not None:
             self._task_id, self._context_id = event.status_update.task_id, event.status_update.context_id
-            status = event.status_update.status
-        else:
-            return False
-        self._status = status
-        return status != self._answered and (self._state in CODES or self._state in ASKING)
+            self._status = event.status_update.status
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether there is a task that was at work when it was last heard of."""
+        return self._task_id is not None and self._state not in CODES and self._state not in ASKING
 
     async def _cancel(self, task_id: str) -> None:
         import anyio
@@ -280,12 +250,3 @@ class Conversation:
             self._view.not_canceled(task_id, str(exc) or "it did not answer")
         else:
             self._view.show(StreamResponse(task=task))
-
-
-def _broke_off(exc: PeerError) -> bool:
-    """Whether the agent had been reached when the connection to it failed."""
-    import httpx2
-
-    cause = exc.__cause__
-    unreached = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
-    return isinstance(cause, httpx2.TransportError | httpx2.StreamError) and not isinstance(cause, unreached)

@@ -26,6 +26,33 @@ class Shown:
     texts: list[list[str]] = field(default_factory=list)
     """Each text in its chunks."""
     files: list[Part] = field(default_factory=list)
+    heard_texts: list[str] = field(default_factory=list)
+    """All text that came, piece by piece."""
+    heard_others: int = 0
+    """How many parts came that are no text."""
+
+    def hear(self, parts: Sequence[Part]) -> None:
+        """Take note of all that came, shown or not."""
+        self.heard_texts += (part.text for part in parts if part.text is not None)
+        self.heard_others += sum(part.text is None for part in parts)
+
+    def beyond(self, parts: Sequence[Part]) -> tuple[Part, ...] | None:
+        """What the whole artifact holds that did not come yet; None when it is another than what came."""
+        heard, whole = "".join(self.heard_texts), "".join(part.text or "" for part in parts)
+        if not whole.startswith(heard):
+            # An agent may tell pieces again after a break; they are shown already.
+            return () if heard.startswith(whole) else None
+        text, others = len(heard), self.heard_others
+        rest: list[Part] = []
+        for part in parts:
+            if part.text is None:
+                rest += [part] if others <= 0 else []
+                others -= 1
+                continue
+            if left := part.text[text:]:
+                rest.append(part.model_copy(update={"text": left}))
+            text = max(text - len(part.text), 0)
+        return tuple(rest)
 
     def repeated_in(self, parts: Sequence[Part], *, goes_on: bool = False) -> tuple[Part, ...]:
         """Those of the next parts that need not be shown; takes note of the others."""

@@ -67,8 +67,7 @@ class CallView:
         if event.task is not None:
             self._task_id(event.task.id)
             for artifact in event.task.artifacts or ():
-                if artifact.artifact_id not in self._shown:
-                    self._artifact(artifact, goes_on=False)
+                self._as_known(artifact)
             if event.task.status != self._said_status:
                 self.status(event.task.status)
         elif event.status_update is not None:
@@ -171,9 +170,19 @@ class CallView:
         said = spelled_out(words) or bar.description
         self._bar.update(bar.id, completed=progress, total=total, description=said)
 
+    def _as_known(self, artifact: Artifact) -> None:
+        """Show what a task holds of an artifact beyond what was heard of it: a stream may have been lost between."""
+        heard = self._shown.get(artifact.artifact_id)
+        rest = heard.beyond(artifact.parts) if heard is not None else None
+        if rest is None:
+            self._artifact(artifact, goes_on=False)
+        elif rest:
+            self._artifact(artifact.model_copy(update={"parts": rest}), goes_on=True)
+
     def _artifact(self, artifact: Artifact, *, goes_on: bool) -> None:
         shown = self._shown.get(artifact.artifact_id) if goes_on else None
         shown = self._shown[artifact.artifact_id] = shown or Shown()
+        shown.hear(artifact.parts)
         self.results(artifact.parts, shown, artifact.name or "", goes_on=goes_on)
 
     def results(

@@ -21,7 +21,6 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
-from anyio.abc import SocketAttribute, SocketStream
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -37,7 +36,9 @@ from tests.support import forked
 from tests.support.agents import give, say, serving
 from tests.support.asking import asking_command
 from tests.support.command import ROOT, WAIT_SECONDS, environment
+from tests.support.faults import RESET_AFTER_HEAD, cut_after
 from tests.support.forked import Forked
+from tests.support.proxy import proxy_to
 from tests.support.running import Running, config_for, listening, profile_with, raw_command, running
 
 
@@ -454,12 +455,12 @@ async def test_headers_stay_with_the_origin_that_they_were_given_for(run: Run) -
     assert other.tokens == ["Bearer s3cret", None]
 
 
-async def test_a_stream_that_ends_before_its_task_is_a_fault(run: Run) -> None:
-    status = {"state": "TASK_STATE_WORKING"}
-    async with listening(Foreign({"task": {"id": "t", "contextId": "c", "status": status}})) as url:
+async def test_an_agent_that_does_not_stream_is_asked_until_its_task_is_done(run: Run) -> None:
+    foreign = Foreign(task_of("WORKING"), task_of("COMPLETED", {"text": "done"})["task"])
+    async with listening(foreign) as url:
         done = await run(url, "act")
-    assert done.code == 1
-    assert "the agent ended its answer while the task was WORKING" in done.err
+    assert (done.code, done.out) == (0, "done\n")
+    assert [method for method, _ in foreign.calls] == ["SendMessage", "GetTask"]
 
 
 async def test_text_in_chunks_is_put_together_again(run: Run) -> None:
@@ -598,36 +599,37 @@ async def test_an_agent_that_wants_a_token_names_the_option_for_it(run: Run) -> 
     assert "does not take the token: check what --bearer names" in again.err
 
 
-async def test_a_connection_that_breaks_off_names_the_task_that_may_still_run(run: Run) -> None:
-    event = json.dumps({"jsonrpc": "2.0", "id": 1, "result": task_of("WORKING")})
-    sse = f"data: {event}\n\n"
+@pytest.mark.parametrize("cut_at", [500, 800, 1200])
+async def test_a_stream_that_breaks_off_loses_and_doubles_nothing(cut_at: int, run: Run) -> None:
+    async def script(job: Job) -> None:
+        await say(job, TaskState.WORKING)
+        for number in range(4):
+            artifact = Artifact(artifact_id="a", parts=(Part(text=f"chunk {number}, "),))
+            await job.artifact(artifact, append=number > 0)
+        await job.artifact(Artifact(artifact_id="a", parts=(Part(data={"n": 1}),)), append=True)
+        await say(job, TaskState.COMPLETED)
 
-    async with await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0) as listener:
-        url = f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
+    async with serving(script) as (url, _), proxy_to(httpx2.URL(url).port or 0) as proxy:
+        proxy.on(b"SendStreamingMessage", cut_after(cut_at))
+        done = await run(proxy.url(""), "act")
+        assert proxy.count(b"SendStreamingMessage") == 1
+        assert proxy.count(b"GetTask") + proxy.count(b"SubscribeToTask") > 0
+    # Where a text of a task that is read anew goes on, nobody says: its pieces may stand on lines of their own.
+    assert (done.code, "".join(done.out.split())) == (0, 'chunk0,chunk1,chunk2,chunk3,{"n":1}')
 
-        async def answer(stream: SocketStream) -> None:
-            async with stream:
-                request = await stream.receive()
-                while not request.endswith(b"}" if request.startswith(b"POST") else b"\r\n\r\n"):
-                    request += await stream.receive()
-                if request.startswith(b"GET"):
-                    interface = {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
-                    streams = {"streaming": True}
-                    card = {"name": "A", "supportedInterfaces": [interface], "capabilities": streams}
-                    head, body = "Connection: close", json.dumps(card)
-                else:
-                    head = "Content-Type: text/event-stream\r\nTransfer-Encoding: chunked"
-                    body = f"{len(sse):x}\r\n{sse}\r\n"  # and not the chunk that ends it
-                await stream.send(f"HTTP/1.1 200 OK\r\n{head}\r\n\r\n{body}".encode())
 
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(listener.serve, answer)
-            done = await run(url, "act")
-            tasks.cancel_scope.cancel()
+async def test_a_message_to_which_nothing_comes_back_may_have_begun_a_task(run: Run) -> None:
+    async def script(job: Job) -> None:
+        await say(job, TaskState.COMPLETED)
+
+    async with serving(script) as (url, _), proxy_to(httpx2.URL(url).port or 0) as proxy:
+        proxy.on(b"SendStreamingMessage", RESET_AFTER_HEAD)
+        done = await run(proxy.url(""), "act")
+        assert proxy.count(b"SendStreamingMessage") == 1
     assert done.code == 1
-    assert done.err.splitlines()[-1] == (
-        f"mcp-a2a: the connection to {url} broke off before the agent was done. "
-        f"The task may still run; this shows it: mcp-a2a tasks {url} t"
+    assert done.err.endswith(
+        "Whether the agent took the message is unknown; it is not sent again. "
+        "If it began a task, that may still run; it did not say its id.\n"
     )
 
 
