@@ -1,4 +1,4 @@
-"""What a profile says of requests, connections, streams and tasks, as the servers and the engine take it.
+"""What a profile says of requests, connections, streams and tasks, as the HTTP server, an agent and its engine take it.
 
 The limits have no defaults of their own: those stand in `mappings/default.toml`.
 """
@@ -15,7 +15,6 @@ from bridge.a2a.tasks.intake import EngineLimits, HistoryLimits
 from bridge.config.tables.profile import Profile
 from bridge.connections import ConnectionLimits
 from bridge.http_server import RequestLimits, ServerLimits
-from bridge.mcp.server.server import McpLimits
 
 logger = logging.getLogger(__name__)
 
@@ -77,13 +76,3 @@ def agent_limits(profile: Profile, process: Profile) -> AgentLimits:
 def stream_pace(process: Profile) -> StreamPace:
     """How long a stream of an agent may be silent, or not be read."""
     return StreamPace(process.streams.heartbeat_seconds, process.streams.stall_seconds)
-
-
-def mcp_limits(process: Profile) -> McpLimits:
-    """What a client of an MCP server may send."""
-    return McpLimits(
-        body_bytes=process.requests.body_limit_bytes,
-        json_depth=process.requests.json_depth,
-        json_values=process.requests.json_values,
-        streams=process.streams.open,
-    )

@@ -19,13 +19,12 @@ from bridge.agents_as_tools.face import AgentsFace
 from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
-from bridge.assembly.bounds import mcp_limits
 from bridge.assembly.mistaken import require_agents
 from bridge.assembly.plan import OfferedPlan, Plan, RemotePlan
 from bridge.config.tables.profile import AgentsTable, Profile
 from bridge.errors import UsageError
 from bridge.http_client import GuardedClient
-from bridge.mcp.server.server import McpServer
+from bridge.mcp.server.server import McpLimits, McpServer
 from bridge.peer_auth import PeerCredentials, always
 from bridge.private import private_folder
 from bridge.seal import Seal, agent_mark, key_in
@@ -199,4 +198,14 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: Shared) -> Remo
     )
     return RemoteAgent(
         one.url, source, shared.http, options, key=key if plan.named else None, account=one.account
+    )
+
+
+def mcp_limits(process: Profile) -> McpLimits:
+    """What a client of an MCP server may send."""
+    return McpLimits(
+        body_bytes=process.requests.body_limit_bytes,
+        json_depth=process.requests.json_depth,
+        json_values=process.requests.json_values,
+        streams=process.streams.open,
     )

@@ -9,7 +9,7 @@ from bridge.a2a.server.app import ServerLimits
 from bridge.a2a.server.event_stream import StreamPace
 from bridge.a2a.tasks.agent import HeldLimits
 from bridge.a2a.tasks.intake import EngineLimits, HistoryLimits
-from bridge.assembly import bounds
+from bridge.assembly import bounds, offered
 from bridge.assembly.plan import ServerPlan
 from bridge.config.tables.profile import load_profile
 from bridge.mcp.client.eras import Era
@@ -50,7 +50,7 @@ def stream_pace(**said: Any) -> StreamPace:
 
 def mcp_limits(**said: Any) -> McpLimits:
     """Of the clients of an MCP server."""
-    return replace(bounds.mcp_limits(PROFILE), **said)
+    return replace(offered.mcp_limits(PROFILE), **said)
 
 
 def session_pace(**said: Any) -> SessionPace:
