@@ -290,6 +290,7 @@ class _Following:
     async def _look(self, task_id: str) -> Task:
         """The task as it is now, as soon as its agent can be asked."""
         pauses, given_up_at = self._pace.pauses(), anyio.current_time() + self._pace.outage_seconds
+        is_told = False
         while True:
             pause_seconds = pauses.next()
             try:
@@ -297,6 +298,9 @@ class _Following:
             except PeerError as exc:
                 if not is_passing(exc):
                     raise
+                if not is_told:
+                    is_told, seconds = True, self._pace.outage_seconds
+                    logger.warning("task %s is asked for again for up to %g s: %s", task_id, seconds, exc)
                 if anyio.current_time() + pause_seconds > given_up_at:
                     lost = f"{self._client} has been out of reach for {self._pace.outage_seconds:g} s: {exc}"
                     raise TaskLostError(lost, task_id, self.task) from exc

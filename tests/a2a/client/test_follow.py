@@ -424,7 +424,9 @@ async def test_a_message_that_never_left_says_so(http: httpx2.AsyncClient) -> No
         await converse(client_at(http, "http://127.0.0.1:1"), saying())
 
 
-async def test_a_task_whose_agent_is_gone_is_given_up_with_what_was_known(http: httpx2.AsyncClient) -> None:
+async def test_a_task_whose_agent_is_gone_is_given_up_with_what_was_known(
+    http: httpx2.AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
     ear = Ear()
 
     async def script(job: Job) -> None:
@@ -447,6 +449,10 @@ async def test_a_task_whose_agent_is_gone_is_given_up_with_what_was_known(http: 
     assert lost.value.task is not None
     assert texts(lost.value.task) == ["before"]
     assert [lost.value.task_id] == ear.tasks
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [words.partition(": http")[0] for words in told] == [
+        f"task {lost.value.task_id} is asked for again for up to 0.1 s"
+    ]
 
 
 async def test_a_stream_that_falls_silent_is_taken_up_again(http: httpx2.AsyncClient) -> None:
