@@ -12,6 +12,8 @@ from typing import Final
 
 JITTER: Final = 0.2
 """How much of a pause chance may take away."""
+_CHANCE: Final = Random()
+"""One for all: to make another takes longer than all else that a loop does which never pauses, as most calls do."""
 
 
 @dataclass(slots=True)
@@ -24,7 +26,7 @@ class Pauses:
     """By how much each pause is longer than the last."""
     jitter: float = JITTER
     """The share of each pause that chance may take away, from 0 to 1."""
-    chance: Random = field(default_factory=Random)
+    chance: Random = _CHANCE
     _seconds: float = field(init=False)
 
     def __post_init__(self) -> None:
