@@ -12,7 +12,7 @@ from typing import Final
 
 JITTER: Final = 0.2
 """How much of a pause chance may take away."""
-_CHANCE: Final = Random()
+_CHANCE: Final = Random()  # noqa: S311 - no secret is made of it
 """One for all: to make another takes longer than all else that a loop does which never pauses, as most calls do."""
 
 
