@@ -240,6 +240,9 @@ class Engine:
             running.scope.cancel()
             with anyio.move_on_after(self.limits.cancel_grace_seconds):
                 await running.finished.wait()
+            live = await self._tasks.own(
+                task_id, caller.principal
+            )  # which may have left memory with its work
         if live.task.status.state not in ENDED:
             self._tasks.conclude(live, TaskState.CANCELED, _CANCELED)
         task = await self._tasks.reached(live, live.next_seq - 1, settled=True)

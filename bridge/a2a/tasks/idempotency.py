@@ -107,9 +107,17 @@ class MessageBook:
     def _remember(self, place: tuple[str, str], told: _Told) -> _Told:
         self._told[place] = told
         self._told.move_to_end(place)
-        if len(self._told) > MOST_REMEMBERED:
+        while len(self._told) > MOST_REMEMBERED or (
+            len(self._told) > 1 and self._is_over(next(iter(self._told.values())))
+        ):
             self._told.popitem(last=False)
         return told
+
+    def _is_over(self, told: _Told) -> bool:
+        """Whether the same message is a new one from here on, so that nothing need be known of the first."""
+        since_ms = max(told.accepted_ms, told.written_ms or 0)
+        longest_ms = max(self._repeat_ms, self._repeat_answered_ms)
+        return not told.is_at_work and self._ids.elapsed_ms() - since_ms > longest_ms
 
     async def owner_of_context(self, context_id: str) -> str | None:
         """Whose a context is, or None when no task is in it."""

@@ -876,6 +876,18 @@ async def test_of_work_that_is_over_nothing_is_kept_but_how_its_message_stands()
         assert await engine.send(request, ALICE) == first
 
 
+async def test_messages_are_forgotten_once_the_same_would_be_new_ones() -> None:
+    clock = Clock()
+    async with engine_of(finish, clock=clock, repeat_seconds=600, repeat_answered_seconds=10) as engine:
+        for _ in range(50):
+            await engine.send(asked(), ALICE)
+        clock.pass_ms(600_001)
+        request = asked()
+        first = await engine.send(request, ALICE)
+        assert len(engine._messages._told) == 1
+        assert await engine.send(request, ALICE) == first
+
+
 @pytest.mark.proves("a2a-3.3.1-idempotent")
 async def test_after_a_restart_the_same_message_finds_its_task_since_nobody_knows_who_read_its_answer() -> (
     None
@@ -1025,6 +1037,17 @@ async def test_a_task_that_rests_is_found_again_and_the_oldest_make_room() -> No
         for task in tasks:
             await engine.cancel(task.id, ALICE)
         assert (engine._tasks._resting_bytes, len(engine._tasks._resting)) == (0, 0)
+
+
+async def test_a_task_that_is_cancelled_while_it_hears_does_not_rest() -> None:
+    work = Listening()
+    work.go.set()
+    async with engine_of(work) as engine:
+        task = await engine.send(asked(), ALICE)
+        assert (task.status.state, engine.running) == (INPUT, 1)
+        assert (await engine.cancel(task.id, ALICE)).status.state is X
+        await anyio.wait_all_tasks_blocked()
+        assert (list(engine._tasks), dict(engine._tasks._resting)) == ([], {})
 
 
 # Messages to a task at work
