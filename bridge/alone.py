@@ -10,7 +10,7 @@ import anyio
 
 from bridge.assembly.offered import offered, sharing
 from bridge.assembly.plan import Plan
-from bridge.garbage import keep_what_is_there
+from bridge.heap import keep_what_is_there
 from bridge.stopping import Stopping, watch_signals
 
 

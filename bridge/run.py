@@ -27,7 +27,7 @@ from bridge.assembly.first import Watching
 from bridge.assembly.plan import Plan
 from bridge.descriptors import raise_descriptors
 from bridge.errors import UsageError
-from bridge.garbage import free_what_was_replaced, keep_what_is_there
+from bridge.heap import free_what_was_replaced, keep_what_is_there, share_heaps
 from bridge.http_server import Server
 from bridge.reload import Reload
 from bridge.stopping import Stopping, watch_signals
@@ -58,6 +58,7 @@ async def serve(plan: Plan, audience: Audience, reload: Reload | None = None) ->
         PeerError: a tool server cannot be reached and has to be.
     """
     plan.require_safe()
+    share_heaps()
     stopping = Stopping(on_hangup=reload.ask if reload is not None and not _has_terminal() else None)
     async with _listening(plan.place.host, plan.place.port) as listener, anyio.create_task_group() as tasks:
         port: int = listener.getsockname()[1]

@@ -18,7 +18,7 @@ from bridge.cli.completion import VARIABLE
 from bridge.cli.encoding import write_what_the_terminal_lacks_otherwise
 from bridge.config.text.diagnostics import ConfigError
 from bridge.errors import TELLINGS, BridgeError, OwnError, PeerError, leaf_of, telling_of
-from bridge.garbage import look_seldom
+from bridge.heap import look_seldom
 from bridge.version import __version__
 
 INTERRUPTED: Final = 130

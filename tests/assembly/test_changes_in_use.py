@@ -19,7 +19,7 @@ from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
 from bridge.assembly.plan import CatalogPlan, OfferedPlan, RemotePlan
 from bridge.errors import UsageError
-from bridge.garbage import free_what_was_replaced, keep_what_is_there
+from bridge.heap import free_what_was_replaced, keep_what_is_there
 from bridge.translate.overrides import ArgumentRule, ToolOverride
 from tests.assembly.test_bridge import PROFILE, agent, live, said, server, servers
 from tests.support.foreign import foreign_agent

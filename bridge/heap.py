@@ -1,12 +1,15 @@
-"""When Python looks for objects that keep each other alive: seldom, as each look takes time from calls.
+"""How the process keeps its memory: when Python looks for garbage, and how many heaps its threads have.
 
-Most objects are freed without a look, as soon as nobody refers to them. What ended with an error, and parts of the
-bridge that know each other, are not.
+Most objects are freed as soon as nobody refers to them. What ended with an error, and parts of the bridge that know
+each other, are garbage until Python looks for such, and that takes time from calls.
 """
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import sys
+from contextlib import suppress
 from typing import Final
 
 _LOOKED_AFTER: Final = (50_000, 6, 4)
@@ -14,6 +17,11 @@ _LOOKED_AFTER: Final = (50_000, 6, 4)
 before those that survived one, or two, are looked through as well. Python's own: 700, 10, 10. By those, a quarter of
 the time of a call and a sixth of the time of a start went into looking. With more looks between, what was alive at a
 first look and then ended would be kept for millions of objects more: hundreds of megabytes."""
+
+_M_ARENA_MAX: Final = -8
+"""A parameter of mallopt(3)."""
+_HEAPS: Final = 2
+"""Two threads take memory at the same time at most: one that runs Python, and one that waits for SQLite."""
 
 
 def look_seldom() -> None:
@@ -31,3 +39,11 @@ def free_what_was_replaced() -> None:
     gc.unfreeze()
     gc.collect()
     gc.freeze()
+
+
+def share_heaps() -> None:
+    """Have all threads take memory from the same heaps. By glibc's own rule each thread has one, up to eight for each
+    core, and what a heap once held is not given back: the sum of their peaks would be several times what is used."""
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):  # of another C library
+            ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _HEAPS)
