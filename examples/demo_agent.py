@@ -5,8 +5,10 @@ One skill, answered at once with a message, on nothing but starlette. It stands 
 
 from __future__ import annotations
 
+import socket
 import sys
 import uuid
+from contextlib import suppress
 from typing import Any
 
 import uvicorn
@@ -70,5 +72,6 @@ app = Starlette(
 )
 
 if __name__ == "__main__":
-    print(f"Agent  http://127.0.0.1:{PORT}", file=sys.stderr, flush=True)
-    uvicorn.run(app, port=PORT, log_level="warning")
+    with socket.create_server(("127.0.0.1", PORT)) as listener, suppress(KeyboardInterrupt):
+        print(f"Agent  http://127.0.0.1:{PORT}", file=sys.stderr, flush=True)
+        uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])

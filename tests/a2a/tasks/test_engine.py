@@ -876,6 +876,7 @@ async def test_of_work_that_is_over_nothing_is_kept_but_how_its_message_stands()
         assert await engine.send(request, ALICE) == first
 
 
+@pytest.mark.proves("a2a-3.3.1-idempotent")
 async def test_messages_are_forgotten_once_the_same_would_be_new_ones() -> None:
     clock = Clock()
     async with engine_of(finish, clock=clock, repeat_seconds=600, repeat_answered_seconds=10) as engine:
@@ -1039,6 +1040,7 @@ async def test_a_task_that_rests_is_found_again_and_the_oldest_make_room() -> No
         assert (engine._tasks._resting_bytes, len(engine._tasks._resting)) == (0, 0)
 
 
+@pytest.mark.proves("a2a-3.1.5-cancel")
 async def test_a_task_that_is_cancelled_while_it_hears_does_not_rest() -> None:
     work = Listening()
     work.go.set()
