@@ -35,9 +35,15 @@ def is_deeper(value: JsonValue, levels: int) -> bool:
 
 def exceeds_floats(value: JsonValue) -> bool:
     """Whether a number is none (NaN), or so large that readers which have only floats could not take it in."""
-    if isinstance(value, dict | list):
-        return any(exceeds_floats(inner) for inner in (value.values() if isinstance(value, dict) else value))
-    return isinstance(value, int | float) and not -_LARGEST <= value <= _LARGEST
+    values = [value]
+    for inner in values:
+        if isinstance(inner, dict):
+            values.extend(inner.values())
+        elif isinstance(inner, list):
+            values.extend(inner)
+        elif isinstance(inner, int | float) and not -_LARGEST <= inner <= _LARGEST:
+            return True
+    return False
 
 
 def is_same(one: JsonValue, other: JsonValue) -> bool:

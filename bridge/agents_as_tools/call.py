@@ -36,6 +36,7 @@ from bridge.agents_as_tools.sending import Sending, Work
 from bridge.agents_as_tools.shown import Shown, failure
 from bridge.agents_as_tools.surroundings import Surroundings
 from bridge.agents_as_tools.tools import PublishedTool
+from bridge.concurrency import turn
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import Incoming, Report
@@ -46,7 +47,6 @@ from bridge.translate.call_to_message import (
     message_from_call,
 )
 from bridge.translate.extension import PROGRESS
-from bridge.turns import turn
 
 logger = logging.getLogger(__name__)
 

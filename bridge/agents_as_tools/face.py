@@ -32,6 +32,7 @@ from bridge.agents_as_tools.sending import Unnamed
 from bridge.agents_as_tools.shown import failure
 from bridge.agents_as_tools.surroundings import Surroundings
 from bridge.agents_as_tools.tools import Place, PublishedTool
+from bridge.concurrency import Turns
 from bridge.errors import BridgeError, echoed, telling_of
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import INVALID_PARAMS, Incoming, McpRefusal, refusal_of
@@ -39,7 +40,6 @@ from bridge.seal import HandleError
 from bridge.translate.call_to_message import BadArgumentsError
 from bridge.translate.overrides import Remark, ToolOverride
 from bridge.translate.skill_tools import AgentTool
-from bridge.turns import Turns
 from bridge.version import __version__
 
 logger = logging.getLogger(__name__)

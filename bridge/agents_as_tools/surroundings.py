@@ -10,7 +10,7 @@ from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.sending import Unnamed
 from bridge.agents_as_tools.tools import Place
-from bridge.turns import Turns
+from bridge.concurrency import Turns
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
-import anyio
-
 from bridge.a2a.client.card import FoundCard, found_card
 from bridge.a2a.model.objects import AgentCard
+from bridge.concurrency import Signal
 
 
 class OwnCard:
@@ -22,12 +21,11 @@ class OwnCard:
         """`card` gives the card of the agent at a base URL."""
         self._base_url = base_url
         self._card = card
-        self._news = anyio.Event()
+        self._news = Signal()
 
     def look(self) -> None:
         """It may say something else now."""
-        self._news.set()
-        self._news = anyio.Event()
+        self._news.tell()
 
     def cached(self) -> FoundCard:
         """The card."""
@@ -41,7 +39,7 @@ class OwnCard:
         """Tell of each card that says something new, for ever."""
         known = self.cached().text
         while True:
-            news = self._news
+            news = self._news.next
             found = self.cached()
             if found.text != known:
                 known = found.text

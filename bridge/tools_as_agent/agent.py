@@ -14,6 +14,7 @@ from bridge.a2a.model.life import INTERRUPTED
 from bridge.a2a.model.objects import AgentCard, AgentSkill, TaskState
 from bridge.a2a.tasks.agent import Turn, Work
 from bridge.a2a.tasks.draft import Brief
+from bridge.concurrency import Turns
 from bridge.mcp.client.upstream import QueueFullError, Upstream
 from bridge.tools_as_agent.card import Server, make_card
 from bridge.tools_as_agent.decisions import Ask, End, Follow, RunTool
@@ -27,7 +28,6 @@ from bridge.tools_as_agent.sources import Source, SourceBook, SourceState
 from bridge.translate.extension import URI
 from bridge.translate.overrides import Remark, SkillOverride
 from bridge.translate.skills import Place
-from bridge.turns import Turns
 
 logger = logging.getLogger(__name__)
 

@@ -18,6 +18,7 @@ import anyio
 
 from bridge.a2a.model.objects import Part, TaskState
 from bridge.a2a.tasks.agent import Job
+from bridge.concurrency import turn
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.elicitations import elicitation_in
@@ -43,7 +44,6 @@ from bridge.tools_as_agent.route import ask_server_questions, open_questions
 from bridge.translate.arguments import whole_numbers
 from bridge.translate.elicitation import required_urls
 from bridge.translate.faults import URL_REQUIRED
-from bridge.turns import turn
 
 _STATE_REFUSED: Final = (
     "The server did not take the answer any more ({}), and the call was not made again from its start, since the"

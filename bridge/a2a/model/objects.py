@@ -60,11 +60,6 @@ def milliseconds(text: str) -> int:
     """
     if not _TIMESTAMP.fullmatch(text):
         raise ValueError("not an RFC 3339 time such as 2026-01-31T12:00:00.000Z")
-    whole, _, rest = text.partition(".")
-    if rest:
-        digits = re.match(r"\d+", rest)
-        assert digits is not None
-        text = f"{whole}.{digits[0][:6].ljust(6, '0')}{rest[digits.end() :]}"
     return round(datetime.fromisoformat(text.upper()).timestamp() * 1000)
 
 

@@ -133,7 +133,7 @@ class AgentServer:
             is_read = answer.was_written
         else:
             request.visit.leave_place()
-            is_read = request.on_written is not None and not await is_gone(request.receive)
+            is_read = request.on_written is not None and not is_gone(request.receive)
             await answer(request.scope, request.receive, send)
         if is_read and request.on_written is not None:
             request.on_written()

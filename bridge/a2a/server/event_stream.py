@@ -6,14 +6,13 @@ for the client to go. That it went is seen at the next heartbeat; until then, wr
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
+from typing import cast
 
 import anyio
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from bridge.a2a.server.service import Stream
 from bridge.a2a.tasks.live import Seen
@@ -84,7 +83,7 @@ class EventStream:
                 if seen is None or self._is_ended:
                     return True
                 body, last = self._frames(seen), seen.last
-            if (last or body is HEARTBEAT) and await is_gone(receive):
+            if (last or body is HEARTBEAT) and is_gone(receive):
                 return False
             with anyio.move_on_after(self._pace.stall_seconds) as patience:
                 await send({"type": "http.response.body", "body": body, "more_body": True})
@@ -101,12 +100,21 @@ class EventStream:
         return b"".join([frame(self._wrap(text)) for text in self._writer.write(seen.text, last=seen.last)])
 
 
-async def is_gone(receive: Receive) -> bool:
-    """Whether the client has closed the connection, without waiting for it to."""
-    # Each call comes by here. A cancel scope of anyio puts its task into words each time it ends, for thrice the cost.
-    with suppress(TimeoutError):
-        async with asyncio.timeout(0):
-            while (await receive())["type"] != "http.disconnect":
-                pass  # a body that nobody asked for stands before it
-            return True
+def is_gone(receive: Receive) -> bool:
+    """Whether the client has closed the connection, as far as the server knows without reading on."""
+    # Each call comes by here: a deadline of no time at all, which asks the same, takes three rounds of the event loop.
+    while (message := _at_hand(receive)) is not None:
+        if message["type"] == "http.disconnect":
+            return True  # else it is a body that nobody asked for
     return False
+
+
+def _at_hand(receive: Receive) -> Message | None:
+    """The next message, if nothing has to be waited for."""
+    receiving = receive().__await__()
+    try:
+        next(receiving)
+    except StopIteration as received:
+        return cast("Message", received.value)
+    receiving.close()
+    return None

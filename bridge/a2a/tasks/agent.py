@@ -26,6 +26,7 @@ from bridge.a2a.model.objects import (
 )
 from bridge.a2a.tasks.commit import Commit
 from bridge.access.principals import Principal
+from bridge.concurrency import Signal
 from bridge.jsonvalues import JsonObject
 
 
@@ -98,15 +99,14 @@ class Running:
     """How much was held in all, also of what was used."""
     outlives: bool = False
     """Whether another process could go on with it from what is kept, although its task is at work."""
-    moved: anyio.Event = field(default_factory=anyio.Event)
-    """Set, and replaced, when `hearing` or `finished` changes."""
+    moved: Signal = field(default_factory=Signal)
+    """Told when `hearing` or `finished` changes."""
 
     def listen(self, hearing: Hearing | None) -> None:
         """Take answers from here on, or no more of them."""
         self.hearing = hearing
         self.standing.is_at_work = hearing is None and not self.finished.is_set()
-        self.moved.set()
-        self.moved = anyio.Event()
+        self.moved.tell()
 
     def hold(self, turn: Turn, size_bytes: int, limits: HeldLimits) -> bool:
         """Keep what the client says meanwhile; False when that is too much."""

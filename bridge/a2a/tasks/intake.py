@@ -14,8 +14,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-import anyio
-
 from bridge.a2a.model.errors import Violation, invalid_params
 from bridge.a2a.model.events import Ids
 from bridge.a2a.model.life import CLOSES_STREAM, ENDED, INTERRUPTED, SETTLED
@@ -36,8 +34,9 @@ from bridge.a2a.tasks.draft import Brief, Draft
 from bridge.a2a.tasks.idempotency import REPEATED, MessageBook, Repeat
 from bridge.a2a.tasks.live import Live, Watcher
 from bridge.a2a.tasks.refusals import at_work, history_full, require_answerable, too_many_open
-from bridge.a2a.tasks.registry import StorePace, Tasks, one_at_a_time
+from bridge.a2a.tasks.registry import StorePace, Tasks
 from bridge.access.principals import Principal
+from bridge.concurrency import Signal, one_at_a_time
 from bridge.jsonvalues import JsonObject
 from bridge.store.records import MessageKey, Query, Store
 
@@ -125,7 +124,7 @@ class Intake:
         self._tasks = tasks
         self._book = book
         self._start = start
-        self._taking: dict[tuple[str, str], anyio.Event] = {}
+        self._taking: dict[tuple[str, str], Signal] = {}
 
     async def take(
         self,

@@ -19,6 +19,7 @@ from bridge.a2a.model.life import CLOSES_STREAM, ENDED, INTERRUPTED, SETTLED, af
 from bridge.a2a.model.objects import StreamResponse, Task, TaskState, milliseconds
 from bridge.a2a.tasks.agent import Running
 from bridge.a2a.tasks.commit import Commit
+from bridge.concurrency import Signal
 from bridge.errors import StoreError
 from bridge.jsonvalues import JsonObject
 from bridge.store.records import Change, Done, Head, MessageKey, Origin, StoredTask
@@ -154,7 +155,7 @@ class Live:
         self._since_bytes = 0
         """How much was accepted since the last snapshot."""
         self._history_bytes: int | None = None
-        self._moved = anyio.Event()
+        self._moved = Signal()
 
     def restore(self, task: Task, stored: StoredTask) -> None:
         """Take over what the store holds: the task that it comes to, and how it holds it."""
@@ -265,8 +266,7 @@ class Live:
         try:
             entry.commit.settle(error)
         finally:  # whoever waits for the task is told, whatever becomes of those who wait for the event
-            self._moved.set()
-            self._moved = anyio.Event()
+            self._moved.tell()
             self._on_change(self)
 
     def fall_back(self) -> None:
@@ -314,7 +314,7 @@ class Live:
         """Let another process go on with it: whoever waits here is told how it stands."""
         self.left = True
         self.end_streams()
-        self._moved.set()
+        self._moved.tell()
 
     async def reached(self, seq: int, *, settled: bool) -> Task:
         """The visible task once the event `seq` is stored and, if asked, the task waits, has ended or was left.

@@ -8,10 +8,9 @@ A task whose events could not be stored is ended here once the store can write a
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NoReturn, TypeVar
+from typing import Final, NoReturn
 
 import anyio
 import anyio.abc
@@ -26,10 +25,9 @@ from bridge.a2a.tasks.listing import task_from
 from bridge.a2a.tasks.live import Live
 from bridge.a2a.tasks.refusals import unavailable
 from bridge.access.principals import Principal
+from bridge.concurrency import Signal, one_at_a_time
 from bridge.errors import StoreConflictError, StoreError
 from bridge.store.records import Origin, Store, StoredTask
-
-K = TypeVar("K", bound=Hashable)
 
 _UNSTORED: Final = "The bridge could not store what happened to this task"
 
@@ -58,7 +56,7 @@ class Tasks:
         self._pace = pace
         self._on_change = on_change
         self._live: dict[str, Live] = {}
-        self._loading: dict[str, anyio.Event] = {}
+        self._loading: dict[str, Signal] = {}
         self._resting: OrderedDict[str, Live] = OrderedDict()
         """Tasks that wait for their clients, the one that came last at the end."""
         self._resting_bytes = 0
@@ -224,16 +222,3 @@ class Tasks:
             self._live.pop(live.id, None)
         elif live.visible.status.state not in ENDED:
             self.conclude(live, TaskState.FAILED, _UNSTORED)
-
-
-@asynccontextmanager
-async def one_at_a_time(busy: dict[K, anyio.Event], key: K) -> AsyncIterator[None]:
-    """Wait while another does the same."""
-    while (other := busy.get(key)) is not None:
-        await other.wait()
-    busy[key] = done = anyio.Event()
-    try:
-        yield
-    finally:
-        del busy[key]
-        done.set()

@@ -24,6 +24,7 @@ from mcp import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 from pydantic import JsonValue
 
+from bridge.concurrency import Signal
 from bridge.errors import PeerError, echoed
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.values import Asker
@@ -76,8 +77,8 @@ class Questions:
         self._attribution_seconds = attribution_seconds
         self._on_question = on_question
         self._calls: set[_Caller] = set()
-        self._ended = anyio.Event()
-        """Set, and replaced, when a call ends."""
+        self._ended = Signal()
+        """Told when a call ends."""
         self._tasks: dict[str, _Caller] = {}
 
     @contextmanager
@@ -89,8 +90,7 @@ class Questions:
             yield
         finally:
             self._calls.discard(caller)
-            self._ended.set()
-            self._ended = anyio.Event()
+            self._ended.tell()
             _drop_questions(caller)
 
     @contextmanager

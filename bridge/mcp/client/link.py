@@ -23,6 +23,7 @@ from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp.shared.inbound import mcp_param_headers, x_mcp_header_map
 from pydantic import JsonValue
 
+from bridge.concurrency import Signal
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject, written
 from bridge.mcp.client.dispatcher import OnTaskNews, Stamp, UnansweredBounds, Wire
@@ -110,7 +111,7 @@ class Link:
     """A call that is made again has another id than before (basic/patterns/mrtr), also after a restart."""
     calls: int = 0
     """Requests that are under way."""
-    drained: anyio.Event = field(default_factory=anyio.Event)
+    drained: Signal = field(default_factory=Signal)
 
     @property
     def is_lost(self) -> bool:
@@ -239,7 +240,7 @@ class Link:
         finally:
             self.calls -= 1
             if self.calls == 0:
-                self.drained.set()
+                self.drained.tell()
 
     def _error_from(self, exc: MCPError) -> PeerError:
         match fault_of(exc):
@@ -293,7 +294,6 @@ class Link:
         """Wait for the calls that are under way, but not for ever."""
         with anyio.move_on_after(patience_seconds):
             while self.calls and not self.wire.closed.is_set():
-                self.drained = anyio.Event()
                 await self.drained.wait()
 
 

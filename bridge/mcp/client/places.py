@@ -22,6 +22,7 @@ from typing import Final
 
 import anyio
 
+from bridge.concurrency import Signal
 from bridge.errors import BusyError
 from bridge.mcp.client.session import Session
 
@@ -71,13 +72,12 @@ class _Ticket:
     """The place that it was told it waits for."""
     deadline: float = math.inf
     """When it has to withdraw the question behind which it waits; infinite for one that is not its principal's next."""
-    moved: anyio.Event = field(default_factory=anyio.Event)
-    """Set when it need not wait any more; and replaced then, when it is to wait with another deadline."""
+    moved: Signal = field(default_factory=Signal)
+    """Told when it need not wait any more, or is to wait with another deadline."""
 
     def wait_until(self, deadline: float) -> None:
         self.deadline = deadline
-        self.moved.set()
-        self.moved = anyio.Event()
+        self.moved.tell()
 
 
 @dataclass(eq=False)
@@ -228,7 +228,7 @@ class Line:
         ticket = next(reversed(tickets))
         self._forget(ticket)
         ticket.is_displaced = True
-        ticket.moved.set()
+        ticket.moved.tell()
         self.look()
         return True
 
@@ -237,6 +237,8 @@ class Line:
         while (found := self._next()) is not None and (seats := self._free()) is not None:
             self._seat(found, seats)
         self._blocker, self._deadline = self._contended()
+        if not self._waiting:
+            return
         left = math.inf
         if self._blocker is not None:
             left = self._deadline - anyio.current_time()
@@ -261,12 +263,11 @@ class Line:
     async def _seated(self, ticket: _Ticket) -> None:
         """Wait for a place; in time, withdraw the question behind which this waits."""
         while ticket.place is None and not ticket.is_displaced:
-            moved = ticket.moved
             if ticket.deadline == math.inf:
-                await moved.wait()
+                await ticket.moved.wait()
                 continue
             with anyio.CancelScope(deadline=ticket.deadline) as patience:
-                await moved.wait()
+                await ticket.moved.wait()
             if patience.cancelled_caught:
                 self._withdraw_if_due()
 
@@ -324,7 +325,7 @@ class Line:
         seats.taken += 1
         self._running[principal] += 1
         ticket.place = Place(self, seats, ticket.caller)
-        ticket.moved.set()
+        ticket.moved.tell()
 
     def _leave(self, ticket: _Ticket) -> None:
         self._forget(ticket)

@@ -20,6 +20,7 @@ import anyio
 import anyio.abc
 from pydantic import JsonValue
 
+from bridge.concurrency import Signal
 from bridge.errors import BusyError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.eras import Era
@@ -59,13 +60,9 @@ class _Own:
 
     line: Line
     users: int = 0
-    moved: anyio.Event = field(default_factory=anyio.Event)
-    """Set, and replaced, when it is taken, given back or to be closed."""
+    moved: Signal = field(default_factory=Signal)
+    """Told when it is taken, given back or to be closed."""
     closing: bool = False
-
-    def move(self) -> None:
-        self.moved.set()
-        self.moved = anyio.Event()
 
 
 class Upstream:
@@ -105,7 +102,7 @@ class Upstream:
         )
         self._own: dict[tuple[str, ...], _Own] = {}
         self._reserved: Counter[str] = Counter()
-        self._freed = anyio.Event()
+        self._freed = Signal()
 
     def _line(
         self, session: Session, *, most_sessions: int = 1, open_another: Callable[[], Session] | None = None
@@ -212,8 +209,7 @@ class Upstream:
         if not self._reserved[principal]:
             del self._reserved[principal]
         if not self._reserved:
-            self._freed.set()
-            self._freed = anyio.Event()
+            self._freed.tell()
 
     async def idle(self) -> None:
         """Wait until no call runs or waits."""
@@ -258,12 +254,12 @@ class Upstream:
     async def _own_line(self, key: tuple[str, ...]) -> AsyncIterator[Line]:
         own = self._own.get(key) or self._open_own(key)
         own.users += 1
-        own.move()
+        own.moved.tell()
         try:
             yield own.line
         finally:
             own.users -= 1
-            own.move()
+            own.moved.tell()
 
     def _open_own(self, key: tuple[str, ...]) -> _Own:
         if len(self._own) >= self._rules.most:
@@ -279,7 +275,7 @@ class Upstream:
             raise BusyError(f"all {self._rules.most} sessions with {self.name} are in use")
         own = self._own.pop(idle)
         own.closing = True
-        own.move()
+        own.moved.tell()
 
     async def _keep(self, key: tuple[str, ...], own: _Own) -> None:
         """Hold a session open until it was idle for long enough."""

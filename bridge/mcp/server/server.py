@@ -26,6 +26,7 @@ from starlette.types import ASGIApp
 
 from bridge.access.principals import MayUse, everything
 from bridge.access.verifiers import Access
+from bridge.concurrency import Signal
 from bridge.errors import ECHO_CHARACTERS, echoed, leaf_of
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.checked import checked_server, introduce
@@ -83,7 +84,7 @@ class McpServer:
         self._legacy: set[ServerSession] = set()
         self._changed = anyio.Event()
         self._running = 0
-        self._freed = anyio.Event()
+        self._freed = Signal()
         self._endpoint: Endpoint | None = None
         self._methods: dict[str, Callable[[Context], Awaitable[JsonObject]]] = {
             "tools/list": self._list("tools", face.tools),
@@ -213,8 +214,7 @@ class McpServer:
         finally:
             self._running -= 1
             if not self._running:
-                self._freed.set()
-                self._freed = anyio.Event()
+                self._freed.tell()
 
     async def _answered(self, context: Context) -> JsonObject:
         name = param(context, "name")
