@@ -10,7 +10,7 @@ import anyio
 
 from bridge.assembly.offered import offered, sharing
 from bridge.assembly.plan import Plan
-from bridge.heap import keep_what_is_there
+from bridge.heap import keep_code
 from bridge.stopping import Stopping, watch_signals
 
 
@@ -21,13 +21,13 @@ async def serve_agents(plan: Plan) -> int:
     Raises:
         UsageError: the key of the handles cannot be read or made.
     """
+    keep_code()
     stopping = Stopping()
     ((name, one),) = plan.offered.items()
     async with anyio.create_task_group() as tasks:
         with stopping.starting:
             await tasks.start(watch_signals, stopping)
             async with sharing(plan) as shared, offered(name, one, plan.agents, shared) as there:
-                keep_what_is_there()
                 await there.server.run_stdio()
         tasks.cancel_scope.cancel()
     return stopping.exit_code

@@ -29,16 +29,15 @@ def look_seldom() -> None:
     gc.set_threshold(*_LOOKED_AFTER)
 
 
-def keep_what_is_there() -> None:
-    """What is there by now stays: it is not looked through any more."""
+def keep_code() -> None:
+    """What was imported by now stays until the end: it is not looked through any more. It is most of what a bridge that
+    has little to do holds. To be called before anything is made that may be replaced."""
     gc.freeze()
 
 
 def free_what_was_replaced() -> None:
-    """Much was replaced: look through everything once, so that the old is freed, and keep what is there by now."""
-    gc.unfreeze()
+    """Much was replaced, and its parts know each other: look through all but the code."""
     gc.collect()
-    gc.freeze()
 
 
 def share_heaps() -> None:

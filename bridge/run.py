@@ -27,7 +27,7 @@ from bridge.assembly.first import Watching
 from bridge.assembly.plan import Plan
 from bridge.descriptors import raise_descriptors
 from bridge.errors import UsageError
-from bridge.heap import free_what_was_replaced, keep_what_is_there, share_heaps
+from bridge.heap import free_what_was_replaced, keep_code, share_heaps
 from bridge.http_server import Server
 from bridge.reload import Reload
 from bridge.stopping import Stopping, watch_signals
@@ -59,6 +59,7 @@ async def serve(plan: Plan, audience: Audience, reload: Reload | None = None) ->
     """
     plan.require_safe()
     share_heaps()
+    keep_code()
     stopping = Stopping(on_hangup=reload.ask if reload is not None and not _has_terminal() else None)
     async with _listening(plan.place.host, plan.place.port) as listener, anyio.create_task_group() as tasks:
         port: int = listener.getsockname()[1]
@@ -72,7 +73,6 @@ async def serve(plan: Plan, audience: Audience, reload: Reload | None = None) ->
                 serving.start_soon(_serve_on, server, listener, serving.cancel_scope)
                 await bridge.apply(plan)
                 stopping.serving = True
-                keep_what_is_there()
                 audience.serving(bridge, port)
                 serving.start_soon(_stop_server, server, bridge, stopping, audience)
                 bridge.on_retired = free_what_was_replaced
@@ -89,13 +89,13 @@ async def serve_stdio(plan: Plan, reload: Reload | None = None) -> int:
         UsageError: it cannot be served as planned.
         PeerError: a tool server cannot be reached and has to be.
     """
+    keep_code()
     stopping = Stopping()
     async with anyio.create_task_group() as tasks:
         with stopping.starting:
             await tasks.start(watch_signals, stopping)
             async with aside(plan) as (bridge, plan), anyio.create_task_group() as serving:
                 await bridge.apply(plan)
-                keep_what_is_there()
                 bridge.on_retired = free_what_was_replaced
                 if reload is not None:
                     serving.start_soon(reload.run, bridge)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,7 @@ from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
 from bridge.assembly.plan import CatalogPlan, OfferedPlan, RemotePlan
 from bridge.errors import UsageError
-from bridge.heap import free_what_was_replaced, keep_what_is_there
+from bridge.heap import free_what_was_replaced
 from bridge.translate.overrides import ArgumentRule, ToolOverride
 from tests.assembly.test_bridge import PROFILE, agent, live, said, server, servers
 from tests.support.foreign import foreign_agent
@@ -93,18 +92,14 @@ async def test_what_a_plan_replaces_is_freed_once_it_has_ended(tmp_path: Path) -
         }
         async with live(tmp_path, **plan) as there:
             there.bridge.on_retired = free_what_was_replaced
-            try:
-                keep_what_is_there()
-                async with there.mcp("m") as client:
-                    assert (await client.list_tools()).tools
-                (offered,) = there.bridge.offered
-                replaced = [ref(offered.face), ref(offered.remote_agents[0].card)]
-                del offered
-                await there.apply(agents={}, offered={})
-                while any(one() is not None for one in replaced):
-                    await anyio.sleep(0.01)
-            finally:
-                gc.unfreeze()
+            async with there.mcp("m") as client:
+                assert (await client.list_tools()).tools
+            (offered,) = there.bridge.offered
+            replaced = [ref(offered.face), ref(offered.remote_agents[0].card)]
+            del offered
+            await there.apply(agents={}, offered={})
+            while any(one() is not None for one in replaced):
+                await anyio.sleep(0.01)
 
 
 async def test_an_agent_that_is_taken_out_and_put_back_finds_its_store_again(tmp_path: Path) -> None:
