@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import Annotated, Final
 
@@ -35,8 +36,6 @@ from bridge.errors import PeerError
 from bridge.http_client import guarded_by
 from bridge.networks import Guard
 from bridge.peer_auth import NOTHING, CredentialsSource, PeerAuth
-
-NOT_MODIFIED: Final = 304
 
 CARD_LIMIT_BYTES: Final = 16 * 1024 * 1024
 """What a card may weigh: one that lists a thousand tools with their schemas has a few megabytes."""
@@ -183,7 +182,7 @@ async def read_place(
                 continue
             if response.status_code in ABSENT or response.headers.get("content-type", "").startswith(_STREAM):
                 return None
-            if response.status_code == NOT_MODIFIED:
+            if response.status_code == HTTPStatus.NOT_MODIFIED:
                 return response, b""
             if not response.is_success:
                 fault = NoCardError if response.is_client_error else PeerError

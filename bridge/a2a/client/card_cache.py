@@ -6,11 +6,12 @@ Spec: A2A 1.0 section 8.6.
 from __future__ import annotations
 
 import time
+from http import HTTPStatus
 from pathlib import Path
 
 import httpx2
 
-from bridge.a2a.client.card import NOT_MODIFIED, FoundCard, absent, card_places, found_card, read_place
+from bridge.a2a.client.card import FoundCard, absent, card_places, found_card, read_place
 from bridge.a2a.client.followed import (
     CardBounds,
     Followed,
@@ -93,7 +94,7 @@ class CardSource(Followed[_Kept, FoundCard]):
         raise absent(card_places(self.url))
 
     def _taken(self, held: _Held | None, place: str, response: httpx2.Response, text: bytes) -> _Held:
-        if response.status_code == NOT_MODIFIED:
+        if response.status_code == HTTPStatus.NOT_MODIFIED:
             if held is None:
                 raise PeerError(
                     f"{shown(self.url)} says that its card has not changed, but it was never seen"

@@ -13,13 +13,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
 import httpx2
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from bridge.a2a.client.card import NOT_MODIFIED, read_place
+from bridge.a2a.client.card import read_place
 from bridge.a2a.client.followed import (
     CardBounds,
     Followed,
@@ -168,7 +169,7 @@ class CatalogSource(Followed[_Kept, tuple[Entry, ...]]):
         if answer is None:
             raise PeerError(f"there is no catalog of agents at {shown(self.url)}")
         response, text = answer
-        if response.status_code != NOT_MODIFIED:
+        if response.status_code != HTTPStatus.NOT_MODIFIED:
             return response, _page_from(text, place, validators_of(response))
         if known is None:
             raise PeerError(f"{shown(self.url)} says that it has not changed, but it was never seen")

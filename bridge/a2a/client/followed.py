@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar, Final, Generic, NoReturn, Self, TypeVar
@@ -27,7 +28,6 @@ import anyio.to_thread
 import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from bridge.a2a.client.card import NOT_MODIFIED
 from bridge.a2a.client.http import UnansweredError, shown
 from bridge.errors import PeerError, UsageError
 from bridge.pauses import Pauses
@@ -221,7 +221,7 @@ def validators_of(
     given = {asked: response.headers.get(got, "") for got, asked in _VALIDATORS.items()}
     # What cannot be sent as a header is not given back.
     new = {asked: said for asked, said in given.items() if said and said.isascii() and said.isprintable()}
-    return {**known, **new} if response.status_code == NOT_MODIFIED else new
+    return {**known, **new} if response.status_code == HTTPStatus.NOT_MODIFIED else new
 
 
 def may_be_stored(headers: httpx2.Headers) -> bool:
