@@ -13,7 +13,6 @@ import anyio
 from tests.a2a_checks.bindings import CANCEL, SEND, Reply
 from tests.a2a_checks.errors import Kind
 from tests.a2a_checks.occasions import ANSWERS_IN_PART, ASKS, Occasions
-from tests.a2a_checks.on_sending import SILENCE_SECONDS
 from tests.a2a_checks.table import Check, Level, Need, Section, require
 from tests.a2a_checks.talk import Talk, new_id, state_of
 
@@ -45,7 +44,7 @@ async def loses_no_message_while_it_works(talk: Talk, agent: Occasions) -> None:
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(send)
-        with anyio.move_on_after(SILENCE_SECONDS):
+        with anyio.move_on_after(talk.silence_seconds):
             await answered.wait()
         await talk.result(CANCEL, {"id": working["id"]})
         await answered.wait()

@@ -22,8 +22,6 @@ WRONG_FIELDS: Final[tuple[tuple[str, Any], ...]] = (
     ("messageId", {}),
     ("metadata", 7),
 )
-SILENCE_SECONDS: Final = 0.2
-"""How long an answer that must not come is waited for: a wrong one comes at once."""
 LOOKING_SECONDS: Final = 0.02
 
 
@@ -63,7 +61,7 @@ async def does_not_return_early(talk: Talk, agent: Occasions) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(send)
         task_id = await _other_task(talk, beside)
-        with anyio.move_on_after(SILENCE_SECONDS):
+        with anyio.move_on_after(talk.silence_seconds):
             await answered.wait()
         require(not answered.is_set(), "no answer while the task works", "an answer")
         await talk.result(CANCEL, {"id": task_id})

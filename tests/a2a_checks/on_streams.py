@@ -24,9 +24,6 @@ from tests.a2a_checks.table import (
 )
 from tests.a2a_checks.talk import UNKNOWN_TASK, Talk, state_in, state_of
 
-SILENCE_SECONDS: Final = 0.2
-"""How long a stream that has to stay open is watched: closing is what comes at once."""
-
 
 async def _events(talk: Talk, agent: Occasions, purpose: str = COMPLETES) -> list[Any]:
     """All events of one message's stream, which has to close."""
@@ -129,7 +126,7 @@ async def stays_open_for_a_login(talk: Talk, agent: Occasions) -> None:
         while event is not None and state_in(event) not in TERMINAL | {"TASK_STATE_AUTH_REQUIRED"}:
             event = await stream.next()
         need(event is not None and state_in(event) not in TERMINAL, "the task asks for no login")
-        with anyio.move_on_after(SILENCE_SECONDS):
+        with anyio.move_on_after(talk.silence_seconds):
             require(await stream.next() is not None, "an open stream", "its end")
 
 

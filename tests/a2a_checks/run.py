@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from itertools import chain
 from typing import Any, Final
@@ -33,7 +34,7 @@ from tests.a2a_checks.occasions import Occasions
 from tests.a2a_checks.on_card import Look
 from tests.a2a_checks.report import Outcome, Report, Result, Verdict
 from tests.a2a_checks.table import ONCE, Check, Failed, NotTried
-from tests.a2a_checks.talk import Talk
+from tests.a2a_checks.talk import SILENCE_SECONDS, Talk
 from tests.a2a_checks.wire import Wire
 
 CHECKS: Final[tuple[Check, ...]] = tuple(
@@ -66,6 +67,11 @@ CARD_SECONDS: Final = 10.0
 """How long the card may take: without it there is nothing to check."""
 
 
+def over_sockets() -> httpx2.AsyncClient:
+    """A client for an agent that listens somewhere; each check has its own deadline."""
+    return httpx2.AsyncClient(timeout=None)
+
+
 async def run_checks(
     url: str,
     *,
@@ -73,29 +79,33 @@ async def run_checks(
     messages: Mapping[str, Mapping[str, Any]] | None = None,
     deadline_seconds: float = DEFAULT_DEADLINE_SECONDS,
     only: frozenset[str] | None = None,
+    silence_seconds: float = SILENCE_SECONDS,
+    client: Callable[[], AbstractAsyncContextManager[httpx2.AsyncClient]] = over_sockets,
 ) -> Report:
     """Everything that can be checked of the agent at `url`, its base or its card.
 
     `messages` say how the agent is brought to do what a check needs: purpose (see `occasions`) to A2A message.
+    `silence_seconds` is how long an answer that must not come is waited for. `client` makes what sends all requests but
+    those that are written by hand.
 
     Raises:
         Failed: nobody answers there.
         TimeoutError: the card does not come in time.
     """
-    async with httpx2.AsyncClient(timeout=None) as client:
-        wire = Wire(client)
+    async with client() as http:
+        wire = Wire(http)
         headers = {"A2A-Version": "1.0", **({"Authorization": f"Bearer {bearer}"} if bearer else {})}
         with anyio.fail_after(CARD_SECONDS):
             card = await read_card(wire, url, headers)
         run = _Run(card, deadline_seconds)
         await run.look(Look(card, wire, headers), only)
-        for talk in _talks(card, wire, bearer):
+        for talk in _talks(card, wire, bearer, silence_seconds):
             await run.talk(talk, Occasions(talk, messages or {}), only)
     return Report(url, str(card.fields.get("name", "")), run.results(only))
 
 
-def _talks(card: Card, wire: Wire, bearer: str | None) -> list[Talk]:
-    talks = [Talk(card, binding, wire, bearer) for binding in card.bindings()]
+def _talks(card: Card, wire: Wire, bearer: str | None, silence_seconds: float) -> list[Talk]:
+    talks = [Talk(card, binding, wire, bearer, silence_seconds) for binding in card.bindings()]
     for talk in talks:
         talk.others = tuple(other for other in talks if other is not talk)
     return talks

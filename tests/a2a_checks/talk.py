@@ -30,6 +30,8 @@ from tests.a2a_checks.table import Failed, require, shown
 from tests.a2a_checks.wire import Answer, Request, Wire, events_of
 
 CLEANING_SECONDS: Final = 5.0
+SILENCE_SECONDS: Final = 0.2
+"""How long an answer that must not come is waited for, or the end of a stream that must not end: both come at once."""
 REMEMBERED: Final = 2_000
 """Values kept for the checks of JSON: more than all checks together make."""
 UNKNOWN_TASK: Final = "a2a-checks-no-such-task"
@@ -91,11 +93,19 @@ def state_in(event: Mapping[str, Any]) -> Any:
 class Talk:
     """One agent over one binding."""
 
-    def __init__(self, card: Card, binding: JsonRpc | HttpJson, wire: Wire, bearer: str | None) -> None:
+    def __init__(
+        self,
+        card: Card,
+        binding: JsonRpc | HttpJson,
+        wire: Wire,
+        bearer: str | None,
+        silence_seconds: float = SILENCE_SECONDS,
+    ) -> None:
         self.card = card
         self.binding = binding
         self.wire = wire
         self.bearer = bearer
+        self.silence_seconds = silence_seconds
         self.heard = Heard()
         self.others: tuple[Talk, ...] = ()
         """The same agent over its other bindings."""

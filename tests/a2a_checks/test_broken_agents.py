@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 import anyio
@@ -16,19 +17,24 @@ from tests.a2a_checks.broken import AMONG_OTHERS, NOT_SEEN_TO_FAIL, WHOLLY
 from tests.a2a_checks.known import KNOWN_FAILURES
 from tests.a2a_checks.runs import OF_BRIDGE
 from tests.a2a_checks.spoiling import Spoil, spoiled
-from tests.support.running import config_for, listening, raw_command, running
+from tests.support.in_process import client_of
+from tests.support.running import config_for, listening, raw_command, running, wrapped
 
 MESSAGES: Final = {purpose: said for purpose, said in OF_BRIDGE.items() if purpose != "needs-auth"}
 
 
 @asynccontextmanager
-async def broken_agent(spoil: Spoil) -> AsyncIterator[str]:
-    """The base URL of a bridge that is spoiled."""
-    async with (
-        running(config_for(raw_command())) as good,
-        listening(spoiled(good.bridge.app, spoil, good.bridge.path)) as root_url,
-    ):
-        yield f"{root_url}{good.bridge.path}"
+async def broken_agent(spoil: Spoil) -> AsyncIterator[Callable[..., Awaitable[Report]]]:
+    """The checks of a bridge that is spoiled, which listens only for the requests that are written by hand."""
+    async with wrapped(config_for(raw_command())) as good:
+        app = spoiled(good.app, spoil, good.path)
+        async with listening(app) as root_url:
+            try:
+                yield partial(
+                    run_checks, f"{root_url}{good.path}", messages=MESSAGES, client=partial(client_of, app)
+                )
+            finally:
+                await good.engine.drain(0)
 
 
 def failed(report: Report) -> set[str]:
@@ -44,8 +50,8 @@ def test_each_check_is_seen_to_fail() -> None:
 @pytest.mark.parametrize("what", WHOLLY)
 async def test_what_is_broken_is_all_that_is_caught(what: str) -> None:
     spoil, expected = WHOLLY[what]
-    async with broken_agent(spoil) as url:
-        report = await run_checks(url, messages=MESSAGES)
+    async with broken_agent(spoil) as checked:
+        report = await checked(silence_seconds=0.02)  # none of these faults is one of silence
     assert failed(report) == expected
 
 
@@ -53,8 +59,8 @@ async def test_what_is_broken_is_all_that_is_caught(what: str) -> None:
 async def test_what_is_broken_is_caught(what: str) -> None:
     spoil, expected = AMONG_OTHERS[what]
     only = frozenset(expected)
-    async with broken_agent(spoil) as url:
-        report = await run_checks(url, messages=MESSAGES, bearer="a-token", deadline_seconds=2, only=only)
+    async with broken_agent(spoil) as checked:
+        report = await checked(bearer="a-token", deadline_seconds=0.5, only=only)
     assert expected <= failed(report)
 
 

@@ -23,9 +23,10 @@ from tests.goldens.agents import (
     agent,
     bridge_of,
 )
-from tests.goldens.recording import ROOT, Recording, client_of
+from tests.goldens.recording import ROOT, Recording
 from tests.support.asking import asking_command
 from tests.support.drivers import PUSH_OPERATIONS, Driver, HttpJsonDriver, JsonRpcDriver
+from tests.support.in_process import client_of
 from tests.support.running import EXTENSION, call_part, profile_with, raw_command
 
 ALICE = {"Authorization": "Bearer alices-secret"}

@@ -15,8 +15,9 @@ from bridge.assembly.plan import Place, Plan, PublishedPlan, ServerPlan
 from bridge.config.tables.profile import Profile, load_profile
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import Target
-from tests.goldens.recording import ROOT, Recording, client_of
+from tests.goldens.recording import ROOT, Recording
 from tests.support.drivers import Driver, Events, HttpJsonDriver, Json, JsonRpcDriver
+from tests.support.in_process import client_of
 from tests.support.running import call_part, config_for, raw_command, wrapped
 
 JSON = {"Content-Type": "application/json"}

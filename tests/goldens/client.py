@@ -15,8 +15,9 @@ from bridge.a2a.model.objects import ListTasksRequest, Model, SendMessageRequest
 from bridge.errors import PeerError
 from bridge.peer_auth import PeerCredentials, always
 from tests.goldens.peer import PARTS, Json, Peer, gives, message, refuses, task, turns_to
-from tests.goldens.recording import ROOT, Recording, client_of
+from tests.goldens.recording import ROOT, Recording
 from tests.support.agents import found_at
+from tests.support.in_process import client_of
 from tests.support.running import EXTENSION
 
 WORDS = {"text": "hello"}

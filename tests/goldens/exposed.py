@@ -15,7 +15,8 @@ from bridge.access.verifiers import Credential
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import OfferedPlan, Place, Plan, RemotePlan
 from tests.goldens.peer import PARTS, Json, Peer, Told, gives, message, refuses, task, turns_to
-from tests.goldens.recording import ROOT, Recording, client_of
+from tests.goldens.recording import ROOT, Recording
+from tests.support.in_process import client_of
 from tests.support.mcp_tasks import TAKES_ALL
 from tests.support.mcp_wire import LEGACY, MODERN, Http, messages_of
 from tests.support.running import EXTENSION, listening, profile_with

@@ -10,7 +10,8 @@ import httpx2
 from bridge.assembly.plan import OfferedPlan
 from bridge.config.tables.profile import load_profile
 from tests.goldens.agents import CARD_PATH, JSON, VERSION, bridge_of
-from tests.goldens.recording import ROOT, Recording, client_of
+from tests.goldens.recording import ROOT, Recording
+from tests.support.in_process import client_of
 from tests.support.running import raw_command
 
 VERBS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")

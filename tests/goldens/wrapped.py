@@ -10,9 +10,10 @@ from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.stdio import Command
 from bridge.mcp.client.transports.streamable_http import Url
 from tests.goldens.mcp_peer import McpPeer
-from tests.goldens.recording import ROOT, Recording, client_of
+from tests.goldens.recording import ROOT, Recording
 from tests.support.asking import asking_argv
 from tests.support.drivers import JsonRpcDriver
+from tests.support.in_process import client_of
 from tests.support.running import RAW_SERVER, call_part, config_for, listening, wrapped
 
 
