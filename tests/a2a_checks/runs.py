@@ -16,6 +16,7 @@ from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import Url
 from tests.a2a_checks.report import Report
 from tests.a2a_checks.run import run_checks
+from tests.a2a_checks.talk import SILENCE_SECONDS
 from tests.support.asking import asking_command
 from tests.support.exposing import exposing
 from tests.support.foreign import foreign_agent
@@ -73,31 +74,33 @@ OF_AGAIN: Final[Messages] = {
 TOKEN: Final = "a2a-checks-token"
 
 
-async def check_bridge(store: str = "memory:") -> Report:
+async def check_bridge(store: str = "memory:", silence_seconds: float = SILENCE_SECONDS) -> Report:
     """`mcp-a2a wrap` before the raw server, which needs no login."""
     messages = {purpose: said for purpose, said in OF_BRIDGE.items() if purpose != "needs-auth"}
     async with running(config_for(raw_command(), store=store)) as bridge:
-        return await run_checks(bridge.base_url, messages=messages)
+        return await run_checks(bridge.base_url, messages=messages, silence_seconds=silence_seconds)
 
 
-async def check_bridge_with_token(store: str = "memory:") -> Report:
+async def check_bridge_with_token(store: str = "memory:", silence_seconds: float = SILENCE_SECONDS) -> Report:
     """`mcp-a2a wrap` before a server that asks for logins, itself behind a token."""
     credentials = (Credential(Principal("checks"), TOKEN),)
     config = config_for(asking_command("modern"), era=Era.MODERN, store=store, credentials=credentials)
     async with running(config) as bridge:
-        return await run_checks(bridge.base_url, messages=OF_BRIDGE, bearer=TOKEN)
+        return await run_checks(
+            bridge.base_url, messages=OF_BRIDGE, bearer=TOKEN, silence_seconds=silence_seconds
+        )
 
 
-async def check_sdk() -> Report:
+async def check_sdk(silence_seconds: float = SILENCE_SECONDS) -> Report:
     """An agent made with a2a-sdk."""
     async with foreign_agent() as agent:
-        return await run_checks(agent.url, messages=OF_SDK)
+        return await run_checks(agent.url, messages=OF_SDK, silence_seconds=silence_seconds)
 
 
-async def check_again(folder: Path, era: Era) -> Report:
+async def check_again(folder: Path, era: Era, silence_seconds: float = SILENCE_SECONDS) -> Report:
     """The same agent as tools (`mcp-a2a expose`), and those as an agent again (`mcp-a2a wrap`)."""
     async with AsyncExitStack() as stack:
         agent = await stack.enter_async_context(foreign_agent())
         there = await stack.enter_async_context(exposing(folder, agent.url))
         bridge = await stack.enter_async_context(running(config_for(Url(there.url), era=era)))
-        return await run_checks(bridge.base_url, messages=OF_AGAIN)
+        return await run_checks(bridge.base_url, messages=OF_AGAIN, silence_seconds=silence_seconds)

@@ -12,6 +12,8 @@ from tests.a2a_checks.report import Report
 from tests.a2a_checks.runs import check_again, check_bridge, check_bridge_with_token, check_sdk
 from tests.a2a_checks.table import Need
 
+SILENCE_SECONDS = 0.05
+"""These agents are in this process, and wrong answers would come at once."""
 NOBODYS_NEEDS = {
     Need.PUSH,
     Need.EXTENDED,
@@ -31,7 +33,9 @@ def untried(report: Report) -> set[str]:
 
 @pytest.mark.parametrize("store", ["memory:", "sqlite"])
 async def test_a_wrapped_server_does_all_that_the_checks_ask(store: str, tmp_path: Path) -> None:
-    report = await check_bridge(store if store == "memory:" else f"sqlite:///{tmp_path / 'tasks.db'}")
+    report = await check_bridge(
+        store if store == "memory:" else f"sqlite:///{tmp_path / 'tasks.db'}", SILENCE_SECONDS
+    )
     assert report.failures() == ()
     assert untried(report) == {
         "stream-message",
@@ -45,13 +49,13 @@ async def test_a_wrapped_server_does_all_that_the_checks_ask(store: str, tmp_pat
 
 
 async def test_a_wrapped_server_does_it_behind_a_token_and_with_logins(tmp_path: Path) -> None:
-    report = await check_bridge_with_token(f"sqlite:///{tmp_path / 'tasks.db'}")
+    report = await check_bridge_with_token(f"sqlite:///{tmp_path / 'tasks.db'}", SILENCE_SECONDS)
     assert report.failures() == ()
     assert untried(report) == {"stream-message"}  # each of our answers is a task
 
 
 async def test_the_sdks_own_server_fails_what_it_is_known_to_fail() -> None:
-    report = await check_sdk()
+    report = await check_sdk(SILENCE_SECONDS)
     failed = {(failure.id, failure.binding) for failure in report.failures()}
     bindings = {result.id: result.check.bindings for result in report.results}
     assert failed == {(check_id, binding) for check_id in KNOWN_FAILURES for binding in bindings[check_id]}
@@ -62,7 +66,7 @@ async def test_the_sdks_own_server_fails_what_it_is_known_to_fail() -> None:
 
 @pytest.mark.parametrize("era", [Era.LEGACY, Era.MODERN])
 async def test_an_agent_as_tools_as_an_agent_again_does_all_of_it(era: Era, tmp_path: Path) -> None:
-    report = await check_again(tmp_path, era)
+    report = await check_again(tmp_path, era, SILENCE_SECONDS)
     assert report.failures() == ()
     # As directly, but for one: the agent's Message is a tool's result on the way, and so a task in the end. What is
     # data there is a text on the way, as the tool has no output schema.

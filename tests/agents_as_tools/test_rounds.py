@@ -23,14 +23,19 @@ from tests.support.scripted_agent import Json, scripted_agent
 
 NAMES: Final = ("ada", "bob")
 FORMS: Final = {"elicitation": {"form": {}}}
-ASKS: Final = {
-    "id": "t-1",
-    "contextId": "c-1",
-    "status": {
-        "state": "TASK_STATE_INPUT_REQUIRED",
-        "message": {"messageId": "m-1", "role": "ROLE_AGENT", "parts": [{"text": "Which color?"}]},
-    },
-}
+
+
+def asked_as(message_id: str) -> Json:
+    """The task of the agent, as it asks."""
+    question = {"messageId": message_id, "role": "ROLE_AGENT", "parts": [{"text": "Which color?"}]}
+    return {
+        "id": "t-1",
+        "contextId": "c-1",
+        "status": {"state": "TASK_STATE_INPUT_REQUIRED", "message": question},
+    }
+
+
+ASKS: Final = asked_as("m-1")
 
 
 @asynccontextmanager
@@ -39,8 +44,12 @@ async def asking(
 ) -> AsyncIterator[dict[str, TaskClient]]:
     """A client for each principal, of the face of an agent that only ever asks: a call becomes a task at once."""
 
+    told = [ASKS]
+
     def ask(method: str, params: Json) -> list[Json]:
-        return [ASKS if method == "GetTask" else {"task": ASKS}]
+        if params.get("message", {}).get("taskId"):  # the answer: the same words are a new question
+            told.append(asked_as(f"m-{len(told) + 1}"))
+        return [told[-1] if method == "GetTask" else {"task": told[-1]}]
 
     known = [Credential(Principal(name), f"token-{name}") for name in NAMES]
     with anyio.fail_after(20):
