@@ -12,7 +12,7 @@ import pytest
 from mcp_types import CallToolResult, TextContent
 
 from tests.benchmarks import agent_client
-from tests.benchmarks.__main__ import PARTS, parser
+from tests.benchmarks.__main__ import PARTS, parser, run
 from tests.benchmarks.cost import Pair, measure, ratio_of, wrap_command
 from tests.benchmarks.direct_client import require_text
 from tests.benchmarks.figures import number, percentile, spread
@@ -21,31 +21,31 @@ from tests.benchmarks.load_streams import checked
 from tests.benchmarks.workplace import BenchmarkError, Workplace
 from tests.support import forked
 from tests.support.command import ROOT, environment
+from tests.support.forked import Forked
 
 WAIT_SECONDS = 60.0
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc to see CPU time")
 
 
-def measured(tmp_path: Path, *options: str) -> tuple[str, list[dict[str, Any]]]:
-    """What the smallest run prints, and its runs."""
-    small = ("--requests", "20", "--rounds", "1", "--servers", "raw", "--stores", "memory")
-    command = [
-        sys.executable,
-        "-m",
-        "tests.benchmarks",
-        *small,
-        "--json",
-        str(tmp_path / "runs.json"),
-        *options,
-    ]
-    done = forked.run(command, WAIT_SECONDS, text=True, cwd=ROOT, env=environment(tmp_path))
-    assert done.returncode == 0, done.stderr
-    return done.stdout, json.loads((tmp_path / "runs.json").read_text())["runs"]
+SMALL = ("--requests", "20", "--rounds", "1", "--servers", "raw", "--stores", "memory")
+
+
+def measured(tmp_path: Path, *options: str) -> list[dict[str, Any]]:
+    """The runs of the smallest measurement, whose contestants are forked: what they take is not looked at."""
+    file = tmp_path / "runs.json"
+    assert run(parser().parse_args([*SMALL, "--json", str(file), *options]), start=Forked) == 0
+    runs: list[dict[str, Any]] = json.loads(file.read_text())["runs"]
+    return runs
 
 
 def test_the_smallest_run_measures_the_bridge_beside_the_client(tmp_path: Path) -> None:
-    said, runs = measured(tmp_path, "--only", "a")
+    """As a user starts it."""
+    file = tmp_path / "runs.json"
+    command = [sys.executable, "-m", "tests.benchmarks", *SMALL, "--json", str(file), "--only", "a"]
+    done = forked.run(command, WAIT_SECONDS, text=True, cwd=ROOT, env=environment(tmp_path))
+    assert done.returncode == 0, done.stderr
+    said, runs = done.stdout, json.loads(file.read_text())["runs"]
     assert "### SendMessage to the echo tool of the raw stdio server, concurrency 32" in said
     assert [(run["contestant"], run["concurrency"], run["requests"]) for run in runs] == [
         ("bridge", 1, 10),
@@ -56,7 +56,7 @@ def test_the_smallest_run_measures_the_bridge_beside_the_client(tmp_path: Path) 
 
 
 def test_the_smallest_run_of_streams_measures_all_three(tmp_path: Path) -> None:
-    _, runs = measured(tmp_path, "--quick", "--only", "c")
+    runs = measured(tmp_path, "--quick", "--only", "c")
     assert [(run["contestant"], len(run["streams"])) for run in runs] == [
         ("bridge", 1),
         ("a2a-sdk agent", 1),
@@ -65,8 +65,11 @@ def test_the_smallest_run_of_streams_measures_all_three(tmp_path: Path) -> None:
     assert all(0 < stream["events"] <= 1000 for run in runs for stream in run["streams"])
 
 
-def test_the_smallest_run_of_a_face_measures_it_beside_the_clients_of_its_agent(tmp_path: Path) -> None:
-    said, runs = measured(tmp_path, "--quick", "--only", "f", "--faces", "stdio-modern")
+def test_the_smallest_run_of_a_face_measures_it_beside_the_clients_of_its_agent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = measured(tmp_path, "--quick", "--only", "f", "--faces", "stdio-modern")
+    said = capsys.readouterr().out
     assert "### A task with 1000 reports of progress at once (`flood`), through `mcp-a2a expose`" in said
     assert [(run["contestant"], len(run["streams"])) for run in runs] == [
         ("expose, stdio-modern", 1),

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import platform
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -153,20 +154,25 @@ def about() -> dict[str, Any]:
 
 
 def main() -> int:
-    """Measure and print; 1 when a run did not do what it had to."""
+    """Measure and print."""
     options = parser().parse_args()
+    raise_open_files()
+    return run(options)
+
+
+def run(options: argparse.Namespace, start: type[subprocess.Popen[bytes]] = subprocess.Popen) -> int:
+    """Measure and print; 1 when a run did not do what it had to."""
     scale = scale_from(options)
     if missing := what_is_missing(options.only, scale):
         print(missing, file=sys.stderr)
         return 2
-    raise_open_files()
     said, begun = about(), time.monotonic()
     print(", ".join(f"{name} {value}" for name, value in said.items()))
     print(
         f"{scale.rounds} rounds in turns; a figure is of all rounds, with (least..most) of them behind it.\n"
     )
     try:
-        with workplace() as place:
+        with workplace(start) as place:
             reports = measure(place, options.only, scale)
     except BenchmarkError as exc:
         print(exc, file=sys.stderr)

@@ -96,8 +96,9 @@ class Started:
 class Workplace:
     """A temporary folder, and the processes that run in it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, start: type[subprocess.Popen[bytes]] = subprocess.Popen) -> None:
         self.folder = folder
+        self._start = start
         self._numbers = count(1)
 
     def new_file(self, suffix: str) -> Path:
@@ -112,7 +113,7 @@ class Workplace:
         """
         log = self.new_file(".log")
         with log.open("wb") as errors:
-            process = subprocess.Popen(
+            process = self._start(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -141,8 +142,8 @@ class Workplace:
 
 
 @contextmanager
-def workplace() -> Iterator[Workplace]:
-    """A workplace, removed on exit; a SIGTERM or SIGHUP ends it like Ctrl+C does."""
+def workplace(start: type[subprocess.Popen[bytes]] = subprocess.Popen) -> Iterator[Workplace]:
+    """A workplace, removed on exit; a SIGTERM or SIGHUP ends it like Ctrl+C does. `start` starts what runs in it."""
 
     def leave(number: int, _: object) -> None:
         raise SystemExit(128 + number)
@@ -150,7 +151,7 @@ def workplace() -> Iterator[Workplace]:
     before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         with tempfile.TemporaryDirectory(prefix="mcp-a2a-bench-") as folder:
-            yield Workplace(Path(folder))
+            yield Workplace(Path(folder), start)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
