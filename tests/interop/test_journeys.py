@@ -13,6 +13,7 @@ from typing import Final
 
 import anyio
 import anyio.abc
+import anyio.to_thread
 import pytest
 
 from bridge.config.tables.profile import load_profile
@@ -34,7 +35,7 @@ from tests.interop.conversation import (
 )
 from tests.peers import Json, PeerClient, PeerRefused, Transport
 from tests.peers.node import everything_command, everything_http_command, require_peers
-from tests.support.command import free_port, wrapping
+from tests.support.command import free_port, process_of, wrapping
 from tests.support.processes import PROC, children_with, gone
 from tests.support.running import Running, config_for, raw_command, running
 
@@ -333,11 +334,16 @@ async def test_questions_that_nobody_answers_give_way_to_the_calls_that_wait_and
     assert all(one.words.startswith("Other calls waited for this server") for one in ended)
 
 
-@pytest.mark.parametrize("transport", ["stdio", "sse", "streamableHttp"])
 @pytest.mark.proves("map-elicitation-form", "map-elicitation-url", "map-server-tasks", "mcp-http-sse")
-async def test_what_a_server_asks_is_asked_and_answered_over_every_transport(
-    transport: str, tmp_path: Path
-) -> None:
+async def test_what_a_server_asks_is_asked_and_answered_over_every_transport(tmp_path: Path) -> None:
+    """Side by side, as the server takes four seconds for its research."""
+    async with anyio.create_task_group() as tasks:
+        for transport in ("stdio", "sse", "streamableHttp"):
+            tasks.start_soon(asked_and_answered, transport, tmp_path / transport)
+
+
+async def asked_and_answered(transport: str, state: Path) -> None:
+    """Answer all questions of the reference server over one transport."""
     visit = {"url": "https://example.com/sign-in", "message": "Sign in", "elicitationId": "e-1"}
     name = Reply("Please provide inputs", {"name": "Ada", "integer": 7})
     python = Reply("multiple interpretations", {"interpretation": "comedy"})
@@ -345,32 +351,37 @@ async def test_what_a_server_asks_is_asked_and_answered_over_every_transport(
 
     async def hold(client: PeerClient, request: Json, *replies: Reply) -> Outcome:
         outcome = await converse(client, request, replies, streamed=True)
-        assert outcome.state == COMPLETED, outcome
+        assert outcome.state == COMPLETED, (transport, outcome)
         return outcome
 
     async def research(client: PeerClient) -> None:
         request = calling("simulate-research-query", topic="python", ambiguous=True)
         outcomes["research"] = await hold(client, request, python)
 
-    async with server_over(transport) as server:
-        with wrapping("--era", "auto", state=tmp_path, server=server) as bridge:
-            async with (
-                client_of(("js", "HTTP+JSON"), bridge.url) as js,
-                client_of(("py", "JSONRPC"), bridge.url) as py,
-                anyio.create_task_group() as tasks,
-            ):
-                # Its questions name their task: they are never taken for those of the calls beside it.
-                tasks.start_soon(research, js)
-                for client in (py, js):
-                    form = await hold(client, calling("trigger-elicitation-request"), name)
-                    assert form.parts[1]["text"] == (
-                        "User inputs:\n- Name: Ada\n- Favorite Integer: 7\n- Favorite Number: 3.14"
-                    )
-                    sign_in = Reply("Sign in", visits=visit["url"])
-                    url = await hold(client, calling("trigger-url-elicitation", **visit), sign_in)
-                    assert url.parts[0]["text"].startswith("✅ User completed the URL elicitation flow.")
-            assert outcomes["research"].parts[0]["text"].startswith("# Research Report: python (comedy)\n")
-            assert bridge.stop(signal.SIGTERM) == 0
+    async with (
+        server_over(transport) as server,
+        process_of(wrapping("--era", "auto", state=state, server=server)) as bridge,
+    ):
+        async with (
+            client_of(("js", "HTTP+JSON"), bridge.url) as js,
+            client_of(("py", "JSONRPC"), bridge.url) as py,
+            anyio.create_task_group() as tasks,
+        ):
+            # Its questions name their task: they are never taken for those of the calls beside it.
+            tasks.start_soon(research, js)
+            for client in (py, js):
+                form = await hold(client, calling("trigger-elicitation-request"), name)
+                assert form.parts[1]["text"] == (
+                    "User inputs:\n- Name: Ada\n- Favorite Integer: 7\n- Favorite Number: 3.14"
+                ), transport
+                sign_in = Reply("Sign in", visits=visit["url"])
+                url = await hold(client, calling("trigger-url-elicitation", **visit), sign_in)
+                assert url.parts[0]["text"].startswith("✅ User completed the URL elicitation flow."), (
+                    transport
+                )
+        report = outcomes["research"].parts[0]["text"]
+        assert report.startswith("# Research Report: python (comedy)\n"), transport
+        assert await anyio.to_thread.run_sync(bridge.stop, signal.SIGTERM) == 0, transport
 
 
 # Arguments and results on the way

@@ -9,13 +9,21 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import AsyncIterator, Iterator
+from contextlib import (
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    redirect_stderr,
+    redirect_stdout,
+)
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
 import pytest
 
 from bridge.cli.main import main
@@ -158,6 +166,17 @@ def wrapping(
         finally:
             if process.poll() is None:
                 process.kill()
+
+
+@asynccontextmanager
+async def process_of(bridge: AbstractContextManager[Wrapping]) -> AsyncIterator[Wrapping]:
+    """A bridge in a process of its own, which is waited for beside the event loop."""
+    entered = await anyio.to_thread.run_sync(bridge.__enter__)
+    try:
+        yield entered
+    finally:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(bridge.__exit__, None, None, None)
 
 
 def children_of(pid: int) -> list[int]:

@@ -32,7 +32,7 @@ from bridge.translate.overrides import SkillOverride
 RAW_SERVER = Path(__file__).with_name("raw_server.py")
 VERSION = {"A2A-Version": "1.0"}
 EXTENSION = "urn:mcp-a2a:tool:v1"
-_END_SECONDS: Final = 2
+_END_SECONDS: Final = 0.5
 """How long requests that are still at work hold up the end of a server, before they are cancelled."""
 
 

@@ -9,7 +9,7 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +24,7 @@ from bridge.a2a.tasks.live import Live
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.stdio import Command
 from bridge.mcp.client.transports.streamable_http import Target, Url
-from tests.support.command import Wrapping, wrapping
+from tests.support.command import process_of, wrapping
 from tests.support.processes import PROC
 from tests.support.running import (
     RAW_SERVER,
@@ -60,17 +60,6 @@ async def served(transport: str) -> AsyncIterator[Target]:
     else:
         async with HttpServer(json_response=transport == "json").run() as server:
             yield Url(server.url)
-
-
-@asynccontextmanager
-async def process_of(bridge: AbstractContextManager[Wrapping]) -> AsyncIterator[Wrapping]:
-    """A bridge in a process of its own, which is waited for beside the event loop."""
-    entered = await anyio.to_thread.run_sync(bridge.__enter__)
-    try:
-        yield entered
-    finally:
-        with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(bridge.__exit__, None, None, None)
 
 
 def memory_mib(pid: int, kind: str) -> int:
