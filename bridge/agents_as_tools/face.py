@@ -25,7 +25,7 @@ from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.listing import Listing, listing_of
 from bridge.agents_as_tools.mcp_tasks import McpTasks
 from bridge.agents_as_tools.options import FaceOptions
-from bridge.agents_as_tools.remote_agent import RemoteAgent, SourceState, read_cards
+from bridge.agents_as_tools.remote_agent import RemoteAgent, read_cards
 from bridge.agents_as_tools.resources import TEMPLATE, read_card, read_part
 from bridge.agents_as_tools.search import call_of_skill, found_skills
 from bridge.agents_as_tools.sending import Unnamed
@@ -37,6 +37,7 @@ from bridge.errors import BridgeError, echoed, telling_of
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import INVALID_PARAMS, Incoming, McpRefusal, refusal_of
 from bridge.seal import HandleError
+from bridge.source_state import SourceState
 from bridge.translate.call_to_message import BadArgumentsError
 from bridge.translate.overrides import Remark, ToolOverride
 from bridge.translate.skill_tools import AgentTool

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Final, NoReturn, Protocol
 
 import anyio
@@ -19,23 +19,13 @@ from bridge.a2a.model.objects import AgentCard
 from bridge.errors import PeerError
 from bridge.networks import Guard
 from bridge.seal import agent_mark
+from bridge.source_state import SourceState
 from bridge.translate.extension import URI
 from bridge.translate.names import slug
 
 logger = logging.getLogger(__name__)
 
 _NOT_READ: Final = "its card has not been read yet"
-
-
-@dataclass(frozen=True, slots=True)
-class SourceState:
-    """How an agent is."""
-
-    key: str
-    down: str | None
-    """Why it cannot be called, in words; None while it can."""
-    since_ms: int
-    """When it became so, or was first known of, in milliseconds since the epoch."""
 
 
 class Source(Protocol):
@@ -87,9 +77,8 @@ class RemoteAgent:
         """What it is called in names and messages; told apart from others by who has them all."""
         self.mark = agent_mark(f"{url}\0{account}" if account else url)
         """What stands for it in handles."""
-        self._down: str | None = _NOT_READ
         self._now_ms = now_ms
-        self._since_ms = now_ms()
+        self._state = SourceState("", _NOT_READ, now_ms())
         self._source = source
         self._http = http
         self._options = options
@@ -116,7 +105,7 @@ class RemoteAgent:
     @property
     def is_heard_of(self) -> bool:
         """Whether something has become of reading its card: it was read, or that failed."""
-        return self._down != _NOT_READ
+        return self.down != _NOT_READ
 
     @property
     def guard(self) -> Guard | None:
@@ -126,12 +115,12 @@ class RemoteAgent:
     @property
     def down(self) -> str | None:
         """Why it cannot be called, in words; None while it can."""
-        return self._down
+        return self._state.down
 
     @property
     def state(self) -> SourceState:
         """How it is, and since when."""
-        return SourceState(self.key, self._down, self._since_ms)
+        return replace(self._state, key=self.key)
 
     @property
     def card(self) -> AgentCard:
@@ -214,10 +203,8 @@ class RemoteAgent:
         self._be(None)
 
     def _be(self, down: str | None) -> None:
-        """Be up or down from now on; another reason to be down is no change."""
-        if (down is None) != (self._down is None):
-            self._since_ms = self._now_ms()
-        self._down = down
+        """Be up or down from now on."""
+        self._state = self._state.then(down, self._now_ms())
 
 
 async def read_cards(agents: list[RemoteAgent], within_seconds: float) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Final, Protocol
+from typing import Final
 
 from bridge.a2a.model.objects import timestamp
 from bridge.assembly.parts import Parts
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.places import Hold
 from bridge.mcp.client.upstream import Upstream
+from bridge.source_state import SourceState
 
 
 def readiness(parts: Parts, *, starting: bool) -> tuple[bool, JsonObject]:
@@ -43,18 +44,7 @@ _HELP: Final = (
 )
 
 
-class _State(Protocol):
-    """How a server or an agent is."""
-
-    @property
-    def key(self) -> str: ...
-    @property
-    def down(self) -> str | None: ...
-    @property
-    def since_ms(self) -> int: ...
-
-
-def _states(states: Iterable[_State]) -> dict[str, JsonObject]:
+def _states(states: Iterable[SourceState]) -> dict[str, JsonObject]:
     return {
         state.key: {
             "up": state.down is None,

@@ -16,6 +16,7 @@ from bridge.a2a.tasks.agent import Turn, Work
 from bridge.a2a.tasks.draft import Brief
 from bridge.concurrency import Turns
 from bridge.mcp.client.upstream import QueueFullError, Upstream
+from bridge.source_state import SourceState
 from bridge.tools_as_agent.card import Server, make_card
 from bridge.tools_as_agent.decisions import Ask, End, Follow, RunTool
 from bridge.tools_as_agent.kept import FollowedTask, ServerQuestion, Way, kept_from
@@ -24,7 +25,7 @@ from bridge.tools_as_agent.remarks import remarks_on
 from bridge.tools_as_agent.route import decide, is_answer
 from bridge.tools_as_agent.run import Conclusion, Question, ToolRun
 from bridge.tools_as_agent.skills import Skill, Skills, skills_of
-from bridge.tools_as_agent.sources import Source, SourceBook, SourceState
+from bridge.tools_as_agent.sources import Source, SourceBook
 from bridge.translate.extension import URI
 from bridge.translate.overrides import Remark, SkillOverride
 from bridge.translate.skills import Place

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from bridge.mcp.client.upstream import Upstream
+from bridge.source_state import SourceState
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,17 +18,6 @@ class Source:
     upstream: Upstream
     call_timeout_seconds: float | None = None
     """How long a call of it may take; None is as the agent's options say."""
-
-
-@dataclass(frozen=True, slots=True)
-class SourceState:
-    """How a tool server is."""
-
-    key: str
-    down: str | None
-    """Why it cannot be called, in words; None while it can."""
-    since_ms: int
-    """When it became so, or was first looked at, in milliseconds since the epoch."""
 
 
 class SourceBook:
@@ -46,7 +36,5 @@ class SourceBook:
         self._states = {source.key: self._state_of(source) for source in sources}
 
     def _state_of(self, source: Source) -> SourceState:
-        before, down = self._states.get(source.key), source.upstream.down
-        if before is not None and (before.down is None) == (down is None):
-            return SourceState(source.key, down, before.since_ms)
-        return SourceState(source.key, down, self._now_ms())
+        down, now_ms = source.upstream.down, self._now_ms()
+        return self._states.get(source.key, SourceState(source.key, down, now_ms)).then(down, now_ms)
