@@ -29,7 +29,7 @@ from bridge.assembly.catalogs import agents_in, followed
 from bridge.assembly.changes import Changes, as_it_runs, changes_between
 from bridge.assembly.first import FirstConnections, Watching
 from bridge.assembly.health import readiness
-from bridge.assembly.naming import name_of, own_name, slug
+from bridge.assembly.naming import own_name
 from bridge.assembly.offered import FOLDER, Offered, offered, sharing
 from bridge.assembly.parts import Face, Made, Parts, catalogs_of, servers_of
 from bridge.assembly.plan import OfferedPlan, Plan, PublishedPlan, RemotePlan, ServerPlan
@@ -39,7 +39,9 @@ from bridge.assembly.unit import Unit
 from bridge.errors import UsageError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.memory import FILE_NAME, ServerMemory
+from bridge.mcp.client.transports.stdio import Command
 from bridge.mcp.client.upstream import Upstream
+from bridge.short_names import name_of, slug
 from bridge.tools_as_agent.sources import Source
 
 logger = logging.getLogger(__name__)
@@ -207,9 +209,10 @@ class Bridge:
         await first.seen.wait()
 
     def _upstream(self, key: str, plan: ServerPlan) -> Upstream:
+        target = plan.target
         return Upstream(
-            key or name_of(plan.target),
-            plan.target,
+            key or name_of(target.argv if isinstance(target, Command) else target.url),
+            target,
             era=plan.era,
             memory=self._memory,
             pace=plan.pace,

@@ -1,4 +1,4 @@
-"""A configuration file as a plan: each table becomes the value that a part is made of."""
+"""A configuration as a plan: each table becomes the value that a part is made of. A file says it, or options do."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from bridge.translate.overrides import ArgumentRule, SkillOverride, ToolOverride
 
 
 def plan_from(loaded: Loaded) -> Plan:
-    """What a file says is to be served."""
+    """What a configuration says is to be served."""
     config, table = loaded.config, loaded.config.bridge
-    process = loaded.bridge_profile
+    process, on_line = loaded.bridge_profile, loaded.on_command_line
     return Plan(
         profile=process,
         place=Place(
@@ -49,29 +49,27 @@ def plan_from(loaded: Loaded) -> Plan:
             public_url=table.public_url,
             hosts=frozenset(table.hosts),
             baggage_keys=frozenset(table.baggage),
-            hosts_by='hosts = ["{}"] in [bridge]',
+            hosts_by="--allow-host {}" if on_line else 'hosts = ["{}"] in [bridge]',
             keys=tuple(key.file or (key.secret.value if key.secret else "") for key in table.keys),
         ),
         credentials=[
             credential for name, one in config.principals.items() for credential in _credentials(name, one)
         ],
         allow_unauthenticated=table.allow_unauthenticated,
-        servers={key: server_plan(one, process) for key, one in config.tool_servers.items()},
-        agents={key: _remote(one, config.agents) for key, one in config.agents.items()},
+        servers={key: _server(one, process, on_line=on_line) for key, one in config.tool_servers.items()},
+        agents={key: _remote(one, config.agents, on_line=on_line) for key, one in config.agents.items()},
         catalogs={key: _catalog(one) for key, one in config.catalogs.items()},
-        published={
-            name: _published(name, one, loaded, table.store) for name, one in config.tools_as_agent.items()
-        },
+        published={name: _published(name, one, loaded) for name, one in config.tools_as_agent.items()},
         offered={name: _offered(one, loaded) for name, one in config.agents_as_tools.items()},
     )
 
 
-def server_plan(table: ToolServerTable, process: Profile) -> ServerPlan:
+def _server(table: ToolServerTable, process: Profile, *, on_line: bool) -> ServerPlan:
     """A tool server, with what its table leaves to the profile of the process."""
     said = {key: value for key, value in table if value is not None}
     server = process.server.model_copy(update={key: said[key] for key in said.keys() & _of(process.server)})
     run = process.run.model_copy(update={key: said[key] for key in said.keys() & {"concurrency"}})
-    target = _target(table, server)
+    target = _target(table, server, on_line=on_line)
     plan = ServerPlan.as_profile_says(target, Era(table.era), server, run)
     return replace(plan, fail=table.fail, call_timeout_seconds=table.call_timeout_seconds)
 
@@ -91,7 +89,7 @@ def _of(table: object) -> set[str]:
     return set(type(table).model_fields)  # type: ignore[attr-defined]
 
 
-def _target(table: ToolServerTable, server: ServerTable) -> Target:
+def _target(table: ToolServerTable, server: ServerTable, *, on_line: bool) -> Target:
     if table.url is not None:
         return Url(
             table.url,
@@ -101,6 +99,7 @@ def _target(table: ToolServerTable, server: ServerTable) -> Target:
             server.result_json_values,
             table.shown("url") or "",
             table.allow_private,
+            on_line,
         )
     return Command(
         tuple(table.command or ()),
@@ -112,7 +111,7 @@ def _target(table: ToolServerTable, server: ServerTable) -> Target:
     )
 
 
-def _remote(table: AgentTable, others: Mapping[str, AgentTable]) -> RemotePlan:
+def _remote(table: AgentTable, others: Mapping[str, AgentTable], *, on_line: bool) -> RemotePlan:
     auth = table.auth
     bearer, api_key = (auth.bearer, auth.api_key) if auth else (None, None)
     is_alone = sum(other.card == table.card for other in others.values()) == 1
@@ -125,6 +124,7 @@ def _remote(table: AgentTable, others: Mapping[str, AgentTable]) -> RemotePlan:
         trusted=frozenset(table.trust),
         account="" if is_alone else " ".join(references),
         allow_private=table.allow_private,
+        on_command_line=on_line,
     )
 
 
@@ -132,11 +132,12 @@ def _catalog(table: CatalogTable) -> CatalogPlan:
     return CatalogPlan(table.url, table.request_headers(), table.include, table.exclude, table.allow_private)
 
 
-def _published(name: str, table: ToolsAsAgentTable, loaded: Loaded, store: str | None) -> PublishedPlan:
+def _published(name: str, table: ToolsAsAgentTable, loaded: Loaded) -> PublishedPlan:
+    store = loaded.config.bridge.store
     return PublishedPlan(
         servers=tuple(table.sources),
         profile=loaded.profile_of(table),
-        store=store_of(store, name),
+        store=store if loaded.on_command_line else store_of(store, name),
         card_name=table.name,
         card_description=table.description,
         fail=table.fail,

@@ -1,39 +1,15 @@
-"""Names and ids that a bridge makes up: of servers that have not said theirs, of tasks."""
+"""What a server calls itself, the ids of tasks, and the clocks."""
 
 from __future__ import annotations
 
-import re
 import secrets
 import time
-from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 from bridge.mcp.client.memory import Fact, ServerMemory
-from bridge.mcp.client.transports.stdio import Command
-from bridge.mcp.client.transports.streamable_http import Target
 from bridge.mcp.client.upstream import Upstream
 
-_RUNNER: Final = re.compile(r"npx|bunx?|deno|node|uvx?|pipx|python[\d.]*")
-_PACKAGE: Final = re.compile(r"[@\w.][@\w./-]*")
-_NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9]+")
 _LOW_62: Final = (1 << 62) - 1
-
-
-def slug(name: str) -> str:
-    """A name as it stands in paths and file names."""
-    return _NOT_IN_NAMES.sub("-", name.lower()).strip("-")[:40].strip("-") or "tools"
-
-
-def name_of(target: Target) -> str:
-    """A name for a server that has not said its own: the host of a URL, the command, or what it runs."""
-    if not isinstance(target, Command):
-        return urlsplit(target.url).hostname or "tools"
-    command, *words = target.argv
-    run = (
-        [word for word in words if _PACKAGE.fullmatch(word)] if _RUNNER.fullmatch(Path(command).name) else []
-    )
-    return Path(run[0] if run else command).stem or command
 
 
 def own_name(upstream: Upstream, memory: ServerMemory) -> str:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bridge.cli import served_file
 from bridge.errors import PeerError
-from bridge.hosts import entry, places
+from bridge.hosts import places
+from bridge.short_names import name_from
 
 if TYPE_CHECKING:
     from bridge.cli.card import Connection
@@ -36,7 +37,7 @@ def card_name(options: dict[str, Any]) -> str:
 
     connection = Connection.from_options({**options, "url": options["urls"][0]})
     try:
-        return entry.name_from(anyio.run(look))
+        return name_from(anyio.run(look))
     except PeerError as exc:
         render.say(f"The server is named after its URL, as its agent's card could not be read: {exc}")
         return ""

@@ -79,15 +79,16 @@ _CALL_OPTIONS: Final = (
 
 def connection_options(command: _Command) -> _Command:
     """The options by which a command reaches an agent; `Connection.from_options` reads them."""
-    return _with(command, _CONNECTION_OPTIONS)
+    return with_options(command, _CONNECTION_OPTIONS)
 
 
 def call_options(command: _Command) -> _Command:
     """The options of a command that calls an agent: how it is reached, waited for, and shown."""
-    return _with(command, (*_CONNECTION_OPTIONS, *_CALL_OPTIONS))
+    return with_options(command, (*_CONNECTION_OPTIONS, *_CALL_OPTIONS))
 
 
-def _with(command: _Command, options: Iterable[Callable[[_Command], _Command]]) -> _Command:
+def with_options(command: _Command, options: Iterable[Callable[[_Command], _Command]]) -> _Command:
+    """The command with these options too."""
     for option in options:
         command = option(command)
     return command

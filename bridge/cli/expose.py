@@ -2,54 +2,65 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from bridge.errors import UsageError
+from bridge.cli.card import with_options
 
 if TYPE_CHECKING:
     from bridge.assembly.plan import Plan
+    from bridge.cli.option_document import Asked
+
+_AGENTS_OPTIONS: Final = (
+    click.option(
+        "--granularity",
+        type=click.Choice(["skill", "agent", "search"]),
+        help="A tool for each skill, for each agent, or two tools to find and call skills. Default: the profile's.",
+    ),
+    click.option("--mapping", metavar="NAME|FILE", help="Mapping profile. Default: default."),
+    click.option("--bearer", metavar="env:NAME|file:PATH", help="Token for the agents."),
+    click.option(
+        "--api-key",
+        metavar="env:NAME|file:PATH",
+        help="API key for the agents, sent as their cards ask: in a header, the query or a cookie.",
+    ),
+    click.option(
+        "--header",
+        multiple=True,
+        metavar="NAME=env:VAR|file:PATH|VALUE",
+        help="HTTP header for the agents. Repeatable.",
+    ),
+    click.option(
+        "--trust",
+        multiple=True,
+        metavar="ORIGIN",
+        help="Send credentials also to this origin, when a card says to call it there. Repeatable.",
+    ),
+    click.option(
+        "--allow-private",
+        is_flag=True,
+        help="Call an agent also when its card, or its name later, leads from the public network to a private address.",
+    ),
+    click.option(
+        "--answer-within-seconds",
+        type=click.FloatRange(min=0, min_open=True),
+        help="When a call of a slow agent is answered with a handle to come back with. Default: the profile's.",
+    ),
+)
+
+
+def agents_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say how agents are called, and what tools they become."""
+    return with_options(command, reversed(_AGENTS_OPTIONS))
 
 
 @click.command()
 @click.argument("urls", nargs=-1, required=True, metavar="AGENT_URL...")
 @click.option("--name", help="What the MCP server calls itself.")
-@click.option(
-    "--granularity",
-    type=click.Choice(["skill", "agent", "search"]),
-    help="A tool for each skill, for each agent, or two tools to find and call skills. Default: the profile's.",
-)
-@click.option("--mapping", default="default", show_default=True, metavar="NAME|FILE", help="Mapping profile.")
-@click.option("--bearer", metavar="env:NAME|file:PATH", help="Token for the agents.")
-@click.option(
-    "--api-key",
-    metavar="env:NAME|file:PATH",
-    help="API key for the agents, sent as their cards ask: in a header, the query or a cookie.",
-)
-@click.option(
-    "--header",
-    multiple=True,
-    metavar="NAME=env:VAR|file:PATH|VALUE",
-    help="HTTP header for the agents. Repeatable.",
-)
-@click.option(
-    "--trust",
-    multiple=True,
-    metavar="ORIGIN",
-    help="Send credentials also to this origin, when a card says to call it there. Repeatable.",
-)
-@click.option(
-    "--allow-private",
-    is_flag=True,
-    help="Call an agent also when its card, or its name later, leads from the public network to a private address.",
-)
-@click.option(
-    "--answer-within-seconds",
-    type=click.FloatRange(min=0, min_open=True),
-    help="When a call of a slow agent is answered with a handle to come back with. Default: the profile's.",
-)
+@agents_options
 @click.option(
     "--http", "over_http", is_flag=True, help="Serve over Streamable HTTP instead of stdin and stdout."
 )
@@ -91,14 +102,13 @@ def expose(**options: Any) -> int:
     """
     import anyio
 
-    from bridge.cli import logs
+    from bridge.cli import logs, option_document
 
     logs.set_up(options["log_format"], options["log_level"])
-    plan = plan_from(options)
+    asked = option_document.exposed(options)
+    plan = plan_from(asked, options)
     if options["print_toml"]:
-        from bridge.cli import printed
-
-        return printed.print_expose(options, *plan.offered)
+        return asked.write()
     if not options["over_http"]:
         from bridge.alone import serve_agents
 
@@ -109,67 +119,24 @@ def expose(**options: Any) -> int:
     return anyio.run(serve, plan, banner.Quiet(plan))
 
 
-def _require_place(url: str) -> None:
-    """Refuse what leads nowhere before anything is started."""
-    from bridge.config.text.wording import shown_url
-
-    try:
-        place = urlsplit(url)
-        leads = place.scheme in ("http", "https") and bool(place.hostname) and place.port != 0
-    except ValueError as exc:
-        raise UsageError(f"{shown_url(url)!r} is no URL: {exc}") from exc
-    if not leads:
-        raise UsageError(f"{shown_url(url)!r} names no host")
-
-
-def plan_from(options: dict[str, Any]) -> Plan:
-    """What the options ask to serve.
+def plan_from(asked: Asked, options: dict[str, Any]) -> Plan:
+    """What the options ask to serve: what the file that says the same would, but that agents are called as their cards
+    say, and what no file can say.
 
     Raises:
         UsageError: they do not fit together, or a secret cannot be read.
     """
-    from bridge.a2a.client.http import origin_of
-    from bridge.address import meant_url
-    from bridge.assembly.naming import slug
-    from bridge.assembly.plan import OfferedPlan, Place, Plan, RemotePlan
-    from bridge.cli.card import secret_given
-    from bridge.cli.wrap import credentials_from
-    from bridge.config.tables.profile import load_profile
-    from bridge.config.text.secrets import header_from
-    from bridge.config.text.wording import shown_url
-
-    for url in options["urls"]:
-        if not url.startswith(("http://", "https://")):
-            meant = meant_url(url)
-            hint = f": did you mean {meant}?" if meant else ""
-            raise UsageError(f"an agent is named by its http(s) URL, not {shown_url(url)!r}{hint}")
-        _require_place(url)
-    profile = load_profile(options["mapping"])
+    plan = asked.plan()
+    ((name, one),) = plan.offered.items()
     changes = {
         key: options[key] for key in ("granularity", "answer_within_seconds") if options[key] is not None
     }
-    profile = profile.model_copy(update={"agents": profile.agents.model_copy(update=changes)})
-    for origin in options["trust"]:
-        _require_place(origin)
-    agents = {
-        url: RemotePlan(
-            url,
-            headers=dict(header_from(text) for text in options["header"]),
-            bearer=secret_given(options, "bearer"),
-            api_key=secret_given(options, "api_key"),
-            trusted=frozenset(map(origin_of, options["trust"])),
-            allow_private=options["allow_private"] or None,
-            on_command_line=True,
-        )
-        for url in dict.fromkeys(options["urls"])
-    }
-    name = options["name"] or "mcp-a2a"
-    offered = OfferedPlan(tuple(agents), profile, named=False, server_name=name, requires_an_agent=True)
-    return Plan(
+    profile = one.profile.model_copy(update={"agents": one.profile.agents.model_copy(update=changes)})
+    offered = replace(
+        one,
         profile=profile,
-        place=Place(options["host"], options["port"]),
-        credentials=credentials_from(options["auth"]),
-        allow_unauthenticated=options["allow_unauthenticated"],
-        agents=agents,
-        offered={slug(name): offered},
+        named=False,
+        server_name=options["name"] or "mcp-a2a",
+        requires_an_agent=True,
     )
+    return replace(plan, offered={name: offered})

@@ -121,25 +121,23 @@ def _answer(question: str, otherwise: str) -> str:
 
 
 def _server_from(text: str) -> tuple[str, str | Sequence[str]]:
-    from bridge.assembly.naming import name_of, slug
-    from bridge.mcp.client.transports.stdio import Command
-    from bridge.mcp.client.transports.streamable_http import Url
+    from bridge.short_names import name_of, slug
 
     name, target = _named(text)
     if _is_url(target):
         _require_url(target)
-        return name or slug(name_of(Url(target))), target
+        return name or slug(name_of(target)), target
     try:
         words = shlex.split(target)
     except ValueError as exc:
         raise UsageError(f"{target!r} is no command: {exc}") from exc
     if not words:
         raise UsageError("a server is named by its URL, or by the command that starts it")
-    return name or slug(name_of(Command(tuple(words)))), words
+    return name or slug(name_of(words)), words
 
 
 def _agent_from(text: str) -> tuple[str, str]:
-    from bridge.hosts.entry import name_for
+    from bridge.short_names import name_for
 
     name, url = _named(text)
     _require_url(url)

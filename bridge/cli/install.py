@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import math
 import os
 import re
 import sys
@@ -16,7 +15,9 @@ from typing import Any, Final
 
 import click
 
+from bridge import short_names
 from bridge.cli import as_host, served_file
+from bridge.cli.expose import agents_options
 from bridge.errors import UsageError
 from bridge.hosts import edit, entry, files, places
 from bridge.jsonvalues import JsonObject
@@ -36,40 +37,7 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
     help="The server's name in the host. Default: what the first agent's card says, or as in the file.",
 )
 @click.option("--face", metavar="NAME", help="With a file: which of its MCP servers (agents_as_tools).")
-@click.option("--bearer", metavar="env:NAME|file:PATH", help="Token for the agents.")
-@click.option(
-    "--header",
-    multiple=True,
-    metavar="NAME=env:VAR|file:PATH|VALUE",
-    help="HTTP header for the agents. Repeatable.",
-)
-@click.option(
-    "--api-key",
-    metavar="env:NAME|file:PATH",
-    help="API key for the agents, sent as their cards ask: in a header, the query or a cookie.",
-)
-@click.option(
-    "--trust",
-    multiple=True,
-    metavar="ORIGIN",
-    help="Send credentials also to this origin, when a card says to call it there. Repeatable.",
-)
-@click.option(
-    "--allow-private",
-    is_flag=True,
-    help="Call an agent also when its card, or its name later, leads from the public network to a private address.",
-)
-@click.option("--mapping", metavar="NAME|FILE", help="Mapping profile.")
-@click.option(
-    "--granularity",
-    type=click.Choice(["skill", "agent", "search"]),
-    help="A tool for each skill, for each agent, or two tools that find and call a skill.",
-)
-@click.option(
-    "--answer-within-seconds",
-    type=click.FloatRange(min=0, min_open=True),
-    help="After how long a call answers that the agent is still at work.",
-)
+@agents_options
 @click.option(
     "--scope",
     type=click.Choice([scope.value for scope in places.Scope]),
@@ -178,14 +146,8 @@ def _offered_from(
 
 def _exposed_from(options: dict[str, Any], host: places.Host) -> entry.Exposed:
     """What the options ask to expose, looked at as `expose` will do."""
-    from bridge.cli.card import Connection
-    from bridge.config.tables.profile import load_profile
+    from bridge.cli import option_document
 
-    seconds = options["answer_within_seconds"]
-    if seconds is not None and not math.isfinite(seconds):
-        raise UsageError("--answer-within-seconds takes a number of seconds")
-    if options["mapping"] is not None:
-        load_profile(options["mapping"])
     exposed = entry.Exposed(
         options["urls"],
         options["bearer"],
@@ -194,12 +156,11 @@ def _exposed_from(options: dict[str, Any], host: places.Host) -> entry.Exposed:
         options["trust"],
         options["mapping"],
         options["granularity"],
-        seconds,
+        options["answer_within_seconds"],
         options["allow_private"],
     )
     entry.require_readable(exposed, host)
-    for url in exposed.urls:
-        Connection.from_options({**options, "url": url})
+    option_document.exposed({**options, "name": None}).require_right()
     return exposed
 
 
@@ -230,8 +191,8 @@ def _name(options: dict[str, Any], there: Mapping[str, JsonObject], offers: tupl
     if known := _ours(there, offers):
         return known[0]
     if served_file.is_meant(options):
-        return entry.short(served_file.face_of(options))
-    return as_host.card_name(options) or entry.name_for(options["urls"][0])
+        return short_names.short(served_file.face_of(options))
+    return as_host.card_name(options) or short_names.name_for(options["urls"][0])
 
 
 def _ours(there: Mapping[str, JsonObject], offers: tuple[str, ...]) -> list[str]:

@@ -28,8 +28,9 @@ from bridge.config.tables.models import (
 )
 from bridge.config.tables.profile import Profile, ResolvedProfile, resolve_profile
 from bridge.config.tables.profile_places import NoProfileError, absolute_name
-from bridge.config.text.diagnostics import ConfigError, Diagnostic, in_order
+from bridge.config.text.diagnostics import ConfigError, Diagnostic
 from bridge.config.text.document import Document, Fault, read_toml
+from bridge.config.text.options import OptionDocument, told_of_option
 from bridge.config.text.positions import KeyPath
 from bridge.config.text.secret_values import Reading, expanded, secrets_in
 from bridge.config.text.sources import Source, Sources, sources_in
@@ -55,7 +56,7 @@ class Loaded:
     """A configuration that was read: values, profiles, and where they come from."""
 
     path: Path
-    """Of the file, absolute."""
+    """Of the file, absolute; of options, the folder that they were given in."""
     config: Config
     profiles: Mapping[str, ResolvedProfile]
     """By what `mapping` says."""
@@ -63,6 +64,8 @@ class Loaded:
     files: frozenset[Path]
     """All that was read, secrets too: when one of them changes, so may the configuration."""
     environment: Mapping[str, str] = field(repr=False, compare=False)
+    on_command_line: bool = False
+    """Whether options say it, and no file."""
 
     @property
     def bridge_profile(self) -> Profile:
@@ -112,7 +115,22 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Loaded:
         ConfigError: it, or a file that it names, is not as it should be; all of it is said.
     """
     document = read_toml(path, "the configuration")
-    reading = Reading(path.absolute().parent, environment)
+    loaded = _loaded(document, Reading(path.absolute().parent, environment), dict(sources_in(document)))
+    return replace(loaded, path=path.absolute(), files=loaded.files | {path.absolute()})
+
+
+def load_options(document: OptionDocument, environment: Mapping[str, str] = os.environ) -> Loaded:
+    """Take what options say as a configuration.
+
+    Raises:
+        UsageError: it is not as it should be; all of it is said, by the options.
+    """
+    return _loaded(document, Reading(Path.cwd(), environment, on_command_line=True), dict(document.sources()))
+
+
+def _loaded(
+    document: Document | OptionDocument, reading: Reading, sources: Mapping[KeyPath, Source]
+) -> Loaded:
     found = _Findings(document)
     hosts = _host_files(reading, found)
     imported = _imported(hosts, found)
@@ -122,18 +140,18 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Loaded:
     found.faults += rule_faults(document.data, known)
     found.elsewhere += _wanted_and_refused(hosts, document.data)
     found.faults += _shared_tokens(document.data, reading)
-    found.raise_if_any()
+    document.refuse(without_guesses(found.faults), found.elsewhere)
     assert config is not None, "what is wrong with it has been raised"
-    places = {**dict(sources_in(document)), **dict(_imported_sources(imported))}
     servers = {**config.tool_servers, **{name: one.server for name, one in imported.items()}}
     config = config.model_copy(update={"tool_servers": servers})
     return Loaded(
-        path.absolute(),
+        reading.folder,
         config,
         profiles,
-        Sources(places),
-        frozenset(_files(path, config, profiles, hosts)),
-        environment,
+        Sources({**sources, **dict(_imported_sources(imported))}),
+        frozenset(_files(config, profiles, hosts)),
+        reading.environment,
+        reading.on_command_line,
     )
 
 
@@ -146,25 +164,19 @@ def _bridge_with(bridge: BridgeTable, changes: Mapping[str, Given], here: Readin
         return BridgeTable.model_validate({**values, **given}, context=here)
     except ValidationError as exc:
         (first, *_) = faults_of(exc, config_schema(), {"bridge": given}, under=("bridge",))
-        by = changes[str(first.path[1])].by
-        raise UsageError(f"{by}: {first.message}" + (f"; {first.hint}" if first.hint else "")) from exc
+        raise UsageError(told_of_option(first, changes[str(first.path[1])].by)) from exc
 
 
 @dataclass
 class _Findings:
     """What has been found wrong so far."""
 
-    document: Document
+    document: Document | OptionDocument
     faults: list[Fault] = field(default_factory=list)
     elsewhere: list[Diagnostic] = field(default_factory=list)
     """In other files."""
     unread_host: bool = False
     """Whether a host's file could not be read: nobody knows what else there would be."""
-
-    def raise_if_any(self) -> None:
-        own = in_order(self.document.diagnostics(without_guesses(self.faults)))
-        if own or self.elsewhere:
-            raise ConfigError([*own, *self.elsewhere])
 
 
 def _config(reading: Reading, found: _Findings) -> Config | None:
@@ -184,7 +196,7 @@ def _profiles(found: _Findings) -> dict[str, ResolvedProfile]:
         if name in profiles or name in broken:
             continue
         try:
-            profiles[name] = resolve_profile(name, found.document.path.parent)
+            profiles[name] = resolve_profile(name, found.document.folder)
         except NoProfileError as exc:
             found.faults.append(Fault(where, exc.message, exc.hint))
         except ConfigError as exc:
@@ -208,7 +220,7 @@ def _host_files(reading: Reading, found: _Findings) -> list[HostFile]:
     for index, name in enumerate(written if isinstance(written, list) else [written]):
         if not isinstance(name, str) or not name:
             continue
-        shown = document.path.parent / expanded(name)
+        shown = document.folder / expanded(name)
         if not os.path.isfile(shown):  # which takes any text, also one that is too long for a path
             where = ("import", "mcp_json", index) if isinstance(written, list) else ("import", "mcp_json")
             found.unread_host = True
@@ -231,7 +243,7 @@ def _imported(hosts: list[HostFile], found: _Findings) -> dict[str, Imported]:
         for name, server in host.servers.items():
             other = imported[name].place if name in imported else ""
             if isinstance(own, dict) and name in own:
-                other = f"{document.path}:{document.line(('tool_servers', name))}"
+                other = document.place(("tool_servers", name))
             if other:
                 found.elsewhere.append(
                     host.refusal(
@@ -278,9 +290,8 @@ def _shared_tokens(data: Mapping[str, Any], reading: Reading) -> Iterator[Fault]
 
 
 def _files(
-    path: Path, config: Config, profiles: Mapping[str, ResolvedProfile], hosts: Iterable[HostFile]
+    config: Config, profiles: Mapping[str, ResolvedProfile], hosts: Iterable[HostFile]
 ) -> Iterator[Path]:
-    yield path.absolute()
     for profile in profiles.values():
         yield from (file.absolute() for file in profile.files)
     yield from (host.document.path.absolute() for host in hosts)

@@ -33,13 +33,19 @@ class Line:
         return f"{'# ' if self.is_remark else ''}{self.key} = {self.value}"
 
 
-def document_of(tables: Mapping[str, Mapping[str, Any]]) -> str:
-    """A file with these tables, by their names; empty ones and values that are None are left out."""
+def document_of(data: Mapping[str, Mapping[str, Any]]) -> str:
+    """A file that holds this, as reading it would give."""
+    tables = {
+        name: table
+        for section, value in data.items()
+        for name, table in (
+            {section: value}
+            if section in _ONLY_ONE
+            else {f"{section}.{name}": inner for name, inner in value.items()}
+        ).items()
+    }
     return text_of(
-        {
-            name: [Line(key, toml_of(value)) for key, value in table.items() if value is not None]
-            for name, table in tables.items()
-        }
+        {name: [Line(key, toml_of(value)) for key, value in table.items()] for name, table in tables.items()}
     )
 
 

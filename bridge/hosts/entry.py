@@ -6,14 +6,12 @@ of the variables that are set there: so the command and the files it names are a
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
-from urllib.parse import urlsplit
 
 from bridge.errors import UsageError
 from bridge.hosts.places import Host
@@ -23,17 +21,6 @@ COMMAND: Final = "mcp-a2a"
 _VERB: Final = "expose"
 _VERB_OF_FILES: Final = "serve"
 _STDIO: Final = "--stdio"
-
-NAME_LIMIT: Final = 20
-"""Characters of a name that we make: Cursor takes 60 for the server's and the tool's together, and a tool has 40."""
-
-_SAID_BY_ALL: Final = frozenset(
-    ("www", "api", "a2a", "mcp", "agent", "agents", ".well-known", "agent.json", "agent-card.json")
-)
-"""What in a URL says nothing of the agent behind it."""
-
-_ADDRESS: Final = re.compile(r"localhost|[\d.]+|\[?[\da-f:]*:[\da-f:]*\]?", re.IGNORECASE)
-_HEX_DIGITS: Final = 4
 
 _YAML_TIMEOUT_SECONDS: Final = 300
 """What Goose's own documentation gives an extension to answer."""
@@ -202,38 +189,6 @@ def _words_behind(verb: str, entry: JsonObject) -> tuple[str, ...] | None:
     if not any(re.split(r"[/\\]", word)[-1] in (COMMAND, f"{COMMAND}.exe", "bridge") for word in words):
         return None
     return tuple(map(str, arguments[at + 1 :]))
-
-
-def name_for(url: str) -> str:
-    """A name for the server, from what in an agent's URL says most: the end of its path, else its host.
-
-    At most `NAME_LIMIT` characters of `a-z`, `0-9` and `-`.
-    """
-    place = urlsplit(url)
-    host = (place.hostname or "").lower()
-    said = [part for part in place.path.lower().split("/") if part and part not in _SAID_BY_ALL]
-    if not said and _ADDRESS.fullmatch(host):
-        said = [f"agent-{place.port}" if place.port else "agent"]
-    if not said:
-        labels = host.split(".")
-        said = [label for label in labels[:-1] or labels if label not in _SAID_BY_ALL][:1] or [host]
-    return name_from(said[-1]) or "agent"
-
-
-def name_from(words: str) -> str:
-    """A name for the server from what its agent is called; "" where none of that is a letter or a digit.
-
-    At most `NAME_LIMIT` characters of `a-z`, `0-9` and `-`.
-    """
-    return short(re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-"))
-
-
-def short(slug: str) -> str:
-    """A name of at most `NAME_LIMIT` characters, which still tells it from others that begin alike."""
-    if len(slug) <= NAME_LIMIT:
-        return slug
-    digest = hashlib.sha256(slug.encode()).hexdigest()[:_HEX_DIGITS]
-    return f"{slug[: NAME_LIMIT - _HEX_DIGITS - 1].rstrip('-')}-{digest}"
 
 
 def _absolute(value: str, resolve: Callable[[str], str]) -> str:

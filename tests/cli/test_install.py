@@ -243,7 +243,7 @@ def test_a_host_that_starts_from_a_shell_takes_variables(machine: Machine) -> No
         (["vscode", "--header", "X-Key=env:TOKEN", URL], "file:PATH in place of env:TOKEN"),
         (["mcp-json", "--bearer", "env:TOKEN", URL], "would not see TOKEN"),
         (["claude-code", "--bearer", "env:NOT_SET", URL], "NOT_SET is not set"),
-        (["cursor", "--bearer", "file:gone", URL], "cannot read the secret in gone"),
+        (["cursor", "--bearer", "file:gone", URL], "--bearer: cannot read the secret in"),
         (["cursor", "--header", "Authorization=abc", URL], "Authorization is a secret"),
         (["cursor", "https://ada:pass@x.example"], "a password in a URL"),
         (["cursor", "--name", "a b", URL], "--name takes"),

@@ -76,8 +76,16 @@ REFUSED = [
     (["--env", "NOT_SET", "--", "x"], 2, "it is not set here"),
     (["--auth", "token", "--", "x"], 2, "--auth takes"),
     (["--host", "0.0.0.0", "--", "x"], 2, "--allow-unauthenticated"),
-    (["--store", "memory", "--", sys.executable, "tests/support/raw_server.py"], 2, "did you mean memory:"),
-    (["--store", "postgresql://x", "--", sys.executable, "tests/support/raw_server.py"], 2, "--store takes"),
+    (
+        ["--store", "memory", "--", sys.executable, "tests/support/raw_server.py"],
+        2,
+        'or "./memory" for a file of that name',
+    ),
+    (
+        ["--store", "postgresql://x", "--", sys.executable, "tests/support/raw_server.py"],
+        2,
+        "--store: PostgreSQL is not supported yet",
+    ),
     (["--public-url", "bridge.example", "--", "x"], 2, "--public-url takes"),
     (["--port", "99999", "--", "x"], 2, "--port"),
     ([], 2, "Missing argument"),
@@ -201,7 +209,7 @@ def test_one_token_for_two_principals_is_refused(tmp_path: Path) -> None:
     options = ("--auth", "ada=bearer:env:TOKEN", "--auth", "bob=bearer:env:TOKEN")
     done = run_here("wrap", *options, "--", "x", state=tmp_path, TOKEN="t")
     assert done.returncode == 2
-    assert "ada and bob have the same token" in done.stderr
+    assert "--auth: `bob` and `ada` have the same token" in done.stderr
 
 
 @pytest.mark.proves("web-auth")

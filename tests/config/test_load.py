@@ -228,8 +228,8 @@ def test_a_profile_that_the_command_line_names_is_found_from_the_current_folder(
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"port": Given(70000, "--port")}, "--port: `port` takes 0 to 65535, not 70000"),
-        ({"store": Given("memory", "--store")}, '--store: `store` takes "memory:", .*; write "memory:"'),
+        ({"port": Given(70000, "--port")}, "--port takes 0 to 65535, not 70000"),
+        ({"store": Given("memory", "--store")}, '--store takes "memory:", .*; write "memory:"'),
         ({"mapping": Given("nope", "--mapping")}, "there is no mapping profile 'nope'"),
         ({"colour": Given("red", "--colour")}, "--colour: unknown key `colour`"),
     ],

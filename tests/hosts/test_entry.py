@@ -6,6 +6,7 @@ from pathlib import PurePath, PurePosixPath, PureWindowsPath
 
 import pytest
 
+from bridge import short_names
 from bridge.errors import UsageError
 from bridge.hosts import entry
 from bridge.hosts.entry import Exposed
@@ -89,8 +90,8 @@ NAMES = [
 
 @pytest.mark.parametrize(("url", "name"), NAMES, ids=[row[0] for row in NAMES])
 def test_a_name_is_what_says_most_in_the_url(url: str, name: str) -> None:
-    assert entry.name_for(url) == name
-    assert len(name) <= entry.NAME_LIMIT
+    assert short_names.name_for(url) == name
+    assert len(name) <= short_names.NAME_LIMIT
 
 
 @pytest.mark.parametrize("host", [HOSTS["claude-desktop"], HOSTS["cursor"], HOSTS["vscode"], ANY_HOST])
@@ -151,7 +152,7 @@ def test_what_goes_into_a_yaml_file_is_shown_as_yaml() -> None:
     ],
 )
 def test_a_name_is_made_of_what_an_agent_is_called(words: str, name: str) -> None:
-    assert entry.name_from(words) == name
+    assert short_names.name_from(words) == name
 
 
 def test_a_host_that_starts_from_a_shell_reads_variables() -> None:

@@ -18,7 +18,6 @@ from bridge.a2a.tasks.engine import Engine
 from bridge.access.verifiers import Credential
 from bridge.assembly.bounds import server_limits
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.naming import slug
 from bridge.assembly.plan import Place, Plan, PublishedPlan, ServerPlan
 from bridge.config.tables.profile import Profile, load_profile
 from bridge.http_server import Server, ServerLimits
@@ -26,6 +25,7 @@ from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.stdio import Command
 from bridge.mcp.client.transports.streamable_http import Target
 from bridge.mcp.client.upstream import Upstream
+from bridge.short_names import slug
 from bridge.tools_as_agent.agent import ToolsAgent
 from bridge.translate.overrides import SkillOverride
 

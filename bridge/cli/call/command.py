@@ -130,7 +130,7 @@ def call(**options: Any) -> int:
     try:
         found = anyio.run(connection.card)
     except NoCardError as exc:
-        return _call_of_url(connection, said, view, options, exc)
+        return _call_of_url(said, view, options, exc)
     if options["trace"]:
         connection = replace(connection, on_hop=partial(view.hop, "a2a"))
     talk = Conversation(connection, found, view, options["timeout_seconds"])
@@ -152,24 +152,18 @@ def _call_of_command(options: dict[str, Any]) -> int:
 
     said = Said.from_options(options)
     require_none_for_agents(options)
-    server = server_from(options["server"], options)
+    server = server_from(options)
     view = CallView(json_lines=options["json_output"], id_only=False, save=options["save"])
     return ToolCalling(server, said, view, options).run()
 
 
-def _call_of_url(
-    connection: Connection, said: Said, view: CallView, options: dict[str, Any], no_card: PeerError
-) -> int:
+def _call_of_url(said: Said, view: CallView, options: dict[str, Any], no_card: PeerError) -> int:
     """Call a tool of the MCP server at a URL that gives no agent card."""
-    from bridge.cli.call.tool import NoServerError, ToolCalling, options_for_agents
-    from bridge.mcp.client.transports.streamable_http import Url
+    from bridge.cli.call.tool import NoServerError, ToolCalling, options_for_agents, server_from
 
     if any(options_for_agents(options)):
         raise no_card
-    target = Url(
-        connection.url, connection.headers, allow_private=connection.allow_private, on_command_line=True
-    )
     try:
-        return ToolCalling(target, said, view, options).run()
+        return ToolCalling(server_from(options), said, view, options).run()
     except NoServerError as exc:
         raise PeerError(f"{no_card}, and no MCP server: {exc}") from exc

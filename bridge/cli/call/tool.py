@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final, TypeVar
 from uuid import uuid4
@@ -26,16 +25,13 @@ from bridge.cli import forms, render
 from bridge.cli.call import questions as answers
 from bridge.cli.call.arguments import Said
 from bridge.cli.call.results import CallView
-from bridge.config.tables.profile import load_profile
+from bridge.cli.option_document import plan_of, server_at, server_of
 from bridge.errors import PeerError, UsageError, leaf_of
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.elicitations import elicitation_in
-from bridge.mcp.client.eras import Era
 from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.session import Session, pauses_of_rounds
 from bridge.mcp.client.tasks import follow, handle_from
-from bridge.mcp.client.transports.stdio import Command
-from bridge.mcp.client.transports.streamable_http import Target
 from bridge.mcp.client.values import Progress, ToolCall
 from bridge.mcp.names import ELICIT
 from bridge.mcp.tools import Tool
@@ -64,6 +60,9 @@ _LINKS: Final = LinkRules(extension_active=True, allow_file=True)
 
 _FOR_AGENTS: Final = ("task_id", "no_wait", "trust", "api_key")
 """The options that say something to an agent only."""
+
+_SERVER: Final = "server"
+"""What the server is called in the document that says how it is reached."""
 
 _T = TypeVar("_T")
 
@@ -95,35 +94,27 @@ def require_none_for_agents(options: Mapping[str, Any]) -> None:
         raise UsageError(f"{option} is for agents: the call of a server's tool is no task")
 
 
-def server_from(words: Sequence[str], options: Mapping[str, Any]) -> Command:
-    """The tool server that a command line starts.
+def server_from(options: Mapping[str, Any]) -> ServerPlan:
+    """The tool server that a command line starts, or names by its URL.
 
     Raises:
-        UsageError: it is given what only a URL takes.
+        UsageError: the options do not fit it.
     """
-    from bridge.config.text.masking import shown_words
-    from bridge.config.text.secrets import child_variable_from
-
-    if options["header"] or options["bearer"]:
-        raise UsageError("--header and --bearer are for a URL; a command takes --env")
-    if options["allow_private"]:
-        raise UsageError("--allow-private is for a URL: nothing is looked up for a command")
-    variables = dict(child_variable_from(text) for text in options["variables"])
-    return Command(tuple(words), variables, str(Path.cwd()), shown=tuple(shown_words(words)))
+    words = options["server"]
+    table = server_of(words, options) if words else server_at(options["url"], options)
+    return plan_of({"tool_servers": {_SERVER: table}}).servers[_SERVER]
 
 
 class ToolCalling:
     """One call, from the connection to its result; used once."""
 
-    def __init__(self, target: Target, said: Said, view: CallView, options: Mapping[str, Any]) -> None:
+    def __init__(self, plan: ServerPlan, said: Said, view: CallView, options: Mapping[str, Any]) -> None:
         """Of the options of the command line, `json_output`, `timeout_seconds` and `trace` are read."""
         self._said = said
         self._view = view
         self._json_lines: bool = options["json_output"]
         self._timeout_seconds: float | None = options["timeout_seconds"]
-        profile = load_profile()
-        plan = ServerPlan.as_profile_says(target, Era.AUTO, profile.server, profile.run)
-        self._session = Session(str(target), target, pace=plan.pace)
+        self._session = Session(str(plan.target), plan.target, pace=plan.pace)
         if options["trace"]:
             self._session.on_hop = self._hop
         self._steps: SimpleQueue[Callable[[], None] | None] = SimpleQueue()

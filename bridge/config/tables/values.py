@@ -92,7 +92,7 @@ def _folder(given: object, info: ValidationInfo) -> Path:
     return path
 
 
-def _url(given: str) -> str:
+def _url(given: str, info: ValidationInfo) -> str:
     try:
         place = urlsplit(given)
         leads = place.scheme in ("http", "https") and bool(place.hostname) and place.port != 0
@@ -100,7 +100,7 @@ def _url(given: str) -> str:
         raise refused("`{key}` is no URL") from exc
     if not leads or not given.isprintable() or " " in given:
         raise refused("`{key}` takes a URL that begins with http:// or https:// and names a host")
-    if "@" in place.netloc:
+    if "@" in place.netloc and not reading_of(info).on_command_line:
         raise refused("a user or password does not stand in a URL", "write `auth` or `headers`")
     return given
 
@@ -113,8 +113,8 @@ def _base_url(given: str) -> str:
     return given.rstrip("/")
 
 
-def _origin(given: str) -> str:
-    place = urlsplit(_url(given))
+def _origin(given: str, info: ValidationInfo) -> str:
+    place = urlsplit(_url(given, info))
     if place.path.strip("/") or place.query or place.fragment:
         raise refused("`{key}` takes an origin, which has no path", f"write {place.scheme}://{place.netloc}")
     return given.rstrip("/")

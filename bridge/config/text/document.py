@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from bridge.config.text.diagnostics import ConfigError, Diagnostic
+from bridge.config.text.diagnostics import ConfigError, Diagnostic, in_order
 from bridge.config.text.masking import leaves, mask, masked_line, secret_places, value_at
 from bridge.config.text.positions import KeyPath, Positions, Span, locate, place_of
 
@@ -80,6 +80,24 @@ class Document:
             if (*path, *leaf) in self.positions
         )
         return [*map(replace(self, masked=mask(self.masked, hidden)).diagnostic, said)]
+
+    @property
+    def folder(self) -> Path:
+        """Where it is, as it was given; relative paths in it begin here."""
+        return self.path.parent
+
+    def place(self, path: KeyPath) -> str:
+        """The file and the line on which a path begins."""
+        return f"{self.path}:{self.line(path)}"
+
+    def refuse(self, faults: Iterable[Fault], elsewhere: Iterable[Diagnostic]) -> None:
+        """Tell what is wrong with it, and in other files.
+
+        Raises:
+            ConfigError: something is.
+        """
+        if all_of_it := [*in_order(self.diagnostics(faults)), *elsewhere]:
+            raise ConfigError(all_of_it)
 
     def line(self, path: KeyPath) -> int:
         """The line on which a path, or the nearest of its parents, begins; 0 for none."""

@@ -34,6 +34,8 @@ class Reading:
     folder: Path
     """Of the file; relative paths begin here."""
     environment: Mapping[str, str] = field(repr=False)
+    on_command_line: bool = False
+    """Whether they are what options say, and nothing is written down."""
 
     def path(self, written: str) -> Path:
         """The absolute path that was meant."""

@@ -1,4 +1,7 @@
-"""Secrets by reference: from an environment variable or a file, never from the command line itself."""
+"""Secrets of the command line by reference: from an environment variable or a file, never from the line itself.
+
+A function whose name ends with `_in` gives what a file would write; one that ends with `_from` reads the secret.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential
+from bridge.config.text.secret_values import Secret
 from bridge.errors import UsageError
 
 _SECRET_HEADERS: Final = re.compile(
@@ -44,13 +46,21 @@ def secret_from(reference: str) -> str | None:
     return value
 
 
+def reference_in(text: str) -> dict[str, str] | None:
+    """`{ env = "NAME" }` of `env:NAME`, `{ file = "PATH" }` of `file:PATH`; None when the text is no reference."""
+    source, _, place = text.partition(":")
+    if source == "file":
+        return {source: os.path.abspath(Path(place).expanduser())}
+    return {source: place} if source == "env" else None
+
+
 def is_secret_header(name: str) -> bool:
     """Whether what a header carries is for nobody else, by its name."""
     return _SECRET_HEADERS.fullmatch(name) is not None
 
 
-def header_from(text: str) -> tuple[str, str]:
-    """An HTTP header from `NAME=env:VAR`, `NAME=file:PATH`, or for what is no secret `NAME=VALUE`.
+def header_in(text: str) -> tuple[str, str | dict[str, str]]:
+    """The name and the value of an HTTP header from `NAME=env:VAR`, `NAME=file:PATH`, or `NAME=VALUE` for no secret.
 
     Raises:
         UsageError: it is none of these, or a secret stands in it in plain.
@@ -58,34 +68,44 @@ def header_from(text: str) -> tuple[str, str]:
     name, equals, given = text.partition("=")
     if not equals or not _HEADER_NAME.fullmatch(name):
         raise UsageError(f"--header takes NAME=env:VAR, NAME=file:PATH or NAME=VALUE, not {name!r}")
-    value = secret_from(given)
-    if value is None and is_secret_header(name):
+    reference = reference_in(given)
+    if reference is None and is_secret_header(name):
         raise UsageError(f"{name} is a secret: give it as {name}=env:VAR or {name}=file:PATH, not in plain")
-    value = given if value is None else value
+    return name, given if reference is None else reference
+
+
+def header_from(text: str) -> tuple[str, str]:
+    """An HTTP header, as `header_in` takes it, with the secret that it refers to.
+
+    Raises:
+        UsageError: it is none, or the secret cannot be read.
+    """
+    name, _ = header_in(text)
+    given = text.partition("=")[2]
+    value = secret_from(given) or given
     if not value.isprintable() or not value.isascii():
         raise UsageError(f"the value of {name} holds characters that no HTTP header can carry")
     return name, value
 
 
-def credential_from(text: str) -> Credential:
-    """Who may call, from `[PRINCIPAL=]bearer:env:NAME` or `[PRINCIPAL=]bearer:file:PATH`.
+def principal_in(text: str) -> tuple[str, dict[str, str]]:
+    """Who may call, and where the token is, from `[PRINCIPAL=]bearer:env:NAME` or `[PRINCIPAL=]bearer:file:PATH`.
 
     Raises:
-        UsageError: it is neither, or the token cannot be read.
+        UsageError: it is neither.
     """
     named, equals, rest = text.partition("=")
-    principal, reference = (named, rest) if equals else (UNNAMED, text)
-    scheme, _, place = reference.partition(":")
-    token = secret_from(place) if scheme == "bearer" else None
-    if token is not None and not token.isascii():
-        raise UsageError(f"the token of {principal} holds characters that no HTTP header can carry")
-    if token is None or not principal:
+    principal, token = (named, rest) if equals else (UNNAMED, text)
+    scheme, _, place = token.partition(":")
+    reference = reference_in(place) if scheme == "bearer" else None
+    if reference is None or not principal:
         raise UsageError("--auth takes [PRINCIPAL=]bearer:env:NAME or [PRINCIPAL=]bearer:file:PATH")
-    return Credential(Principal(principal), token, reference=place)
+    return principal, reference
 
 
-def child_variable_from(text: str) -> tuple[str, str]:
-    """A variable for the child's environment: `NAME=VALUE`, or `NAME` to pass ours on.
+def child_variable_in(text: str) -> tuple[str, str | Secret]:
+    """A variable for the child's environment: `NAME=VALUE`, or `NAME` to pass ours on. A file takes one that is passed
+    on, or that is a secret by its name, from the variable of this name.
 
     Raises:
         UsageError: it is not set here.
@@ -94,7 +114,7 @@ def child_variable_from(text: str) -> tuple[str, str]:
     if not name:
         raise UsageError(f"--env takes NAME or NAME=VALUE, not {text!r}")
     if equals:
-        return name, value
+        return name, Secret(value, f"env:{name}") if is_secret_header(name) else value
     if name not in os.environ:
         raise UsageError(f"--env {name} passes the variable on, but it is not set here")
-    return name, os.environ[name]
+    return name, Secret(os.environ[name], f"env:{name}")

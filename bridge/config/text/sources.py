@@ -53,4 +53,4 @@ def sources_in(document: Document) -> Iterator[tuple[KeyPath, Source]]:
 
 def source_at(document: Document, path: KeyPath, kind: Kind) -> Source:
     """The line of a file on which a value stands."""
-    return Source(kind, f"{document.path}:{document.line(path)}")
+    return Source(kind, document.place(path))

@@ -99,7 +99,7 @@ async def test_without_a_tool_the_tools_are_listed(options: tuple[str, ...], run
         (("--text", "hi", "add"), "--text does not say which argument of add it is for"),
         (("echo", "--no-wait"), "--no-wait is for agents"),
         (("--task", "t"), "--task is for agents"),
-        (("echo", "--header", "a=b"), "--header and --bearer are for a URL"),
+        (("echo", "--header", "a=b"), "--header is for a URL; a command takes --env"),
     ],
 )
 async def test_what_no_tool_can_be_told_is_one_message(words: tuple[str, ...], said: str, run: Run) -> None:

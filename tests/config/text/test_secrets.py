@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from bridge.access.principals import Principal
-from bridge.access.verifiers import Credential
-from bridge.config.text.secrets import child_variable_from, credential_from, header_from, secret_from
+from bridge.config.text.secret_values import Secret
+from bridge.config.text.secrets import child_variable_in, header_from, principal_in, secret_from
 from bridge.errors import UsageError
 
 pytestmark = pytest.mark.proves("config-secrets")
@@ -111,11 +111,18 @@ def test_what_is_no_header_is_refused(text: str) -> None:
 
 @pytest.mark.proves("web-auth")
 @pytest.mark.parametrize(
-    ("text", "principal"),
-    [("bearer:env:TOKEN", "client"), ("bearer:file:token", "client"), ("alice=bearer:env:TOKEN", "alice")],
+    ("text", "principal", "reference"),
+    [
+        ("bearer:env:TOKEN", "client", {"env": "TOKEN"}),
+        ("bearer:file:token", "client", {"file": "token"}),
+        ("alice=bearer:env:TOKEN", "alice", {"env": "TOKEN"}),
+    ],
 )
-def test_a_credential_is_a_principal_and_its_token(text: str, principal: str) -> None:
-    assert credential_from(text) == Credential(Principal(principal), SECRET)
+def test_who_may_call_is_a_principal_and_where_its_token_is(
+    text: str, principal: str, reference: dict[str, str]
+) -> None:
+    absolute = {key: os.path.abspath(place) if key == "file" else place for key, place in reference.items()}
+    assert principal_in(text) == (principal, absolute)
 
 
 @pytest.mark.parametrize(
@@ -133,17 +140,24 @@ def test_a_credential_is_a_principal_and_its_token(text: str, principal: str) ->
 )
 def test_what_is_no_credential_is_refused_without_repeating_it(text: str) -> None:
     with pytest.raises(UsageError, match="--auth takes") as refused:
-        credential_from(text)
+        principal_in(text)
     assert SECRET not in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "variable"), [("A=b=c", ("A", "b=c")), ("A=", ("A", "")), ("TOKEN", ("TOKEN", SECRET))]
+    ("text", "variable"),
+    [
+        ("A=b=c", ("A", "b=c")),
+        ("A=", ("A", "")),
+        ("TOKEN", ("TOKEN", Secret(SECRET, "env:TOKEN"))),
+        ("EMPTY", ("EMPTY", Secret("", "env:EMPTY"))),
+        ("A_TOKEN=b", ("A_TOKEN", Secret("b", "env:A_TOKEN"))),
+    ],
 )
-def test_a_childs_variable_is_given_or_passed_on(text: str, variable: tuple[str, str]) -> None:
-    assert child_variable_from(text) == variable
+def test_a_childs_variable_is_given_or_passed_on(text: str, variable: tuple[str, str | Secret]) -> None:
+    assert child_variable_in(text) == variable
 
 
 def test_a_childs_variable_that_is_not_set_is_refused() -> None:
     with pytest.raises(UsageError, match="GONE"):
-        child_variable_from("GONE")
+        child_variable_in("GONE")

@@ -1,0 +1,455 @@
+"""What the options of `wrap` and `expose` say, as the document that a configuration file is read into.
+
+From there on they go the way of every file: it is checked, and becomes a plan (`bridge.config.load`,
+`bridge.assembly.from_file`); `--print-toml` writes it out. Secrets stand in it as where they are read from, and paths
+are absolute. What no file can say, and what it says otherwise, is told when it is to be written.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from bridge.errors import UsageError
+
+if TYPE_CHECKING:
+    from bridge.access.principals import Principal
+    from bridge.assembly.plan import Plan
+    from bridge.config.load import Loaded
+    from bridge.config.text.positions import KeyPath
+
+_OPTIONS: Final = {
+    "hosts": "--allow-host",
+    "headers": "--header",
+    "command": "COMMAND",
+    "url": "URL",
+    "card": "AGENT_URL",
+    "mcp_json": "--from-json",
+    "principals": "--auth",
+    **{
+        key: f"--{key.replace('_', '-')}"
+        for key in (
+            "allow_private",
+            "allow_unauthenticated",
+            "answer_within_seconds",
+            "api_key",
+            "bearer",
+            "call_timeout_seconds",
+            "description",
+            "env",
+            "era",
+            "fail",
+            "host",
+            "log_format",
+            "log_level",
+            "mapping",
+            "name",
+            "port",
+            "public_url",
+            "store",
+            "trust",
+        )
+    },
+}
+"""What on the command line says a key of the file."""
+
+_DEFAULTS: Final = {"host": "127.0.0.1", "port": 8080, "log_format": "text", "log_level": "info"}
+"""What a file need not say."""
+
+_WEB: Final = ("http://", "https://")
+SEVERAL: Final = "tools"
+"""What the agent is called in its path when it is made of several servers."""
+
+
+def option_at(path: KeyPath) -> str:
+    """What on the command line says the value at a path of the document."""
+    depth = 0 if path[:1] == ("principals",) else 1 if path[:1] in (("bridge",), ("import",)) else 2
+    return next((_OPTIONS[step] for step in path[depth:] if isinstance(step, str) and step in _OPTIONS), "")
+
+
+@dataclass
+class Asked:
+    """A document that options came to, and what is to be told when it is written to a file."""
+
+    data: dict[str, Any] = field(default_factory=dict)
+    principals: dict[str, str] = field(default_factory=dict)
+    """What `--auth` calls those that are called otherwise here."""
+    unsaid: list[str] = field(default_factory=list)
+    """What no file can say."""
+    remarks: list[str] = field(default_factory=list)
+    """What the file says otherwise."""
+
+    def plan(self) -> Plan:
+        """What is to be served.
+
+        Raises:
+            UsageError: the options do not fit together, or a secret cannot be read.
+        """
+        plan = plan_of(self.data)
+        credentials = [replace(one, principal=self._named(one.principal)) for one in plan.credentials]
+        return replace(plan, credentials=credentials)
+
+    def require_right(self) -> None:
+        """Refuse what could not be served.
+
+        Raises:
+            UsageError: as for `plan`.
+        """
+        _loaded(self.data)
+
+    def _named(self, principal: Principal) -> Principal:
+        return replace(principal, name=self.principals.get(principal.name, principal.name))
+
+    def admitted(self, texts: Iterable[str]) -> dict[str, Any]:
+        """The tables of those who may call, by names that a file takes. Options may call them otherwise, and give one
+        of them several tokens."""
+        from bridge.config.text.secrets import principal_in
+        from bridge.config.text.wording import table_name
+
+        tables: dict[str, Any] = {}
+        for name, reference in map(principal_in, texts):
+            key = _free(table_name(name) or "principal", tables)
+            tables[key] = {"bearer": reference}
+            if key == name:
+                continue
+            self.principals[key] = name
+            self.unsaid.append(
+                f"a principal has one token in a file: give one of {name}'s to another name"
+                if name == table_name(name)
+                else f"a file takes small letters, digits, - and _ for a principal, not {name!r}"
+            )
+        return tables
+
+    def write(self) -> int:
+        """Print the file that says the same.
+
+        Raises:
+            UsageError: none can.
+        """
+        from bridge.cli import render
+        from bridge.config.toml_text import document_of
+
+        for words in self.unsaid:
+            raise UsageError(words)
+        for words in self.remarks:
+            render.say(words)
+        render.write(document_of(_without_none(self.data)))
+        return 0
+
+
+def plan_of(data: dict[str, Any]) -> Plan:
+    """What a document of options says is to be served; what is None in it is not said.
+
+    Raises:
+        UsageError: it is not as a file should be.
+    """
+    from bridge.assembly.from_file import plan_from
+
+    return plan_from(_loaded(data))
+
+
+def _loaded(data: dict[str, Any]) -> Loaded:
+    from bridge.config.load import load_options
+    from bridge.config.text.options import OptionDocument
+
+    return load_options(OptionDocument(_without_none(data), option_at))
+
+
+def wrapped(options: Mapping[str, Any]) -> Asked:
+    """What `wrap` is to serve: an agent made of one server, or of those of a host's file.
+
+    Raises:
+        UsageError: it is told of no server, or of several in different ways.
+    """
+    from bridge.short_names import name_of, slug
+
+    mapping, timeout = _mapping(options), options["call_timeout_seconds"]
+    said = slug(options["name"]) if options["name"] else ""
+    if options["from_json"]:
+        servers = _names_in_host_file(options)
+        name = said or (servers[0] if len(servers) == 1 else SEVERAL)
+        tables: dict[str, Any] = {"import": {"mcp_json": os.path.abspath(options["from_json"])}}
+    else:
+        table = _server(options)
+        name = said or slug(name_of(table.get("url") or table["command"]))
+        servers, tables = [name], {"tool_servers": {name: table}}
+    asked = Asked()
+    store = _store(options["store"])
+    asked.data = {
+        "bridge": {
+            **_place(options),
+            "public_url": options["public_url"],
+            "hosts": list(options["allow_host"]),
+            "store": store,
+            "mapping": mapping,
+        },
+        **tables,
+        "tools_as_agent": {
+            name: {
+                "from": servers,
+                "mapping": mapping,
+                "name": options["name"] or None,
+                "description": options["description"] or None,
+                "fail": options["fail"],
+                "skills": {"*": {"call_timeout_seconds": timeout}},
+            }
+        },
+        "principals": asked.admitted(options["auth"]),
+    }
+    asked.unsaid += _unsaid_of_wrapped(options)
+    asked.remarks += _remarks_on_wrapped(options, store, name)
+    return asked
+
+
+def exposed(options: Mapping[str, Any]) -> Asked:
+    """What `expose` is to serve: an MCP server made of agents.
+
+    Raises:
+        UsageError: an agent is not named by a URL.
+    """
+    from bridge.short_names import slug
+
+    mapping, agents = _mapping(options), _agents(options)
+    name = slug(options["name"] or "mcp-a2a")
+    asked = Asked(unsaid=_passwords_in(options["urls"]))
+    asked.data = {
+        "bridge": {**(_place(options) if options.get("over_http") else {}), "mapping": mapping},
+        "agents": agents,
+        "agents_as_tools": {
+            name: {
+                "from": list(agents),
+                "mapping": mapping,
+                "tools": {"*": {"answer_within_seconds": options["answer_within_seconds"]}},
+            }
+        },
+        "principals": asked.admitted(options.get("auth", ())),
+    }
+    if options["granularity"]:
+        asked.unsaid.append(
+            "a file says --granularity in a mapping profile: write one with `extends`, `[agents]` and"
+            f' `granularity = "{options["granularity"]}"`, and name it with --mapping'
+        )
+    return asked
+
+
+def _without_none(value: Any) -> Any:
+    """Without what is None, and tables of nothing else."""
+    if not isinstance(value, dict):
+        return value
+    kept = {key: _without_none(inner) for key, inner in value.items()}
+    return {key: inner for key, inner in kept.items() if inner is not None and inner not in ({}, [])}
+
+
+def _place(options: Mapping[str, Any]) -> dict[str, Any]:
+    said = {key: options[key] for key, default in _DEFAULTS.items() if options[key] != default}
+    return {**said, "allow_unauthenticated": options["allow_unauthenticated"] or None}
+
+
+def _mapping(options: Mapping[str, Any]) -> str | None:
+    from bridge.config.tables.models import DEFAULT_PROFILE
+    from bridge.config.tables.profile_places import absolute_name
+
+    name: str = options["mapping"] or DEFAULT_PROFILE
+    return None if name == DEFAULT_PROFILE else absolute_name(name, Path.cwd())
+
+
+def _store(said: str | None) -> str | None:
+    from bridge.config.tables.values import MEMORY_STORE, SQLITE_SCHEME
+
+    if not said or said in (MEMORY_STORE, MEMORY_STORE.rstrip(":")):
+        return said
+    path = said.removeprefix(SQLITE_SCHEME)
+    return path if "://" in path else os.path.abspath(Path(path).expanduser())
+
+
+def _free(wanted: str, taken: Mapping[str, object]) -> str:
+    """A name that is not taken."""
+    from bridge.config.text.wording import NAME_LIMIT
+
+    name, number = wanted, 2
+    while name in taken:
+        suffix = f"-{number}"
+        name, number = f"{wanted[: NAME_LIMIT - len(suffix)]}{suffix}", number + 1
+    return name
+
+
+# The servers of `wrap`
+
+
+def _server(options: Mapping[str, Any]) -> dict[str, Any]:
+    from bridge.config.text.masking import shown_words
+
+    words: tuple[str, ...] = options["target"]
+    if options["only"]:
+        raise UsageError("--only is for --from-json")
+    if not words:
+        raise UsageError("Missing argument: the URL of a server, -- COMMAND ARGS..., or --from-json FILE")
+    era = {"era": None if options["era"] == "auto" else options["era"]}
+    if not words[0].startswith(_WEB):
+        return {**server_of(words, options), **era}
+    if len(words) > 1:
+        raise UsageError(f"give a URL or a command, not both: {' '.join(shown_words(words))}")
+    return {**server_at(words[0], options), **era}
+
+
+def server_at(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The table of a server that is reached at a URL.
+
+    Raises:
+        UsageError: it is given what only a command takes.
+    """
+    if options["variables"]:
+        raise UsageError("--env is for a command; a URL takes --header")
+    _require_host(url)
+    return {
+        "url": url,
+        "headers": _headers(options),
+        "auth": {"bearer": _secret(options, "bearer")},
+        "allow_private": options["allow_private"] or None,
+    }
+
+
+def server_of(words: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The table of a server that is started by these words.
+
+    Raises:
+        UsageError: it is given what only a URL takes.
+    """
+    from bridge.address import meant_url
+    from bridge.config.text.secrets import child_variable_in
+
+    for key in (key for key in ("header", "bearer") if options.get(key)):
+        raise UsageError(f"--{key} is for a URL; a command takes --env")
+    if options["allow_private"]:
+        raise UsageError("--allow-private is for a URL: nothing is looked up for a command")
+    meant = meant_url(words[0]) if len(words) == 1 and shutil.which(words[0]) is None else None
+    if meant is not None and not Path(words[0]).exists():
+        raise UsageError(
+            f"{words[0]!r} is no command; an address begins with its scheme: did you mean {meant}?"
+        )
+    variables = dict(map(child_variable_in, options["variables"]))
+    return {"command": list(words), "cwd": str(Path.cwd()), "env": variables}
+
+
+def _names_in_host_file(options: Mapping[str, Any]) -> list[str]:
+    """The servers of a host's file, or some of them; what is wrong with others is the host's business."""
+    from bridge.config.mcp_json import read_host_file
+    from bridge.config.text.wording import meant, table_name
+
+    given = {"a URL or command": "target", "--header": "header", "--env": "variables"}
+    for what in (what for what, key in given.items() if options[key]):
+        raise UsageError(f"--from-json names the servers, and says all of them: it does not go with {what}")
+    if options["era"] != "auto":
+        raise UsageError("--era is for one server: it does not go with --from-json")
+    file = read_host_file(options["from_json"], os.environ)
+    wanted = [table_name(name) for name in options["only"]] or sorted(file.names)
+    for name in wanted:
+        if name not in file.names:
+            raise UsageError(
+                f"{options['from_json']} has no server {name!r}: {meant(name, sorted(file.names))}"
+            )
+    if not wanted:
+        raise UsageError(f"{options['from_json']} holds no server that is not disabled")
+    return [*(name for name in file.servers if name in wanted), *sorted({*wanted} & file.refused.keys())]
+
+
+def _unsaid_of_wrapped(options: Mapping[str, Any]) -> Iterator[str]:
+    if options["from_json"] and options["allow_private"]:
+        yield (
+            "a host's file cannot say --allow-private: give its server a table [tool_servers.NAME] of its own,"
+            " with `allow_private = true`"
+        )
+    yield from _passwords_in(options["target"][:1])
+
+
+def _remarks_on_wrapped(options: Mapping[str, Any], store: str | None, name: str) -> Iterator[str]:
+    from bridge.assembly.from_file import store_of
+    from bridge.config.tables.values import MEMORY_STORE
+    from bridge.config.text.masking import has_secrets
+    from bridge.config.text.secrets import is_secret_header
+
+    words: tuple[str, ...] = options["target"]
+    if store and store != MEMORY_STORE:
+        yield f"Each agent of a file has a store of its own: this one's is {store_of(store, name)}"
+    if has_secrets(words) and not words[0].startswith(_WEB):
+        yield "A word of the command may be a secret: it stands in the file as it is (better: --env NAME)"
+    for variable, equals, _ in (text.partition("=") for text in options["variables"]):
+        if equals and is_secret_header(variable):
+            yield f"{variable} seems to be a secret: the file reads it from the variable {variable}, so set that"
+
+
+# The agents of `expose`
+
+
+def _agents(options: Mapping[str, Any]) -> dict[str, Any]:
+    from bridge.short_names import name_for
+
+    table = {
+        "headers": _headers(options),
+        "auth": {key: _secret(options, key) for key in ("bearer", "api_key")},
+        "trust": list(map(_origin, options["trust"])),
+        "allow_private": options["allow_private"] or None,
+    }
+    agents: dict[str, Any] = {}
+    for url in dict.fromkeys(options["urls"]):
+        _require_web(url)
+        agents[_free(name_for(url), agents)] = {"card": url, **table}
+    return agents
+
+
+def _require_web(url: str) -> None:
+    from bridge.address import meant_url
+    from bridge.config.text.wording import shown_url
+
+    if not url.startswith(_WEB):
+        meant = meant_url(url)
+        hint = f": did you mean {meant}?" if meant else ""
+        raise UsageError(f"an agent is named by its http(s) URL, not {shown_url(url)!r}{hint}")
+    _require_host(url)
+
+
+def _require_host(url: str) -> None:
+    """Refuse what leads nowhere, by what stands on the command line: there may be several."""
+    from bridge.config.text.wording import shown_url
+
+    try:
+        place = urlsplit(url)
+        leads = place.scheme in ("http", "https") and bool(place.hostname) and place.port != 0
+    except ValueError as exc:
+        raise UsageError(f"{shown_url(url)!r} is no URL: {exc}") from exc
+    if not leads:
+        raise UsageError(f"{shown_url(url)!r} names no host")
+
+
+def _passwords_in(urls: Iterable[str]) -> list[str]:
+    if any(url.startswith(_WEB) and "@" in urlsplit(url).netloc for url in urls):
+        return ["a user or password does not stand in a file: give --header instead of it in the URL"]
+    return []
+
+
+def _origin(url: str) -> str:
+    from bridge.a2a.client.http import origin_of
+
+    _require_host(url)
+    return origin_of(url)
+
+
+def _headers(options: Mapping[str, Any]) -> dict[str, Any]:
+    from bridge.config.text.secrets import header_in
+
+    return dict(map(header_in, options["header"]))
+
+
+def _secret(options: Mapping[str, Any], key: str) -> dict[str, str] | None:
+    from bridge.config.text.secrets import reference_in
+
+    said: str | None = options.get(key)
+    reference = reference_in(said) if said else None
+    if said and reference is None:
+        raise UsageError(f"{_OPTIONS[key]} takes env:NAME or file:PATH, so that no secret stands on the line")
+    return reference

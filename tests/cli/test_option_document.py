@@ -1,0 +1,118 @@
+"""Options as a document: it takes the road of every file, and what is wrong with it is told of the option."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.cli import expose, option_document, wrap
+from bridge.config.text.secret_values import Secret
+from bridge.errors import UsageError
+from bridge.mcp.client.transports.stdio import Command
+from bridge.mcp.client.transports.streamable_http import Url
+from tests.support.command import run_here
+
+URL = "https://tools.example.com/mcp"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TOKEN", "T0k3n")
+    monkeypatch.setenv("OTHER", "another")
+    monkeypatch.setenv("EMPTY", "")
+    (tmp_path / "key").write_text("in-a-file")
+
+
+def options_of(command: Any, *words: str) -> dict[str, Any]:
+    with command.make_context(command.name, list(words)) as context:
+        return dict(context.params)
+
+
+def as_read(value: Any) -> Any:
+    """A value of a document as it is read from the file that is printed."""
+    match value:
+        case dict():
+            inner = {key: as_read(one) for key, one in value.items() if one is not None}
+            return {key: one for key, one in inner.items() if one not in ({}, [])}
+        case Secret():
+            source, _, place = value.reference.partition(":")
+            return {source: place}
+        case _:
+            return value
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (
+            wrap.wrap,
+            ["--auth", "bearer:env:TOKEN", "--env", "TOKEN", "--env", "A=b", "--port", "1", "--", "x", "y"],
+        ),
+        (wrap.wrap, ["--call-timeout-seconds", "5", "--header", "X-Key=file:key", "--store", "t.db", URL]),
+        (expose.expose, ["--http", "--bearer", "env:TOKEN", "--answer-within-seconds", "7", URL, f"{URL}/2"]),
+    ],
+)
+def test_what_is_printed_is_the_very_document_that_is_served(
+    command: Any, words: list[str], tmp_path: Path
+) -> None:
+    options = options_of(command, *words)
+    made = option_document.wrapped if command is wrap.wrap else option_document.exposed
+    done = run_here(command.name, "--print-toml", *words, state=tmp_path, folder=tmp_path)
+    assert tomllib.loads(done.stdout) == as_read(made(options).data)
+
+
+@pytest.mark.proves("cli-usage")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["wrap", "--call-timeout-seconds", "inf", URL], "--call-timeout-seconds takes a number that is not"),
+        (["wrap", "--public-url", "ftp://b.example", URL], "--public-url takes a URL that begins with http"),
+        (["wrap", "--public-url", "https://b.example/?x", URL], "--public-url takes a base URL"),
+        (["wrap", "--allow-host", "https://b.example", URL], "--allow-host: `hosts[0]` takes names of hosts"),
+        (["wrap", "--auth", "bearer:env:GONE", URL], "--auth: the environment variable GONE is not set"),
+        (["wrap", "--header", "X-Key=env:GONE", URL], "--header: the environment variable GONE is not set"),
+        (["wrap", "--mapping", "nope", URL], "--mapping: there is no mapping profile 'nope'; there is"),
+        (["expose", "--answer-within-seconds", "nan", URL], "--answer-within-seconds takes"),
+        (["expose", "--bearer", "file:gone", URL, f"{URL}/2"], "--bearer: cannot read the secret in"),
+    ],
+)
+def test_what_is_wrong_is_told_once_and_of_the_option(words: list[str], said: str, tmp_path: Path) -> None:
+    done = run_here(*words, state=tmp_path, folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"mcp-a2a: {said}")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_principal_may_have_a_name_that_no_file_takes_and_several_tokens() -> None:
+    names = ["Ada@example.com=bearer:env:TOKEN", "ada=bearer:env:OTHER"]
+    asked = option_document.wrapped(options_of(wrap.wrap, *(w for n in names for w in ("--auth", n)), URL))
+    assert [one.principal.name for one in asked.plan().credentials] == ["Ada@example.com", "ada"]
+    twice = ["--auth", "ada=bearer:env:TOKEN", "--auth", "ada=bearer:env:OTHER", URL]
+    asked = option_document.wrapped(options_of(wrap.wrap, *twice))
+    assert [(one.principal.name, one.token) for one in asked.plan().credentials] == [
+        ("ada", "T0k3n"),
+        ("ada", "another"),
+    ]
+    with pytest.raises(UsageError, match="one token in a file"):
+        asked.write()
+
+
+def test_a_user_may_stand_in_a_url_of_the_command_line_alone() -> None:
+    url = "https://ada:hunter2@tools.example.com/mcp"
+    asked = option_document.wrapped(options_of(wrap.wrap, url))
+    (server,) = asked.plan().servers.values()
+    assert isinstance(server.target, Url)
+    assert server.target.url == url
+    with pytest.raises(UsageError, match="does not stand in a file"):
+        asked.write()
+
+
+def test_a_variable_is_passed_on_as_it_is_also_when_it_is_empty() -> None:
+    words = ("--env", "EMPTY", "--env", "TOKEN", "--env", "MY_TOKEN=in plain", "--", "x")
+    (server,) = option_document.wrapped(options_of(wrap.wrap, *words)).plan().servers.values()
+    assert isinstance(server.target, Command)
+    assert server.target.env == {"EMPTY": "", "TOKEN": "T0k3n", "MY_TOKEN": "in plain"}
