@@ -242,7 +242,7 @@ async def _agent(agent: RemoteAgent, plan: RemotePlan | None) -> Peer:
             f"{agent.card.name} {agent.card.version}, A2A {spoken.protocol_version} {spoken.protocol_binding},"
             f" {skills}"
         )
-    notes = tuple(f"not as A2A 1.0 asks: {one}" for one in agent.deviations)
+    notes = tuple(f"not as A2A asks: {one}" for one in agent.deviations)
     if agent.has_card:
         notes += _on_unseen(_words_of_card(agent.card), "hosts are given its words without them")
     return Peer("agents", agent.key, shown(agent.url), said, down, notes=notes)

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bridge.a2a.client.http import shown
+from bridge.a2a.wire.versions import HEADER, VERSIONS
 from bridge.access.verifiers import Scheme
 from bridge.cli.render import err, styled
 from bridge.translate.arguments import required_of
@@ -239,7 +240,7 @@ def _curl(base: str, skill_id: str, arguments: JsonObject, known: Credential | N
         '{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":'
         f'{{"messageId":"\'$(date +%s)\'",{said}}}}}}}'
     )
-    headers = "-H 'A2A-Version: 1.0' -H 'Content-Type: application/json'"
+    headers = f"-H '{HEADER}: {VERSIONS.current.version}' -H 'Content-Type: application/json'"
     return f"curl -s {shlex.quote(base)} {headers}{_header(known)} -d '{body}'"
 
 

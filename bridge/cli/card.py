@@ -307,7 +307,7 @@ def card(**options: Any) -> int:
     mcp-a2a card http://127.0.0.1:8080
     mcp-a2a card --bearer env:TOKEN --json https://agent.example.com | jq .skills
 
-    Exits with 1 when there is no card, or the card is not as A2A 1.0 asks.
+    Exits with 1 when there is no card, or the card is not as A2A asks.
     """
     import anyio
 

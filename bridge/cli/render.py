@@ -98,7 +98,7 @@ def card(found: FoundCard, arguments_of: Callable[[str], Iterable[str]]) -> None
 def deviations(found: FoundCard) -> None:
     """What in a card is not as the specification asks."""
     for deviation in found.deviations:
-        err.say(("not as A2A 1.0 asks:", "yellow"), f" {deviation}")
+        err.say(("not as A2A asks:", "yellow"), f" {deviation}")
 
 
 def card_text(found: FoundCard) -> None:

@@ -48,8 +48,7 @@ def make_card(base_url: str, servers: Sequence[Server], skills: Skills, options:
         name=name,
         description=options.description or _description(name, servers),
         supported_interfaces=tuple(
-            AgentInterface(url=base_url, protocol_binding=binding, protocol_version=version)
-            for version in VERSIONS.names
+            AgentInterface(url=base_url, protocol_binding=binding, protocol_version=VERSIONS.current.version)
             for binding in BINDINGS
         ),
         version=_version(servers),

@@ -181,7 +181,7 @@ def test_a_card_that_is_not_quite_right_is_a_note(tmp_path: Path) -> None:
         written(tmp_path, f"[agents.old]\ncard = '{url}'\n[agents_as_tools.team]\nfrom = ['old']\n")
         found = found_in(tmp_path)
     assert found["faults"] == []
-    assert any(note.startswith("agents.old: not as A2A 1.0 asks: ") for note in found["notes"])
+    assert any(note.startswith("agents.old: not as A2A asks: ") for note in found["notes"])
 
 
 @pytest.mark.parametrize("scheme", ["bearer", "api_key"])

@@ -311,7 +311,7 @@ A2A: Final = (
     _agent(
         "a2a-3.6.2-version",
         "3.6.2",
-        "A version that is not served, also an empty one (0.3), is VersionNotSupported",
+        "An empty version is 0.3; one that is not served is VersionNotSupported",
     ),
     _client("a2a-3.6.3-negotiation", "3.6.3", "Binding and version are chosen from what the card offers"),
     _agent("a2a-4.6-extensions", "4.6", "An extension is active only when asked for, and is echoed then"),

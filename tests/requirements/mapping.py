@@ -277,6 +277,18 @@ MAPPING: Final = (
             "map-agent-again": "An agent exposed and wrapped again gives, fails and asks as it does",
         },
     ),
+    # Generations of A2A
+    *_of(
+        Side.BRIDGE,
+        "versions",
+        {
+            "map-generations": "Whatever one generation of A2A says arrives in any other, and comes back as it was",
+            "map-unsaid": "What a generation has no field for is noted in metadata, by one table for both ways",
+            "map-merged-card": "One card serves the clients of every generation, or of 1.0 alone where that is said",
+            "map-dialect": "An agent is spoken to as its card says, or the configuration, never as an error suggests",
+            "map-either-answer": "An agent may answer with a message or a task, and is asked later by either id",
+        },
+    ),
     # Our MCP server
     *_of(
         Side.SERVER,

@@ -182,9 +182,15 @@ async def test_the_card_is_for_everyone_and_says_what_is_accepted(devtools: Devt
     card = response.json()
     assert {skill["id"] for skill in card["skills"]} == {"create_issue", "delete_issue", "search"}
     assert card["securitySchemes"] == {
-        "bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
-        "apiKey": {"apiKeySecurityScheme": {"location": "header", "name": "X-API-Key"}},
+        "bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}, "type": "http", "scheme": "Bearer"},
+        "apiKey": {
+            "apiKeySecurityScheme": {"location": "header", "name": "X-API-Key"},
+            "type": "apiKey",
+            "name": "X-API-Key",
+            "in": "header",
+        },
     }
+    assert card["security"] == [{"bearer": []}, {"apiKey": []}]
     assert card["securityRequirements"] == [
         {"schemes": {"bearer": {"list": []}}},
         {"schemes": {"apiKey": {"list": []}}},
@@ -195,7 +201,7 @@ async def test_the_card_is_for_everyone_and_says_what_is_accepted(devtools: Devt
     assert changed.headers["ETag"] != response.headers["ETag"]
     devtools.access.update([])
     opened = (await devtools.client.get(f"{devtools.base_url}/.well-known/agent-card.json")).json()
-    assert {"securitySchemes", "securityRequirements"}.isdisjoint(opened)
+    assert {"securitySchemes", "securityRequirements", "security"}.isdisjoint(opened)
 
 
 @pytest.mark.proves("web-auth")

@@ -21,7 +21,7 @@ from bridge.a2a.model.errors import KINDS, ErrorKind
 from bridge.a2a.model.objects import HTTP_JSON, JSONRPC, AgentInterface
 from bridge.a2a.model.operations import AnyOperation
 from bridge.a2a.wire.dialect import Dialect, Refusal
-from bridge.a2a.wire.rest import MEDIA_TYPE
+from bridge.a2a.wire.rest import PLAIN_MEDIA_TYPE
 from bridge.errors import PeerError
 from bridge.jsonvalues import DEFAULT_MAX_VALUES, JsonObject, short, written
 
@@ -55,13 +55,16 @@ class AgentRefusedError(PeerError):
 class Binding(ABC):
     """One interface of an agent, in the words of its binding."""
 
-    accept: str
-
     def __init__(self, interface: AgentInterface, dialect: Dialect, max_values: int) -> None:
         self.interface = interface
         self.dialect = dialect
         self._max_values = max_values
         self._tenant: JsonObject = {"tenant": interface.tenant} if interface.tenant else {}
+
+    @property
+    @abstractmethod
+    def accept(self) -> str:
+        """The media types of an answer that is no stream, as an `Accept` header."""
 
     @abstractmethod
     def request(self, operation: AnyOperation, params: JsonObject) -> Outgoing:
@@ -96,7 +99,9 @@ class Binding(ABC):
 class JsonRpc(Binding):
     """Section 9: everything is posted to one URL."""
 
-    accept = "application/json"
+    @property
+    def accept(self) -> str:
+        return PLAIN_MEDIA_TYPE
 
     def __init__(self, interface: AgentInterface, dialect: Dialect, max_values: int) -> None:
         super().__init__(interface, dialect, max_values)
@@ -116,7 +121,7 @@ class JsonRpc(Binding):
         """The result in the envelope, whatever the HTTP status is."""
         answer = self._answer(text, response)
         if isinstance(answer, dict) and isinstance(error := answer.get("error"), dict):
-            raise AgentRefusedError(self.dialect.refusal_from(error, error.get("data")))
+            raise AgentRefusedError(self.dialect.jsonrpc_refusal(error))
         if not response.is_success:
             raise unsuccessful(response)
         if not isinstance(answer, dict) or "result" not in answer:
@@ -127,15 +132,17 @@ class JsonRpc(Binding):
 class HttpJson(Binding):
     """Section 11: verbs and paths below the interface's URL."""
 
-    accept = f"{MEDIA_TYPE}, application/json"
+    @property
+    def accept(self) -> str:
+        return ", ".join(self.dialect.media_types)
 
     def request(self, operation: AnyOperation, params: JsonObject) -> Outgoing:
         """A verb, a path, and the rest in the query or the body."""
-        target = self.dialect.routes.target_of(operation, {**params, **self._tenant})
+        target = self.dialect.target_of(operation, {**params, **self._tenant})
         base = url_from(self.interface.url)
         path, _, query = base.raw_path.partition(b"?")
         raw = path.rstrip(b"/") + target.path.encode() + (b"?" + query if query else b"")
-        headers = {} if target.body is None else {"Content-Type": MEDIA_TYPE}
+        headers = {} if target.body is None else {"Content-Type": self.dialect.media_types[0]}
         content = None if target.body is None else written(target.body)
         return Outgoing(target.verb, str(base.copy_with(raw_path=raw)), headers, content, target.query)
 
@@ -149,10 +156,10 @@ class HttpJson(Binding):
         return to_json(said).decode()
 
     def result(self, text: bytes, response: httpx2.Response) -> JsonValue:
-        """The body itself, or the google.rpc.Status in it."""
+        """The body itself, or the error that it is."""
         answer = self._answer(text, response)
-        if isinstance(answer, dict) and isinstance(error := answer.get("error"), dict):
-            raise AgentRefusedError(self.dialect.refusal_from(error, error.get("details")))
+        if (refusal := self.dialect.http_refusal(answer, response.status_code)) is not None:
+            raise AgentRefusedError(refusal)
         if not response.is_success:
             raise unsuccessful(response)
         return answer

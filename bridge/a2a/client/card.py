@@ -30,7 +30,7 @@ from bridge.a2a.client.http import (
 )
 from bridge.a2a.model import objects
 from bridge.a2a.model.objects import AgentCard
-from bridge.a2a.wire.rest import CARD_PATH
+from bridge.a2a.wire.rest import CARD_PATH, OLDER_CARD_PATH
 from bridge.a2a.wire.versions import HEADER, VERSIONS
 from bridge.errors import PeerError
 from bridge.http_client import guarded_by
@@ -68,7 +68,7 @@ async def fetch_card(
     credentials: CredentialsSource = NOTHING,
     guard: Guard | None = None,
 ) -> FoundCard:
-    """The card of the agent at `url`: below it at the well-known path, or, when there is none, `url` itself.
+    """The card of the agent at `url`: below it at a well-known path, or, when there is none, `url` itself.
 
     Raises:
         NoCardError: there is a server that gives none.
@@ -90,7 +90,7 @@ def found_card(place: str, text: bytes) -> FoundCard:
     """A card out of the text at a URL.
 
     Raises:
-        PeerError: it cannot be read as a card of A2A 1.0.
+        PeerError: it cannot be read as a card of a version that is spoken.
     """
     card, deviations = card_from(text, shown(place))
     return FoundCard(place, text, card, deviations)
@@ -100,14 +100,14 @@ def card_from(text: bytes, where: str) -> tuple[AgentCard, tuple[str, ...]]:
     """A card, and what in it is not as the specification asks.
 
     Raises:
-        PeerError: it cannot be read as a card of A2A 1.0.
+        PeerError: it cannot be read as a card of a version that is spoken.
     """
-    value = json_from(text, where)
+    value = VERSIONS.card_from(json_from(text, where))
     try:
         return AgentCard.model_validate(value), ()
     except ValidationError as strict:
         if isinstance(value, dict) and "supportedInterfaces" not in value and "url" in value:
-            version = value.get("protocolVersion", "0.3 or older")
+            version = value.get("protocolVersion", "another version, which it does not say")
             raise PeerError(
                 f"the card at {where} is of A2A {version}, and this client speaks {', '.join(VERSIONS.names)}: "
                 "supportedInterfaces is missing"
@@ -152,8 +152,8 @@ def card_places(url: str) -> tuple[str, ...]:
     place = url_from(url).copy_with(fragment=None)
     if place.path.endswith(".json"):
         return (str(place),)
-    below = place.copy_with(path=place.path.rstrip("/") + CARD_PATH)
-    return str(below), str(place)
+    below = (place.copy_with(path=place.path.rstrip("/") + path) for path in (CARD_PATH, OLDER_CARD_PATH))
+    return (*map(str, below), str(place))
 
 
 async def read_place(

@@ -9,6 +9,7 @@ Spec: A2A 1.0 sections 8.3 (which interface), 13.4.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from bridge.a2a.client.card import FoundCard
@@ -49,21 +50,32 @@ def interfaces_of(
 ) -> tuple[tuple[AgentInterface, Dialect], ...]:
     """The interfaces of a card that this client speaks, in the card's order, each with its dialect.
 
+    A client that is told what to speak speaks it at every interface, where none is of that version.
+
     Raises:
         PeerError: there is none; it says what the card offers.
     """
-    spoken = tuple(
-        (one, dialect)
-        for one in card.supported_interfaces
-        if one.protocol_binding.upper() in BINDINGS
-        and (dialect := versions.find(one.protocol_version)) is not None
-    )
+    said = [(one, one.protocol_version) for one in card.supported_interfaces]
+    spoken = _spoken(said, versions)
+    if not spoken and versions.is_told:
+        spoken = _spoken([(one, versions.current.version) for one, _ in said], versions)
     if spoken:
         return spoken
     offered = ", ".join(f"{one.protocol_binding} {one.protocol_version}" for one in card.supported_interfaces)
     speaks = " and ".join(BINDINGS)
     raise PeerError(
         f"{card.name} offers {offered}, and this client speaks {speaks} {', '.join(versions.names)}"
+    )
+
+
+def _spoken(
+    said: Iterable[tuple[AgentInterface, str]], versions: Versions
+) -> tuple[tuple[AgentInterface, Dialect], ...]:
+    return tuple(
+        (one, dialect)
+        for one, version in said
+        if one.protocol_binding.upper() in BINDINGS
+        and (dialect := versions.find(version, one.protocol_binding)) is not None
     )
 
 
@@ -81,6 +93,8 @@ def permitted_interfaces(
 ) -> tuple[tuple[AgentInterface, Dialect], ...]:
     """The interfaces that are spoken and may be called; the others are passed over.
 
+    They are of one version, the first one's: what cannot be reached is no reason to speak an older one.
+
     Raises:
         PeerError: none is left; it says why the first one may not be called, and what allows it.
     """
@@ -88,7 +102,9 @@ def permitted_interfaces(
     refusals = [_refusal(found, one.url, trust, has_credentials) for one, _ in spoken]
     if all(refusals):
         raise PeerError(refusals[0] or "")
-    return tuple(pair for pair, refusal in zip(spoken, refusals, strict=True) if not refusal)
+    permitted = [pair for pair, refusal in zip(spoken, refusals, strict=True) if not refusal]
+    version = permitted[0][1].version
+    return tuple(pair for pair in permitted if pair[1].version == version)
 
 
 @dataclass

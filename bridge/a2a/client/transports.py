@@ -23,7 +23,6 @@ from bridge.a2a.client.http import UnansweredError, body_of, exchange, faults_of
 from bridge.a2a.model.objects import AgentInterface, StreamResponse
 from bridge.a2a.model.operations import SEND_MESSAGE, AnswerT, AnyOperation, RequestT, Streamed, Unary
 from bridge.a2a.wire.dialect import EventReader as DialectReader
-from bridge.a2a.wire.extensions import EXTENSIONS_HEADER
 from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
 from bridge.errors import PeerError
 from bridge.http_client import guarded_by
@@ -197,7 +196,7 @@ class HttpTransport(Transport):
         traced = told_to_peer(is_local=is_loopback(place.host), baggage_keys=terms.baggage_keys)
         parameters = {VERSION_HEADER: binding.dialect.version}
         if terms.extensions:
-            parameters[EXTENSIONS_HEADER] = ", ".join(terms.extensions)
+            parameters[binding.dialect.extensions_header] = ", ".join(terms.extensions)
         headers = {**traced, **parameters, **outgoing.headers, "Accept": accept}
         asked = replace(outgoing, headers=headers, extensions=extensions, auth=self._auth)
         async with exchange(self._http, asked) as response:

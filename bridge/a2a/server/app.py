@@ -42,9 +42,8 @@ from bridge.a2a.tasks.agent import Agent
 from bridge.a2a.tasks.intake import Caller
 from bridge.a2a.wire import jsonrpc, rest
 from bridge.a2a.wire.dialect import Dialect, EventWriter
-from bridge.a2a.wire.extensions import EXTENSIONS_HEADER
 from bridge.a2a.wire.jsontext import parse
-from bridge.a2a.wire.rest import CARD_PATH
+from bridge.a2a.wire.rest import CARD_PATH, OLDER_CARD_PATH
 from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
 from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.access.principals import Principal
@@ -122,7 +121,9 @@ class AgentServer:
         return app
 
     async def _serve(self, request: _Request, base_path: str, send: Send) -> None:
-        if request.path == CARD_PATH:
+        if request.path == CARD_PATH or (
+            request.path == OLDER_CARD_PATH and self._versions.serves_older_card
+        ):
             answer: Response | EventStream = self._card(request, base_path)
         elif request.path in ("", "/"):
             answer = await self._jsonrpc(request)
@@ -173,8 +174,8 @@ class AgentServer:
         said, schemes = self._agent.card(base_url), self._access.schemes
         last = self._last_card
         if last is None or last.said is not said or last.schemes != schemes:
-            card = with_security(said, schemes)
-            text = self._versions.current.card(card)
+            card = self._versions.card(with_security(said, schemes))
+            text = card.to_json()
             last = _ShownCard(said, schemes, card, text, f'"{hashlib.sha256(text).hexdigest()[:32]}"')
             self._last_card = last
         return last
@@ -194,15 +195,14 @@ class AgentServer:
             payload = await self._json(request)
             request_id = jsonrpc.id_of(payload)
             call = jsonrpc.call_from(payload)
-            dialect = self._versions.require(request.asked_version)
-            operation = dialect.operation_of(call.method)
+            dialect, operation = self._versions.called(request.asked_version, call.method)
             result = await self._perform(request, dialect, operation, call.params, caller)
         except (A2AError, RefusedError) as exc:
             return _jsonrpc_error(request_id, dialect, _as_a2a(exc))
         except Exception:
             logger.exception("a request failed")
             return _jsonrpc_error(request_id, dialect, _internal())
-        headers = _activated(caller)
+        headers = _activated(caller, dialect)
         if isinstance(result, _Events):
             return self._event_stream(request, result, partial(jsonrpc.result_bytes, request_id), headers)
         return Response(jsonrpc.result_bytes(request_id, result), media_type=_JSON, headers=headers)
@@ -224,16 +224,19 @@ class AgentServer:
         except Exception:
             logger.exception("a request failed")
             return _rest_error(request, dialect, _internal())
-        headers = _activated(caller)
+        headers = _activated(caller, dialect)
         if isinstance(result, _Events):
             return self._event_stream(request, result, bytes, headers)
-        return _rest_answer(request, result, 200, headers)
+        return _rest_answer(request, dialect, result, 200, headers)
 
     # What both share
 
     def _caller(self, request: _Request, principal: Principal) -> Caller:
         asked = {
-            uri.strip() for line in request.headers.getlist(EXTENSIONS_HEADER) for uri in line.split(",")
+            uri.strip()
+            for header in self._versions.extensions_headers
+            for line in request.headers.getlist(header)
+            for uri in line.split(",")
         }
         return Caller(principal, frozenset(asked) & self._agent.extensions)
 
@@ -318,9 +321,9 @@ class _Request:
         return self.headers.get(VERSION_HEADER) or self.query.get(VERSION_HEADER)
 
 
-def _activated(caller: Caller) -> dict[str, str]:
+def _activated(caller: Caller, dialect: Dialect) -> dict[str, str]:
     """The extensions that are active, repeated to the client (section 4.6)."""
-    return {EXTENSIONS_HEADER: ", ".join(sorted(caller.extensions))} if caller.extensions else {}
+    return {dialect.extensions_header: ", ".join(sorted(caller.extensions))} if caller.extensions else {}
 
 
 def _as_a2a(exc: A2AError | RefusedError) -> A2AError:
@@ -340,9 +343,11 @@ def _jsonrpc_error(request_id: jsonrpc.RequestId, dialect: Dialect, error: A2AEr
 
 
 def _rest_error(request: _Request, dialect: Dialect, error: A2AError) -> Response:
-    return _rest_answer(request, dialect.http_error(error), error.kind.http_status, error.headers)
+    return _rest_answer(request, dialect, dialect.http_error(error), error.kind.http_status, error.headers)
 
 
-def _rest_answer(request: _Request, body: bytes, status: int, headers: Mapping[str, str]) -> Response:
-    media_type = rest.media_type_for(", ".join(request.headers.getlist("accept")))
+def _rest_answer(
+    request: _Request, dialect: Dialect, body: bytes, status: int, headers: Mapping[str, str]
+) -> Response:
+    media_type = rest.media_type_for(", ".join(request.headers.getlist("accept")), dialect.media_types)
     return Response(body, status, media_type=media_type, headers={**headers, "Vary": "Accept"})

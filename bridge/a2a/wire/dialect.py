@@ -1,7 +1,8 @@
 """What a version of A2A is to the rest of the bridge: operations in and out, whatever they are called and look like.
 
 The inside of the bridge knows the operations and objects of `model` alone. A dialect turns what one version has on
-the wire into these, and these into it, for a server and for a client. `versions.py` says which dialect is spoken.
+the wire into these, and these into it, for a server and for a client. A version that writes its bindings differently
+has a dialect for each. `versions.py` says which dialect is spoken.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import ClassVar
 
 from pydantic import JsonValue
 
-from bridge.a2a.model.errors import METHOD_NOT_FOUND, A2AError, Violation
+from bridge.a2a.model.errors import INTERNAL, KINDS, A2AError, Violation
 from bridge.a2a.model.objects import AgentCard, StreamResponse
 from bridge.a2a.model.operations import AnswerT, AnyOperation, Operation, RequestT, Streamed, Unary
-from bridge.a2a.wire.rest import Routes
-from bridge.errors import echoed
-from bridge.jsonvalues import JsonObject
+from bridge.a2a.wire.rest import Routes, Target
+from bridge.errors import PeerError
+from bridge.jsonvalues import JsonObject, short
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,30 @@ class Refusal:
     reason: str | None = None
     """The reason of its ErrorInfo, such as TASK_NOT_FOUND."""
     violations: tuple[Violation, ...] = ()
+
+
+def refusal_from(error: JsonObject, details: JsonValue) -> Refusal:
+    """An error by its code and message; of the details, what says which it is and what is at fault."""
+    code, message = error.get("code"), error.get("message")
+    reason: str | None = None
+    violations: list[Violation] = []
+    for detail in details if isinstance(details, list) else ():
+        if not isinstance(detail, dict):
+            continue
+        if isinstance(said := detail.get("reason"), str):
+            reason = said
+        found = detail.get("fieldViolations")
+        for one in found if isinstance(found, list) else ():
+            if isinstance(one, dict):
+                violations.append(Violation(str(one.get("field", "")), str(one.get("description", ""))))
+    if (kind := KINDS.get(reason or "")) is not None:
+        code = kind.jsonrpc_code
+    return Refusal(
+        code if isinstance(code, int) else INTERNAL.jsonrpc_code,
+        message if isinstance(message, str) and message else short(error),
+        reason,
+        tuple(violations),
+    )
 
 
 class EventWriter(ABC):
@@ -58,22 +83,18 @@ class Dialect(ABC):
 
     version: ClassVar[str]
     """Major.Minor."""
+    bindings: ClassVar[tuple[str, ...]]
+    """Which protocol bindings it is spoken in."""
     methods: ClassVar[Mapping[str, AnyOperation]]
     """What JSON-RPC calls the operations."""
     routes: ClassVar[Routes]
     """Where HTTP+JSON has them."""
+    media_types: ClassVar[tuple[str, ...]]
+    """What HTTP+JSON calls its bodies, the preferred one first."""
+    extensions_header: ClassVar[str]
+    """The header that activates extensions, and that repeats the active ones."""
 
     # For a server
-
-    def operation_of(self, method: str) -> AnyOperation:
-        """The operation that a method of JSON-RPC names.
-
-        Raises:
-            A2AError: METHOD_NOT_FOUND.
-        """
-        if (operation := self.methods.get(method)) is None:
-            raise A2AError(METHOD_NOT_FOUND, f"There is no method {echoed(method)!r}")
-        return operation
 
     @abstractmethod
     def request_from(self, operation: Operation[RequestT, AnswerT], params: JsonValue) -> RequestT:
@@ -100,14 +121,35 @@ class Dialect(ABC):
         """An error as the body of an HTTP+JSON answer."""
 
     @abstractmethod
-    def card(self, card: AgentCard) -> bytes:
-        """A card as JSON."""
+    def card(self, card: AgentCard) -> AgentCard:
+        """A card that a client of this version reads, too: what it looks for stands beside what was there."""
 
     # For a client
 
+    @abstractmethod
+    def card_from(self, card: JsonObject) -> JsonObject | None:
+        """A card of this version as `model` has it; None for a card of another one."""
+
     def method_of(self, operation: AnyOperation) -> str:
-        """What JSON-RPC calls an operation: the first of its names."""
-        return next(name for name, known in self.methods.items() if known is operation)
+        """What JSON-RPC calls an operation: the first of its names.
+
+        Raises:
+            PeerError: this version has no such operation.
+        """
+        for name, known in self.methods.items():
+            if known is operation:
+                return name
+        raise self._without(operation)
+
+    def target_of(self, operation: AnyOperation, params: JsonObject) -> Target:
+        """Where HTTP+JSON sends an operation.
+
+        Raises:
+            PeerError: this version has no such operation.
+        """
+        if (target := self.routes.target_of(operation, params)) is None:
+            raise self._without(operation)
+        return target
 
     @abstractmethod
     def params_of(self, operation: Operation[RequestT, AnswerT], request: RequestT) -> JsonObject:
@@ -126,5 +168,12 @@ class Dialect(ABC):
         """What reads the events of one stream."""
 
     @abstractmethod
-    def refusal_from(self, error: JsonObject, details: JsonValue) -> Refusal:
-        """An error that an agent answered with; `details` stand beside it, where the binding has them."""
+    def jsonrpc_refusal(self, error: JsonObject) -> Refusal:
+        """What the `error` of a JSON-RPC answer says."""
+
+    @abstractmethod
+    def http_refusal(self, body: JsonValue, status: int) -> Refusal | None:
+        """The error that the body of an HTTP+JSON answer is; None when it is none of A2A."""
+
+    def _without(self, operation: AnyOperation) -> PeerError:
+        return PeerError(f"the agent speaks A2A {self.version}, which has no {operation}")

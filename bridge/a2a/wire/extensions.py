@@ -8,13 +8,9 @@ Spec: A2A 1.0 section 4.6.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from pydantic import JsonValue
 from pydantic_core import from_json, to_json
-
-EXTENSIONS_HEADER: Final = "A2A-Extensions"
-"""The service parameter that activates extensions, and that repeats the active ones (section 3.2.6)."""
 
 
 class Gate:

@@ -26,6 +26,8 @@ PLAIN_MEDIA_TYPE: Final = "application/json"
 
 CARD_PATH: Final = "/.well-known/agent-card.json"
 """Where a card is, below the address of its agent (section 8.2)."""
+OLDER_CARD_PATH: Final = "/.well-known/agent.json"
+"""Where generations before 0.3 have it."""
 
 _FIELD: Final = re.compile(r"\{(\w+)\}")
 _WEIGHT: Final = re.compile(r"0(\.\d{0,3})?|1(\.0{0,3})?")
@@ -72,6 +74,10 @@ class Routes:
     query: Mapping[AnyOperation, frozenset[str]]
     """Which query parameters are fields of a request."""
 
+    def has(self, path: str) -> bool:
+        """Whether there is something at a path, for some verb."""
+        return any(one.pattern.fullmatch(path) for one in self.routes)
+
     def match(self, verb: str, path: str) -> tuple[AnyOperation, dict[str, str]]:
         """The operation behind a verb and a path, and what the path says.
 
@@ -117,12 +123,15 @@ class Routes:
             params["includeArtifacts"] = _BOOLEANS[flag]
         return {**params, **path_params}
 
-    def target_of(self, operation: AnyOperation, params: JsonObject) -> Target:
-        """The request of an operation: its fields in the path, in the query of a GET or DELETE, or in the body.
+    def target_of(self, operation: AnyOperation, params: JsonObject) -> Target | None:
+        """The request of an operation: its fields in the path, in the query of a GET or DELETE, or in the body; None
+        when there is no path to it.
 
         A tenant goes first in the path, as the proto's second bindings have it, and stays in a body.
         """
-        found = next(one for one in self.routes if one.operation is operation)
+        found = next((one for one in self.routes if one.operation is operation), None)
+        if found is None:
+            return None
         verb, rest = found.verbs[0], dict(params)
         quoted = {name: quote(str(rest.pop(name)), safe="") for name in found.fields}
         path = found.template.format_map(quoted)
@@ -138,16 +147,16 @@ def _query_value(value: JsonValue) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def media_type_for(accept: str) -> str:
-    """What an answer calls itself, of two names for the same bytes: what an `Accept` header would rather have.
+def media_type_for(accept: str, offered: Sequence[str] = (MEDIA_TYPE, PLAIN_MEDIA_TYPE)) -> str:
+    """What an answer calls itself, of several names for the same bytes: what an `Accept` header would rather have.
 
-    A2A's own name is used unless the header ranks the plain one above it: by its weight, and among equals by its
-    name, so that `application/json, */*` asks for the plain one. A header that takes neither is passed over.
+    The first is used unless the header ranks another one above it: by its weight, and among equals by its
+    name, so that `application/json, */*` asks for the plain one. A header that takes none is passed over.
 
     Spec: A2A 1.0 section 11.1; RFC 9110 section 12.5.1.
     """
     ranges = _media_ranges(accept)
-    return max((MEDIA_TYPE, PLAIN_MEDIA_TYPE), key=lambda media_type: _rank(media_type, ranges))
+    return max(offered, key=lambda media_type: _rank(media_type, ranges))
 
 
 def _media_ranges(accept: str) -> dict[str, float]:

@@ -55,6 +55,13 @@ def tasks_from(value: JsonValue) -> JsonValue:
     return {**sizes, **value, "tasks": tasks}
 
 
+def message_from(value: JsonValue) -> JsonValue:
+    """A Message whose role may be written as before 1.0."""
+    if not isinstance(value, dict) or not isinstance(role := value.get("role"), str):
+        return value
+    return {**value, "role": _ROLES.get(role.upper(), role)}
+
+
 def _payload_of(value: JsonObject) -> str | None:
     """Which of the four a bare object is, by what only it has."""
     if "messageId" in value:
@@ -69,14 +76,8 @@ def _task(value: JsonValue) -> JsonValue:
         return value
     changed = _with_status(value)
     if isinstance(history := value.get("history"), list):
-        changed["history"] = [_message(message) for message in history]
+        changed["history"] = [message_from(message) for message in history]
     return changed
-
-
-def _message(value: JsonValue) -> JsonValue:
-    if not isinstance(value, dict) or not isinstance(role := value.get("role"), str):
-        return value
-    return {**value, "role": _ROLES.get(role.upper(), role)}
 
 
 def _with_status(value: JsonValue) -> JsonObject:
@@ -91,7 +92,7 @@ def _with_status(value: JsonValue) -> JsonObject:
         name = state.upper().replace("-", "_")
         changed["state"] = _STATES.get(name, state)
     if isinstance(message := status.get("message"), dict):
-        changed["message"] = _message(message)
+        changed["message"] = message_from(message)
     return {**value, "status": changed}
 
 
@@ -101,7 +102,7 @@ def _as_it_is(value: JsonValue) -> JsonValue:
 
 _EVENTS: Final = {
     "task": _task,
-    "message": _message,
+    "message": message_from,
     "statusUpdate": _with_status,
     "artifactUpdate": _as_it_is,
 }

@@ -14,8 +14,8 @@ from pydantic import JsonValue, ValidationError
 from pydantic_core import to_json
 
 from bridge.a2a.model import operations
-from bridge.a2a.model.errors import INTERNAL, KINDS, A2AError, Violation, invalid_params, violations_from
-from bridge.a2a.model.objects import AgentCard, StreamResponse
+from bridge.a2a.model.errors import A2AError, invalid_params, violations_from
+from bridge.a2a.model.objects import BINDINGS, AgentCard, StreamResponse
 from bridge.a2a.model.operations import (
     OPERATIONS,
     AnswerT,
@@ -26,9 +26,9 @@ from bridge.a2a.model.operations import (
     Unary,
 )
 from bridge.a2a.wire import tolerant
-from bridge.a2a.wire.dialect import Dialect, EventReader, EventWriter, Refusal
-from bridge.a2a.wire.rest import Routes, route
-from bridge.jsonvalues import JsonObject, short
+from bridge.a2a.wire.dialect import Dialect, EventReader, EventWriter, Refusal, refusal_from
+from bridge.a2a.wire.rest import MEDIA_TYPE, PLAIN_MEDIA_TYPE, Routes, route
+from bridge.jsonvalues import JsonObject
 
 _CONFIGS: Final = "/tasks/{taskId}/pushNotificationConfigs"
 _ROUTES: Final = (
@@ -93,8 +93,11 @@ class V1_0(Dialect):
     """A2A 1.0."""
 
     version: ClassVar = "1.0"
+    bindings: ClassVar = BINDINGS
     methods: ClassVar = {operation.name: operation for operation in OPERATIONS}
     routes: ClassVar = Routes(_ROUTES, _QUERY)
+    media_types: ClassVar = (MEDIA_TYPE, PLAIN_MEDIA_TYPE)
+    extensions_header: ClassVar = "A2A-Extensions"
 
     def request_from(self, operation: Operation[RequestT, AnswerT], params: JsonValue) -> RequestT:
         try:
@@ -121,8 +124,11 @@ class V1_0(Dialect):
         }
         return to_json({"error": status})
 
-    def card(self, card: AgentCard) -> bytes:
-        return card.to_json()
+    def card(self, card: AgentCard) -> AgentCard:
+        return card
+
+    def card_from(self, card: JsonObject) -> JsonObject | None:
+        return card if "supportedInterfaces" in card else None
 
     def params_of(self, operation: Operation[RequestT, AnswerT], request: RequestT) -> JsonObject:  # noqa: ARG002
         return request.to_object()
@@ -133,24 +139,9 @@ class V1_0(Dialect):
     def reader(self, operation: Streamed[RequestT, AnswerT]) -> EventReader:  # noqa: ARG002
         return _Reader()
 
-    def refusal_from(self, error: JsonObject, details: JsonValue) -> Refusal:
-        code, message = error.get("code"), error.get("message")
-        reason: str | None = None
-        violations: list[Violation] = []
-        for detail in details if isinstance(details, list) else ():
-            if not isinstance(detail, dict):
-                continue
-            if isinstance(said := detail.get("reason"), str):
-                reason = said
-            found = detail.get("fieldViolations")
-            for one in found if isinstance(found, list) else ():
-                if isinstance(one, dict):
-                    violations.append(Violation(str(one.get("field", "")), str(one.get("description", ""))))
-        if (kind := KINDS.get(reason or "")) is not None:
-            code = kind.jsonrpc_code
-        return Refusal(
-            code if isinstance(code, int) else INTERNAL.jsonrpc_code,
-            message if isinstance(message, str) and message else short(error),
-            reason,
-            tuple(violations),
-        )
+    def jsonrpc_refusal(self, error: JsonObject) -> Refusal:
+        return refusal_from(error, error.get("data"))
+
+    def http_refusal(self, body: JsonValue, status: int) -> Refusal | None:  # noqa: ARG002 - the body says it
+        error = body.get("error") if isinstance(body, dict) else None
+        return refusal_from(error, error.get("details")) if isinstance(error, dict) else None

@@ -7,43 +7,89 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Final
 
-from bridge.a2a.model.errors import VERSION_NOT_SUPPORTED, A2AError
+from pydantic import JsonValue
+
+from bridge.a2a.model.errors import METHOD_NOT_FOUND, VERSION_NOT_SUPPORTED, A2AError
+from bridge.a2a.model.objects import HTTP_JSON, JSONRPC, AgentCard
 from bridge.a2a.model.operations import AnyOperation
 from bridge.a2a.wire.dialect import Dialect
+from bridge.a2a.wire.v0_3 import V0_3
+from bridge.a2a.wire.v0_3_proto import V0_3Proto
 from bridge.a2a.wire.v1_0 import V1_0
+from bridge.errors import echoed
 
 HEADER: Final = "A2A-Version"
 _ASSUMED: Final = "0.3"
 _VERSION: Final = re.compile(r"(\d+\.\d+)(\.\d+)?")
 
 
+class DialectChoice(StrEnum):
+    """How a client is told to speak to an agent."""
+
+    AUTO = "auto"
+    """As its card says."""
+    V1_0 = "1.0"
+    V0_3 = "0.3"
+
+
 class Versions:
     """The dialects that are spoken, the preferred one first."""
 
-    def __init__(self, dialects: Sequence[Dialect]) -> None:
+    def __init__(
+        self, dialects: Sequence[Dialect], *, merges_cards: bool = True, is_told: bool = False
+    ) -> None:
+        """`merges_cards`: a card is for clients of every version, and not of the current one alone. `is_told`: these
+        are spoken whatever a card says."""
         self.current = dialects[0]
         """What is written where nobody has asked for a version, such as an error about versions."""
-        self._by_version = {dialect.version: dialect for dialect in dialects}
+        self.is_told = is_told
+        self._merges_cards = merges_cards
+        self._dialects = tuple(dialects)
+        self._spoken = {(one.version, binding): one for one in dialects for binding in one.bindings}
 
     @property
     def names(self) -> tuple[str, ...]:
         """As Major.Minor, the preferred one first."""
-        return tuple(self._by_version)
+        return tuple(dict.fromkeys(dialect.version for dialect in self._dialects))
 
-    def find(self, said: str | None) -> Dialect | None:
-        """The dialect of a version that is spoken, or None."""
+    # For a server
+
+    @property
+    def serves_older_card(self) -> bool:
+        """Whether the card is also where clients before 0.3 look for it."""
+        return self._merges_cards and len(self.names) > 1
+
+    @property
+    def extensions_headers(self) -> tuple[str, ...]:
+        """The headers by which clients activate extensions."""
+        return tuple(dict.fromkeys(dialect.extensions_header for dialect in self._dialects))
+
+    def with_current_cards(self) -> Versions:
+        """The same, with cards of the current version alone."""
+        return Versions(self._dialects, merges_cards=False)
+
+    def card(self, card: AgentCard) -> AgentCard:
+        """A card of the current version as it is shown to everybody."""
+        if self._merges_cards:
+            for dialect in self._dialects:
+                card = dialect.card(card)
+        return card
+
+    def find(self, said: str | None, binding: str) -> Dialect | None:
+        """The dialect of a version that is spoken in a binding, or None."""
         found = _VERSION.fullmatch((said or "").strip() or _ASSUMED)
-        return self._by_version.get(found[1]) if found else None
+        return self._spoken.get((found[1], binding.upper())) if found else None
 
-    def require(self, asked: str | None) -> Dialect:
+    def require(self, asked: str | None, binding: str) -> Dialect:
         """The dialect that a client asks for by header or query parameter.
 
         Raises:
             A2AError: VERSION_NOT_SUPPORTED, which says what is served.
         """
-        if (dialect := self.find(asked)) is not None:
+        if (dialect := self.find(asked, binding)) is not None:
             return dialect
         said, served = (asked or "").strip(), ", ".join(self.names)
         reason = f"version {said}" if said else f"a request without the header {HEADER} (it means {_ASSUMED})"
@@ -53,15 +99,53 @@ class Versions:
             metadata={"requested": said or _ASSUMED, "supported": served},
         )
 
+    def called(self, asked: str | None, method: str) -> tuple[Dialect, AnyOperation]:
+        """The dialect and the operation of a call of JSON-RPC.
+
+        Raises:
+            A2AError: VERSION_NOT_SUPPORTED, or METHOD_NOT_FOUND, which says whose method it is.
+        """
+        dialect = self.require(asked, JSONRPC)
+        if (operation := dialect.methods.get(method)) is not None:
+            return dialect, operation
+        others = [one.version for one in self._dialects if method in one.methods]
+        raise _not_found(f"There is no method {echoed(method)!r}", asked, others)
+
     def routed(self, asked: str | None, verb: str, path: str) -> tuple[Dialect, AnyOperation, dict[str, str]]:
         """The dialect, the operation and what the path says, of a request of HTTP+JSON.
 
         Raises:
-            A2AError: METHOD_NOT_FOUND or METHOD_NOT_ALLOWED, or else VERSION_NOT_SUPPORTED.
+            A2AError: METHOD_NOT_FOUND, which says whose path it is, or METHOD_NOT_ALLOWED, or else
+                VERSION_NOT_SUPPORTED.
         """
-        operation, path_params = (self.find(asked) or self.current).routes.match(verb, path)
-        return self.require(asked), operation, path_params
+        dialect = self.find(asked, HTTP_JSON) or self.current
+        if not dialect.routes.has(path):
+            others = [one.version for one in self._dialects if one.routes.has(path)]
+            raise _not_found(f"There is nothing at {echoed(path)}", asked, others)
+        operation, path_params = dialect.routes.match(verb, path)
+        return self.require(asked, HTTP_JSON), operation, path_params
+
+    # For a client
+
+    def chosen(self, choice: DialectChoice) -> Versions:
+        """Those that are spoken to an agent of which this is configured."""
+        if choice is DialectChoice.AUTO:
+            return self
+        return Versions([one for one in self._dialects if one.version == choice], is_told=True)
+
+    def card_from(self, value: JsonValue) -> JsonValue:
+        """A card of any version as the current one has it; what is none stays as it is."""
+        if not isinstance(value, dict):
+            return value
+        return next((card for one in self._dialects if (card := one.card_from(value)) is not None), value)
 
 
-VERSIONS: Final = Versions((V1_0(),))
+def _not_found(words: str, asked: str | None, others: Sequence[str]) -> A2AError:
+    """There is no such thing in the version that is asked for; it is one of these others."""
+    said = (asked or "").strip()
+    here = f" in A2A {said}" if said else f" without the header {HEADER}, which means A2A {_ASSUMED}"
+    return A2AError(METHOD_NOT_FOUND, f"{words}{here}: send {HEADER}: {others[0]}" if others else words)
+
+
+VERSIONS: Final = Versions((V1_0(), V0_3(), V0_3Proto()))
 """What this bridge speaks, as a server and as a client."""

@@ -171,7 +171,8 @@ async def test_a_card_is_found_at_a_url_that_does_not_look_like_one(http: httpx2
 
     async with answering(answer) as url:
         assert (await fetch_card(http, f"{url}/a/card?key=1")).card.name == "Least"
-    assert asked == [(f"/a/card{CARD_PATH}", "1.0"), ("/a/card", "1.0")]
+    older = "/a/card/.well-known/agent.json"
+    assert asked == [(f"/a/card{CARD_PATH}", "1.0"), (older, "1.0"), ("/a/card", "1.0")]
 
 
 @pytest.mark.proves("map-card-found")
@@ -181,7 +182,8 @@ async def test_when_there_is_no_card_every_place_that_was_looked_at_is_named(
     async with answering(lambda _: Response(status_code=404)) as url:
         with pytest.raises(PeerError) as refused:
             await fetch_card(http, f"{url}/x")
-    assert str(refused.value) == f"there is no agent card at {url}/x{CARD_PATH} or {url}/x"
+    places = (f"{url}/x{CARD_PATH}", f"{url}/x/.well-known/agent.json", f"{url}/x")
+    assert str(refused.value) == f"there is no agent card at {' or '.join(places)}"
 
 
 @pytest.mark.proves("map-agent-told")
@@ -197,8 +199,8 @@ async def test_when_there_is_no_card_every_place_that_was_looked_at_is_named(
             "supportedInterfaces.0.protocolBinding is m",
         ),
         (
-            json.dumps({"name": "x", "url": "u", "protocolVersion": "0.3.0"}),
-            "is of A2A 0.3.0, and this client",
+            json.dumps({"name": "x", "url": "u", "protocolVersion": "0.1.0"}),
+            "is of A2A 0.1.0, and this client speaks 1.0, 0.3",
         ),
     ],
 )
@@ -337,18 +339,19 @@ def interfaces(*offers: tuple[str, str]) -> AgentCard:
 @pytest.mark.proves("a2a-8.3.2-first", "a2a-3.6.3-negotiation")
 def test_the_first_interface_that_is_spoken_is_taken() -> None:
     card = interfaces(
-        ("GRPC", "1.0"), ("JSONRPC", "0.3"), ("JSONRPC", "1.9"), ("JSONRPC", "1.0.2"), ("HTTP+JSON", "1.0")
+        ("GRPC", "1.0"), ("JSONRPC", "0.2"), ("JSONRPC", "1.9"), ("JSONRPC", "1.0.2"), ("HTTP+JSON", "1.0")
     )
     assert interface_of(card).url == "https://x.test/3"
+    assert interface_of(interfaces(("JSONRPC", "0.3"), ("JSONRPC", "1.0"))).protocol_version == "0.3"
 
 
 @pytest.mark.proves("a2a-3.6.3-negotiation")
 def test_when_no_interface_is_spoken_it_says_what_is_offered() -> None:
     with pytest.raises(
         PeerError,
-        match=r"Least offers GRPC 1.0, JSONRPC 0.3, and this client speaks JSONRPC and HTTP\+JSON 1.0",
+        match=r"Least offers GRPC 1.0, JSONRPC 0.2, and this client speaks JSONRPC and HTTP\+JSON 1.0, 0.3",
     ):
-        interface_of(interfaces(("GRPC", "1.0"), ("JSONRPC", "0.3")))
+        interface_of(interfaces(("GRPC", "1.0"), ("JSONRPC", "0.2")))
 
 
 # Operations

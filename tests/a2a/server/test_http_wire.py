@@ -79,7 +79,7 @@ async def configured(kind: type[Driver], **changes: Any) -> AsyncIterator[Driver
 
 
 @pytest.mark.proves("a2a-3.6.2-version")
-@pytest.mark.parametrize("version", ["1.9", "0.3", "0.3.0", "2.0", "1", "one", "1.0.0.0", "1.0-rc1", ""])
+@pytest.mark.parametrize("version", ["1.9", "0.2.6", "2.0", "1", "one", "1.0.0.0", "1.0-rc1"])
 async def test_a_version_that_is_not_served_is_refused_with_what_is(driver: Driver, version: str) -> None:
     speaking = driver.with_headers(A2A_Version=version)
     for operation, params in (
@@ -89,17 +89,30 @@ async def test_a_version_that_is_not_served_is_refused_with_what_is(driver: Driv
     ):
         fault = await speaking.refused(operation, **params)
         assert fault.reason == "VERSION_NOT_SUPPORTED"
-        assert fault.details[0]["metadata"] == {"requested": version or "0.3", "supported": "1.0"}
+        assert fault.details[0]["metadata"] == {"requested": version, "supported": "1.0, 0.3"}
 
 
 @pytest.mark.proves("a2a-3.6.2-version")
-async def test_a_request_without_a_version_is_one_of_0_3(driver: Driver) -> None:
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [
+        (None, " without the header A2A-Version, which means A2A 0.3: send A2A-Version: 1.0"),
+        ("", " without the header A2A-Version, which means A2A 0.3: send A2A-Version: 1.0"),
+        ("0.3", " in A2A 0.3: send A2A-Version: 1.0"),
+    ],
+)
+async def test_a_1_0_operation_without_its_version_is_told_which_header_to_send(
+    driver: Driver, version: str | None, told: str
+) -> None:
     silent = type(driver)(driver.client, driver.base_url)
-    del silent.headers["A2A-Version"]
+    if version is None:
+        del silent.headers["A2A-Version"]
+    else:
+        silent.headers["A2A-Version"] = version
     for operation in ("ListTasks", "SubscribeToTask", "SendStreamingMessage"):
         fault = await silent.refused(operation, id="none")
-        assert fault.reason == "VERSION_NOT_SUPPORTED"
-        assert fault.details[0]["metadata"]["requested"] == "0.3"
+        assert fault.reason == "METHOD_NOT_FOUND"
+        assert fault.message.endswith(told)
 
 
 @pytest.mark.proves("a2a-3.6.1-version-query", "a2a-3.6-patch")
@@ -127,7 +140,7 @@ async def test_the_header_counts_before_the_query_parameter(rpc: JsonRpcDriver) 
     request.url = request.url.copy_merge_params({"A2A-Version": "1.0"})
     answer = rpc.answer_from(await rpc.client.send(request))
     assert answer.fault
-    assert answer.fault.reason == "VERSION_NOT_SUPPORTED"
+    assert answer.fault.reason == "METHOD_NOT_FOUND"
 
 
 # Extensions
@@ -629,6 +642,8 @@ async def test_the_card_has_all_that_is_required_and_declares_both_bindings(
     assert [(i["protocolBinding"], i["protocolVersion"]) for i in card["supportedInterfaces"]] == [
         ("JSONRPC", "1.0"),
         ("HTTP+JSON", "1.0"),
+        ("JSONRPC", "0.3"),
+        ("HTTP+JSON", "0.3"),
     ]
     for skill in card["skills"]:
         assert skill["id"]
@@ -649,7 +664,7 @@ async def test_what_the_card_declares_is_where_the_agent_answers(
 ) -> None:
     card = await card_of(client, bridge.base_url)
     kinds = {kind.binding: kind for kind in DRIVERS}
-    for interface in card["supportedInterfaces"]:
+    for interface in card["supportedInterfaces"][: len(kinds)]:
         driver = kinds[interface["protocolBinding"]](client, interface["url"])
         assert state_of(await driver.send(ECHO)) == "COMPLETED"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import AsyncIterator, Sequence
+import re
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,7 +14,7 @@ import httpx2
 import pytest
 from pydantic import JsonValue
 
-import bridge.a2a
+import bridge.a2a.wire
 from bridge.a2a.client.card import FoundCard
 from bridge.a2a.client.client import AgentClient, AgentRefusedError, ClientOptions
 from bridge.a2a.model.errors import A2AError
@@ -30,14 +31,15 @@ from bridge.a2a.model.operations import SEND_MESSAGE, AnswerT, Operation, Reques
 from bridge.a2a.tasks.agent import Job
 from bridge.a2a.wire.dialect import EventReader, EventWriter, Refusal
 from bridge.a2a.wire.v1_0 import V1_0
-from bridge.a2a.wire.versions import Versions
+from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.jsonvalues import JsonObject
 from tests.support.agents import asked, give, say, serving
 from tests.support.running import message
 
 pytestmark = pytest.mark.proves("a2a-3.6.3-negotiation")
 
-WIRE = Path(bridge.a2a.__path__[0])
+WIRE = Path(bridge.a2a.wire.__path__[0])
+BRIDGE = WIRE.parents[1]
 
 
 class Renamed(V1_0):
@@ -84,7 +86,7 @@ class Strange(V1_0):
     def jsonrpc_error(self, error: A2AError) -> JsonObject:
         return {"code": error.kind.jsonrpc_code, "message": error.kind.reason.lower()}
 
-    def refusal_from(self, error: JsonObject, details: JsonValue) -> Refusal:
+    def jsonrpc_refusal(self, error: JsonObject) -> Refusal:
         return Refusal(-1, f"in its words: {error['message']}")
 
 
@@ -180,14 +182,46 @@ async def test_events_parameters_and_errors_are_the_dialects_on_the_wire() -> No
 
 
 def test_only_the_gate_imports_a_dialect() -> None:
+    dialects = {f"bridge.a2a.wire.{file.stem}" for file in WIRE.glob("v[0-9]*.py")}
+    assert len(dialects) >= len(VERSIONS.names)
     importing = {
-        file.relative_to(WIRE.parent).as_posix()
-        for file in WIRE.parent.rglob("*.py")
+        (file.relative_to(BRIDGE).as_posix(), module)
+        for file in BRIDGE.rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text("utf-8")))
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("bridge.a2a.wire.v")
-        if not (node.module or "").endswith(".versions")
+        for module in _imported(node)
+        if module in dialects
     }
-    assert importing == {"a2a/wire/versions.py"}
+    # One that is another one in all but some points says so by inheriting from it.
+    inside = {
+        one for one in importing if one[0].startswith("a2a/wire/v") and one[0] != "a2a/wire/versions.py"
+    }
+    assert importing - inside == {("a2a/wire/versions.py", dialect) for dialect in dialects}
+
+
+def test_no_module_but_those_of_the_wire_names_a_version() -> None:
+    names = re.compile(rf"(?<![\d.])({'|'.join(map(re.escape, VERSIONS.names))})(?!\d)")
+    naming = {
+        f"{file.relative_to(BRIDGE).as_posix()}:{node.lineno}: {node.value}"
+        for file in BRIDGE.rglob("*.py")
+        if WIRE not in file.parents
+        for node in _texts(ast.parse(file.read_text("utf-8")))
+        if isinstance(node.value, str) and names.search(node.value)
+    }
+    assert naming == set()
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.ImportFrom):
+        yield node.module or ""
+        yield from (f"{node.module}.{alias.name}" for alias in node.names)
+    elif isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+
+
+def _texts(module: ast.Module) -> Iterator[ast.Constant]:
+    """The texts in a module that are no documentation of it."""
+    told = {id(node.value) for node in ast.walk(module) if isinstance(node, ast.Expr)}
+    yield from (node for node in ast.walk(module) if isinstance(node, ast.Constant) and id(node) not in told)
 
 
 def _remember(sent: list[str]) -> Any:

@@ -1,0 +1,160 @@
+"""Cards of 0.3, and cards that its clients read, too. Pure.
+
+A merged card is one of 1.0 with the fields of 0.3 beside its own: a reader passes over what it does not know. Where
+both have a field, such as the security schemes, the object in it has the keys of both.
+
+Spec: A2A 0.3.0 sections 5.5 and 5.6; A2A 1.0 sections 4.4 and 4.5.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from pydantic import JsonValue
+
+from bridge.a2a.model.objects import JSONRPC, AgentCard, AgentInterface, SecurityRequirement
+from bridge.jsonvalues import JsonObject
+
+_SCHEMES: Final[Mapping[str, str]] = {
+    "apiKey": "apiKeySecurityScheme",
+    "http": "httpAuthSecurityScheme",
+    "oauth2": "oauth2SecurityScheme",
+    "openIdConnect": "openIdConnectSecurityScheme",
+    "mutualTLS": "mtlsSecurityScheme",
+}
+"""The kinds of schemes by their `type` in OpenAPI, and with it in 0.3, and what wraps them in 1.0."""
+_TYPES: Final = {wrapper: kind for kind, wrapper in _SCHEMES.items()}
+_VERSIONS: Final = re.compile(r"0\.[23](\.\d+)*")
+"""Those whose messages are written as in 0.3."""
+
+
+def is_of_0_3(card: JsonObject) -> bool:
+    """Whether a card is one of 0.3 or 0.2: it names its URL itself, and says no other version.
+
+    One that says none and asks for `authentication` as the first generation did is of that one.
+    """
+    if "supportedInterfaces" in card or not isinstance(card.get("url"), str):
+        return False
+    said = card.get("protocolVersion")
+    return bool(_VERSIONS.fullmatch(str(said))) if said else "authentication" not in card
+
+
+def merged(card: AgentCard, version: str, bindings: Sequence[str]) -> AgentCard:
+    """A card that is served in this older version, too, where its first interfaces of these bindings are."""
+    known = {one.protocol_binding: one.url for one in reversed(card.supported_interfaces)}
+    urls = {binding: known[binding] for binding in bindings if binding in known}
+    if not urls:
+        return card
+    older = tuple(
+        AgentInterface(url=url, protocol_binding=binding, protocol_version=version)
+        for binding, url in urls.items()
+    )
+    extra = dict(card.model_extra or {})
+    transports = extra.get("additionalInterfaces", [])
+    said = [*(transports if isinstance(transports, list) else ()), *map(_transport, older)]
+    top: JsonObject = {
+        "url": older[0].url,
+        "preferredTransport": older[0].protocol_binding,
+        "protocolVersion": version,
+        "supportsAuthenticatedExtendedCard": bool(card.capabilities.extended_agent_card),
+    }
+    update = {
+        **top,
+        **extra,
+        "additionalInterfaces": said,
+        "supported_interfaces": (*card.supported_interfaces, *older),
+    }
+    return card.model_copy(update={**update, **_security(card)})
+
+
+def read(card: JsonObject, version: str) -> JsonObject:
+    """A card of 0.3 as 1.0 has it. What 1.0 has no field for stays in it."""
+    preferred: JsonObject = {"url": card["url"], "transport": card.get("preferredTransport") or JSONRPC}
+    others = card.get("additionalInterfaces")
+    listed = [preferred, *(others if isinstance(others, list) else ())]
+    interfaces: list[JsonValue] = []
+    for one in listed:
+        if isinstance(one, dict):
+            transport = {
+                "url": one.get("url"),
+                "protocolBinding": one.get("transport"),
+                "protocolVersion": version,
+            }
+            if transport not in interfaces:
+                interfaces.append(transport)
+    said: JsonObject = {name: item for name, item in card.items() if item is not None}
+    converted: JsonObject = {**said, "supportedInterfaces": interfaces, **_requirements(said)}
+    if said.get("supportsAuthenticatedExtendedCard") is True and isinstance(said.get("capabilities"), dict):
+        converted["capabilities"] = {**_object(said["capabilities"]), "extendedAgentCard": True}
+    if isinstance(schemes := said.get("securitySchemes"), dict):
+        converted["securitySchemes"] = {name: _wrapped(_object(one)) for name, one in schemes.items()}
+    if isinstance(skills := said.get("skills"), list):
+        converted["skills"] = [
+            {**one, **_requirements(one)} if isinstance(one, dict) else one for one in skills
+        ]
+    return converted
+
+
+def _transport(interface: AgentInterface) -> JsonObject:
+    return {"url": interface.url, "transport": interface.protocol_binding}
+
+
+def _security(card: AgentCard) -> dict[str, object]:
+    """The fields of a card that say how to be let in, for both to read."""
+    skills = tuple(
+        skill.model_copy(update={"security": _flat_requirements(skill.security_requirements)})
+        if skill.security_requirements
+        else skill
+        for skill in card.skills
+    )
+    said: dict[str, object] = {"skills": skills}
+    if card.security_schemes:
+        said["security_schemes"] = {
+            name: {**one, **_flat(one)} for name, one in card.security_schemes.items()
+        }
+    if card.security_requirements:
+        said["security"] = _flat_requirements(card.security_requirements)
+    return said
+
+
+def _flat(scheme: JsonObject) -> JsonObject:
+    """A scheme of 1.0 as OpenAPI has it."""
+    for wrapper, kind in _TYPES.items():
+        if isinstance(inner := scheme.get(wrapper), dict):
+            said = {name: item for name, item in inner.items() if name != "location"}
+            return {"type": kind, **said, **({"in": inner["location"]} if "location" in inner else {})}
+    return {}
+
+
+def _wrapped(scheme: JsonObject) -> JsonObject:
+    """The reverse of `_flat`; what is no scheme that is known stays as it is."""
+    wrapper = _SCHEMES.get(str(scheme.get("type")))
+    if wrapper is None:
+        return scheme
+    inner = {name: item for name, item in scheme.items() if name not in ("type", "in") and item is not None}
+    return {wrapper: {**inner, **({"location": scheme["in"]} if "in" in scheme else {})}}
+
+
+def _flat_requirements(requirements: Sequence[SecurityRequirement] | None) -> list[JsonValue]:
+    return [
+        {name: scopes.get("list", []) for name, scopes in one.schemes.items()} for one in requirements or ()
+    ]
+
+
+def _requirements(value: JsonObject) -> JsonObject:
+    """What 1.0 says of the `security` of a card or a skill."""
+    security = value.get("security")
+    if not isinstance(security, list):
+        return {}
+    alternatives = [one for one in security if isinstance(one, dict)]
+    return {
+        "securityRequirements": [
+            {"schemes": {name: {"list": scopes} for name, scopes in one.items()}} for one in alternatives
+        ]
+    }
+
+
+def _object(value: JsonValue) -> JsonObject:
+    return value if isinstance(value, dict) else {}

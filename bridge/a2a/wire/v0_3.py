@@ -1,0 +1,296 @@
+"""A2A 0.3 over JSON-RPC, which 0.2 from 0.2.5 on is too: objects say by `kind` what they are.
+
+What it has no field for is noted in metadata, so that who reads it by this table has it again.
+
+Spec: A2A 0.3.0 sections 5 (card), 6 (objects), 7 (methods), 8 (errors), and its JSON schema.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Final
+
+from pydantic import JsonValue, ValidationError
+from pydantic_core import from_json, to_json
+
+from bridge.a2a.model import operations
+from bridge.a2a.model.errors import (
+    CONTENT_TYPE_NOT_SUPPORTED,
+    INTERNAL,
+    INVALID_PARAMS,
+    TASK_NOT_CANCELABLE,
+    TASK_NOT_FOUND,
+    UNSUPPORTED_OPERATION,
+    A2AError,
+    ErrorKind,
+    Violation,
+    invalid_params,
+    violations_from,
+)
+from bridge.a2a.model.objects import (
+    JSONRPC,
+    AgentCard,
+    Role,
+    SendMessageRequest,
+    StreamResponse,
+    Task,
+    TaskState,
+)
+from bridge.a2a.model.operations import AnswerT, AnyOperation, Operation, RequestT, Streamed, Unary
+from bridge.a2a.wire import older_card
+from bridge.a2a.wire.dialect import Dialect, EventReader, EventWriter, Refusal, refusal_from
+from bridge.a2a.wire.rest import PLAIN_MEDIA_TYPE, Routes
+from bridge.a2a.wire.spelling import DATA_WRAPPED, Spelling, noted, restored
+from bridge.jsonvalues import JsonObject
+
+_FILE: Final[Mapping[str, str]] = {
+    "raw": "bytes",
+    "url": "uri",
+    "mediaType": "mimeType",
+    "filename": "name",
+}
+"""The fields of a file, by their names in 1.0."""
+_FROM_FILE: Final = {older: name for name, older in _FILE.items()}
+_KINDS: Final = ("file", "text", "data")
+_PART: Final = frozenset({*_KINDS, "metadata"})
+"""The fields of a part; a text or a data part has no media type and no name."""
+_OF_PART: Final = re.compile(r"(?P<part>message\.parts\.\d+)\.(?P<field>\w+)")
+_ERRORS_FROM: Final = 400
+_BY_STATUS: Final[Mapping[int, ErrorKind]] = {
+    400: INVALID_PARAMS,
+    404: TASK_NOT_FOUND,
+    409: TASK_NOT_CANCELABLE,
+    415: CONTENT_TYPE_NOT_SUPPORTED,
+    422: INVALID_PARAMS,
+    500: INTERNAL,
+    501: UNSUPPORTED_OPERATION,
+}
+"""What a status says where the body has a message and no code: as a2a-sdk 0.3.26 chooses them. Others may be those of
+something in between."""
+
+
+def file_out(part: JsonObject, names: Mapping[str, str]) -> JsonObject:
+    """The file of a part, by these names of its fields; they are taken out of the part."""
+    return {older: part.pop(name) for name, older in names.items() if name in part}
+
+
+class JsonSpelling(Spelling):
+    """Objects as the JSON schema of 0.3 has them."""
+
+    states: ClassVar = {
+        state.value: state.value.removeprefix("TASK_STATE_").lower().replace("_", "-") for state in TaskState
+    }
+    roles: ClassVar = {role.value: role.value.removeprefix("ROLE_").lower() for role in Role}
+    parts_name: ClassVar = "parts"
+    has_kinds: ClassVar = True
+    fields: ClassVar = {}
+
+    def part(self, part: JsonObject) -> JsonObject:
+        said = dict(part)
+        if "raw" in said or "url" in said:
+            said["file"] = file_out(said, _FILE)
+        elif "text" not in said:
+            said = data_out(said)
+        kind = next(kind for kind in _KINDS if kind in said)
+        return {"kind": kind, **noted(said, _PART)}
+
+    def part_from(self, part: JsonObject) -> JsonObject:
+        read = {name: item for name, item in part.items() if item is not None or name == "data"}
+        kind, file = read.pop("kind", None), read.pop("file", None)
+        if kind != "data" and read.get("data", "") is None:
+            del read["data"]  # absent, as some write it; null is a value of a data part alone
+        if isinstance(file, dict):
+            read |= {_FROM_FILE.get(name, name): item for name, item in file.items() if item is not None}
+        return data_in(restored(read))
+
+
+def data_out(part: JsonObject) -> JsonObject:
+    """A data part whose data is an object, as it has to be before 1.0."""
+    data = part.get("data")
+    if isinstance(data, dict):
+        return part
+    metadata = part.get("metadata")
+    marked = {**(metadata if isinstance(metadata, dict) else {}), DATA_WRAPPED: True}
+    return {**part, "data": {"value": data}, "metadata": marked}
+
+
+def data_in(part: JsonObject) -> JsonObject:
+    """The reverse of `data_out`."""
+    data, metadata = part.get("data"), part.get("metadata")
+    is_wrapped = isinstance(metadata, dict) and metadata.get(DATA_WRAPPED) is True
+    if not (
+        is_wrapped and isinstance(metadata, dict) and isinstance(data, dict) and data.keys() == {"value"}
+    ):
+        return part
+    read = {**part, "data": data["value"]}
+    del read["metadata"]
+    others = {name: item for name, item in metadata.items() if name != DATA_WRAPPED}
+    return {**read, "metadata": others} if others else read
+
+
+class V0_3(Dialect):
+    """A2A 0.3 over JSON-RPC."""
+
+    version: ClassVar = "0.3"
+    bindings: ClassVar[tuple[str, ...]] = (JSONRPC,)
+    methods: ClassVar[Mapping[str, AnyOperation]] = {
+        "message/send": operations.SEND_MESSAGE,
+        "message/stream": operations.SEND_STREAMING_MESSAGE,
+        "tasks/get": operations.GET_TASK,
+        "tasks/cancel": operations.CANCEL_TASK,
+        "tasks/resubscribe": operations.SUBSCRIBE_TO_TASK,
+        "tasks/pushNotificationConfig/set": operations.CREATE_PUSH_CONFIG,
+        "tasks/pushNotificationConfig/get": operations.GET_PUSH_CONFIG,
+        "tasks/pushNotificationConfig/list": operations.LIST_PUSH_CONFIGS,
+        "tasks/pushNotificationConfig/delete": operations.DELETE_PUSH_CONFIG,
+        "agent/getAuthenticatedExtendedCard": operations.GET_EXTENDED_AGENT_CARD,
+    }
+    routes: ClassVar = Routes((), {})
+    media_types: ClassVar = (PLAIN_MEDIA_TYPE,)
+    extensions_header: ClassVar = "X-A2A-Extensions"
+    spelling: ClassVar[Spelling] = JsonSpelling()
+    push_name: ClassVar = "pushNotificationConfig"
+    """What the configuration of a message calls its webhook."""
+    blocks_unless_said: ClassVar = True
+    """Whether a message that does not say `blocking` is answered when its task has settled. The specification does
+    not tell; a2a-sdk 0.3.26 serves JSON-RPC so."""
+
+    # For a server
+
+    def request_from(self, operation: Operation[RequestT, AnswerT], params: JsonValue) -> RequestT:
+        try:
+            return operation.request.model_validate(self._params_from(operation, params))
+        except ValidationError as exc:
+            raise invalid_params(*map(self._in_its_words, violations_from(exc))) from exc
+
+    def _params_from(self, operation: AnyOperation, params: JsonValue) -> JsonValue:
+        if operation.request is not SendMessageRequest or not isinstance(params, dict):
+            return params
+        configuration = params.get("configuration") or {}
+        read = {**params, "configuration": configuration}
+        if isinstance(configuration, dict):
+            read["configuration"] = self._configuration_from(configuration)
+        if "message" in params:
+            read["message"] = self.spelling.message_from(params["message"])
+        return read
+
+    def _configuration_from(self, configuration: JsonObject) -> JsonObject:
+        read = dict(configuration)
+        is_blocking = read.pop("blocking", None)
+        if is_blocking is None:
+            is_blocking = self.blocks_unless_said
+        if not isinstance(is_blocking, bool):
+            raise invalid_params(Violation("configuration.blocking", "must be true or false"))
+        read["returnImmediately"] = not is_blocking
+        if isinstance(push := read.pop(self.push_name, None), dict):
+            read["taskPushNotificationConfig"] = _push_from(push)
+        return read
+
+    def _in_its_words(self, violation: Violation) -> Violation:
+        """A fault by the names that the client knows."""
+        found = _OF_PART.fullmatch(violation.field)
+        if found is None or (older := _FILE.get(found["field"])) is None:
+            return violation
+        return Violation(f"{found['part']}.file.{older}", violation.description)
+
+    def result(self, operation: Unary[RequestT, AnswerT], answer: AnswerT) -> bytes:
+        return to_json(self._answered(operation, answer.to_object()))
+
+    def _answered(self, operation: AnyOperation, answer: JsonObject) -> JsonObject:
+        if operation is operations.SEND_MESSAGE:
+            return self.event(answer, last=True)
+        return self.spelling.task(answer) if operation.answer is Task else answer
+
+    def event(self, event: JsonObject, *, last: bool) -> JsonObject:
+        """A StreamResponse, or the answer to a message."""
+        return self.spelling.event(event, last=last)[1]
+
+    def writer(self, operation: Streamed[RequestT, AnswerT]) -> EventWriter:  # noqa: ARG002 - one for all
+        return _Writer(self)
+
+    def jsonrpc_error(self, error: A2AError) -> JsonObject:
+        return {"code": error.kind.jsonrpc_code, "message": str(error), "data": [*error.details()]}
+
+    def http_error(self, error: A2AError) -> bytes:
+        return to_json(self.jsonrpc_error(error))
+
+    def card(self, card: AgentCard) -> AgentCard:
+        return older_card.merged(card, self.version, self.bindings)
+
+    # For a client
+
+    def card_from(self, card: JsonObject) -> JsonObject | None:
+        return older_card.read(card, self.version) if older_card.is_of_0_3(card) else None
+
+    def params_of(self, operation: Operation[RequestT, AnswerT], request: RequestT) -> JsonObject:
+        params = request.to_object()
+        params.pop("tenant", None)
+        if operation.request is not SendMessageRequest:
+            return params
+        message, configuration = params["message"], params.get("configuration", {})
+        assert isinstance(message, dict)
+        assert isinstance(configuration, dict)
+        said = {**configuration, "blocking": not configuration.get("returnImmediately")}
+        said.pop("returnImmediately", None)
+        if isinstance(push := said.pop("taskPushNotificationConfig", None), dict):
+            said[self.push_name] = _push(push)
+        return {**params, "message": self.spelling.message(message), "configuration": said}
+
+    def answer_from(self, operation: Unary[RequestT, AnswerT], value: JsonValue) -> AnswerT:
+        if operation is operations.SEND_MESSAGE:
+            value = self.spelling.event_from(value)
+        elif operation.answer is Task:
+            value = self.spelling.task_from(value)
+        return operation.answer.model_validate(value)
+
+    def reader(self, operation: Streamed[RequestT, AnswerT]) -> EventReader:  # noqa: ARG002 - one for all
+        return _Reader(self.spelling)
+
+    def jsonrpc_refusal(self, error: JsonObject) -> Refusal:
+        return refusal_from(error, error.get("data"))
+
+    def http_refusal(self, body: JsonValue, status: int) -> Refusal | None:
+        said = body.get("error", body) if isinstance(body, dict) else None
+        if status < _ERRORS_FROM or not isinstance(said, dict):
+            return None
+        code = said.get("code")
+        if not isinstance(code, int) or code == status:
+            if status not in _BY_STATUS or not isinstance(said.get("message"), str):
+                return None
+            code = _BY_STATUS[status].jsonrpc_code
+        return refusal_from({**said, "code": code}, said.get("data", said.get("details")))
+
+
+class _Writer(EventWriter):
+    def __init__(self, dialect: V0_3) -> None:
+        self._dialect = dialect
+
+    def write(self, event: bytes, *, last: bool) -> Sequence[bytes]:
+        return (to_json(self._dialect.event(from_json(event), last=last)),)
+
+
+class _Reader(EventReader):
+    def __init__(self, spelling: Spelling) -> None:
+        self._spelling = spelling
+
+    def read(self, value: JsonValue) -> Sequence[StreamResponse]:
+        return (StreamResponse.model_validate(self._spelling.event_from(value)),)
+
+
+def _push(config: JsonObject) -> JsonObject:
+    """Where to notify; before 1.0 it names several schemes at once."""
+    authentication = config.get("authentication")
+    if not isinstance(authentication, dict) or "scheme" not in authentication:
+        return config
+    said = {name: item for name, item in authentication.items() if name != "scheme"}
+    return {**config, "authentication": {"schemes": [authentication["scheme"]], **said}}
+
+
+def _push_from(config: JsonObject) -> JsonObject:
+    """The reverse of `_push`: the first of its schemes."""
+    authentication = config.get("authentication")
+    if not isinstance(authentication, dict) or not isinstance(schemes := authentication.get("schemes"), list):
+        return config
+    said = {name: item for name, item in authentication.items() if name != "schemes"}
+    return {**config, "authentication": {"scheme": next(iter(schemes), ""), **said}}

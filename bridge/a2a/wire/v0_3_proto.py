@@ -1,0 +1,127 @@
+"""A2A 0.3 over HTTP+JSON: the paths below `/v1`, and the JSON of its protocol buffers.
+
+Its readers know the fields of the proto and no others: whatever else an object has is noted in its metadata. Parts have
+metadata and files names, as in the proto that a2a-sdk 0.3.26 and @a2a-js/sdk 0.3.14 are made of.
+
+Spec: A2A 0.3.0 sections 3.2.3, 3.5.6 and its a2a.proto; the JSON mapping of protocol buffers.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from typing import ClassVar, Final
+
+from bridge.a2a.model import operations
+from bridge.a2a.model.objects import HTTP_JSON, Role, TaskState
+from bridge.a2a.model.operations import AnyOperation
+from bridge.a2a.wire.rest import Routes, route
+from bridge.a2a.wire.spelling import Spelling, noted, restored
+from bridge.a2a.wire.v0_3 import V0_3, data_in, data_out, file_out
+from bridge.jsonvalues import JsonObject
+
+_CONFIGS: Final = "/v1/tasks/{taskId}/pushNotificationConfigs"
+_ROUTES: Final = (
+    route("POST", "/v1/message:send", operations.SEND_MESSAGE),
+    route("POST", "/v1/message:stream", operations.SEND_STREAMING_MESSAGE),
+    route("POST", "/v1/tasks/{id}:cancel", operations.CANCEL_TASK),
+    route("GET POST", "/v1/tasks/{id}:subscribe", operations.SUBSCRIBE_TO_TASK),
+    route("GET", "/v1/tasks/{id}", operations.GET_TASK),
+    route("POST", _CONFIGS, operations.CREATE_PUSH_CONFIG),
+    route("GET", _CONFIGS, operations.LIST_PUSH_CONFIGS),
+    route("GET", _CONFIGS + "/{id}", operations.GET_PUSH_CONFIG),
+    route("DELETE", _CONFIGS + "/{id}", operations.DELETE_PUSH_CONFIG),
+    route("GET", "/v1/card", operations.GET_EXTENDED_AGENT_CARD),
+)
+"""The text has POST for subscribe, the proto and a2a-sdk 0.3.26 have GET. There is no list: the text names a path for
+it, and neither the proto nor either SDK has one."""
+
+_QUERY: Final[Mapping[AnyOperation, frozenset[str]]] = {operations.GET_TASK: frozenset({"historyLength"})}
+
+_FILE: Final[Mapping[str, str]] = {
+    "raw": "fileWithBytes",
+    "url": "fileWithUri",
+    "mediaType": "mimeType",
+    "filename": "name",
+}
+"""The fields of a file, by their names in 1.0."""
+_FROM_FILE: Final = {older: name for name, older in _FILE.items()}
+_TEXTUAL: Final = re.compile(r"^text/|json|xml|yaml|javascript", re.IGNORECASE)
+_PART: Final = frozenset({"text", "file", "data", "metadata"})
+_UPDATE: Final = ("taskId", "contextId", "metadata")
+
+
+class _ProtoSpelling(Spelling):
+    """Objects as the JSON of the proto has them."""
+
+    states: ClassVar = {state.value: state.value for state in TaskState} | {
+        TaskState.CANCELED.value: "TASK_STATE_CANCELLED"
+    }
+    roles: ClassVar = {role.value: role.value for role in Role}
+    parts_name: ClassVar = "content"
+    has_kinds: ClassVar = False
+    fields: ClassVar = {
+        "task": frozenset({"id", "contextId", "status", "artifacts", "history", "metadata"}),
+        "message": frozenset(
+            {"messageId", "contextId", "taskId", "role", "content", "metadata", "extensions"}
+        ),
+        "artifact": frozenset({"artifactId", "name", "description", "parts", "metadata", "extensions"}),
+        "statusUpdate": frozenset({*_UPDATE, "status", "final"}),
+        "artifactUpdate": frozenset({*_UPDATE, "artifact", "append", "lastChunk"}),
+    }
+
+    def part(self, part: JsonObject) -> JsonObject:
+        said = dict(part)
+        if "raw" in said or "url" in said:
+            said["file"] = file_out(said, _FILE)
+        elif "text" not in said:
+            said = data_out(said)
+            said["data"] = {"data": said["data"]}
+        return noted(said, _PART)
+
+    def part_from(self, part: JsonObject) -> JsonObject:
+        read, file = dict(part), part.get("file")
+        if isinstance(file, dict):
+            del read["file"]
+            read |= {_FROM_FILE.get(name, name): item for name, item in file.items()}
+            if isinstance(raw := read.get("raw"), str):
+                read["raw"] = _once(raw, str(read.get("mediaType", "")))
+        data = read.get("data")
+        if isinstance(data, dict) and data.keys() <= {"data"}:
+            read["data"] = data.get("data", {})
+        return data_in(restored(read))
+
+
+class V0_3Proto(V0_3):
+    """A2A 0.3 over HTTP+JSON."""
+
+    bindings: ClassVar = (HTTP_JSON,)
+    methods: ClassVar = {}
+    routes: ClassVar = Routes(_ROUTES, _QUERY)
+    spelling: ClassVar = _ProtoSpelling()
+    push_name: ClassVar = "pushNotification"
+    blocks_unless_said: ClassVar = False  # false is what the proto says by leaving it out
+
+    def event(self, event: JsonObject, *, last: bool) -> JsonObject:
+        name, held = self.spelling.event(event, last=last)
+        return {name: held}
+
+
+def _once(raw: str, media_type: str) -> str:
+    """The base64 of a file that may be the base64 of its base64: a2a-sdk encodes what is encoded already.
+
+    What is called text is taken for encoded twice only when text comes out.
+    """
+    try:
+        inner = base64.b64decode(raw, validate=True)
+        held = base64.b64decode(inner, validate=True)
+        if not inner or (_TEXTUAL.search(media_type) and not _is_text(held)):
+            return raw
+        return inner.decode()
+    except ValueError:
+        return raw
+
+
+def _is_text(held: bytes) -> bool:
+    return all(letter.isprintable() or letter.isspace() for letter in held.decode())

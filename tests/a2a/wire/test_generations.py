@@ -1,0 +1,183 @@
+"""Each pair of generations and bindings, played through the core: what one says is what the other hears.
+
+A script is told in the words of `model`. The client's dialect writes it, the bridge reads it and writes it to an agent
+of the other generation, and back. Nothing may be lost on any way, whatever the generation has words for.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from typing import Any, Final
+
+import pytest
+
+from bridge.a2a.model import operations
+from bridge.a2a.model.objects import (
+    GetTaskRequest,
+    SendMessageRequest,
+    SendMessageResponse,
+    StreamResponse,
+    Task,
+    TaskState,
+)
+from bridge.a2a.wire.dialect import Dialect
+from bridge.a2a.wire.versions import VERSIONS
+
+pytestmark = pytest.mark.proves("a2a03-6-objects", "map-generations")
+
+SPOKEN: Final = [
+    dialect
+    for version, binding in product(VERSIONS.names, ("JSONRPC", "HTTP+JSON"))
+    if (dialect := VERSIONS.find(version, binding)) is not None
+]
+PAIRS: Final = [
+    pytest.param(one, other, id=f"{one.version} {one.bindings[0]} to {other.version} {other.bindings[-1]}")
+    for one, other in product(SPOKEN, SPOKEN)
+]
+
+PARTS: Final[list[dict[str, Any]]] = [
+    {"text": "plain"},
+    {"text": "", "mediaType": "text/html", "filename": "a.html", "metadata": {"m": {"deep": [None]}}},
+    {"raw": "iVBORw0KGgo=", "mediaType": "image/png", "filename": "a.png"},
+    {"raw": "aGVsbG8=", "mediaType": "text/plain"},
+    {"raw": ""},
+    {"url": "https://example.com/a?b=c", "metadata": {"kind": "file"}},
+    {"data": {"kind": "data", "data": {"data": 1}}},
+    {"data": {"data": {"x": 1}}},
+    {"data": {"value": 1}, "mediaType": "application/x"},
+    {"data": None},
+    {"data": [1, "2", None, {}], "metadata": {"m": 1}},
+    {"data": "text", "filename": "f"},
+    {"data": False},
+    {"text": "with more", "strange": {"kept": True}},
+]
+MESSAGE: Final = {
+    "messageId": "m-1",
+    "contextId": "c-1",
+    "taskId": "t-1",
+    "role": "ROLE_USER",
+    "parts": PARTS,
+    "metadata": {"state": "canceled", "n": None},
+    "extensions": ["urn:x"],
+    "referenceTaskIds": ["t-0"],
+}
+SAID: Final = {**MESSAGE, "messageId": "m-2", "role": "ROLE_AGENT", "strange": [1]}
+TIME: Final = "2026-01-31T12:00:00.000Z"
+
+
+def task_in(state: str) -> dict[str, Any]:
+    """A task with everything that one may have."""
+    return {
+        "id": "t-1",
+        "contextId": "c-1",
+        "status": {"state": state, "message": SAID, "timestamp": TIME},
+        "artifacts": [
+            {"artifactId": "a-1", "name": "n", "description": "d", "parts": PARTS, "metadata": {"x": 1}},
+            {"artifactId": "a-2", "parts": [{"text": "t"}], "extensions": ["urn:x"], "strange": "kept"},
+        ],
+        "history": [MESSAGE, SAID],
+        "metadata": {"kind": "task", "parts": [{"kind": "text"}]},
+    }
+
+
+EVENTS: Final[list[dict[str, Any]]] = [
+    {"task": task_in("TASK_STATE_SUBMITTED")},
+    {"statusUpdate": {"taskId": "t-1", "contextId": "c-1", "status": {"state": "TASK_STATE_WORKING"}}},
+    {
+        "artifactUpdate": {
+            "taskId": "t-1",
+            "contextId": "c-1",
+            "append": True,
+            "lastChunk": False,
+            "metadata": {"a": 1},
+            "artifact": {"artifactId": "a-1", "parts": PARTS},
+        }
+    },
+    {"message": SAID},
+    {
+        "statusUpdate": {
+            "taskId": "t-1",
+            "contextId": "c-1",
+            "metadata": {"final": 3},
+            "status": {"state": "TASK_STATE_INPUT_REQUIRED", "message": SAID, "timestamp": TIME},
+        }
+    },
+]
+
+
+def heard(dialect: Dialect, written: bytes) -> Any:
+    """JSON as it arrives."""
+    value = json.loads(written)
+    assert dialect.version == "1.0" or b'"returnImmediately"' not in written
+    return value
+
+
+@pytest.mark.parametrize(("one", "other"), PAIRS)
+@pytest.mark.parametrize("configuration", [{}, {"returnImmediately": True}, {"returnImmediately": False}])
+def test_a_message_arrives_as_it_was_sent(
+    one: Dialect, other: Dialect, configuration: dict[str, Any]
+) -> None:
+    asked = {"acceptedOutputModes": ["text/plain"], "historyLength": 0, **configuration}
+    said = SendMessageRequest.model_validate(
+        {"message": MESSAGE, "configuration": asked, "metadata": {"r": 1}}
+    )
+    request = said
+    for dialect in (one, other):
+        for operation in (operations.SEND_MESSAGE, operations.SEND_STREAMING_MESSAGE):
+            params = heard(dialect, json.dumps(dialect.params_of(operation, request)).encode())
+            request = dialect.request_from(operation, params)
+    assert request.configuration is not None
+    assert bool(request.configuration.return_immediately) is bool(asked.get("returnImmediately"))
+    same = {"configuration": said.configuration}
+    assert request.model_copy(update=same) == said
+
+
+@pytest.mark.parametrize(("one", "other"), PAIRS)
+@pytest.mark.parametrize("state", [state.value for state in TaskState])
+def test_a_task_comes_back_as_the_agent_gave_it(one: Dialect, other: Dialect, state: str) -> None:
+    given = Task.model_validate(task_in(state))
+    task, answer = given, SendMessageResponse(task=given)
+    for dialect in (other, one):
+        for operation in (operations.GET_TASK, operations.CANCEL_TASK):
+            task = dialect.answer_from(operation, heard(dialect, dialect.result(operation, task)))
+        answer = dialect.answer_from(
+            operations.SEND_MESSAGE, heard(dialect, dialect.result(operations.SEND_MESSAGE, answer))
+        )
+    assert (task, answer) == (given, SendMessageResponse(task=given))
+
+
+@pytest.mark.parametrize(("one", "other"), PAIRS)
+def test_a_message_in_answer_comes_back_as_the_agent_gave_it(one: Dialect, other: Dialect) -> None:
+    given = SendMessageResponse.model_validate({"message": SAID})
+    answer = given
+    for dialect in (other, one):
+        written = dialect.result(operations.SEND_MESSAGE, answer)
+        answer = dialect.answer_from(operations.SEND_MESSAGE, heard(dialect, written))
+    assert answer == given
+
+
+@pytest.mark.parametrize(("one", "other"), PAIRS)
+@pytest.mark.parametrize(
+    "operation", [operations.SEND_STREAMING_MESSAGE, operations.SUBSCRIBE_TO_TASK], ids=str
+)
+def test_a_stream_comes_back_as_the_agent_gave_it(one: Dialect, other: Dialect, operation: Any) -> None:
+    given = [StreamResponse.model_validate(event) for event in EVENTS]
+    events = given
+    for dialect in (other, one):
+        writer, reader = dialect.writer(operation), dialect.reader(operation)
+        texts = [
+            text
+            for at, event in enumerate(events, 1)
+            for text in writer.write(event.to_json(), last=at == len(events))
+        ]
+        events = [event for text in texts for event in reader.read(heard(dialect, text))]
+    assert events == given
+
+
+@pytest.mark.parametrize("dialect", SPOKEN, ids=lambda one: f"{one.version} {one.bindings[0]}")
+@pytest.mark.parametrize("history_length", [None, 0, 3])
+def test_a_task_is_asked_for_in_each_generation(dialect: Dialect, history_length: int | None) -> None:
+    request = GetTaskRequest(id="t-1", history_length=history_length)
+    params = dialect.params_of(operations.GET_TASK, request)
+    assert dialect.request_from(operations.GET_TASK, params) == request
