@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-    from bridge.config.load import Loaded
+    from bridge.config.load import LoadedConfig
 
 from bridge.version import __version__
 
 __all__ = ["__version__", "load", "open"]
 
 
-def load(path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ) -> Loaded:
+def load(path: str | os.PathLike[str], environment: Mapping[str, str] = os.environ) -> LoadedConfig:
     """Read a configuration file, with its profiles and secrets. Nothing is started.
 
     Raises:
@@ -38,7 +38,7 @@ def load(path: str | os.PathLike[str], environment: Mapping[str, str] = os.envir
 
 
 @asynccontextmanager
-async def open(config: Loaded, *, own_url: str | None = None) -> AsyncIterator[ASGIApp]:  # noqa: A001
+async def open(config: LoadedConfig, *, own_url: str | None = None) -> AsyncIterator[ASGIApp]:  # noqa: A001
     """Run what a configuration says, as long as this is entered; gives the application that serves it.
 
     The application has no lifespan of its own: enter this in the lifespan of the one that it is mounted in. What
@@ -51,9 +51,9 @@ async def open(config: Loaded, *, own_url: str | None = None) -> AsyncIterator[A
         bridge.errors.UsageError: a command cannot be started; a store is in use; `own_url` is needed.
     """
     from bridge.assembly.bridge import Bridge  # imports the MCP SDK, which takes most of a second
-    from bridge.assembly.from_file import plan_from
+    from bridge.assembly.from_file import plan_from_file
 
-    plan = plan_from(config)
+    plan = plan_from_file(config)
     bridge = Bridge(plan, own_url=own_url)
     async with bridge.run():
         await bridge.apply(plan)

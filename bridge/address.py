@@ -22,8 +22,8 @@ import httpcore2
 import httpx2
 
 from bridge.errors import PeerError
-from bridge.http_client import connected, guarded_by
-from bridge.networks import Guard, PrivateAddressError
+from bridge.http_client import connect_guarded, guarded_by
+from bridge.networks import AddressGuard, PrivateAddressError
 
 _LOOK_SECONDS: Final = 5.0
 """How long may be looked: an address that is slow to say what it is stays unknown."""
@@ -58,17 +58,17 @@ class _Looker:
     """By what is looked."""
 
     http: httpx2.AsyncClient
-    guard: Guard | None
+    guard: AddressGuard | None
 
 
-class Wanted(StrEnum):
+class WantedKind(StrEnum):
     """What was looked for."""
 
     AGENT = "agent"
     SERVER = "server"
 
 
-class Kind(StrEnum):
+class FoundKind(StrEnum):
     """What was found instead."""
 
     TLS = "tls"
@@ -81,33 +81,33 @@ class Kind(StrEnum):
     PAGE = "page"
 
 
-_HINTS: Final[Mapping[tuple[Wanted, Kind], str]] = {
-    **{(wanted, Kind.TLS): "It speaks HTTPS there: write https://{rest}" for wanted in Wanted},
+_HINTS: Final[Mapping[tuple[WantedKind, FoundKind], str]] = {
+    **{(wanted, FoundKind.TLS): "It speaks HTTPS there: write https://{rest}" for wanted in WantedKind},
     (
-        Wanted.AGENT,
-        Kind.AGENTS,
+        WantedKind.AGENT,
+        FoundKind.AGENTS,
     ): "It serves several agents, each at an address of its own: {origin}/agents lists them",
-    (Wanted.AGENT, Kind.SERVER): (
+    (WantedKind.AGENT, FoundKind.SERVER): (
         "It is an MCP server: mcp-a2a wrap {url} makes an agent of it, and mcp-a2a call {url} calls its tools"
     ),
-    (Wanted.AGENT, Kind.SERVER_BELOW): (
+    (WantedKind.AGENT, FoundKind.SERVER_BELOW): (
         "There is an MCP server at {url}/mcp: mcp-a2a wrap makes an agent of it, and mcp-a2a call calls its tools"
     ),
-    (Wanted.AGENT, Kind.PAGE): (
+    (WantedKind.AGENT, FoundKind.PAGE): (
         "It is a web page. An agent's address is the one below which its card is, at /.well-known/agent-card.json"
     ),
-    (Wanted.SERVER, Kind.AGENT): (
+    (WantedKind.SERVER, FoundKind.AGENT): (
         "It is an A2A agent: mcp-a2a expose {url} makes tools of it, and mcp-a2a call {url} calls it"
     ),
-    (Wanted.SERVER, Kind.AGENTS): (
+    (WantedKind.SERVER, FoundKind.AGENTS): (
         "It serves several A2A agents, which {origin}/agents lists: mcp-a2a expose makes tools of them"
     ),
-    (Wanted.SERVER, Kind.SERVER_BELOW): "There is an MCP server at {url}/mcp",
-    (Wanted.SERVER, Kind.PAGE): "It is a web page. The path of an MCP server is often /mcp",
+    (WantedKind.SERVER, FoundKind.SERVER_BELOW): "There is an MCP server at {url}/mcp",
+    (WantedKind.SERVER, FoundKind.PAGE): "It is a web page. The path of an MCP server is often /mcp",
 }
 
 
-def meant_url(text: str) -> str | None:
+def url_with_scheme(text: str) -> str | None:
     """The URL that is meant by a host without its scheme; None for what is no host."""
     try:
         urlsplit(text)
@@ -123,8 +123,8 @@ async def explained(
     fault: PeerError,
     http: httpx2.AsyncClient,
     url: str,
-    wanted: Wanted,
-    guard: Guard | None = None,
+    wanted: WantedKind,
+    guard: AddressGuard | None = None,
     within_seconds: float = _LOOK_SECONDS,
 ) -> PeerError:
     """A fault that was met at a URL, which says what stands there instead, as far as that can be told in time.
@@ -145,7 +145,7 @@ async def explained(
     return type(fault)(f"{words if words.endswith(('?', '.')) else f'{words}.'} {hint}", detail=fault.detail)
 
 
-class Explanation:
+class FaultExplainer:
     """Explains the faults of one place, each once: a fault that is met again is explained as it was."""
 
     def __init__(self, explain: Callable[[PeerError], Awaitable[PeerError]]) -> None:
@@ -165,23 +165,23 @@ class Explanation:
 async def kind_at(
     http: httpx2.AsyncClient,
     url: str,
-    wanted: Wanted,
-    guard: Guard | None = None,
+    wanted: WantedKind,
+    guard: AddressGuard | None = None,
     within_seconds: float = _LOOK_SECONDS,
-) -> Kind | None:
+) -> FoundKind | None:
     """What stands at a URL that was not what was wanted; None when that cannot be told in time.
 
     Raises:
         PrivateAddressError: `guard` does not let it be looked at.
     """
     looker = _Looker(http, guard)
-    looks: dict[Kind, Callable[[], Awaitable[bool]]] = {
-        Kind.TLS: lambda: _speaks_tls(looker, url),
-        Kind.AGENT: lambda: _is_agent(looker, url),
-        Kind.SERVER: lambda: _is_server(looker, url),
-        Kind.AGENTS: lambda: _lists_agents(looker, url),
-        Kind.SERVER_BELOW: lambda: _is_server(looker, f"{url.partition('?')[0].rstrip('/')}/mcp"),
-        Kind.PAGE: lambda: _is_page(looker, url, wanted),
+    looks: dict[FoundKind, Callable[[], Awaitable[bool]]] = {
+        FoundKind.TLS: lambda: _speaks_tls(looker, url),
+        FoundKind.AGENT: lambda: _is_agent(looker, url),
+        FoundKind.SERVER: lambda: _is_server(looker, url),
+        FoundKind.AGENTS: lambda: _lists_agents(looker, url),
+        FoundKind.SERVER_BELOW: lambda: _is_server(looker, f"{url.partition('?')[0].rstrip('/')}/mcp"),
+        FoundKind.PAGE: lambda: _is_page(looker, url, wanted),
     }
     with anyio.move_on_after(min(within_seconds, _LOOK_SECONDS)):
         for kind, look in looks.items():
@@ -201,7 +201,7 @@ async def _speaks_tls(looker: _Looker, url: str) -> bool:
     any_certificate = ssl.create_default_context()
     any_certificate.check_hostname, any_certificate.verify_mode = False, ssl.CERT_NONE
     with suppress(httpcore2.NetworkError):
-        stream = await connected(place.hostname, place.port or 80, looker.guard)
+        stream = await connect_guarded(place.hostname, place.port or 80, looker.guard)
         try:
             await stream.start_tls(any_certificate, place.hostname)
         finally:
@@ -242,9 +242,9 @@ async def _is_server(looker: _Looker, url: str) -> bool:
     return isinstance(error, dict) and error.get("code") == _UNSUPPORTED_VERSION
 
 
-async def _is_page(looker: _Looker, url: str, wanted: Wanted) -> bool:
+async def _is_page(looker: _Looker, url: str, wanted: WantedKind) -> bool:
     """Whether there is a page; beside an agent's card that is only out of order, it says nothing."""
-    if wanted is Wanted.AGENT:
+    if wanted is WantedKind.AGENT:
         card = await _asked(looker, "GET", _card_place(url))
         if card is None or not (card.status_code in _ABSENT or _is_html(card)):
             return False

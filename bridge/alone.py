@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import anyio
 
-from bridge.assembly.offered import offered, sharing
+from bridge.assembly.offered import offered, shared_resources
 from bridge.assembly.plan import Plan
 from bridge.heap import keep_code
-from bridge.stopping import Stopping, watch_signals
+from bridge.stopping import Shutdown, watch_signals
 
 
 async def serve_agents(plan: Plan) -> int:
@@ -22,12 +22,12 @@ async def serve_agents(plan: Plan) -> int:
         UsageError: the key of the handles cannot be read or made.
     """
     keep_code()
-    stopping = Stopping()
+    stopping = Shutdown()
     ((name, one),) = plan.offered.items()
     async with anyio.create_task_group() as tasks:
         with stopping.starting:
             await tasks.start(watch_signals, stopping)
-            async with sharing(plan) as shared, offered(name, one, plan.agents, shared) as there:
+            async with shared_resources(plan) as shared, offered(name, one, plan.agents, shared) as there:
                 await there.server.run_stdio()
         tasks.cancel_scope.cancel()
     return stopping.exit_code

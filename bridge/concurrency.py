@@ -44,7 +44,7 @@ class Signal:
         await self.next.wait()
 
 
-class Turns(Generic[KeyT]):
+class ToolLimiters(Generic[KeyT]):
     """The limiters of several tools. A tool keeps its limiter when the configuration changes, and with it the count
     of the calls that run."""
 

@@ -40,7 +40,7 @@ _ROOM_OF: Final = 8
 _SITE_BITS: Final = 64
 """What of an IPv6 address names a site: whoever has one address has all of these."""
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class ConnectionLimits:
     """Connections from which none has come yet; also those that are read out after a refusal."""
     each: int
     """Connections of one address, of either kind."""
-    proxies: Sequence[Network]
+    proxies: Sequence[IpNetwork]
     """Peers that speak for many: `each` is not for them."""
     idle_seconds: float
     head_seconds: float
@@ -115,7 +115,7 @@ class Connection(Protocol):
         ...
 
 
-class Waiting:
+class WaitingConnections:
     """Connections that wait for the same, the longest first; who has waited too long is told, and is out."""
 
     def __init__(self, seconds: float, tell: Callable[[Connection], None]) -> None:
@@ -168,7 +168,7 @@ class _Told:
     more: int = 0
 
 
-class Seldom:
+class RateLimitedLog:
     """Logs each kind of event at once, and then not more than once in a while, with how many there were."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -199,15 +199,15 @@ class Connections:
 
     def __post_init__(self) -> None:
         limits = self.limits
-        self.heads = Waiting(limits.head_seconds, lambda one: one.head_is_late())
+        self.heads = WaitingConnections(limits.head_seconds, lambda one: one.head_is_late())
         """Those of which a head is awaited: new ones, and kept ones of which a part of it has come."""
-        self.bodies = Waiting(limits.body_seconds, lambda one: one.look_at_body())
+        self.bodies = WaitingConnections(limits.body_seconds, lambda one: one.look_at_body())
         """Those of which a body is read that did not come with its head."""
-        self.idle = Waiting(limits.idle_seconds, lambda one: one.rest_is_over())
+        self.idle = WaitingConnections(limits.idle_seconds, lambda one: one.rest_is_over())
         """Those that rest."""
-        self.draining = Waiting(_LINGER_SECONDS, lambda one: one.abort())
+        self.draining = WaitingConnections(_LINGER_SECONDS, lambda one: one.abort())
         """Those that were refused."""
-        self.seldom = Seldom(asyncio.get_running_loop().time)
+        self.seldom = RateLimitedLog(asyncio.get_running_loop().time)
 
     def arrived(self, connection: Connection) -> None:
         """It is open, and has sent nothing yet."""

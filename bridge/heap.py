@@ -24,7 +24,7 @@ _HEAPS: Final = 2
 """Two threads take memory at the same time at most: one that runs Python, and one that waits for SQLite."""
 
 
-def look_seldom() -> None:
+def collect_garbage_seldom() -> None:
     """Have it so from here on."""
     gc.set_threshold(*_LOOKED_AFTER)
 
@@ -40,7 +40,7 @@ def free_what_was_replaced() -> None:
     gc.collect()
 
 
-def share_heaps() -> None:
+def share_malloc_arenas() -> None:
     """Have all threads take memory from the same heaps. By glibc's own rule each thread has one, up to eight for each
     core, and what a heap once held is not given back: the sum of their peaks would be several times what is used."""
     if sys.platform == "linux":

@@ -19,7 +19,7 @@ import anyio
 import httpcore2
 import httpx2
 
-from bridge.networks import Guard, PrivateAddressError
+from bridge.networks import AddressGuard, PrivateAddressError
 
 _GUARD: Final = "mcp_a2a.guard"
 """The extension of a request that holds its guard."""
@@ -30,12 +30,12 @@ _NEXT_ADDRESS_SECONDS: Final = 0.25
 _Connect = Callable[[str], Awaitable[httpcore2.AsyncNetworkStream]]
 
 
-def guarded_by(guard: Guard | None) -> dict[str, Any]:
+def guarded_by(guard: AddressGuard | None) -> dict[str, Any]:
     """The extensions of a request whose connection is judged by this; without a guard any address will do."""
     return {} if guard is None else {_GUARD: guard}
 
 
-async def connected(host: str, port: int, guard: Guard | None) -> httpcore2.AsyncNetworkStream:
+async def connect_guarded(host: str, port: int, guard: AddressGuard | None) -> httpcore2.AsyncNetworkStream:
     """A connection to a host, under its guard.
 
     Raises:
@@ -90,7 +90,7 @@ class _Connection(httpcore2.AsyncHTTPConnection):
         super().__init__(origin, context, keepalive_expiry=expiry_seconds, network_backend=self._connecting)
 
     async def handle_async_request(self, request: httpcore2.Request) -> httpcore2.Response:
-        guard: Guard | None = request.extensions.get(_GUARD)
+        guard: AddressGuard | None = request.extensions.get(_GUARD)
         if not self.is_connected():
             self._connecting.guard = guard
         elif guard is not None and self.is_idle():
@@ -106,7 +106,7 @@ class _Connection(httpcore2.AsyncHTTPConnection):
 class _Connecting(httpcore2.AsyncNetworkBackend):
     """Connects to a name, and knows the address that it was."""
 
-    def __init__(self, guard: Guard | None = None) -> None:
+    def __init__(self, guard: AddressGuard | None = None) -> None:
         self.guard = guard
         self.address = ""
         self._system = httpcore2.AnyIOBackend()

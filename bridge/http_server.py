@@ -65,7 +65,7 @@ class RequestLimits:
     """Requests that wait for the answers to earlier ones of their connection."""
 
 
-class Refusal(Enum):
+class RequestRefusal(Enum):
     """Why the server itself refuses a request: the HTTP status, and words for its peer and the log."""
 
     MALFORMED = HTTPStatus.BAD_REQUEST, "what came is not an HTTP request"
@@ -106,7 +106,7 @@ class Refusal(Enum):
 class _RefusedError(Exception):
     """Raised through the parser, which feeds nothing more then."""
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: RequestRefusal) -> None:
         super().__init__(refusal.line)
         self.refusal = refusal
 
@@ -161,13 +161,13 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def head_is_late(self) -> None:
         """Say so where a part of it has come; who opens a connection ahead of its need has done nothing wrong."""
-        self._refuse(Refusal.SLOW_HEAD, silently=not self._head_bytes)
+        self._refuse(RequestRefusal.SLOW_HEAD, silently=not self._head_bytes)
 
     def look_at_body(self) -> None:
         """Refuse it unless enough of it came since the last look. Where we read nothing, none could."""
         wanted = self._wanted_bytes(self._connections.limits.body_seconds)
         if self._body_bytes < wanted and not self.flow.read_paused and not self.pipeline:
-            self._refuse(Refusal.SLOW_BODY)
+            self._refuse(RequestRefusal.SLOW_BODY)
             return
         self._body_bytes = 0
         self._connections.bodies.add(self)
@@ -185,15 +185,15 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def give_way(self) -> None:
         """Read no more of the body."""
-        self._refuse(Refusal.FULL)
+        self._refuse(RequestRefusal.FULL)
 
     def read_no_more(self) -> None:
         """Read no more of the body."""
-        self._refuse(Refusal.BODIES_FULL)
+        self._refuse(RequestRefusal.BODIES_FULL)
 
     def refuse_more(self) -> None:
         """Let it ask nothing."""
-        self._refuse(Refusal.SITE_FULL)
+        self._refuse(RequestRefusal.SITE_FULL)
 
     def abort(self) -> None:
         """Be gone."""
@@ -229,7 +229,7 @@ class BoundedProtocol(HttpToolsProtocol):
             pass  # to what nobody speaks here: RFC 9110 section 7.8 lets a server go on in HTTP/1.1
         except httptools.HttpParserError as exc:
             raised = exc.__context__
-            self._refuse(raised.refusal if isinstance(raised, _RefusedError) else Refusal.MALFORMED)
+            self._refuse(raised.refusal if isinstance(raised, _RefusedError) else RequestRefusal.MALFORMED)
             return
         if self._ended_one:
             self._ended_one = False
@@ -244,13 +244,13 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         limits = self._limits
         if len(self.url) > limits.target_bytes:
-            raise _RefusedError(Refusal.TARGET)
+            raise _RefusedError(RequestRefusal.TARGET)
         if len(self.headers) > limits.headers or (self._head_bytes and self._size() > limits.head_bytes):
-            raise _RefusedError(Refusal.HEAD)
+            raise _RefusedError(RequestRefusal.HEAD)
         if len(self.pipeline) >= limits.pipelined:
-            raise _RefusedError(Refusal.PIPELINED)
+            raise _RefusedError(RequestRefusal.PIPELINED)
         if not self._connections.enters(self):
-            raise _RefusedError(Refusal.FULL)
+            raise _RefusedError(RequestRefusal.FULL)
         super().on_headers_complete()
         self._awaits_head = False
         self._head_bytes = self._unsent_bytes = 0
@@ -291,9 +291,9 @@ class BoundedProtocol(HttpToolsProtocol):
     def _head_goes_on(self, size: int) -> None:
         self._head_bytes += size
         if len(self.url) > self._limits.target_bytes:
-            self._refuse(Refusal.TARGET)
+            self._refuse(RequestRefusal.TARGET)
         elif self._head_bytes > self._limits.head_bytes or len(self.headers) > self._limits.headers:
-            self._refuse(Refusal.HEAD)
+            self._refuse(RequestRefusal.HEAD)
         else:
             self._connections.await_head(self)
 
@@ -309,9 +309,9 @@ class BoundedProtocol(HttpToolsProtocol):
         else:
             self._framing_bytes = 0 if is_body else self._framing_bytes + size
         if self._unread_bytes > _UNREAD_BYTES:
-            self._refuse(Refusal.SLOW_BODY, silently=True)
+            self._refuse(RequestRefusal.SLOW_BODY, silently=True)
         elif self._framing_bytes > self._limits.head_bytes or len(self.headers) > self._limits.headers:
-            self._refuse(Refusal.HEAD)
+            self._refuse(RequestRefusal.HEAD)
         else:
             if not self.pipeline and not self.cycle.response_complete:
                 self._connections.read(self, size)
@@ -323,7 +323,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._reads_body = True
             self._connections.bodies.add(self)
 
-    def _refuse(self, refusal: Refusal, *, silently: bool = False) -> None:
+    def _refuse(self, refusal: RequestRefusal, *, silently: bool = False) -> None:
         """Read nothing more, and end the connection: with an answer, or after the one that is on its way."""
         self._is_refused = True
         cycle: RequestResponseCycle | None = self.cycle
@@ -346,7 +346,7 @@ class BoundedProtocol(HttpToolsProtocol):
         except OSError:  # the peer is gone, of which asyncio has not heard yet
             self.transport.abort()
 
-    def _end_after(self, cycle: RequestResponseCycle, refusal: Refusal) -> None:
+    def _end_after(self, cycle: RequestResponseCycle, refusal: RequestRefusal) -> None:
         """Answer all before what is refused, and what is refused in its turn if anything is known of it."""
         cycle.keep_alive = False
         if self.pipeline and not self._awaits_head:
@@ -354,18 +354,18 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 @dataclass(frozen=True)
-class ServerLimits:
+class HttpServerLimits:
     """Of all requests and connections of a server."""
 
     requests: RequestLimits
     connections: ConnectionLimits
 
 
-class Server(uvicorn.Server):
+class BoundedServer(uvicorn.Server):
     """uvicorn, with bounds, and without its own signal handlers: one first signal ends its streams before ours could
     end."""
 
-    def __init__(self, app: ASGIApp, limits: ServerLimits) -> None:
+    def __init__(self, app: ASGIApp, limits: HttpServerLimits) -> None:
         super().__init__(
             uvicorn.Config(
                 app,

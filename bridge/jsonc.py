@@ -20,7 +20,7 @@ _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _GAP: Final = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 
 
-class Node:
+class JsonNode:
     """A value, from `start` to before `end`. What it holds is looked for when it is asked for."""
 
     def __init__(self, parser: _Parser, value: JsonValue, start: int, end: int) -> None:
@@ -30,33 +30,33 @@ class Node:
         self.end = end
 
     @cached_property
-    def members(self) -> tuple[Member, ...]:
+    def members(self) -> tuple[JsonMember, ...]:
         """Of an object, in their order; a key that is there twice has two."""
         return self._parser.members_at(self.start) if isinstance(self.value, dict) else ()
 
     @cached_property
-    def elements(self) -> tuple[Node, ...]:
+    def elements(self) -> tuple[JsonNode, ...]:
         """Of an array."""
         return self._parser.elements_at(self.start) if isinstance(self.value, list) else ()
 
-    def member(self, key: str) -> Member | None:
+    def member(self, key: str) -> JsonMember | None:
         """The member of this key; the last one, as every reader of JSON takes it."""
         return next((member for member in reversed(self.members) if member.key == key), None)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Member:
+class JsonMember:
     """A key of an object, from `start` to before `key_end`, and what it holds."""
 
     key: str
     start: int
     key_end: int
-    node: Node
+    node: JsonNode
     comma: int | None
     """Where the comma behind it stands, if there is one."""
 
 
-def parse(text: str, *, comments: bool = True) -> Node:
+def parse_jsonc(text: str, *, comments: bool = True) -> JsonNode:
     """A JSON text; `comments` says whether it may hold comments, and commas behind the last entry.
 
     Raises:
@@ -75,7 +75,7 @@ class _Parser:
         self._at = 0
         self._decoder = json.JSONDecoder(parse_constant=self._refuse)
 
-    def document(self) -> Node:
+    def document(self) -> JsonNode:
         self._skip()
         node = self._value()
         self._skip()
@@ -83,7 +83,7 @@ class _Parser:
             self._fail("something stands behind its end")
         return node
 
-    def _value(self) -> Node:
+    def _value(self) -> JsonNode:
         """The value that stands here; Python's own decoder, which is fast, reads all of it that is plain JSON."""
         start = self._at
         try:
@@ -96,11 +96,11 @@ class _Parser:
                 value = [node.value for node in self.elements_at(start)]
             else:
                 raise
-        return Node(self, value, start, self._at)
+        return JsonNode(self, value, start, self._at)
 
-    def members_at(self, start: int) -> tuple[Member, ...]:
+    def members_at(self, start: int) -> tuple[JsonMember, ...]:
         """The members of the object that begins there; goes on behind it."""
-        members: list[Member] = []
+        members: list[JsonMember] = []
         self._begin(start)
         while not self._ends("}"):
             key_start = self._at
@@ -110,12 +110,12 @@ class _Parser:
             self._skip()
             self._require(":", "a colon is expected")
             self._begin(self._at)
-            members.append(Member(key, key_start, key_end, self._value(), self._comma("}")))
+            members.append(JsonMember(key, key_start, key_end, self._value(), self._comma("}")))
         return tuple(members)
 
-    def elements_at(self, start: int) -> tuple[Node, ...]:
+    def elements_at(self, start: int) -> tuple[JsonNode, ...]:
         """The elements of the array that begins there; goes on behind it."""
-        elements: list[Node] = []
+        elements: list[JsonNode] = []
         self._begin(start)
         while not self._ends("]"):
             elements.append(self._value())

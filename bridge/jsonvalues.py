@@ -84,7 +84,7 @@ def _marks(text: bytes) -> int:
     return sum(map(text.count, _MARKS))
 
 
-def written(value: JsonValue) -> bytes:
+def json_bytes(value: JsonValue) -> bytes:
     """A value as JSON. Half a character, which JavaScript leaves where it cuts a text and no UTF-8 can carry, becomes
     the replacement character."""
     try:
@@ -94,7 +94,7 @@ def written(value: JsonValue) -> bytes:
         return halved.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
-def short(value: object) -> str:
+def shortened_json(value: object) -> str:
     """A value for a message, cut where it is long."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 80 else f"{text[:70]} ..."

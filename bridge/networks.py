@@ -68,10 +68,10 @@ _HOLD_IPV4: Final = tuple(
 _PRIVATE_ENDINGS: Final = (".localhost", ".local", ".internal", ".home.arpa", ".lan")
 """Names that no public server has: RFC 6761, 6762, 8375, and the one that ICANN set aside."""
 
-Judge = Callable[[Sequence[str]], None]
+AddressJudge = Callable[[Sequence[str]], None]
 """Takes the addresses of a name; raises a PrivateAddressError when one must not be connected to."""
 
-Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+ResolveName = Callable[[str, int], Awaitable[Sequence[str]]]
 """The addresses of a name, for a port. It raises an OSError when there are none."""
 
 
@@ -114,7 +114,7 @@ async def addresses_of(host: str, port: int) -> Sequence[str]:
     return [*dict.fromkeys(str(one[4][0]) for one in found)]
 
 
-def never_private(words: str) -> Judge:
+def refusing_private(words: str) -> AddressJudge:
     """Refuses private addresses, with these words: for names that somebody else has given."""
 
     def judge(addresses: Sequence[str]) -> None:
@@ -129,14 +129,14 @@ def allowing_private(*, on_command_line: bool) -> str:
     return "add --allow-private" if on_command_line else "set `allow_private = true` for it"
 
 
-class FirstSeen:
+class RebindingJudge:
     """Where the name in a URL of the user's own led first. It may lead inside, but not once it was public."""
 
     def __init__(self) -> None:
         self._public: str | None = None
         self._is_known = False
 
-    def judge(self, name: str, allowed_by: str) -> Judge:
+    def judge(self, name: str, allowed_by: str) -> AddressJudge:
         """What judges addresses of the name; `allowed_by` says what to do where a private one is right."""
 
         def judge(addresses: Sequence[str]) -> None:
@@ -153,11 +153,11 @@ class FirstSeen:
 
 
 @dataclass(frozen=True, eq=False)
-class Guard:
+class AddressGuard:
     """What keeps connections from addresses that must not be connected to."""
 
-    judge: Judge
-    resolve: Resolve = addresses_of
+    judge: AddressJudge
+    resolve: ResolveName = addresses_of
 
     async def addresses(self, host: str, port: int) -> Sequence[str]:
         """What a name stands for now, judged: only to these addresses may a connection be made.

@@ -17,7 +17,7 @@ _CHANCE: Final = Random()  # noqa: S311 - no secret is made of it
 
 
 @dataclass(slots=True)
-class Pauses:
+class Backoff:
     """The pauses of one loop."""
 
     first_seconds: float

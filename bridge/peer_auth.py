@@ -14,7 +14,7 @@ from typing import Final
 
 import httpx2
 
-Line = tuple[bytes, bytes]
+HeaderLine = tuple[bytes, bytes]
 """A header: its name and its value."""
 
 _OF_THE_LIBRARY: Final = frozenset({b"host", b"accept-encoding", b"connection", b"user-agent", b"cookie"})
@@ -31,7 +31,7 @@ class PeerCredentials:
     query: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @cached_property
-    def lines(self) -> Sequence[Line]:
+    def lines(self) -> Sequence[HeaderLine]:
         """The headers as they go onto the wire."""
         return httpx2.Headers(self.headers).raw
 
@@ -45,7 +45,7 @@ CredentialsSource = Callable[[], Awaitable[PeerCredentials]]
 """Gives what is to be shown with the next request. One that waits for something bounds its wait itself."""
 
 
-def always(credentials: PeerCredentials) -> CredentialsSource:
+def fixed_credentials(credentials: PeerCredentials) -> CredentialsSource:
     """The source of what never changes."""
 
     async def source() -> PeerCredentials:
@@ -54,7 +54,7 @@ def always(credentials: PeerCredentials) -> CredentialsSource:
     return source
 
 
-NOTHING: Final = always(PeerCredentials())
+NO_CREDENTIALS: Final = fixed_credentials(PeerCredentials())
 """The source of those who have nothing to show."""
 
 
@@ -84,8 +84,8 @@ class PeerAuth(httpx2.Auth):
 
 def _with(headers: httpx2.Headers, shown: PeerCredentials) -> httpx2.Headers:
     """Headers with what is shown, which takes the place of none that the protocol needs."""
-    library: list[Line] = []
-    protocol: list[Line] = []
+    library: list[HeaderLine] = []
+    protocol: list[HeaderLine] = []
     needed = set[bytes]()
     for line in headers.raw:
         name = line[0].lower()

@@ -15,13 +15,13 @@ from typing import Final
 
 import anyio
 
-from bridge.assembly.aside import for_a_look
+from bridge.assembly.aside import for_preview
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.first import Watching
+from bridge.assembly.first import StartObserver
 from bridge.assembly.parts import servers_of
 from bridge.assembly.plan import Plan
 from bridge.mcp.client.upstream import Upstream
-from bridge.run import aside
+from bridge.run import unannounced_bridge
 from bridge.seal import key_in
 
 WAIT_SECONDS: Final = 30.0
@@ -32,7 +32,7 @@ _KEY_BYTES: Final = 32
 
 @asynccontextmanager
 async def previewed(
-    plan: Plan, watching: Watching | None = None, within_seconds: float = WAIT_SECONDS
+    plan: Plan, watching: StartObserver | None = None, within_seconds: float = WAIT_SECONDS
 ) -> AsyncIterator[Bridge]:
     """A bridge that has connected to all that it can, as long as this is entered.
 
@@ -41,9 +41,9 @@ async def previewed(
     """
     _require_keys(plan)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        plan = for_a_look(plan, Path(folder), secrets.token_hex(_KEY_BYTES), within_seconds)
+        plan = for_preview(plan, Path(folder), secrets.token_hex(_KEY_BYTES), within_seconds)
         settled = _Settled(servers_of(plan), watching)
-        async with aside(plan, settled, over_http=True) as (bridge, here):
+        async with unannounced_bridge(plan, settled, over_http=True) as (bridge, here):
             # In two steps, as the card of an agent tells its tools only once all its servers have listed theirs.
             await bridge.apply(replace(here, offered={}))
             with anyio.move_on_after(within_seconds):
@@ -61,7 +61,7 @@ def _require_keys(plan: Plan) -> None:
 class _Settled:
     """Knows when each server has been seen up or down, and tells somebody else as well."""
 
-    def __init__(self, keys: Iterable[str], other: Watching | None) -> None:
+    def __init__(self, keys: Iterable[str], other: StartObserver | None) -> None:
         self.all = anyio.Event()
         self._left = set(keys)
         self._other = other

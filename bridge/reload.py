@@ -31,7 +31,7 @@ _SETTLE_SECONDS: Final = 0.2
 
 
 @dataclass(frozen=True)
-class Read:
+class ReadConfig:
     """What was read."""
 
     plan: Plan
@@ -44,7 +44,9 @@ class Read:
 class Reload:
     """Watches the files that a plan was made of."""
 
-    def __init__(self, read: Callable[[], Read], first: Read, set_up_log: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, read: Callable[[], ReadConfig], first: ReadConfig, set_up_log: Callable[[str, str], None]
+    ) -> None:
         """`read` reads the files; `first` is what it gave when the bridge was started. The log is set up by its format
         and level."""
         self._read = read
@@ -126,7 +128,7 @@ class Reload:
             group.cancel_scope.cancel()
         return changes
 
-    async def _settled(self) -> Read:
+    async def _settled(self) -> ReadConfig:
         """What the files say, once none of them has changed for a while, neither before it was read nor meanwhile.
 
         Raises:
@@ -138,7 +140,7 @@ class Reload:
             if _stamps(seen) != seen:
                 continue
             outcome = await anyio.to_thread.run_sync(self._outcome)
-            files = outcome.files if isinstance(outcome, Read) else _files_of(outcome)
+            files = outcome.files if isinstance(outcome, ReadConfig) else _files_of(outcome)
             if _stamps(seen) != seen or not files <= seen.keys():
                 self._seen = _stamps(files) | seen  # those that were not known have to settle as well
                 continue
@@ -147,13 +149,13 @@ class Reload:
             self._seen = {file: seen[file] for file in files}
             return outcome
 
-    def _outcome(self) -> Read | UsageError:
+    def _outcome(self) -> ReadConfig | UsageError:
         try:
             return self._read()
         except UsageError as exc:
             return exc
 
-    def _with_log(self, changes: Changes, read: Read) -> Changes:
+    def _with_log(self, changes: Changes, read: ReadConfig) -> Changes:
         """Write the log as the file says now."""
         keys = ("log_format", "log_level")
         changed = [f"bridge.{key}" for key in keys if getattr(read, key) != getattr(self._last, key)]

@@ -20,17 +20,17 @@ from typing import Final, Protocol
 import anyio
 import anyio.abc
 
-from bridge.assembly.aside import HERE, calls_itself
+from bridge.assembly.aside import LOOPBACK_HOST, calls_itself
 from bridge.assembly.bounds import server_limits
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.first import Watching
+from bridge.assembly.first import StartObserver
 from bridge.assembly.plan import Plan
 from bridge.descriptors import raise_descriptors
 from bridge.errors import UsageError
-from bridge.heap import free_what_was_replaced, keep_code, share_heaps
-from bridge.http_server import Server
+from bridge.heap import free_what_was_replaced, keep_code, share_malloc_arenas
+from bridge.http_server import BoundedServer
 from bridge.reload import Reload
-from bridge.stopping import Stopping, watch_signals
+from bridge.stopping import Shutdown, watch_signals
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ _DEAD_PEER_MS: Final = 60_000
 """After which the kernel drops a connection whose peer takes nothing in."""
 
 
-class Audience(Watching, Protocol):
+class ServeObserver(StartObserver, Protocol):
     """Who is told how far serving has come."""
 
     def serving(self, bridge: Bridge, port: int) -> None:
@@ -50,7 +50,7 @@ class Audience(Watching, Protocol):
         ...
 
 
-async def serve(plan: Plan, audience: Audience, reload: Reload | None = None) -> int:
+async def serve_http(plan: Plan, audience: ServeObserver, reload: Reload | None = None) -> int:
     """Serve until a signal comes; gives the exit code.
 
     Raises:
@@ -58,9 +58,9 @@ async def serve(plan: Plan, audience: Audience, reload: Reload | None = None) ->
         PeerError: a tool server cannot be reached and has to be.
     """
     plan.require_safe()
-    share_heaps()
+    share_malloc_arenas()
     keep_code()
-    stopping = Stopping(on_hangup=reload.ask if reload is not None and not _has_terminal() else None)
+    stopping = Shutdown(on_hangup=reload.ask if reload is not None and not _has_terminal() else None)
     async with _listening(plan.place.host, plan.place.port) as listener, anyio.create_task_group() as tasks:
         port: int = listener.getsockname()[1]
         plan = replace(plan, place=replace(plan.place, port=port))
@@ -68,7 +68,7 @@ async def serve(plan: Plan, audience: Audience, reload: Reload | None = None) ->
             await tasks.start(watch_signals, stopping)
             bridge = Bridge(plan, audience, own_url=_own_url(plan.place.host, port))
             async with bridge.run(), anyio.create_task_group() as serving:
-                server = Server(bridge.app, server_limits(plan.profile, raise_descriptors()))
+                server = BoundedServer(bridge.app, server_limits(plan.profile, raise_descriptors()))
                 # Before anything is there, as what is offered may be published here as well.
                 serving.start_soon(_serve_on, server, listener, serving.cancel_scope)
                 await bridge.apply(plan)
@@ -90,11 +90,11 @@ async def serve_stdio(plan: Plan, reload: Reload | None = None) -> int:
         PeerError: a tool server cannot be reached and has to be.
     """
     keep_code()
-    stopping = Stopping()
+    stopping = Shutdown()
     async with anyio.create_task_group() as tasks:
         with stopping.starting:
             await tasks.start(watch_signals, stopping)
-            async with aside(plan) as (bridge, plan), anyio.create_task_group() as serving:
+            async with unannounced_bridge(plan) as (bridge, plan), anyio.create_task_group() as serving:
                 await bridge.apply(plan)
                 bridge.on_retired = free_what_was_replaced
                 if reload is not None:
@@ -107,8 +107,8 @@ async def serve_stdio(plan: Plan, reload: Reload | None = None) -> int:
 
 
 @asynccontextmanager
-async def aside(
-    plan: Plan, watching: Watching | None = None, *, over_http: bool = False
+async def unannounced_bridge(
+    plan: Plan, watching: StartObserver | None = None, *, over_http: bool = False
 ) -> AsyncIterator[tuple[Bridge, Plan]]:
     """Run a bridge that nobody is told of, and say what its plan is there; it has still to be applied.
 
@@ -119,19 +119,19 @@ async def aside(
         async with bridge.run():
             yield bridge, plan
         return
-    async with _listening(HERE, 0) as listener, anyio.create_task_group() as serving:
+    async with _listening(LOOPBACK_HOST, 0) as listener, anyio.create_task_group() as serving:
         listener.listen()  # so that a call that comes early waits instead of being refused
         port: int = listener.getsockname()[1]
-        plan = replace(plan, place=replace(plan.place, host=HERE, port=port))
-        bridge = Bridge(plan, watching, over_http=over_http, own_url=_own_url(HERE, port))
-        server = Server(bridge.app, server_limits(plan.profile, raise_descriptors()))
+        plan = replace(plan, place=replace(plan.place, host=LOOPBACK_HOST, port=port))
+        bridge = Bridge(plan, watching, over_http=over_http, own_url=_own_url(LOOPBACK_HOST, port))
+        server = BoundedServer(bridge.app, server_limits(plan.profile, raise_descriptors()))
         serving.start_soon(server.serve_on, listener)
         async with bridge.run():
             yield bridge, plan
         server.should_exit = True
 
 
-async def _serve_on(server: Server, listener: socket.socket, scope: anyio.CancelScope) -> None:
+async def _serve_on(server: BoundedServer, listener: socket.socket, scope: anyio.CancelScope) -> None:
     """Serve until the server is told to exit; then nothing beside it goes on."""
     await server.serve_on(listener)
     scope.cancel()
@@ -152,14 +152,16 @@ def _has_terminal() -> bool:
     return True
 
 
-async def _reload_until_stopping(reload: Reload, bridge: Bridge, stopping: Stopping) -> None:
+async def _reload_until_stopping(reload: Reload, bridge: Bridge, stopping: Shutdown) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(reload.run, bridge)
         await stopping.asked.wait()
         tasks.cancel_scope.cancel()
 
 
-async def _stop_server(server: Server, bridge: Bridge, stopping: Stopping, audience: Audience) -> None:
+async def _stop_server(
+    server: BoundedServer, bridge: Bridge, stopping: Shutdown, audience: ServeObserver
+) -> None:
     await stopping.asked.wait()
     audience.stopping(bridge.running)
     async with anyio.create_task_group() as tasks:
@@ -169,7 +171,7 @@ async def _stop_server(server: Server, bridge: Bridge, stopping: Stopping, audie
     server.should_exit = True
 
 
-async def _hurry(bridge: Bridge, stopping: Stopping) -> None:
+async def _hurry(bridge: Bridge, stopping: Shutdown) -> None:
     await stopping.at_once.wait()
     await bridge.stop()
 

@@ -50,7 +50,7 @@ _UUID_HEX: Final = b"\xfe"
 _BASE64: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
-class Purpose(Enum):
+class HandlePurpose(Enum):
     """What a handle is for; one for another purpose does not open."""
 
     REQUEST_STATE = "requestState"
@@ -63,11 +63,11 @@ class Purpose(Enum):
     """The argument that continues a conversation."""
 
 
-LIFETIME_SECONDS: Final[Mapping[Purpose, int]] = {
-    Purpose.REQUEST_STATE: 3600,
-    Purpose.TASK_ID: 86_400,
-    Purpose.FOLLOW_UP: 7 * 86_400,
-    Purpose.CONTEXT: 30 * 86_400,
+LIFETIME_SECONDS: Final[Mapping[HandlePurpose, int]] = {
+    HandlePurpose.REQUEST_STATE: 3600,
+    HandlePurpose.TASK_ID: 86_400,
+    HandlePurpose.FOLLOW_UP: 7 * 86_400,
+    HandlePurpose.CONTEXT: 30 * 86_400,
 }
 """How long handles are good where nothing else is said: people take minutes to answer, and days to come back."""
 
@@ -97,10 +97,10 @@ class Handle:
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
+class HandleBinding:
     """What a handle is bound to, and has to be opened with."""
 
-    purpose: Purpose
+    purpose: HandlePurpose
     principal: str
     request: bytes = b""
     """The digest of the request that it belongs to, if it belongs to one."""
@@ -130,10 +130,11 @@ class Seal:
                 f"a key for handles has at least {MIN_KEY_BYTES} bytes, and there is at least one"
             )
         self._ciphers = {
-            purpose: [(_key_id(key), AESGCM(_derived(key, purpose))) for key in keys] for purpose in Purpose
+            purpose: [(_key_id(key), AESGCM(_derived(key, purpose))) for key in keys]
+            for purpose in HandlePurpose
         }
 
-    def seal(self, handle: Handle, binding: Binding) -> str:
+    def seal(self, handle: Handle, binding: HandleBinding) -> str:
         """A handle as text.
 
         Raises:
@@ -147,7 +148,7 @@ class Seal:
             raise HandleTooLongError("The ids that the agent uses are too long for a handle to this task")
         return text
 
-    def open(self, text: str, binding: Binding, now_seconds: float) -> Handle:
+    def open(self, text: str, binding: HandleBinding, now_seconds: float) -> Handle:
         """What a handle holds.
 
         Raises:
@@ -212,12 +213,12 @@ def _key_id(key: bytes) -> bytes:
     return hashlib.sha256(b"mcp-a2a handle key id" + key).digest()[:_KEY_ID_BYTES]
 
 
-def _derived(key: bytes, purpose: Purpose) -> bytes:
+def _derived(key: bytes, purpose: HandlePurpose) -> bytes:
     info = f"mcp-a2a handle: {purpose.value}".encode()
     return HKDF(algorithm=SHA256(), length=32, salt=None, info=info).derive(key)
 
 
-def _associated(head: bytes, binding: Binding) -> bytes:
+def _associated(head: bytes, binding: HandleBinding) -> bytes:
     principal = binding.principal.encode()
     return head + len(principal).to_bytes(4, "big") + principal + binding.request
 

@@ -35,7 +35,7 @@ def frame(data: bytes) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class SseEvent:
     """One event: `message` is the type of those that name none."""
 
     type: str
@@ -44,7 +44,7 @@ class Event:
     """Of an event above the limit its last bytes; `data` is then its first ones. None: it is whole."""
 
 
-class EventReader:
+class SseReader:
     """Server-sent events out of chunks of bytes. Comments, and events without data, are passed over."""
 
     def __init__(self, limit_bytes: int, ends_bytes: int | None = None) -> None:
@@ -65,7 +65,7 @@ class EventReader:
         self._data_bytes = 0
         self._tail: bytes | None = None
 
-    def feed(self, chunk: bytes) -> Iterator[Event]:
+    def feed(self, chunk: bytes) -> Iterator[SseEvent]:
         """Each event that ends in this chunk.
 
         Raises:
@@ -101,7 +101,7 @@ class EventReader:
         self._data = [b"\n".join(self._data)[: self._ends_bytes]]
         self._tail, self._line = line[-self._ends_bytes :], []
 
-    def _end_line(self) -> Event | None:
+    def _end_line(self) -> SseEvent | None:
         """The event that the line at hand ends, if it does."""
         line, is_blank = b"".join(self._line), self._line_bytes == 0
         self._line, self._line_bytes = [], 0
@@ -124,11 +124,11 @@ class EventReader:
         elif field == b"event":
             self._type = value.decode("utf-8", "replace") or "message"
 
-    def _event(self) -> Event | None:
+    def _event(self) -> SseEvent | None:
         data = b"\n".join(self._data)
         if self._tail is None:
-            return Event(self._type, data) if self._data else None
-        return Event(self._type, data, _data_in(self._tail)) if data else None
+            return SseEvent(self._type, data) if self._data else None
+        return SseEvent(self._type, data, _data_in(self._tail)) if data else None
 
 
 def _data_in(lines: bytes) -> bytes:

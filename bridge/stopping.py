@@ -19,7 +19,7 @@ _SIGNALS: Final[tuple[signal.Signals, ...]] = tuple(
 
 
 @dataclass
-class Stopping:
+class Shutdown:
     """How far stopping has come."""
 
     asked: anyio.Event = field(default_factory=anyio.Event)
@@ -51,7 +51,7 @@ class Stopping:
             self.at_once.set()
 
 
-async def watch_signals(stopping: Stopping, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+async def watch_signals(stopping: Shutdown, *, task_status: anyio.abc.TaskStatus[None]) -> None:
     """Take every signal, from now on."""
     with anyio.open_signal_receiver(*_heard()) as signals:
         task_status.started()

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+AsgiScope = MutableMapping[str, Any]
+AsgiReceive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 """What one request may carry: a 10 MB file in base64, with room. (MCP's own server stops at 4 MiB.)"""
 
@@ -42,7 +42,7 @@ class RefusedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FaceAddress:
     """Where a face is reached, and what it calls itself."""
 
     public_url: str | None = None
@@ -71,7 +71,7 @@ class Place:
         if origin is not None and not self._is_own_origin(origin, host):
             raise RefusedError(403, f"Requests from web pages of {origin} are not let in")
 
-    def base_url(self, scope: Scope, headers: Mapping[str, str]) -> str:
+    def base_url(self, scope: AsgiScope, headers: Mapping[str, str]) -> str:
         """The address of this bridge as the caller reaches it, without a slash at its end."""
         if self.public_url is not None:
             return self.public_url
@@ -100,7 +100,7 @@ class Place:
         return self.hosts | {"localhost"} | ({public} if public else set())
 
 
-async def body_of(receive: Receive, headers: Mapping[str, str], limit_bytes: int) -> bytes:
+async def request_body(receive: AsgiReceive, headers: Mapping[str, str], limit_bytes: int) -> bytes:
     """The whole body of a request.
 
     Raises:
@@ -163,7 +163,7 @@ def is_loopback(host: str) -> bool:
     return host == "localhost" or (is_ip_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
-def _client_of(scope: Scope) -> str:
+def _client_of(scope: AsgiScope) -> str:
     client = scope.get("client")
     return str(client[0]) if client else ""
 

@@ -27,7 +27,7 @@ _LINE_END: Final = re.compile(f"[{_STEERING}{_HIDDEN}\n]")
 _LOST_JOINER: Final = re.compile(rf"(?:(?<=\s)|\A)[{_JOINING}]+|(?<=[{_JOINING}][{_JOINING}])[{_JOINING}]+")
 
 
-def spelled_out(text: str, *, in_one_line: bool = False) -> str:
+def with_visible_characters(text: str, *, in_one_line: bool = False) -> str:
     """A text for a terminal or a text log: what is unseen in it as `\\x1b` or `\\u202e`, so that nothing is lost."""
     return (_LINE_END if in_one_line else _UNSEEN).sub(_code, text)
 
@@ -37,7 +37,7 @@ def spelled_as_json(text: str) -> str:
     return _UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
-def without_unseen(text: str) -> str:
+def without_hidden_characters(text: str) -> str:
     """A text for who reads every character of it, as a model does: without those that a person would not see."""
     seen = _UNSEEN.sub("", text)
     return seen if seen.isascii() else _LOST_JOINER.sub("", seen)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from bridge.config.check.schema_nodes import Node, node_at, takes_of, unit_of
+from bridge.config.check.schema_nodes import SchemaNode, node_at, takes_of, unit_of
 from bridge.config.schema import config_schema, meanings_in, profile_schema
-from bridge.config.shown import toml_of
+from bridge.config.shown import toml_value
 from bridge.config.tables.models import (
     AgentTable,
     Config,
@@ -190,13 +190,15 @@ def title(path: tuple[str, ...]) -> str:
     return f"`[{'.'.join('NAME' if step == '*' else step for step in path)}]`"
 
 
-def table(schema: Node, path: tuple[str, ...]) -> Iterator[str]:
+def table(schema: SchemaNode, path: tuple[str, ...]) -> Iterator[str]:
     """The keys of a table, one line each."""
     node = node_at(schema, path)
     required = node.get("required", [])
     yield "| key | takes | unit | default | meaning |\n|---|---|---|---|---|\n"
     for key, one in node["properties"].items():
-        default = "needed" if key in required else f"`{toml_of(one['default'])}`" if "default" in one else ""
+        default = (
+            "needed" if key in required else f"`{toml_value(one['default'])}`" if "default" in one else ""
+        )
         yield row(f"`{key}`", takes_of(one), unit_of(key), default, one.get("description", ""))
     yield "\n"
 
@@ -218,7 +220,7 @@ def profiles() -> Iterator[str]:
                 f"`{key}`",
                 takes_of(node),
                 unit_of(key),
-                f"`{toml_of(value)}`",
+                f"`{toml_value(value)}`",
                 meaning,
                 overriders(name, key),
             )

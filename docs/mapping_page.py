@@ -279,7 +279,7 @@ def _block_row(name: str, block: JsonObject) -> tuple[str, str, str]:
 
 
 def _part_row(kind: str, part: JsonObject) -> tuple[str, str, str]:
-    (block,) = blocks.blocks_from_parts([Part.model_validate(part)], blocks.Reading())
+    (block,) = blocks.blocks_from_parts([Part.model_validate(part)], blocks.ResultRules())
     return kind, _json(part), _json(block)
 
 

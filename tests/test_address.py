@@ -14,16 +14,16 @@ from anyio.streams.tls import TLSListener, TLSStream
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
 
 from bridge.a2a.client.card_cache import CardSource
-from bridge.a2a.client.followed import CardBounds
-from bridge.address import meant_url
+from bridge.a2a.client.followed import FreshnessBounds
+from bridge.address import url_with_scheme
 from bridge.assembly.health import readiness
 from bridge.assembly.parts import Parts
-from bridge.assembly.routes import Router, Routes
+from bridge.assembly.routes import Router, RoutingTable
 from bridge.errors import PeerError
 from bridge.http_client import GuardedClient
 from bridge.mcp.client.session import Session
-from bridge.mcp.client.transports.streamable_http import Url
-from bridge.web import Place
+from bridge.mcp.client.transports.streamable_http import HttpTarget
+from bridge.web import FaceAddress
 from tests.support.certificates import served_as
 from tests.support.limits import session_pace
 from tests.support.mcp_face import Face
@@ -45,8 +45,8 @@ async def an_agent() -> AsyncIterator[str]:
 @asynccontextmanager
 async def several_agents() -> AsyncIterator[str]:
     """The router of a bridge with two."""
-    router = Router(Place(), PlainTextResponse("unused"), lambda: readiness(Parts(), starting=False))
-    router.routes = Routes({"/agents/one": JSONResponse(CARD), "/agents/two": JSONResponse(CARD)})
+    router = Router(FaceAddress(), PlainTextResponse("unused"), lambda: readiness(Parts(), starting=False))
+    router.routes = RoutingTable({"/agents/one": JSONResponse(CARD), "/agents/two": JSONResponse(CARD)})
     async with listening(router) as url:
         yield url
 
@@ -129,7 +129,7 @@ async def test_what_stands_where_a_tool_server_was_looked_for_is_said(at: At, hi
     with anyio.fail_after(30):
         async with (
             at() as url,
-            Session("tools", Url(url), pace=session_pace(connect_seconds=10)).run() as session,
+            Session("tools", HttpTarget(url), pace=session_pace(connect_seconds=10)).run() as session,
         ):
             with pytest.raises(PeerError) as failed:
                 await session.ready()
@@ -190,7 +190,7 @@ async def test_a_handshake_that_nobody_goes_on_with_is_hung_up_on() -> None:
         serving.start_soon(listener.serve, serve)
         url = f"http://127.0.0.1:{listener.extra(anyio.abc.SocketAttribute.local_port)}"
         with pytest.raises(PeerError):
-            await CardSource(http, url, None, CardBounds(answer_seconds=0.2)).refresh()
+            await CardSource(http, url, None, FreshnessBounds(answer_seconds=0.2)).refresh()
         with anyio.fail_after(30):
             await hung_up.wait()
         serving.cancel_scope.cancel()
@@ -201,7 +201,7 @@ async def test_tls_to_a_port_without_it_is_said() -> None:
         secure = url.replace("http", "https")
         with pytest.raises(PeerError, match=r"cannot be reached: it speaks plain HTTP there: write http://$"):
             await CardSource(http, secure, None).refresh()
-        async with Session("tools", Url(secure), pace=session_pace()).run() as session:
+        async with Session("tools", HttpTarget(secure), pace=session_pace()).run() as session:
             with pytest.raises(
                 PeerError, match=r"cannot be reached: it speaks plain HTTP there: write http://$"
             ):
@@ -222,7 +222,7 @@ async def test_tls_to_a_port_without_it_is_said() -> None:
     ],
 )
 def test_a_url_without_its_scheme_is_recognized(text: str, url: str | None) -> None:
-    assert meant_url(text) == url
+    assert url_with_scheme(text) == url
 
 
 def _filled(hint: str, url: str) -> str:

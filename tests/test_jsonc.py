@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.jsonc import Node, parse
+from bridge.jsonc import JsonNode, parse_jsonc
 
 VALUES = st.recursive(
     st.one_of(
@@ -47,7 +47,7 @@ def texts(draw: st.DrawFn) -> tuple[object, str]:
     return value, written(value, draw)
 
 
-def nodes(node: Node) -> Iterator[Node]:
+def nodes(node: JsonNode) -> Iterator[JsonNode]:
     yield node
     for inner in (*(member.node for member in node.members), *node.elements):
         yield from nodes(inner)
@@ -58,10 +58,10 @@ def test_a_text_with_comments_says_what_it_says_without_and_each_value_stands_wh
     given: tuple[object, str],
 ) -> None:
     value, text = given
-    root = parse(text)
+    root = parse_jsonc(text)
     assert root.value == value
     for node in nodes(root):
-        assert parse(text[node.start : node.end]).value == node.value
+        assert parse_jsonc(text[node.start : node.end]).value == node.value
         held = {member.key: member.node.value for member in node.members}
         assert (held or [element.value for element in node.elements] or node.value) == node.value
         for member in node.members:
@@ -72,11 +72,11 @@ def test_a_text_with_comments_says_what_it_says_without_and_each_value_stands_wh
 @given(VALUES)
 def test_plain_json_is_read_whether_comments_are_taken_or_not(value: object) -> None:
     text = json.dumps(value, indent=1)
-    assert parse(text).value == parse(text, comments=False).value == value
+    assert parse_jsonc(text).value == parse_jsonc(text, comments=False).value == value
 
 
 def test_of_a_key_that_is_there_twice_both_have_a_place_and_the_last_one_counts() -> None:
-    root = parse('{"a": 1, "a": {"b": 2}}')
+    root = parse_jsonc('{"a": 1, "a": {"b": 2}}')
     assert root.value == {"a": {"b": 2}}
     assert [(member.key, member.start, member.node.value) for member in root.members] == [
         ("a", 1, 1),
@@ -104,7 +104,7 @@ def test_of_a_key_that_is_there_twice_both_have_a_place_and_the_last_one_counts(
 def test_what_is_no_json_is_refused_at_its_place(text: str, said: str, at: int) -> None:
     for comments in (True, False):
         with pytest.raises(json.JSONDecodeError) as refused:
-            parse(text, comments=comments)
+            parse_jsonc(text, comments=comments)
         assert (refused.value.msg, refused.value.pos) == (said, at)
 
 
@@ -112,7 +112,7 @@ def test_what_is_no_json_is_refused_at_its_place(text: str, said: str, at: int) 
     ("text", "at"), [('{"a": 1, // one\n "b": 2}', 9), ('{"a": 1,}', 8), ("[1, 2, ]", 7), ("/**/ 1", 0)]
 )
 def test_comments_and_a_comma_too_many_are_refused_where_they_are_not_taken(text: str, at: int) -> None:
-    parse(text)
+    parse_jsonc(text)
     with pytest.raises(json.JSONDecodeError) as refused:
-        parse(text, comments=False)
+        parse_jsonc(text, comments=False)
     assert refused.value.pos == at

@@ -21,18 +21,18 @@ from bridge.a2a.client.card_cache import CardSource
 from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.client.client import AgentClient, ClientOptions
 from bridge.a2a.client.http import NotReachedError, origin_of
-from bridge.a2a.client.interfaces import Reach, Trust
+from bridge.a2a.client.interfaces import ConnectionPolicy, Trust
 from bridge.a2a.model.objects import AgentCard
-from bridge.address import Wanted, kind_at
+from bridge.address import WantedKind, kind_at
 from bridge.agents_as_tools.remote_agent import RemoteAgent, read_cards
-from bridge.assembly.mistaken import mistaken
+from bridge.assembly.mistaken import other_kind_at
 from bridge.assembly.plan import RemotePlan
 from bridge.errors import PeerError
 from bridge.http_client import GuardedClient
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.transports.streamable_http import Url, explained_at
+from bridge.mcp.client.transports.streamable_http import HttpTarget, explained_at
 from bridge.mcp.client.upstream import Upstream
-from bridge.networks import Guard, PrivateAddressError, is_private_host
+from bridge.networks import AddressGuard, PrivateAddressError, is_private_host
 from tests.support.certificates import served_as
 from tests.support.limits import session_pace, session_rules
 from tests.support.scripted_agent import plain_card
@@ -168,7 +168,9 @@ class Names:
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
 
-def client_of(http: httpx2.AsyncClient, url: str, reach: Reach, *, card_url: str = "") -> AgentClient:
+def client_of(
+    http: httpx2.AsyncClient, url: str, reach: ConnectionPolicy, *, card_url: str = ""
+) -> AgentClient:
     card = AgentCard.model_validate(plain_card(url))
     return AgentClient(
         http, FoundCard(card_url or url, b"", card), ClientOptions(trust=reach.trust, reach=reach)
@@ -186,7 +188,7 @@ async def test_a_name_of_the_users_own_that_flips_after_its_card_was_read_is_not
     answer: Sequence[str],
 ) -> None:
     async with neighbour() as there, GuardedClient() as http:
-        reach = Reach(there.url, resolve=Names([answer]))
+        reach = ConnectionPolicy(there.url, resolve=Names([answer]))
         reach.seen.judge("127.1", "")([PUBLIC])
         with pytest.raises(NotReachedError, match=FLIPPED):
             await fetch_card(http, there.url, guard=reach.guard(there.url))
@@ -203,8 +205,8 @@ async def test_what_a_refusal_says_to_do_can_be_done_where_the_peer_is_given(
     on_command_line: bool, allowing: str
 ) -> None:
     url = "http://agent.example.com/"
-    reach = Reach(url, Trust(on_command_line=on_command_line), Names([["127.0.0.1"]]))
-    server = Url(url, on_command_line=on_command_line)
+    reach = ConnectionPolicy(url, Trust(on_command_line=on_command_line), Names([["127.0.0.1"]]))
+    server = HttpTarget(url, on_command_line=on_command_line)
     for seen, guard in (reach.seen, reach.guard(url)), (server.seen, server.guard):
         assert guard is not None
         seen.judge("agent.example.com", "")([PUBLIC])
@@ -215,7 +217,7 @@ async def test_what_a_refusal_says_to_do_can_be_done_where_the_peer_is_given(
 async def test_a_name_is_looked_up_once_and_only_what_was_judged_is_connected_to() -> None:
     async with neighbour() as there, GuardedClient() as http:
         url = f"http://agent.example.com:{there.port}/"
-        reach = Reach(url, resolve=Names([["127.0.0.1"], [PUBLIC]]))
+        reach = ConnectionPolicy(url, resolve=Names([["127.0.0.1"], [PUBLIC]]))
         with pytest.raises(PeerError, match="404"):
             await client_of(http, url, reach).get("t")
         assert f"host: agent.example.com:{there.port}".encode() in b"".join(there.heard).lower()
@@ -224,11 +226,11 @@ async def test_a_name_is_looked_up_once_and_only_what_was_judged_is_connected_to
 async def test_the_next_address_that_was_judged_is_tried_where_one_cannot_be_reached() -> None:
     async with neighbour() as there, GuardedClient() as http:
         url = f"http://agent.example.com:{there.port}/"
-        reach = Reach(url, resolve=Names([["127.0.0.2", "127.0.0.1"]]))
+        reach = ConnectionPolicy(url, resolve=Names([["127.0.0.2", "127.0.0.1"]]))
         with pytest.raises(PeerError, match="404"):
             await client_of(http, url, reach).get("t")
         url = f"http://other.example.com:{there.port}/"
-        reach = Reach(url, resolve=Names([["127.0.0.2", "127.0.0.3"]]))
+        reach = ConnectionPolicy(url, resolve=Names([["127.0.0.2", "127.0.0.3"]]))
         with pytest.raises(NotReachedError, match="cannot be reached: Connection refused"):
             await client_of(http, url, reach).get("t")
 
@@ -243,7 +245,7 @@ async def test_the_certificate_is_that_of_the_name_and_not_of_the_address(tmp_pa
         for name, answer in ("agent.example.com", "404"), ("other.example.com", "hostname|Hostname"):
             url = f"https://{name}:{there.port}/"
             with pytest.raises(PeerError, match=answer):
-                await client_of(http, url, Reach(url, resolve=Names([["127.0.0.1"]]))).get("t")
+                await client_of(http, url, ConnectionPolicy(url, resolve=Names([["127.0.0.1"]]))).get("t")
         tasks.cancel_scope.cancel()
 
 
@@ -251,12 +253,12 @@ async def test_a_connection_that_rests_is_judged_by_the_rule_of_who_takes_it_up(
     async with neighbour() as there, GuardedClient() as http:
         url = f"http://agent.example.com:{there.port}/"
         inside = Names([["127.0.0.1"]])
-        allowed = Reach(url, resolve=inside)
+        allowed = ConnectionPolicy(url, resolve=inside)
         for _ in range(2):
             with pytest.raises(PeerError, match="404"):
                 await client_of(http, url, allowed).get("t")
         assert (there.connections, len(there.heard)) == (1, 2)
-        learned = Reach("https://catalog.example.com/", resolve=inside)
+        learned = ConnectionPolicy("https://catalog.example.com/", resolve=inside)
         with pytest.raises(NotReachedError, match="which is a private address"):
             await client_of(http, url, learned).get("t")
         assert (there.connections, len(there.heard)) == (1, 2)
@@ -276,18 +278,18 @@ async def test_what_looks_for_tls_at_a_port_is_judged_too() -> None:
     async with neighbour() as there, GuardedClient() as http:
         there.answer = b"\x15\x03\x01\x00\x02\x02\x46"
         with pytest.raises(PrivateAddressError):
-            await kind_at(http, there.url, Wanted.SERVER, Guard(judge))
+            await kind_at(http, there.url, WantedKind.SERVER, AddressGuard(judge))
     assert there.connections == 1
 
 
 async def test_what_stands_in_place_of_an_agent_is_not_looked_for_where_its_name_has_flipped_to() -> None:
     async with neighbour() as there, GuardedClient() as http:
-        reach = Reach(there.url, resolve=Names([["127.0.0.1"]]))
+        reach = ConnectionPolicy(there.url, resolve=Names([["127.0.0.1"]]))
         reach.seen.judge("127.1", "")([PUBLIC])
         source = CardSource(http, there.url, None, guard=reach.guard(there.url))
         agent = RemoteAgent(there.url, source, http, ClientOptions(reach=reach))
         await read_cards([agent], within_seconds=10)
-        assert await mistaken(agent, RemotePlan(there.url)) is None
+        assert await other_kind_at(agent, RemotePlan(there.url)) is None
     assert there.connections == 0
 
 
@@ -296,7 +298,7 @@ async def test_a_proxy_of_the_environment_looks_names_up_by_itself(monkeypatch: 
         monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{there.port}")
         async with GuardedClient() as http:
             url = "http://agent.example.com/"
-            reach = Reach("https://catalog.example.com/", resolve=Names([["127.0.0.1"]]))
+            reach = ConnectionPolicy("https://catalog.example.com/", resolve=Names([["127.0.0.1"]]))
             with pytest.raises(PeerError, match="404"):
                 await client_of(http, url, reach).get("t")
     assert there.heard[0].startswith(b"POST http://agent.example.com/ ")
@@ -316,9 +318,11 @@ def test_all_connections_to_peers_are_made_where_they_are_judged() -> None:
 async def test_a_name_of_the_users_own_may_lead_inside_from_the_start_or_where_it_is_allowed() -> None:
     async with neighbour() as there, GuardedClient() as http:
         for reach in (
-            Reach(there.url, resolve=Names([["127.0.0.1"], [PUBLIC], ["127.0.0.1"]])),
-            Reach(there.url, Trust(allow_private=True), Names([[PUBLIC], ["127.0.0.1"]])),
-            Reach(there.url, Trust(frozenset({origin_of(there.url)})), Names([[PUBLIC], ["127.0.0.1"]])),
+            ConnectionPolicy(there.url, resolve=Names([["127.0.0.1"], [PUBLIC], ["127.0.0.1"]])),
+            ConnectionPolicy(there.url, Trust(allow_private=True), Names([[PUBLIC], ["127.0.0.1"]])),
+            ConnectionPolicy(
+                there.url, Trust(frozenset({origin_of(there.url)})), Names([[PUBLIC], ["127.0.0.1"]])
+            ),
         ):
             there.heard.clear()
             for _ in range(3):
@@ -339,7 +343,7 @@ async def test_a_name_that_was_learned_is_judged_before_it_is_connected_to_also_
 
 async def test_a_tool_server_whose_name_flips_is_not_spoken_to() -> None:
     async with neighbour() as there:
-        target = Url(there.url)
+        target = HttpTarget(there.url)
         target.seen.judge("127.1", "")([PUBLIC])
         upstream = Upstream("tools", target, era=Era.LEGACY, pace=session_pace(), rules=session_rules())
         async with upstream.run():
@@ -348,4 +352,4 @@ async def test_a_tool_server_whose_name_flips_is_not_spoken_to() -> None:
         assert str(await explained_at(target, PeerError("down"))) == "down"
         assert there.connections == 0
         assert replace(target, allow_private=True).guard is None
-        assert Url(there.url.replace("127.1", "127.0.0.1")).guard is None
+        assert HttpTarget(there.url.replace("127.1", "127.0.0.1")).guard is None

@@ -6,36 +6,36 @@ from random import Random
 
 import pytest
 
-from bridge.pauses import Pauses
+from bridge.pauses import Backoff
 
 
-def given(pauses: Pauses, count: int) -> list[float]:
+def given(pauses: Backoff, count: int) -> list[float]:
     return [pauses.next() for _ in range(count)]
 
 
 def test_pauses_grow_to_the_longest_and_no_further() -> None:
-    assert given(Pauses(1, 10, jitter=0), 6) == [1, 2, 4, 8, 10, 10]
-    assert given(Pauses(1, 3, factor=1.5, jitter=0), 5) == [1, 1.5, 2.25, 3, 3]
+    assert given(Backoff(1, 10, jitter=0), 6) == [1, 2, 4, 8, 10, 10]
+    assert given(Backoff(1, 3, factor=1.5, jitter=0), 5) == [1, 1.5, 2.25, 3, 3]
 
 
 def test_after_a_success_pauses_begin_anew() -> None:
-    pauses = Pauses(1, 10, jitter=0)
+    pauses = Backoff(1, 10, jitter=0)
     given(pauses, 5)
     pauses.reset()
     assert given(pauses, 2) == [1, 2]
 
 
 def test_a_first_pause_is_no_longer_than_the_longest() -> None:
-    assert given(Pauses(5, 2, jitter=0), 2) == [2, 2]
+    assert given(Backoff(5, 2, jitter=0), 2) == [2, 2]
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_chance_shortens_a_pause_by_a_share_and_never_lengthens_it(seed: int) -> None:
-    by_chance, whole = given(Pauses(1, 10, jitter=0.2, chance=Random(seed)), 6), (1, 2, 4, 8, 10, 10)
+    by_chance, whole = given(Backoff(1, 10, jitter=0.2, chance=Random(seed)), 6), (1, 2, 4, 8, 10, 10)
     assert all(most * 0.8 <= seconds <= most for seconds, most in zip(by_chance, whole, strict=True))
-    assert by_chance == given(Pauses(1, 10, jitter=0.2, chance=Random(seed)), 6)
+    assert by_chance == given(Backoff(1, 10, jitter=0.2, chance=Random(seed)), 6)
 
 
 def test_loops_that_began_together_do_not_try_together() -> None:
-    together = [given(Pauses(1, 10, chance=Random(seed)), 4) for seed in range(20)]
+    together = [given(Backoff(1, 10, chance=Random(seed)), 4) for seed in range(20)]
     assert len({tuple(pauses) for pauses in together}) == 20

@@ -12,11 +12,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from bridge.peer_auth import PeerAuth, PeerCredentials, always
+from bridge.peer_auth import PeerAuth, PeerCredentials, fixed_credentials
 
 Seen = list[Request]
 URL = "https://peer.example/mcp?v=1"
-TOKEN = always(PeerCredentials({"Authorization": "Bearer t", "X-Key": "k"}, {"key": "q"}))
+TOKEN = fixed_credentials(PeerCredentials({"Authorization": "Bearer t", "X-Key": "k"}, {"key": "q"}))
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ async def test_what_is_shown_takes_the_place_of_what_the_library_says_and_of_not
     http: httpx2.AsyncClient, seen: Seen
 ) -> None:
     mine = {"User-Agent": "me", "cookie": "a=b", "accept": "text/html", "Mcp-Method": "x", "X-Key": "k"}
-    auth = PeerAuth(URL, always(PeerCredentials(mine)))
+    auth = PeerAuth(URL, fixed_credentials(PeerCredentials(mine)))
     http.cookies.set("session", "1", domain="peer.example")
     protocol = {"Accept": "application/json", "Mcp-Method": "ping"}
     await http.get(URL, auth=auth, headers=protocol)

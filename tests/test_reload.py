@@ -18,7 +18,7 @@ import pytest
 from bridge.assembly.bridge import Bridge
 from bridge.cli import logs
 from bridge.cli.serve import loaded_from, read_from
-from bridge.reload import Read, Reload
+from bridge.reload import ReadConfig, Reload
 from tests.support.command import logs_kept
 from tests.support.tool_server import ToolServer, listed
 
@@ -98,7 +98,7 @@ async def serving(folder: Path, *parts: str, bridge: str = "") -> AsyncIterator[
             yield there
 
 
-def _read(file: Path) -> Read:
+def _read(file: Path) -> ReadConfig:
     return read_from(loaded_from(file, {}))
 
 

@@ -14,11 +14,11 @@ from bridge.errors import UsageError
 from bridge.seal import (
     LIFETIME_SECONDS,
     MAX_HANDLE_CHARACTERS,
-    Binding,
     Handle,
+    HandleBinding,
     HandleError,
+    HandlePurpose,
     HandleTooLongError,
-    Purpose,
     Seal,
     agent_mark,
     key_in,
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.proves("map-handles")
 KEY, OTHER_KEY = b"k" * 32, b"o" * 40
 NOW = 1_800_000_000
 UUID_ID = "01890a5d-ac96-774b-bcce-b302099a8057"
-BINDING = Binding(Purpose.FOLLOW_UP, "alice")
+BINDING = HandleBinding(HandlePurpose.FOLLOW_UP, "alice")
 
 
 def handle(*ids: str, agent: str = "research", expires_seconds: int = NOW + 60) -> Handle:
@@ -51,7 +51,9 @@ def test_a_handle_opens_as_it_was_sealed(seed: int) -> None:
     chance = random.Random(seed)
     ids = tuple(random_id(chance) for _ in range(chance.randrange(4)))
     sealed = handle(*ids, expires_seconds=chance.randrange(NOW + 1, 2**32))
-    binding = Binding(chance.choice(list(Purpose)), random_id(chance), chance.randbytes(chance.randrange(40)))
+    binding = HandleBinding(
+        chance.choice(list(HandlePurpose)), random_id(chance), chance.randbytes(chance.randrange(40))
+    )
     text = Seal([KEY]).seal(sealed, binding)
     assert Seal([KEY]).open(text, binding, NOW) == sealed
 
@@ -82,7 +84,7 @@ def _fits(seal: Seal, task_id: str) -> bool:
 
 
 def refusal_of(
-    text: str, binding: Binding = BINDING, *, now: float = NOW, keys: tuple[bytes, ...] = (KEY,)
+    text: str, binding: HandleBinding = BINDING, *, now: float = NOW, keys: tuple[bytes, ...] = (KEY,)
 ) -> str:
     with pytest.raises(HandleError) as caught:
         Seal(keys).open(text, binding, now)
@@ -97,23 +99,23 @@ def test_a_handle_with_any_one_bit_flipped_is_refused() -> None:
 
 
 def test_a_handle_opens_only_for_its_purpose() -> None:
-    for purpose in Purpose:
-        text = Seal([KEY]).seal(handle(UUID_ID), Binding(purpose, "alice"))
-        for other in set(Purpose) - {purpose}:
-            refusal_of(text, Binding(other, "alice"))
+    for purpose in HandlePurpose:
+        text = Seal([KEY]).seal(handle(UUID_ID), HandleBinding(purpose, "alice"))
+        for other in set(HandlePurpose) - {purpose}:
+            refusal_of(text, HandleBinding(other, "alice"))
 
 
 def test_a_handle_opens_only_for_its_principal_and_its_request() -> None:
     asked = request_digest("pay", {"b": 1, "a": 2})
-    text = Seal([KEY]).seal(handle(UUID_ID), Binding(Purpose.REQUEST_STATE, "alice", asked))
-    again = Binding(Purpose.REQUEST_STATE, "alice", request_digest("pay", {"a": 2, "b": 1}))
+    text = Seal([KEY]).seal(handle(UUID_ID), HandleBinding(HandlePurpose.REQUEST_STATE, "alice", asked))
+    again = HandleBinding(HandlePurpose.REQUEST_STATE, "alice", request_digest("pay", {"a": 2, "b": 1}))
     assert Seal([KEY]).open(text, again, NOW).ids == (UUID_ID,)
     other = request_digest("pay", {"a": 2, "b": 2})
-    shifted = Binding(Purpose.REQUEST_STATE, "alice" + chr(asked[0] & 127), asked[1:])
+    shifted = HandleBinding(HandlePurpose.REQUEST_STATE, "alice" + chr(asked[0] & 127), asked[1:])
     for binding in (
-        Binding(Purpose.REQUEST_STATE, "bob", asked),
-        Binding(Purpose.REQUEST_STATE, "alice", other),
-        Binding(Purpose.REQUEST_STATE, "alice"),
+        HandleBinding(HandlePurpose.REQUEST_STATE, "bob", asked),
+        HandleBinding(HandlePurpose.REQUEST_STATE, "alice", other),
+        HandleBinding(HandlePurpose.REQUEST_STATE, "alice"),
         shifted,
     ):
         refusal_of(text, binding)
@@ -124,8 +126,8 @@ def test_forged_foreign_expired_and_misused_handles_are_answered_alike() -> None
     answers = {
         refusal_of(text, now=NOW + 60),
         refusal_of(text, keys=(OTHER_KEY,)),
-        refusal_of(text, Binding(Purpose.CONTEXT, "alice")),
-        refusal_of(text, Binding(Purpose.FOLLOW_UP, "bob")),
+        refusal_of(text, HandleBinding(HandlePurpose.CONTEXT, "alice")),
+        refusal_of(text, HandleBinding(HandlePurpose.FOLLOW_UP, "bob")),
         *(
             refusal_of(forged)
             for forged in ("", "A", "AAAA", "é", text + "=", text[:-1], text + "A", f" {text}")
@@ -148,7 +150,7 @@ def test_a_ring_without_proper_keys_is_refused(keys: list[bytes]) -> None:
 
 
 def test_every_purpose_has_a_lifetime() -> None:
-    assert set(LIFETIME_SECONDS) == set(Purpose)
+    assert set(LIFETIME_SECONDS) == set(HandlePurpose)
 
 
 @pytest.mark.proves("mcp25-tokens-kept", "mcp26-tokens-kept")

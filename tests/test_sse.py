@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import pytest
 from pydantic_core import from_json, to_json
 
-from bridge.sse import HEARTBEAT, Event, EventReader, frame
+from bridge.sse import HEARTBEAT, SseEvent, SseReader, frame
 
 
 def read(chunks: Sequence[bytes], limit_bytes: int = 1000) -> list[bytes]:
-    reader = EventReader(limit_bytes)
+    reader = SseReader(limit_bytes)
     return [event.data for chunk in chunks for event in reader.feed(chunk)]
 
 
@@ -51,13 +51,13 @@ def test_heartbeats_and_finished_events_do_not_count_as_size() -> None:
 
 
 def test_an_event_has_the_type_it_names() -> None:
-    reader = EventReader(1000)
+    reader = SseReader(1000)
     said = b"event: endpoint\ndata: /post\n\ndata: {}\n\nevent:\ndata: x\n\nevent: empty\n\ndata: y\n\n"
     assert list(reader.feed(said)) == [
-        Event("endpoint", b"/post"),
-        Event("message", b"{}"),
-        Event("message", b"x"),
-        Event("message", b"y"),
+        SseEvent("endpoint", b"/post"),
+        SseEvent("message", b"{}"),
+        SseEvent("message", b"x"),
+        SseEvent("message", b"y"),
     ]
 
 
@@ -69,22 +69,22 @@ def test_of_an_event_above_the_limit_both_ends_are_kept_and_the_next_one_is_whol
     head, tail = b'{"id":7,' + b"a" * 50, b"z" * 50 + b'"end":1'
     lines = [b"event: message", b"data: " + head + b"x" * 2000 + tail, b"data: }", b"id: 4", b""]
     text = end.join([*lines, b"data: next", b"", b""])
-    reader = EventReader(1000, ends_bytes=40)
+    reader = SseReader(1000, ends_bytes=40)
     chunks = [text[i : i + size] for i in range(0, len(text), size)]
     cut, following = (event for chunk in chunks for event in reader.feed(chunk))
     assert (cut.type, cut.data) == ("message", head[:40])
     assert cut.tail is not None
     assert cut.tail.endswith(tail[-9:] + b"\n}")
-    assert following == Event("message", b"next")
+    assert following == SseEvent("message", b"next")
 
 
 def test_a_comment_above_the_limit_is_no_event() -> None:
-    reader = EventReader(1000, ends_bytes=40)
-    assert list(reader.feed(b":" + b"x" * 2000 + b"\n\ndata: y\n\n")) == [Event("message", b"y")]
+    reader = SseReader(1000, ends_bytes=40)
+    assert list(reader.feed(b":" + b"x" * 2000 + b"\n\ndata: y\n\n")) == [SseEvent("message", b"y")]
 
 
 def test_an_event_of_fifty_megabytes_is_read_from_small_chunks() -> None:
-    reader, chunk = EventReader(60_000_000), b"x" * 65536
+    reader, chunk = SseReader(60_000_000), b"x" * 65536
     pieces = [b"data: ", *[chunk] * 800, b"\n\n"]
     (event,) = (event for piece in pieces for event in reader.feed(piece))
     assert len(event.data) == 800 * 65536

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from starlette.datastructures import Headers
 
-from bridge.web import Place, RefusedError, body_of, host_name, is_loopback, require_json
+from bridge.web import FaceAddress, RefusedError, host_name, is_loopback, request_body, require_json
 
-PLACE = Place("https://bridge.example.com/base", frozenset({"other.example", "0.0.0.0"}))
-BARE = Place()
+PLACE = FaceAddress("https://bridge.example.com/base", frozenset({"other.example", "0.0.0.0"}))
+BARE = FaceAddress()
 
 
 @pytest.mark.proves("web-host")
@@ -105,13 +105,13 @@ def scope(client: str | None) -> dict[str, Any]:
 
 
 FORWARDED = {"x-forwarded-proto": "https", "x-forwarded-host": "other.example", "x-forwarded-prefix": "/a2a/"}
-BASES: list[tuple[Place, str | None, dict[str, str], str]] = [
+BASES: list[tuple[FaceAddress, str | None, dict[str, str], str]] = [
     (PLACE, "127.0.0.1", FORWARDED, "https://bridge.example.com/base"),
     (BARE, "127.0.0.1", {}, "http://localhost:8080"),
-    (Place(hosts=frozenset({"other.example"})), "127.0.0.1", FORWARDED, "https://other.example/a2a"),
-    (Place(hosts=frozenset({"other.example"})), "::1", FORWARDED, "https://other.example/a2a"),
-    (Place(hosts=frozenset({"other.example"})), "192.168.1.5", FORWARDED, "http://localhost:8080"),
-    (Place(hosts=frozenset({"other.example"})), None, FORWARDED, "http://localhost:8080"),
+    (FaceAddress(hosts=frozenset({"other.example"})), "127.0.0.1", FORWARDED, "https://other.example/a2a"),
+    (FaceAddress(hosts=frozenset({"other.example"})), "::1", FORWARDED, "https://other.example/a2a"),
+    (FaceAddress(hosts=frozenset({"other.example"})), "192.168.1.5", FORWARDED, "http://localhost:8080"),
+    (FaceAddress(hosts=frozenset({"other.example"})), None, FORWARDED, "http://localhost:8080"),
     (BARE, "127.0.0.1", FORWARDED, "https://localhost:8080/a2a"),
     (BARE, "127.0.0.1", {"x-forwarded-proto": "https, http"}, "https://localhost:8080"),
     (BARE, "127.0.0.1", {"x-forwarded-proto": "javascript"}, "http://localhost:8080"),
@@ -127,7 +127,7 @@ BASES: list[tuple[Place, str | None, dict[str, str], str]] = [
 @pytest.mark.proves("card-base")
 @pytest.mark.parametrize(("place", "client", "headers", "base"), BASES)
 def test_the_base_is_the_public_one_or_what_a_proxy_on_loopback_forwards(
-    place: Place, client: str | None, headers: dict[str, str], base: str
+    place: FaceAddress, client: str | None, headers: dict[str, str], base: str
 ) -> None:
     assert place.base_url(scope(client), Headers({"host": "localhost:8080", **headers})) == base
 
@@ -147,8 +147,8 @@ class Body:
 
 @pytest.mark.parametrize("chunks", [[b"12345"], [b"12", b"", b"345"], [bytes([byte]) for byte in b"12345"]])
 async def test_a_body_up_to_the_limit_is_read_whole(chunks: list[bytes]) -> None:
-    assert await body_of(Body(chunks), Headers({"content-length": "5"}), 5) == b"12345"
-    assert await body_of(Body([b""]), Headers({}), 0) == b""
+    assert await request_body(Body(chunks), Headers({"content-length": "5"}), 5) == b"12345"
+    assert await request_body(Body([b""]), Headers({}), 0) == b""
 
 
 @pytest.mark.proves("web-json")
@@ -166,14 +166,14 @@ async def test_a_body_over_the_limit_is_not_read_further(
 ) -> None:
     body = Body(chunks)
     with pytest.raises(RefusedError) as refused:
-        await body_of(body, Headers({"content-length": declared}), 5)
+        await request_body(body, Headers({"content-length": declared}), 5)
     assert refused.value.status == 413
     assert len(body.left) == unread
 
 
 async def test_a_client_that_goes_away_in_its_body_is_refused() -> None:
     with pytest.raises(RefusedError) as refused:
-        await body_of(Body([b"12", None]), Headers({}), 5)
+        await request_body(Body([b"12", None]), Headers({}), 5)
     assert refused.value.status == 400
 
 

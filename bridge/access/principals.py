@@ -11,7 +11,7 @@ MayUse = Callable[[str], bool]
 """Whether the skill or tool of this name may be used."""
 
 
-def everything(name: str) -> bool:  # noqa: ARG001 - whatever it is
+def may_use_everything(name: str) -> bool:  # noqa: ARG001 - whatever it is
     """What those may use of whom nothing else is said."""
     return True
 

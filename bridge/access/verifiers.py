@@ -1,10 +1,10 @@
 """How callers are told apart: verifiers, each of which knows one kind of credential, and `Access`, which asks them.
 
 A verifier looks at the headers of a request and may take its time, as one does that has keys to fetch. It gives the
-principal that they stand for, `Wrong`, or None where they show nothing of its kind. `Access` asks all of them in turn:
-every credential that is shown has to be right, since what stands before the bridge may have judged by another one than
-the bridge does. Several verifiers may look at the same header, and then it is enough that one of them knows what is in
-it.
+principal that they stand for, `WrongCredential`, or None where they show nothing of its kind. `Access` asks all of
+them in turn: every credential that is shown has to be right, since what stands before the bridge may have judged by
+another one than the bridge does. Several verifiers may look at the same header, and then it is enough that one of them
+knows what is in it.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ class Credential:
 
 
 @dataclass(frozen=True, slots=True)
-class Wrong:
+class WrongCredential:
     """What a verifier makes of a credential of its kind that stands for nobody."""
 
     said: str = "is not known"
     """What is wrong with it, for its caller: `is not known`, `has expired`."""
 
 
-_NOT_KNOWN: Final = Wrong()
+_NOT_KNOWN: Final = WrongCredential()
 
 
 class Verifier(Protocol):
@@ -78,14 +78,14 @@ class Verifier(Protocol):
     def scheme(self) -> Scheme:
         """How such a credential is shown."""
 
-    async def verify(self, headers: Mapping[str, str]) -> Principal | Wrong | None:
+    async def verify(self, headers: Mapping[str, str]) -> Principal | WrongCredential | None:
         """Whom a request's headers (their names in lower case) stand for; None when they show nothing of this kind.
 
         A verifier that waits for something bounds its wait itself: the request waits with it.
         """
 
 
-class Secrets:
+class SecretVerifier:
     """Verifies secrets that are known beforehand. Takes the same time for every wrong one."""
 
     def __init__(self, scheme: Scheme, principals: Mapping[bytes, Principal]) -> None:
@@ -93,7 +93,7 @@ class Secrets:
         self.scheme = scheme
         self._principals = principals
 
-    async def verify(self, headers: Mapping[str, str]) -> Principal | Wrong | None:
+    async def verify(self, headers: Mapping[str, str]) -> Principal | WrongCredential | None:
         """See `Verifier`."""
         secret = _shown(self.scheme, headers)
         if secret is None:
@@ -118,7 +118,7 @@ def verifiers_of(credentials: Iterable[Credential]) -> tuple[Verifier, ...]:
             raise UsageError(
                 f"{before.name} and {one.principal.name} have the same secret: nobody could tell them apart"
             )
-    return tuple(Secrets(scheme, principals) for scheme, principals in known.items())
+    return tuple(SecretVerifier(scheme, principals) for scheme, principals in known.items())
 
 
 class Access:
@@ -161,14 +161,14 @@ class Access:
             if changes == self.changes:
                 return self._judged(verdicts)
 
-    def _judged(self, verdicts: Sequence[Principal | Wrong | None]) -> Principal:
+    def _judged(self, verdicts: Sequence[Principal | WrongCredential | None]) -> Principal:
         if not verdicts:
             return self._everyone
         found: Principal | None = None
-        known, wrong = set[str](), dict[str, Wrong]()
+        known, wrong = set[str](), dict[str, WrongCredential]()
         for verifier, verdict in zip(self._verifiers, verdicts, strict=True):
             header = _HEADERS[verifier.scheme]
-            if isinstance(verdict, Wrong):
+            if isinstance(verdict, WrongCredential):
                 wrong.setdefault(header, verdict)
             elif verdict is not None:
                 if found is not None and verdict != found:

@@ -17,7 +17,7 @@ import anyio
 
 from bridge.a2a.client.bindings import AgentRefusedError
 from bridge.a2a.client.client import AgentClient
-from bridge.a2a.client.follow import Listener, converse, wait
+from bridge.a2a.client.follow import Listener, converse, wait_until_settled
 from bridge.a2a.model.life import ENDED, SETTLED
 from bridge.a2a.model.objects import (
     Message,
@@ -26,24 +26,31 @@ from bridge.a2a.model.objects import (
     StreamResponse,
     Task,
     TaskStatus,
-    text_of,
+    text_of_parts,
 )
-from bridge.agents_as_tools.given import Given
+from bridge.agents_as_tools.given import CallInput
 from bridge.agents_as_tools.handles import FarCall, FarQuestion, tool_mark
 from bridge.agents_as_tools.mcp_tasks import task_fields
 from bridge.agents_as_tools.remote_agent import RemoteAgent
-from bridge.agents_as_tools.sending import Sending, Work
-from bridge.agents_as_tools.shown import Shown, failure
-from bridge.agents_as_tools.surroundings import Surroundings
+from bridge.agents_as_tools.sending import AgentExchange, Sending
+from bridge.agents_as_tools.shown import ToolResults, failure
+from bridge.agents_as_tools.surroundings import FaceRuntime
 from bridge.agents_as_tools.tools import PublishedTool
 from bridge.concurrency import turn
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.server.face import Incoming, Report
+from bridge.mcp.server.face import IncomingCall, ReportProgress
 from bridge.seal import HandleTooLongError
-from bridge.translate.ask_back import Waiting, answer_message, as_answered, mark_of, modes_of, with_own_keys
+from bridge.translate.ask_back import (
+    AskingTask,
+    answer_message,
+    as_answered,
+    elicitation_modes_of,
+    questions_mark,
+    with_own_keys,
+)
 from bridge.translate.call_to_message import (
-    Conversation,
+    MessageIds,
     message_from_call,
 )
 from bridge.translate.extension import PROGRESS
@@ -55,15 +62,15 @@ class AgentCall:
     """One call; used once."""
 
     def __init__(
-        self, agent: RemoteAgent, tool: PublishedTool, incoming: Incoming, around: Surroundings
+        self, agent: RemoteAgent, tool: PublishedTool, incoming: IncomingCall, around: FaceRuntime
     ) -> None:
         options, override = around.options, tool.override
         self._agent = agent
         self._tool = tool.tool
-        self._given = Given(incoming, tool.tool, agent.mark, around.handles, override.arguments)
+        self._given = CallInput(incoming, tool.tool, agent.mark, around.handles, override.arguments)
         self._incoming = incoming
         self._around = around
-        self._shown = Shown(agent, tool.tool, incoming.principal, around.handles, options)
+        self._shown = ToolResults(agent, tool.tool, incoming.principal, around.handles, options)
         self._pace = options.pace
         self._within_seconds = _first_of(override.answer_within_seconds, options.answer_within_seconds)
         # A round that answers a question is no new call: its task is at work already.
@@ -120,7 +127,7 @@ class AgentCall:
         if state is not None:
             return await self._come_back(state)
         context = self._given.context(arguments)
-        conversation = Conversation(
+        conversation = MessageIds(
             message_id=str(uuid4()),
             context_id=context.context_id if context else None,
             reference_task_ids=(context.task_id,) if context and context.task_id else (),
@@ -142,7 +149,7 @@ class AgentCall:
         responses = self._incoming.input_responses or {}
         lasting = self._shown.questions(task)
         # An agent that says no more than that it waits does not say for what.
-        is_open = task.status.message is None or mark_of(lasting) == answered.asked
+        is_open = task.status.message is None or questions_mark(lasting) == answered.asked
         questions = as_answered(with_own_keys(lasting), task.status, responses)
         asked = {question.key for question in questions}
         if not is_open or not asked & responses.keys():
@@ -170,7 +177,7 @@ class AgentCall:
         incoming = self._incoming
         questions = self._shown.questions(task)
         taken = ({"form"} if incoming.takes_forms else set()) | ({"url"} if incoming.takes_urls else set())
-        if not questions or not modes_of(questions) <= taken:
+        if not questions or not elicitation_modes_of(questions) <= taken:
             return self._question_in_words(task)
         if not incoming.is_modern:
             self._asking = task
@@ -184,7 +191,7 @@ class AgentCall:
             self._asking = None
             return answer_message(questions, {**responses}, self._waiting(task.id, task))
         self._let_go = True
-        question = FarQuestion(self._shown.far(task.id), mark_of(questions))
+        question = FarQuestion(self._shown.far(task.id), questions_mark(questions))
         state = self._around.handles.of_question(question, incoming.principal, self._given.digest)
         return {
             "resultType": "input_required",
@@ -195,8 +202,8 @@ class AgentCall:
             "requestState": state,
         }
 
-    def _waiting(self, state: str, task: Task) -> Waiting:
-        return Waiting(state, task.id, task.context_id, self._tool.skill_id)
+    def _waiting(self, state: str, task: Task) -> AskingTask:
+        return AskingTask(state, task.id, task.context_id, self._tool.skill_id)
 
     # Answers for hosts that take no questions, or cannot wait
 
@@ -266,11 +273,11 @@ class AgentCall:
         client = self._agent.client
 
         async def waited(listener: Listener) -> Task | Message:
-            return await wait(client, task_id, listener, self._pace, answered)
+            return await wait_until_settled(client, task_id, listener, self._pace, answered)
 
         return await self._run(client, waited)
 
-    async def _run(self, client: AgentClient, work: Work) -> Task | Message:
+    async def _run(self, client: AgentClient, work: AgentExchange) -> Task | Message:
         known = self._sending.task_id if self._sending else None
         self._sending = sending = Sending(client, self._on_event, known)
         self._around.background.start_soon(sending.run, work)
@@ -313,13 +320,13 @@ def _first_of(said: float | None, otherwise: float) -> float:
     return otherwise if said is None else said
 
 
-def _tell_progress(event: StreamResponse, report: Report, *, extension_active: bool) -> str | None:
+def _tell_progress(event: StreamResponse, report: ReportProgress, *, extension_active: bool) -> str | None:
     """Report an event; gives the words of the agent in it, if there are any."""
     update, artifact = event.status_update, event.artifact_update
     if update is not None and update.status.state not in SETTLED:
         numbers = (update.metadata or {}).get(PROGRESS)
         found = numbers if isinstance(numbers, dict) else {}
-        words = text_of(update.status.message.parts) if update.status.message else ""
+        words = text_of_parts(update.status.message.parts) if update.status.message else ""
         if found or words:
             report(_number(found.get("progress")), _number(found.get("total")), words or None)
         return words or None

@@ -18,24 +18,24 @@ from typing import Final
 import anyio
 import anyio.abc
 
-from bridge.access.principals import MayUse, everything
+from bridge.access.principals import MayUse, may_use_everything
 from bridge.agents_as_tools.call import AgentCall
 from bridge.agents_as_tools.follow_up import FollowUp
 from bridge.agents_as_tools.handles import Handles
-from bridge.agents_as_tools.listing import Listing, listing_of
+from bridge.agents_as_tools.listing import FaceListing, listing_of
 from bridge.agents_as_tools.mcp_tasks import McpTasks
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent, read_cards
 from bridge.agents_as_tools.resources import TEMPLATE, read_card, read_part
 from bridge.agents_as_tools.search import call_of_skill, found_skills
-from bridge.agents_as_tools.sending import Unnamed
+from bridge.agents_as_tools.sending import UnnamedMessages
 from bridge.agents_as_tools.shown import failure
-from bridge.agents_as_tools.surroundings import Surroundings
-from bridge.agents_as_tools.tools import Place, PublishedTool
-from bridge.concurrency import Turns
+from bridge.agents_as_tools.surroundings import FaceRuntime
+from bridge.agents_as_tools.tools import PublishedTool, SkillKey
+from bridge.concurrency import ToolLimiters
 from bridge.errors import BridgeError, echoed, telling_of
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.server.face import INVALID_PARAMS, Incoming, McpRefusal, refusal_of
+from bridge.mcp.server.face import INVALID_PARAMS, IncomingCall, McpRefusal, refusal_of
 from bridge.seal import HandleError
 from bridge.source_state import SourceState
 from bridge.translate.call_to_message import BadArgumentsError
@@ -63,16 +63,16 @@ class AgentsFace:
         overrides: Mapping[str, ToolOverride] = _NOTHING,
     ) -> None:
         self._handles = handles
-        self._unnamed = Unnamed(options.unnamed_most)
-        self._turns: Turns[Place] = Turns()
+        self._unnamed = UnnamedMessages(options.unnamed_most)
+        self._turns: ToolLimiters[SkillKey] = ToolLimiters()
         self._remarked: frozenset[Remark] = frozenset()
         self._on_change: Callable[[], None] = _tell_nobody
         self._group: anyio.abc.TaskGroup | None = None
-        self._around: Surroundings | None = None
+        self._around: FaceRuntime | None = None
         self._tasks: McpTasks | None = None
         self._watched: dict[RemoteAgent, anyio.CancelScope] = {}
         self._take(agents, options, overrides)
-        self._listing = Listing()
+        self._listing = FaceListing()
         self._list()
 
     @property
@@ -132,7 +132,7 @@ class AgentsFace:
         for agent in self._agents:
             agent.use_what_is_remembered()
         async with anyio.create_task_group() as group:
-            self._around = Surroundings(self._handles, self._options, group, self._unnamed, self._turns)
+            self._around = FaceRuntime(self._handles, self._options, group, self._unnamed, self._turns)
             self._tasks = McpTasks(self._surroundings, self._found)
             await read_cards([agent for agent in self._agents if agent.down is not None], first_cards_seconds)
             self._list()
@@ -172,11 +172,11 @@ class AgentsFace:
         """The calls that became tasks, once this is entered."""
         return self._tasks
 
-    def tools(self, may_use: MayUse = everything) -> Sequence[JsonObject]:
+    def tools(self, may_use: MayUse = may_use_everything) -> Sequence[JsonObject]:
         """See `ToolFace.tools`."""
         return self._listing.tools_for(may_use)
 
-    def resources(self, may_use: MayUse = everything) -> Sequence[JsonObject]:
+    def resources(self, may_use: MayUse = may_use_everything) -> Sequence[JsonObject]:
         """The cards of the agents of which a caller may use anything."""
         return tuple(self._listing.cards_for(may_use).values())
 
@@ -184,11 +184,11 @@ class AgentsFace:
         """Where the parts are that are too large for a result."""
         return (TEMPLATE,)
 
-    def prompts(self, may_use: MayUse = everything) -> Sequence[JsonObject]:
+    def prompts(self, may_use: MayUse = may_use_everything) -> Sequence[JsonObject]:
         """The examples of the skills."""
         return self._listing.prompts_for(may_use)
 
-    async def call(self, incoming: Incoming) -> JsonObject:
+    async def call(self, incoming: IncomingCall) -> JsonObject:
         """See `ToolFace.call`."""
         try:
             if incoming.name in _FOLLOW_UPS and self._options.follow_up_tools:
@@ -203,7 +203,7 @@ class AgentsFace:
             logger.log(telling_of(exc).log_level, "a call of %s failed: %s", echoed(incoming.name), exc)
             return failure(str(exc))
 
-    async def read(self, uri: str, principal: str, may_use: MayUse = everything) -> JsonObject:
+    async def read(self, uri: str, principal: str, may_use: MayUse = may_use_everything) -> JsonObject:
         """See `ToolFace.read`."""
         for key, card in self._listing.cards_for(may_use).items():
             if uri == card["uri"]:
@@ -217,7 +217,7 @@ class AgentsFace:
         self,
         name: str,
         arguments: Mapping[str, str],  # noqa: ARG002 - ours take none
-        may_use: MayUse = everything,
+        may_use: MayUse = may_use_everything,
     ) -> JsonObject:
         """See `ToolFace.prompt`."""
         found = self._listing.examples.get(name)
@@ -265,7 +265,7 @@ class AgentsFace:
         with scope:
             await agent.watch(self._changed)
 
-    def _surroundings(self) -> Surroundings:
+    def _surroundings(self) -> FaceRuntime:
         assert self._around is not None, "it is entered"
         return self._around
 
@@ -274,14 +274,14 @@ class AgentsFace:
 
     # Calls
 
-    async def _call(self, incoming: Incoming) -> JsonObject:
+    async def _call(self, incoming: IncomingCall) -> JsonObject:
         tool = self._listing.tools.by_name.get(incoming.name)
         if tool is None:
             raise McpRefusal(INVALID_PARAMS, f"Unknown tool: {echoed(incoming.name)}")
         agent = self._listing.agents[tool.agent_key]
         return await AgentCall(agent, tool, incoming, self._surroundings())()
 
-    async def _follow_up(self, incoming: Incoming) -> JsonObject:
+    async def _follow_up(self, incoming: IncomingCall) -> JsonObject:
         handle = incoming.arguments.get("handle")
         try:
             far = self._handles.task(handle if isinstance(handle, str) else "", incoming.principal)

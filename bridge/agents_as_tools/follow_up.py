@@ -10,20 +10,20 @@ from uuid import uuid4
 
 import anyio
 
-from bridge.a2a.client.follow import Listener, converse, wait
+from bridge.a2a.client.follow import Listener, converse, wait_until_settled
 from bridge.a2a.model.life import ENDED, SETTLED
 from bridge.a2a.model.objects import Message, SendMessageConfiguration, SendMessageRequest, Task, TaskState
 from bridge.agents_as_tools.handles import FarTask
 from bridge.agents_as_tools.remote_agent import RemoteAgent
-from bridge.agents_as_tools.sending import Unnamed
-from bridge.agents_as_tools.shown import Shown
-from bridge.agents_as_tools.surroundings import Surroundings
+from bridge.agents_as_tools.sending import UnnamedMessages
+from bridge.agents_as_tools.shown import ToolResults
+from bridge.agents_as_tools.surroundings import FaceRuntime
 from bridge.agents_as_tools.tools import PublishedTool
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.server.face import Incoming
-from bridge.translate.call_to_message import BadArgumentsError, Conversation, message_from_reply
-from bridge.translate.overrides import not_theirs
+from bridge.mcp.server.face import IncomingCall
+from bridge.translate.call_to_message import BadArgumentsError, MessageIds, message_from_reply
+from bridge.translate.overrides import hidden_arguments_in
 
 
 class FollowUp:
@@ -33,8 +33,8 @@ class FollowUp:
         self,
         agent: RemoteAgent,
         far: FarTask,
-        incoming: Incoming,
-        around: Surroundings,
+        incoming: IncomingCall,
+        around: FaceRuntime,
         tool: PublishedTool | None,
     ) -> None:
         """`tool` is the one that began the task, as far as it is offered."""
@@ -56,7 +56,7 @@ class FollowUp:
         if not isinstance(wanted, int | float) or isinstance(wanted, bool):
             raise BadArgumentsError("wait_seconds: it is no number")
         seconds = min(max(wanted, 0), longest)
-        if Unnamed.is_id(self._far.task_id):
+        if UnnamedMessages.is_id(self._far.task_id):
             return await self._unnamed_within(seconds)
         return await self._shown_within(seconds)
 
@@ -70,7 +70,7 @@ class FollowUp:
         self._require_task("answered")
         skill_id = self._skill_to_answer()
         task = await client.get(self._far.task_id)
-        conversation = Conversation(str(uuid4()), task.context_id, task.id)
+        conversation = MessageIds(str(uuid4()), task.context_id, task.id)
         message = message_from_reply(self._incoming.arguments, conversation, skill_id)
         request = SendMessageRequest(message=message, configuration=SendMessageConfiguration())
         outcome: Task | Message | None = None
@@ -80,7 +80,7 @@ class FollowUp:
 
     async def cancel(self) -> JsonObject:
         """End the task; raises as `result` does."""
-        if Unnamed.is_id(self._far.task_id):
+        if UnnamedMessages.is_id(self._far.task_id):
             self._around.unnamed.drop(self._far.task_id)
         self._require_task("canceled; it is only not waited for any more")
         return self._shown(await self._agent.client.cancel(self._far.task_id))
@@ -98,14 +98,16 @@ class FollowUp:
         data = self._incoming.arguments.get("data")
         inner = data.get("arguments") if isinstance(data, dict) else None
         for given in (data, inner):
-            if isinstance(given, dict) and (theirs := not_theirs(given, self._tool.override.arguments)):
+            if isinstance(given, dict) and (
+                theirs := hidden_arguments_in(given, self._tool.override.arguments)
+            ):
                 raise BadArgumentsError(
                     f"data: the tool {self._tool.name} has no argument {', '.join(theirs)}"
                 )
         return self._tool.skill_id
 
     def _require_task(self, done: str) -> None:
-        if Unnamed.is_id(self._far.task_id):
+        if UnnamedMessages.is_id(self._far.task_id):
             raise PeerError(f"The agent {self._agent.key} has named no task for this, so it cannot be {done}")
 
     async def _unnamed_within(self, seconds: float) -> JsonObject:
@@ -125,12 +127,16 @@ class FollowUp:
         if task.status.state in SETTLED and task.status.state is not TaskState.AUTH_REQUIRED:
             return self._shown(task)
         with anyio.move_on_after(seconds):
-            task = await wait(client, task_id, Listener(), self._around.options.pace, task.status)
+            task = await wait_until_settled(
+                client, task_id, Listener(), self._around.options.pace, task.status
+            )
         return self._shown(task)
 
     def _shown(self, outcome: Task | Message | None) -> JsonObject:
         handle = str(self._incoming.arguments["handle"])
-        shown = Shown(self._agent, None, self._incoming.principal, self._around.handles, self._around.options)
+        shown = ToolResults(
+            self._agent, None, self._incoming.principal, self._around.handles, self._around.options
+        )
         if isinstance(outcome, Message) or (outcome is not None and outcome.status.state in ENDED):
             return shown.result(outcome)
         if outcome is None or outcome.status.state not in SETTLED:

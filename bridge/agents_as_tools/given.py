@@ -10,18 +10,18 @@ from dataclasses import dataclass
 
 from bridge.agents_as_tools.handles import FarContext, FarQuestion, Handles
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.server.face import INVALID_PARAMS, Incoming, McpRefusal
+from bridge.mcp.server.face import INVALID_PARAMS, IncomingCall, McpRefusal
 from bridge.seal import HandleError, request_digest
 from bridge.translate.call_to_message import BadArgumentsError, context_in
-from bridge.translate.overrides import ArgumentRule, completed, not_theirs
+from bridge.translate.overrides import ArgumentRule, hidden_arguments_in, with_default_arguments
 from bridge.translate.skill_tools import AgentTool
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class CallInput:
     """One call, as it came in."""
 
-    incoming: Incoming
+    incoming: IncomingCall
     tool: AgentTool
     mark: str
     """The agent's."""
@@ -40,9 +40,9 @@ class Given:
             BadArgumentsError: the caller sets one that is not its to set.
         """
         given = self.incoming.arguments
-        if theirs := not_theirs(given, self.rules):
+        if theirs := hidden_arguments_in(given, self.rules):
             raise BadArgumentsError(f"{', '.join(theirs)}: the tool {self.tool.name} has no such argument")
-        return completed(given, self.tool.input_schema, self.rules)
+        return with_default_arguments(given, self.tool.input_schema, self.rules)
 
     def context(self, arguments: JsonObject) -> FarContext | None:
         """The conversation that the call continues.

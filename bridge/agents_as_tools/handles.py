@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bridge.seal import LIFETIME_SECONDS, Binding, Handle, HandleError, Purpose, Seal, agent_mark
+from bridge.seal import LIFETIME_SECONDS, Handle, HandleBinding, HandleError, HandlePurpose, Seal, agent_mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,28 +67,28 @@ class Handles:
         """The requestState of a question, good for the same request only."""
         task = question.task
         ids = (task.task_id, question.asked)
-        return self._sealed(Purpose.REQUEST_STATE, task.agent, ids, principal, request)
+        return self._sealed(HandlePurpose.REQUEST_STATE, task.agent, ids, principal, request)
 
     def of_task(self, task: FarTask, principal: str) -> str:
         """The handle of a task, for the follow-up tools."""
         ids = (task.task_id, *((task.tool,) if task.tool else ()))
-        return self._sealed(Purpose.FOLLOW_UP, task.agent, ids, principal)
+        return self._sealed(HandlePurpose.FOLLOW_UP, task.agent, ids, principal)
 
     def of_context(self, context: FarContext, principal: str) -> str:
         """The handle of a conversation."""
         ids = (context.context_id, *((context.task_id,) if context.task_id else ()))
-        return self._sealed(Purpose.CONTEXT, context.agent, ids, principal)
+        return self._sealed(HandlePurpose.CONTEXT, context.agent, ids, principal)
 
     def of_call(self, task: FarTask, tool: str, ttl_seconds: int, principal: str) -> tuple[str, FarCall]:
         """The id of an MCP task, and what it says; good for so long."""
         now = int(self._now_seconds())
         handle = Handle(task.agent, (task.task_id, tool, str(now)), now + ttl_seconds)
-        binding = Binding(Purpose.TASK_ID, principal)
+        binding = HandleBinding(HandlePurpose.TASK_ID, principal)
         return self._seal.seal(handle, binding), FarCall(task, tool, now, ttl_seconds)
 
     def call(self, text: str, principal: str) -> FarCall:
         """The call that the id of an MCP task names; raises as `question` does."""
-        handle = self._seal.open(text, Binding(Purpose.TASK_ID, principal), self._now_seconds())
+        handle = self._seal.open(text, HandleBinding(HandlePurpose.TASK_ID, principal), self._now_seconds())
         if len(handle.ids) != 3:
             raise HandleError
         task_id, tool, created = handle.ids
@@ -101,7 +101,7 @@ class Handles:
         Raises:
             HandleError: it is forged, another's, of another request or too old.
         """
-        binding = Binding(Purpose.REQUEST_STATE, principal, request)
+        binding = HandleBinding(HandlePurpose.REQUEST_STATE, principal, request)
         handle = self._seal.open(text, binding, self._now_seconds())
         if len(handle.ids) != 2:
             raise HandleError
@@ -110,26 +110,26 @@ class Handles:
 
     def task(self, text: str, principal: str) -> FarTask:
         """The task that a handle names; raises as `question` does."""
-        return self._task(text, Binding(Purpose.FOLLOW_UP, principal))
+        return self._task(text, HandleBinding(HandlePurpose.FOLLOW_UP, principal))
 
     def context(self, text: str, principal: str) -> FarContext:
         """The conversation that a handle names; raises as `question` does."""
-        handle = self._seal.open(text, Binding(Purpose.CONTEXT, principal), self._now_seconds())
+        handle = self._seal.open(text, HandleBinding(HandlePurpose.CONTEXT, principal), self._now_seconds())
         if not 1 <= len(handle.ids) <= 2:
             raise HandleError
         return FarContext(handle.agent, handle.ids[0], handle.ids[1] if len(handle.ids) > 1 else None)
 
-    def _task(self, text: str, binding: Binding) -> FarTask:
+    def _task(self, text: str, binding: HandleBinding) -> FarTask:
         handle = self._seal.open(text, binding, self._now_seconds())
         if not 1 <= len(handle.ids) <= 2:
             raise HandleError
         return FarTask(handle.agent, *handle.ids)
 
     def _sealed(
-        self, purpose: Purpose, agent: str, ids: tuple[str, ...], principal: str, request: bytes = b""
+        self, purpose: HandlePurpose, agent: str, ids: tuple[str, ...], principal: str, request: bytes = b""
     ) -> str:
         expires = int(self._now_seconds()) + LIFETIME_SECONDS[purpose]
-        return self._seal.seal(Handle(agent, ids, expires), Binding(purpose, principal, request))
+        return self._seal.seal(Handle(agent, ids, expires), HandleBinding(purpose, principal, request))
 
 
 __all__ = ["FarCall", "FarContext", "FarQuestion", "FarTask", "Handles", "agent_mark", "tool_mark"]

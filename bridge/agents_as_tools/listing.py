@@ -9,18 +9,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from bridge.a2a.client.http import shown
-from bridge.access.principals import MayUse, everything
+from bridge.a2a.client.http import redacted_url
+from bridge.access.principals import MayUse, may_use_everything
 from bridge.agents_as_tools.handles import tool_mark
 from bridge.agents_as_tools.options import FaceOptions
-from bridge.agents_as_tools.remarks import remarks_on
+from bridge.agents_as_tools.remarks import tool_remarks
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.resources import card_resource
 from bridge.agents_as_tools.tools import PublishedTool, Tools, published_tools
 from bridge.jsonvalues import JsonObject
 from bridge.translate.overrides import Remark, ToolOverride
-from bridge.translate.skill_tools import AgentTool, Source, listing, skills_by_id, tools_of_agents
-from bridge.words import web_link, without_unseen
+from bridge.translate.skill_tools import AgentTool, ToolSource, listed_tools, skills_by_id, tools_of_agents
+from bridge.words import web_link, without_hidden_characters
 
 Example = tuple[PublishedTool, str]
 """An example of a skill, and its tool."""
@@ -37,7 +37,7 @@ class Introduction:
 
 
 @dataclass(frozen=True, eq=False)
-class Listing:
+class FaceListing:
     """All of it."""
 
     agents: Mapping[str, RemoteAgent] = field(default_factory=dict)
@@ -90,13 +90,13 @@ class Listing:
             if may_use(tool.name)
         ]
 
-    def looks_like(self, other: Listing) -> bool:
+    def looks_like(self, other: FaceListing) -> bool:
         """Whether hosts see the same in both."""
         return self._seen == other._seen
 
     @property
     def _seen(self) -> tuple[object, ...]:
-        return self.introduction, self.listed, self.resources, self.prompts_for(everything)
+        return self.introduction, self.listed, self.resources, self.prompts_for(may_use_everything)
 
     @cached_property
     def _by_marks(self) -> Mapping[tuple[str, str], AgentTool]:
@@ -108,16 +108,16 @@ class Listing:
 
 def listing_of(
     agents: Sequence[RemoteAgent], options: FaceOptions, overrides: Mapping[str, ToolOverride]
-) -> Listing:
+) -> FaceListing:
     """What is listed of these agents, as their cards are known. Each gets its key."""
     by_key = _keyed(agents)
     known = {key: agent for key, agent in by_key.items() if agent.has_card}
-    found = tools_of_agents([Source(key, agent.card) for key, agent in known.items()], options.rules)
+    found = tools_of_agents([ToolSource(key, agent.card) for key, agent in known.items()], options.rules)
     tools = published_tools(found, overrides)
-    return Listing(
+    return FaceListing(
         by_key,
         tools,
-        listing(
+        listed_tools(
             [one.tool for one in tools.published],
             options.rules,
             follow_up_tools=options.follow_up_tools,
@@ -128,7 +128,7 @@ def listing_of(
         _introduction(options, tuple(by_key.values())),
         (
             *_on_skills_left_out(known, options.rules.skills_most),
-            *remarks_on(tools, overrides, are_known=bool(agents) and len(known) == len(by_key)),
+            *tool_remarks(tools, overrides, are_known=bool(agents) and len(known) == len(by_key)),
         ),
     )
 
@@ -157,14 +157,14 @@ def _introduction(options: FaceOptions, agents: Sequence[RemoteAgent]) -> Introd
     cards = [agent.card for agent in agents if agent.has_card]
     only = cards[0] if len(cards) == len(agents) == 1 else None
     unknown = [
-        f"{agent.key}: the agent at {shown(agent.url)}, whose card could not be read yet"
+        f"{agent.key}: the agent at {redacted_url(agent.url)}, whose card could not be read yet"
         for agent in agents
         if not agent.has_card
     ]
     said = "\n\n".join([*(f"{card.name}: {card.description}" for card in cards), *unknown])
     return Introduction(
-        options.title or (without_unseen(only.name) if only else None),
-        options.instructions or without_unseen(said) or None,
+        options.title or (without_hidden_characters(only.name) if only else None),
+        options.instructions or without_hidden_characters(said) or None,
         web_link(only.documentation_url) if only else None,
         web_link(only.icon_url) if only else None,
     )
@@ -173,7 +173,7 @@ def _introduction(options: FaceOptions, agents: Sequence[RemoteAgent]) -> Introd
 def _examples(tools: Tools, agents: Mapping[str, RemoteAgent]) -> dict[str, Example]:
     skills = {key: skills_by_id(agent.card) for key, agent in agents.items()}
     return {
-        f"{tool.name}_{number}": (tool, without_unseen(example))
+        f"{tool.name}_{number}": (tool, without_hidden_characters(example))
         for tool in tools.published
         if tool.skill_id is not None
         for number, example in enumerate(skills[tool.agent_key][tool.skill_id].examples or (), 1)

@@ -18,7 +18,7 @@ from typing import Final
 import anyio
 
 from bridge.a2a.client.bindings import AgentRefusedError
-from bridge.a2a.client.follow import Listener, is_passing, wait
+from bridge.a2a.client.follow import Listener, is_transient, wait_until_settled
 from bridge.a2a.model.life import ENDED
 from bridge.a2a.model.objects import (
     Message,
@@ -28,20 +28,20 @@ from bridge.a2a.model.objects import (
     Task,
     TaskState,
     milliseconds,
-    text_of,
+    text_of_parts,
     timestamp,
 )
 from bridge.agents_as_tools.handles import FarCall
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.sending import Sending
-from bridge.agents_as_tools.shown import Shown, failure
-from bridge.agents_as_tools.surroundings import Surroundings
+from bridge.agents_as_tools.shown import ToolResults, failure
+from bridge.agents_as_tools.surroundings import FaceRuntime
 from bridge.errors import BridgeError, PeerError
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.server.face import Caller, McpRefusal, refusal_of
+from bridge.mcp.server.face import McpRefusal, TaskCaller, refusal_of
 from bridge.seal import HandleError
-from bridge.translate.ask_back import AskedBack, Waiting, answer_message, modes_of
+from bridge.translate.ask_back import AgentQuestion, AskingTask, answer_message, elicitation_modes_of
 from bridge.translate.skill_tools import AgentTool
 
 logger = logging.getLogger(__name__)
@@ -65,13 +65,13 @@ FindTool = Callable[[str, str], tuple[RemoteAgent, AgentTool | None] | None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Open:
+class _OpenedTask:
     """The task that an id names, for one caller."""
 
     handle: str
     call: FarCall
-    caller: Caller
-    shown: Shown
+    caller: TaskCaller
+    shown: ToolResults
 
     @property
     def agent(self) -> RemoteAgent:
@@ -85,13 +85,13 @@ class _Open:
 class McpTasks:
     """Implements `bridge.mcp.server.face.TaskFace` over remote agents."""
 
-    def __init__(self, surroundings: Callable[[], Surroundings], find: FindTool) -> None:
+    def __init__(self, surroundings: Callable[[], FaceRuntime], find: FindTool) -> None:
         self._surroundings = surroundings
         self._find = find
         self._out_of_reach: dict[str, tuple[float, float]] = {}
         """Since when an agent has been, by its mark, and when that was last seen."""
 
-    def knows(self, task_id: str, caller: Caller) -> bool:
+    def knows(self, task_id: str, caller: TaskCaller) -> bool:
         """See `TaskFace.knows`."""
         try:
             self._opened(task_id, caller)
@@ -99,11 +99,11 @@ class McpTasks:
             return False
         return True
 
-    async def get(self, task_id: str, caller: Caller) -> JsonObject:
+    async def get(self, task_id: str, caller: TaskCaller) -> JsonObject:
         """See `TaskFace.get`."""
         return (await self._look(self._opened(task_id, caller)))[0]
 
-    async def update(self, task_id: str, responses: JsonObject, caller: Caller) -> None:
+    async def update(self, task_id: str, responses: JsonObject, caller: TaskCaller) -> None:
         """See `TaskFace.update`. The answer is on its way when this returns; what comes of it, `get` says."""
         opened = self._opened(task_id, caller)
         try:
@@ -113,24 +113,24 @@ class McpTasks:
         questions = {question.key: question for question in _questions(opened, task)}
         given = {key: value for key, value in responses.items() if key in questions}
         skill_id = opened.shown.tool.skill_id if opened.shown.tool else None
-        waiting = Waiting(task_id, task.id, task.context_id, skill_id)
+        waiting = AskingTask(task_id, task.id, task.context_id, skill_id)
         answer = answer_message(list(questions.values()), given, waiting)
         if answer is not None:
             await self._send(opened, answer)
 
-    async def cancel(self, task_id: str, caller: Caller) -> None:
+    async def cancel(self, task_id: str, caller: TaskCaller) -> None:
         """See `TaskFace.cancel`. An agent that does not want to goes on, which is no error."""
         opened = self._opened(task_id, caller)
         try:
             await opened.agent.client.cancel(opened.call.task.task_id)
         except AgentRefusedError as exc:
-            if is_passing(exc):
+            if is_transient(exc):
                 raise _not_passed_on("The wish to cancel", exc) from exc
             logger.info("%s does not cancel a task: %s", opened.agent.key, exc)
         except PeerError as exc:
             raise _not_passed_on("The wish to cancel", exc) from exc
 
-    async def watch(self, task_id: str, caller: Caller, tell: Callable[[JsonObject], None]) -> None:
+    async def watch(self, task_id: str, caller: TaskCaller, tell: Callable[[JsonObject], None]) -> None:
         """See `TaskFace.watch`."""
         told: JsonObject | None = None
         while True:
@@ -150,7 +150,7 @@ class McpTasks:
 
     # One look
 
-    async def _look(self, opened: _Open) -> tuple[JsonObject, Task | None]:
+    async def _look(self, opened: _OpenedTask) -> tuple[JsonObject, Task | None]:
         """The task as it stands, and its agent's when that can be had."""
         mark = opened.agent.mark
         try:
@@ -160,9 +160,9 @@ class McpTasks:
         self._out_of_reach.pop(mark, None)
         return self._fields(opened, task) | _as_it_stands(opened, task), task
 
-    def _without_agent(self, opened: _Open, exc: PeerError) -> JsonObject:
+    def _without_agent(self, opened: _OpenedTask, exc: PeerError) -> JsonObject:
         agent, now = opened.agent, anyio.current_time()
-        may_come_back = is_passing(exc) or agent.down is not None
+        may_come_back = is_transient(exc) or agent.down is not None
         outage_seconds = opened.options.outage_seconds
         since, last = self._out_of_reach.get(agent.mark, (now, now))
         # What nobody looked at for so long may have been there meanwhile: this is another outage.
@@ -173,14 +173,14 @@ class McpTasks:
             return {"status": "working", "statusMessage": words}
         return {"status": "completed", "statusMessage": str(exc), "result": _whole(failure(str(exc)))}
 
-    def _fields(self, opened: _Open, task: Task | None = None) -> JsonObject:
+    def _fields(self, opened: _OpenedTask, task: Task | None = None) -> JsonObject:
         fields = task_fields(opened.handle, opened.call, opened.options)
         changed = task.status.timestamp if task else None
         if changed is not None and milliseconds(changed) > opened.call.created_seconds * 1000:
             fields["lastUpdatedAt"] = changed
         return fields
 
-    async def _changed(self, opened: _Open, task: Task | None) -> None:
+    async def _changed(self, opened: _OpenedTask, task: Task | None) -> None:
         """Wait until a task may stand otherwise than it did."""
         if task is None:
             await anyio.sleep(opened.options.task_poll_seconds)
@@ -195,7 +195,7 @@ class McpTasks:
 
             async def follow() -> None:
                 try:
-                    await wait(opened.agent.client, task.id, Listener(hear), pace, task.status)
+                    await wait_until_settled(opened.agent.client, task.id, Listener(hear), pace, task.status)
                 except PeerError as exc:
                     logger.info("%s: a watched task is looked at instead: %s", opened.agent.key, exc)
                 news.set()
@@ -206,7 +206,7 @@ class McpTasks:
 
     # What is passed on
 
-    async def _send(self, opened: _Open, answer: Message) -> None:
+    async def _send(self, opened: _OpenedTask, answer: Message) -> None:
         """Send an answer. An agent may take its time over it, and keep the connection: that is not waited for.
 
         Raises:
@@ -230,7 +230,7 @@ class McpTasks:
         elif sending.fault is not None:
             raise _not_passed_on("The answer", sending.fault)
 
-    def _opened(self, task_id: str, caller: Caller) -> _Open:
+    def _opened(self, task_id: str, caller: TaskCaller) -> _OpenedTask:
         around = self._surroundings()
         try:
             call = around.handles.call(task_id, caller.principal)
@@ -242,8 +242,8 @@ class McpTasks:
         agent, tool = found
         if tool is not None and not caller.may_use(tool.name):
             raise refusal_of(HandleError())
-        shown = Shown(agent, tool, caller.principal, around.handles, around.options)
-        return _Open(task_id, call, caller, shown)
+        shown = ToolResults(agent, tool, caller.principal, around.handles, around.options)
+        return _OpenedTask(task_id, call, caller, shown)
 
 
 def task_fields(handle: str, call: FarCall, options: FaceOptions) -> JsonObject:
@@ -258,7 +258,7 @@ def task_fields(handle: str, call: FarCall, options: FaceOptions) -> JsonObject:
     }
 
 
-def _as_it_stands(opened: _Open, task: Task) -> JsonObject:
+def _as_it_stands(opened: _OpenedTask, task: Task) -> JsonObject:
     """The status of an MCP task, with what belongs to it."""
     shown, status = opened.shown, _STATUS.get(task.status.state, "working")
     if status == "input_required":
@@ -270,7 +270,7 @@ def _as_it_stands(opened: _Open, task: Task) -> JsonObject:
             one.key: {"method": "elicitation/create", "params": one.params} for one in questions
         }
         return {"status": status, "inputRequests": asked}
-    words = text_of(task.status.message.parts) if task.status.message else ""
+    words = text_of_parts(task.status.message.parts) if task.status.message else ""
     said: JsonObject = {"status": status, **({"statusMessage": words} if words else {})}
     if status != "completed":
         return said
@@ -282,14 +282,14 @@ def _as_it_stands(opened: _Open, task: Task) -> JsonObject:
         return {"status": "failed", "statusMessage": refusal.message, "error": error}
 
 
-def _questions(opened: _Open, task: Task) -> tuple[AskedBack, ...]:
+def _questions(opened: _OpenedTask, task: Task) -> tuple[AgentQuestion, ...]:
     """What a task asks its caller; nothing when it asks nothing, or not in a way that the caller takes."""
     if task.status.state in ENDED or _STATUS.get(task.status.state) != "input_required":
         return ()
     caller = opened.caller
     questions = opened.shown.questions(task)
     taken = ({"form"} if caller.takes_forms else set()) | ({"url"} if caller.takes_urls else set())
-    return questions if modes_of(questions) <= taken else ()
+    return questions if elicitation_modes_of(questions) <= taken else ()
 
 
 def _whole(result: JsonObject) -> JsonObject:

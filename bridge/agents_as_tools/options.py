@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bridge.a2a.client.follow import Pace
+from bridge.a2a.client.follow import FollowPace
 from bridge.translate.skill_tools import ToolRules
 
 
@@ -43,6 +43,6 @@ class FaceOptions:
     """In place of what the agents say of themselves."""
 
     @property
-    def pace(self) -> Pace:
+    def pace(self) -> FollowPace:
         """How the tasks of its agents are followed."""
-        return Pace(outage_seconds=self.outage_seconds, task_limit_bytes=self.task_limit_bytes)
+        return FollowPace(outage_seconds=self.outage_seconds, task_limit_bytes=self.task_limit_bytes)

@@ -16,14 +16,16 @@ from bridge.translate.overrides import (
     NEVER_GIVEN,
     Remark,
     ToolOverride,
-    completed,
-    declared,
+    declared_arguments,
     is_hidden,
-    rules_for_nothing,
+    unmatched_patterns,
+    with_default_arguments,
 )
 
 
-def remarks_on(tools: Tools, overrides: Mapping[str, ToolOverride], *, are_known: bool) -> tuple[Remark, ...]:
+def tool_remarks(
+    tools: Tools, overrides: Mapping[str, ToolOverride], *, are_known: bool
+) -> tuple[Remark, ...]:
     """All of it; `are_known` says whether each agent's card has been read, so that what is missing is not there."""
     missing = _rules_for_nothing(tools, overrides) if are_known else ()
     found = (line for tool in tools.published for line in _on_arguments(tool, overrides))
@@ -33,7 +35,7 @@ def remarks_on(tools: Tools, overrides: Mapping[str, ToolOverride], *, are_known
 def _rules_for_nothing(tools: Tools, overrides: Mapping[str, ToolOverride]) -> Iterator[Remark]:
     there = {name for one in tools.published for name in (one.default_name, one.skill_id)}
     there |= {name for tool in tools.hidden for name in (tool.name, tool.skill_id)}
-    for pattern, words in rules_for_nothing(overrides, filter(None, there)).items():
+    for pattern, words in unmatched_patterns(overrides, filter(None, there)).items():
         yield Remark(("tools", pattern), words, is_of_nothing=True)
 
 
@@ -53,11 +55,12 @@ def _on_arguments(one: PublishedTool, overrides: Mapping[str, ToolOverride]) -> 
     rules, schema = one.override.arguments, one.tool.input_schema
     if not rules:
         return
-    for name in sorted(_named_exactly(one, overrides) - declared(schema)):
+    for name in sorted(_named_exactly(one, overrides) - declared_arguments(schema)):
         yield Remark(("tools", one.default_name, "arguments", name), "the tool has no such argument")
     # Always one: it is listed, and so are tools only whose schemas can be used.
     for problem in problems_of(
-        tools_from([{"name": one.name, "inputSchema": schema}])[0][0], completed({}, schema, rules)
+        tools_from([{"name": one.name, "inputSchema": schema}])[0][0],
+        with_default_arguments({}, schema, rules),
     ):
         where = ("tools", one.default_name, "arguments", problem.name)
         if problem.name in rules and rules[problem.name].default is not ABSENT:

@@ -14,10 +14,10 @@ import httpx2
 
 from bridge.a2a.client.card import FoundCard
 from bridge.a2a.client.client import AgentClient, ClientOptions
-from bridge.a2a.client.http import shown
+from bridge.a2a.client.http import redacted_url
 from bridge.a2a.model.objects import AgentCard
 from bridge.errors import PeerError
-from bridge.networks import Guard
+from bridge.networks import AddressGuard
 from bridge.seal import agent_mark
 from bridge.source_state import SourceState
 from bridge.translate.extension import URI
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 _NOT_READ: Final = "its card has not been read yet"
 
 
-class Source(Protocol):
+class CardProvider(Protocol):
     """Where an agent's card comes from; see `CardSource`."""
 
     def cached(self) -> FoundCard | None:
@@ -54,7 +54,7 @@ class RemoteAgent:
     def __init__(
         self,
         url: str,
-        source: Source,
+        source: CardProvider,
         http: httpx2.AsyncClient,
         options: ClientOptions,
         *,
@@ -108,7 +108,7 @@ class RemoteAgent:
         return self.down != _NOT_READ
 
     @property
-    def guard(self) -> Guard | None:
+    def guard(self) -> AddressGuard | None:
         """What judges connections to its own URL."""
         return self._options.reach.guard(self.url) if self._options.reach else None
 
@@ -136,7 +136,7 @@ class RemoteAgent:
             PeerError: it cannot be called; why, in words.
         """
         if self._client is None:
-            raise PeerError(f"The agent {self.key} at {shown(self.url)} cannot be called: {self.down}")
+            raise PeerError(f"The agent {self.key} at {redacted_url(self.url)} cannot be called: {self.down}")
         return self._client
 
     @property

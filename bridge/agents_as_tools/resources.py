@@ -19,7 +19,7 @@ from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import INVALID_PARAMS, McpRefusal
 from bridge.seal import HandleError, HandleTooLongError
 from bridge.translate.blocks import joined, pieces_in
-from bridge.words import without_unseen
+from bridge.words import without_hidden_characters
 
 SCHEME: Final = "a2a://"
 _NUMBERS: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
@@ -37,7 +37,7 @@ def card_resource(agent: RemoteAgent) -> JsonObject:
     return {
         "uri": f"{SCHEME}{agent.key}/card",
         "name": f"{agent.key} card",
-        "title": f"The card of {without_unseen(agent.card.name)}",
+        "title": f"The card of {without_hidden_characters(agent.card.name)}",
         "mimeType": "application/json",
     }
 

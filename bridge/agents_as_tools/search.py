@@ -8,7 +8,7 @@ from typing import Final
 
 from bridge.errors import echoed
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.server.face import Incoming
+from bridge.mcp.server.face import IncomingCall
 from bridge.translate.call_to_message import BadArgumentsError
 from bridge.translate.skill_tools import AgentTool, find_skills, found_as_text
 
@@ -16,7 +16,7 @@ _FOUND: Final = 10
 """Skills that find_skill gives unless it is asked for another number."""
 
 
-def found_skills(incoming: Incoming, tools: Sequence[AgentTool], most: int) -> JsonObject:
+def found_skills(incoming: IncomingCall, tools: Sequence[AgentTool], most: int) -> JsonObject:
     """What find_skill answers.
 
     Raises:
@@ -31,7 +31,7 @@ def found_skills(incoming: Incoming, tools: Sequence[AgentTool], most: int) -> J
     return {"content": [{"type": "text", "text": words}], "structuredContent": structured}
 
 
-def call_of_skill(incoming: Incoming, tools: Sequence[AgentTool]) -> Incoming:
+def call_of_skill(incoming: IncomingCall, tools: Sequence[AgentTool]) -> IncomingCall:
     """The call that call_skill stands for.
 
     Raises:

@@ -21,7 +21,7 @@ from bridge.errors import BridgeError, OwnError, PeerError
 
 logger = logging.getLogger(__name__)
 
-Work = Callable[[Listener], Awaitable[Task | Message]]
+AgentExchange = Callable[[Listener], Awaitable[Task | Message]]
 """What is waited for."""
 
 _HERE: Final = "here:"
@@ -46,7 +46,7 @@ class Sending:
         self.outcome: Task | Message | None = None
         self.fault: BridgeError | None = None
 
-    async def run(self, work: Work) -> None:
+    async def run(self, work: AgentExchange) -> None:
         """Wait for what comes of it."""
         try:
             with self._scope:
@@ -82,7 +82,7 @@ class Sending:
         self.named.set()
 
 
-class Unnamed:
+class UnnamedMessages:
     """The messages whose agents have named no task for them: so many at most, and beyond them the oldest goes."""
 
     def __init__(self, most: int) -> None:

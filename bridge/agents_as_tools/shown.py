@@ -16,10 +16,16 @@ from bridge.agents_as_tools.resources import links_of
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import INTERNAL_ERROR, INVALID_PARAMS, McpRefusal
 from bridge.seal import HandleTooLongError
-from bridge.translate.ask_back import AskedBack, asking, question_words, questions_in, with_lasting_keys
-from bridge.translate.blocks import Reading
+from bridge.translate.ask_back import (
+    AgentQuestion,
+    question_words,
+    questions_of_agent,
+    status_with_question,
+    with_lasting_keys,
+)
+from bridge.translate.blocks import ResultRules
 from bridge.translate.result import (
-    Unfinished,
+    UnfinishedCall,
     result_from_message,
     result_from_task,
     server_error_in,
@@ -34,7 +40,7 @@ _CONTEXT_META: Final = "mcp-a2a/context"
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ToolResults:
     """One agent's answers to one principal, as results of one tool."""
 
     agent: RemoteAgent
@@ -70,10 +76,10 @@ class Shown:
         result = result_from_task(outcome, self._reading(outcome))
         return self._with_context(result, outcome.context_id, outcome.id)
 
-    def questions(self, task: Task) -> tuple[AskedBack, ...]:
+    def questions(self, task: Task) -> tuple[AgentQuestion, ...]:
         """What a task asks, under keys that last; nothing when it can be asked in words only."""
         status = self._asking(task)
-        asked = questions_in(status.message, status.state, extension_active=self.agent.extension_active)
+        asked = questions_of_agent(status.message, status.state, extension_active=self.agent.extension_active)
         return with_lasting_keys(asked, status)
 
     def question_words(self, task: Task) -> str:
@@ -87,7 +93,7 @@ class Shown:
         state = task.status.state
         # Who has to sign in may do so elsewhere, of which the agent hears by itself.
         or_else = ", or task_result once it is done elsewhere," if state is TaskState.AUTH_REQUIRED else ""
-        asked = Unfinished(
+        asked = UnfinishedCall(
             self.question_words(task),
             state,
             "task_reply",
@@ -101,7 +107,7 @@ class Shown:
     def still_at_work(self, handle: str | None, after: str = "", of_handle: str = "") -> JsonObject:
         """That the agent has not come to an end, as a result; `of_handle` is said of the handle."""
         words = f"The agent {self.agent.key} is still at work{after}.{of_handle}"
-        call = Unfinished(words, TaskState.WORKING, "task_result", handle, "to get its result")
+        call = UnfinishedCall(words, TaskState.WORKING, "task_result", handle, "to get its result")
         return unfinished_result(call, output=self._output)
 
     def handle(self, task_id: str) -> str | None:
@@ -115,15 +121,15 @@ class Shown:
         return FarTask(self.agent.mark, task_id, tool_mark(self.tool.skill_id) if self.tool else "")
 
     def _asking(self, task: Task) -> TaskStatus:
-        return task.status if self.agent.extension_active else asking(task)
+        return task.status if self.agent.extension_active else status_with_question(task)
 
     @property
     def _output(self) -> Validator | None:
         return self.tool.output if self.tool else None
 
-    def _reading(self, task: Task | None) -> Reading:
+    def _reading(self, task: Task | None) -> ResultRules:
         links = links_of(task, self.agent, self.handles, self.principal) if task else None
-        return Reading(
+        return ResultRules(
             extension_active=self.agent.extension_active,
             output=self._output,
             inline_limit_bytes=self.options.inline_limit_bytes,

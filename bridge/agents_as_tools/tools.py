@@ -20,7 +20,7 @@ from bridge.translate.skill_tools import AgentTool
 
 _SAYS_NOTHING: Final = ToolOverride()
 
-Place = tuple[str, str | None]
+SkillKey = tuple[str, str | None]
 """What a tool stands for, whatever it is called: the key of its agent, and its skill."""
 
 
@@ -54,7 +54,7 @@ class PublishedTool:
         return self.tool.listed
 
     @property
-    def place(self) -> Place:
+    def place(self) -> SkillKey:
         """What it stands for."""
         return self.agent_key, self.skill_id
 
@@ -100,7 +100,7 @@ def _said_of(tool: AgentTool, overrides: Mapping[str, ToolOverride]) -> ToolOver
 
 def _given(wanted: Mapping[str, str]) -> dict[str, str]:
     """The wanted names by default names; where several want the same, those that have another of their own get that."""
-    names = {own: wish if is_free(wish) else own for own, wish in wanted.items()}
+    names = {own: wish if may_be_tool_name(wish) else own for own, wish in wanted.items()}
     while True:
         counted = Counter(names.values())
         colliding = [own for own, name in names.items() if counted[name] > 1 and name != own]
@@ -110,7 +110,7 @@ def _given(wanted: Mapping[str, str]) -> dict[str, str]:
             names[own] = own
 
 
-def is_free(name: str) -> bool:
+def may_be_tool_name(name: str) -> bool:
     """Whether a tool may be called so."""
     return hosts_take(name) and name not in RESERVED
 

@@ -13,12 +13,12 @@ from typing import Final
 
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
-from bridge.assembly.plan import OfferedPlan, Place, Plan, PublishedPlan
+from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, PublishedPlan
 from bridge.config.tables.profile import Profile
 from bridge.config.tables.values import MEMORY_STORE
 
-HERE: Final = "127.0.0.1"
-NOBODY: Final = Principal("nobody")
+LOOPBACK_HOST: Final = "127.0.0.1"
+STDIO_PRINCIPAL: Final = Principal("nobody")
 
 
 def calls_itself(plan: Plan) -> bool:
@@ -41,11 +41,15 @@ def with_one_server(plan: Plan, name: str) -> Plan:
 def for_stdio(plan: Plan, name: str, token: str) -> Plan:
     """One offered server for whoever starts it. What it is made of takes a token that nobody is told, so that the
     bridge alone calls it."""
-    place = Place(keys=plan.place.keys, state=plan.place.state, cache=plan.place.cache, host=HERE)
-    return replace(with_one_server(plan, name), place=place, credentials=(Credential(NOBODY, token),))
+    place = ProcessPlan(
+        keys=plan.place.keys, state=plan.place.state, cache=plan.place.cache, host=LOOPBACK_HOST
+    )
+    return replace(
+        with_one_server(plan, name), place=place, credentials=(Credential(STDIO_PRINCIPAL, token),)
+    )
 
 
-def for_a_look(plan: Plan, folder: Path, key: str, within_seconds: float) -> Plan:
+def for_preview(plan: Plan, folder: Path, key: str, within_seconds: float) -> Plan:
     """All that is served, with nobody waited for longer than so long, whoever is down, and all of it kept nowhere.
 
     Nothing remembered counts: what is seen is what is there now.

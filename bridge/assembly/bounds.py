@@ -8,18 +8,18 @@ from __future__ import annotations
 import ipaddress
 import logging
 
-from bridge.a2a.server.app import ServerLimits as AgentLimits
+from bridge.a2a.server.app import AgentLimits
 from bridge.a2a.server.event_stream import StreamPace
 from bridge.a2a.tasks.agent import HeldLimits
 from bridge.a2a.tasks.intake import EngineLimits, HistoryLimits
 from bridge.config.tables.profile import Profile
 from bridge.connections import ConnectionLimits
-from bridge.http_server import RequestLimits, ServerLimits
+from bridge.http_server import HttpServerLimits, RequestLimits
 
 logger = logging.getLogger(__name__)
 
 
-def server_limits(profile: Profile, descriptors: int) -> ServerLimits:
+def server_limits(profile: Profile, descriptors: int) -> HttpServerLimits:
     """The limits of a profile, as far as there are descriptors for its connections."""
     requests, connections = profile.requests, profile.connections
     wanted = ConnectionLimits(
@@ -35,7 +35,7 @@ def server_limits(profile: Profile, descriptors: int) -> ServerLimits:
     fitting = wanted.within(descriptors)
     if fitting != wanted:
         logger.info("%d descriptors are enough for %d connections", descriptors, fitting.most)
-    return ServerLimits(
+    return HttpServerLimits(
         RequestLimits(
             head_bytes=requests.head_limit_bytes,
             headers=requests.headers,

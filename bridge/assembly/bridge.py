@@ -22,27 +22,27 @@ from platformdirs import user_state_path
 from starlette.types import ASGIApp
 
 from bridge.a2a.client.catalog import CatalogSource
+from bridge.a2a.server.catalog import CatalogAgent as Listed
 from bridge.a2a.server.catalog import CatalogApp
-from bridge.a2a.server.catalog import Published as Listed
 from bridge.assembly.admission import Admission
-from bridge.assembly.catalogs import agents_in, followed
+from bridge.assembly.catalogs import agents_in, followed_catalog
 from bridge.assembly.changes import Changes, as_it_runs, changes_between
-from bridge.assembly.first import FirstConnections, Watching
+from bridge.assembly.first import FirstConnections, StartObserver
 from bridge.assembly.health import readiness
 from bridge.assembly.naming import own_name
-from bridge.assembly.offered import FOLDER, Offered, offered, sharing
-from bridge.assembly.parts import Face, Made, Parts, catalogs_of, servers_of
+from bridge.assembly.offered import USER_FOLDER, OfferedServer, offered, shared_resources
+from bridge.assembly.parts import MountedServer, Parts, PlannedPart, catalogs_of, servers_of
 from bridge.assembly.plan import OfferedPlan, Plan, PublishedPlan, RemotePlan, ServerPlan
-from bridge.assembly.published import Published, path_of, published
-from bridge.assembly.routes import MCP, Router, Routes
-from bridge.assembly.unit import Unit
+from bridge.assembly.published import PublishedAgent, path_of, published
+from bridge.assembly.routes import MCP, Router, RoutingTable
+from bridge.assembly.unit import PartTask
 from bridge.errors import UsageError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.memory import FILE_NAME, ServerMemory
-from bridge.mcp.client.transports.stdio import Command
+from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.upstream import Upstream
 from bridge.short_names import name_of, slug
-from bridge.tools_as_agent.sources import Source
+from bridge.tools_as_agent.sources import SkillSource
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class Bridge:
     def __init__(
         self,
         plan: Plan,
-        watching: Watching | None = None,
+        watching: StartObserver | None = None,
         *,
         over_http: bool = True,
         own_url: str | None = None,
@@ -73,7 +73,7 @@ class Bridge:
         self.on_retired: Callable[[], None] = lambda: None
         """Told each time that what another plan replaced has ended."""
         self._plan = self._read = Plan(plan.profile, plan.place, plan.credentials)
-        self._memory = ServerMemory(user_state_path(FOLDER) / FILE_NAME)
+        self._memory = ServerMemory(user_state_path(USER_FOLDER) / FILE_NAME)
         self._applying = anyio.Lock()
         self._admission = Admission(plan)
         self._access = self._admission.access
@@ -92,7 +92,7 @@ class Bridge:
             UsageError: the key of the handles cannot be read or made.
         """
         async with AsyncExitStack() as stack:
-            self._shared = await stack.enter_async_context(sharing(self._plan))
+            self._shared = await stack.enter_async_context(shared_resources(self._plan))
             self._group = await stack.enter_async_context(anyio.create_task_group())
             try:
                 yield self
@@ -166,12 +166,12 @@ class Bridge:
         return self._parts.running + sum(retiring.parts.running for retiring in self._retiring)
 
     @property
-    def published(self) -> tuple[Published, ...]:
+    def published(self) -> tuple[PublishedAgent, ...]:
         """The agents made of tools."""
         return self._parts.agents
 
     @property
-    def offered(self) -> tuple[Offered, ...]:
+    def offered(self) -> tuple[OfferedServer, ...]:
         """The MCP servers made of agents."""
         return tuple(face.offered for face in self._parts.faces)
 
@@ -192,9 +192,9 @@ class Bridge:
         for key in servers_of(plan):
             known, wanted = self._parts.servers.get(key), plan.servers[key]
             if known is None or known.plan != wanted:
-                unit = Unit(self._upstream(key, wanted).run)
+                unit = PartTask(self._upstream(key, wanted).run)
                 await unit.start(self._group)
-                fresh.servers[key] = Made(wanted, unit)
+                fresh.servers[key] = PlannedPart(wanted, unit)
                 if self._watching:
                     self._watching.connecting(key, wanted.target)
         if not fresh.servers:
@@ -211,7 +211,7 @@ class Bridge:
     def _upstream(self, key: str, plan: ServerPlan) -> Upstream:
         target = plan.target
         return Upstream(
-            key or name_of(target.argv if isinstance(target, Command) else target.url),
+            key or name_of(target.argv if isinstance(target, StdioTarget) else target.url),
             target,
             era=plan.era,
             memory=self._memory,
@@ -230,9 +230,9 @@ class Bridge:
         for key in catalogs_of(plan):
             known, wanted = self._parts.catalogs.get(key), plan.catalogs[key]
             if known is None or known.plan != wanted:
-                unit = Unit(partial(followed, key, wanted, self._shared, self._catalog_changed))
+                unit = PartTask(partial(followed_catalog, key, wanted, self._shared, self._catalog_changed))
                 await unit.start(self._group)
-                fresh.catalogs[key] = Made(wanted, unit)
+                fresh.catalogs[key] = PlannedPart(wanted, unit)
 
     def _catalog_changed(self) -> None:
         self._update_offered(self._plan)
@@ -248,7 +248,7 @@ class Bridge:
             if name not in self._parts.published:
                 sources = _sources(name, one, servers)
                 make = partial(published, name, one, sources, self._process, self._place, self._access)
-                unit = Unit(make)
+                unit = PartTask(make)
                 await unit.start(self._group)
                 fresh.published[name] = unit
 
@@ -261,7 +261,7 @@ class Bridge:
         parts = self._parts | fresh
 
         async def start(name: str, one: OfferedPlan) -> None:
-            unit = Unit(partial(self._offering, name, one, self._agents_of(one, plan, parts)))
+            unit = PartTask(partial(self._offering, name, one, self._agents_of(one, plan, parts)))
             await unit.start(self._group)
             fresh.offered[name] = unit
 
@@ -273,13 +273,13 @@ class Bridge:
     @asynccontextmanager
     async def _offering(
         self, name: str, plan: OfferedPlan, agents: Mapping[str, RemotePlan]
-    ) -> AsyncIterator[Face]:
+    ) -> AsyncIterator[MountedServer]:
         async with offered(name, plan, agents, self._shared) as one:
             if not self._over_http:
-                yield Face(one, None)
+                yield MountedServer(one, None)
                 return
             async with one.server.at(self._access, self._web, _mcp_path(name), name) as app:
-                yield Face(one, app)
+                yield MountedServer(one, app)
 
     def _agents_of(self, one: OfferedPlan, plan: Plan, parts: Parts) -> dict[str, RemotePlan]:
         """The agents of an offered server, by key."""
@@ -298,7 +298,7 @@ class Bridge:
                 found |= {key: one for key, one in listed.items() if key not in taken}
         return found
 
-    def _own_agent(self, name: str, agent: Published) -> RemotePlan:
+    def _own_agent(self, name: str, agent: PublishedAgent) -> RemotePlan:
         """An agent that is published here, as an offered server calls it: over HTTP, like any other."""
         if self._own_url is None:
             raise UsageError(
@@ -356,7 +356,7 @@ class Bridge:
         faces: dict[str, ASGIApp] = {}
         for parts in (*(retiring.parts for retiring in self._retiring), self._parts):
             faces |= {_mcp_path(face.offered.name): face.app for face in parts.faces if face.app is not None}
-        self.app.routes = Routes({one.path: one.app for one in self._parts.agents}, faces, starting)
+        self.app.routes = RoutingTable({one.path: one.app for one in self._parts.agents}, faces, starting)
 
     def _listed(self) -> list[Listed]:
         return [Listed(one.name, one.path, one.server.card) for one in self._parts.agents]
@@ -388,10 +388,10 @@ class _Retiring:
 
 
 def _sources(
-    name: str, plan: PublishedPlan, servers: Mapping[str, Made[ServerPlan, Upstream]]
-) -> list[Source]:
+    name: str, plan: PublishedPlan, servers: Mapping[str, PlannedPart[ServerPlan, Upstream]]
+) -> list[SkillSource]:
     made = ((key, servers[key]) for key in plan.servers)
-    return [Source(key or name, one.unit.value, one.plan.call_timeout_seconds) for key, one in made]
+    return [SkillSource(key or name, one.unit.value, one.plan.call_timeout_seconds) for key, one in made]
 
 
 def _mcp_path(name: str) -> str:

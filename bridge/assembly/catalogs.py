@@ -8,20 +8,20 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-from bridge.a2a.client.catalog import CatalogSource, Entry, Selection
-from bridge.a2a.client.followed import CardBounds
+from bridge.a2a.client.catalog import CatalogEntry, CatalogSource, Selection
+from bridge.a2a.client.followed import FreshnessBounds
 from bridge.a2a.client.interfaces import Trust
-from bridge.assembly.offered import Shared
+from bridge.assembly.offered import SharedResources
 from bridge.assembly.plan import CatalogPlan, RemotePlan
 from bridge.errors import PeerError
-from bridge.peer_auth import PeerCredentials, always
+from bridge.peer_auth import PeerCredentials, fixed_credentials
 
 logger = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def followed(
-    key: str, plan: CatalogPlan, shared: Shared, on_change: Callable[[], None]
+async def followed_catalog(
+    key: str, plan: CatalogPlan, shared: SharedResources, on_change: Callable[[], None]
 ) -> AsyncIterator[CatalogSource]:
     """Read a catalog and keep it fresh as long as this is entered; one that is down is as it was remembered."""
     chosen = shared.process.agents
@@ -29,8 +29,8 @@ async def followed(
         shared.http,
         plan.url,
         shared.cache_folder,
-        CardBounds(chosen.card_min_seconds, chosen.card_max_seconds),
-        credentials=always(PeerCredentials(plan.headers)),
+        FreshnessBounds(chosen.card_min_seconds, chosen.card_max_seconds),
+        credentials=fixed_credentials(PeerCredentials(plan.headers)),
         trust=Trust(allow_private=chosen.allow_private if plan.allow_private is None else plan.allow_private),
         selection=Selection(tuple(plan.include), tuple(plan.exclude)),
     )
@@ -41,7 +41,7 @@ async def followed(
         except PeerError as exc:
             logger.warning("the catalog %s cannot be read: %s", key, exc)
 
-    async def changed(_: tuple[Entry, ...]) -> None:
+    async def changed(_: tuple[CatalogEntry, ...]) -> None:
         on_change()
 
     async with anyio.create_task_group() as group:

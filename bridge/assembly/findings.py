@@ -12,34 +12,34 @@ from typing import Final
 from pydantic import JsonValue
 
 from bridge.a2a.client.catalog import CatalogSource
-from bridge.a2a.client.http import shown
+from bridge.a2a.client.http import redacted_url
 from bridge.a2a.model.objects import AgentCard
 from bridge.access.principals import Principal
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.mistaken import mistaken
-from bridge.assembly.offered import Offered
+from bridge.assembly.mistaken import other_kind_at
+from bridge.assembly.offered import OfferedServer
 from bridge.assembly.parts import catalogs_of, servers_of
 from bridge.assembly.plan import Plan, RemotePlan
-from bridge.assembly.published import Published
+from bridge.assembly.published import PublishedAgent
 from bridge.assembly.routes import MCP
 from bridge.errors import PeerError
 from bridge.mcp.client.upstream import Upstream
-from bridge.words import without_unseen
+from bridge.words import without_hidden_characters
 
 _NAMED_MOST: Final = 5
 """Tools or skills that one note names."""
 
 
 @dataclass(frozen=True)
-class Fault:
+class FindingFault:
     """Something that is lost, and the key that is about it."""
 
     path: tuple[str | int, ...]
     words: str
 
     @classmethod
-    def at(cls, path: tuple[str | int, ...], words: str) -> Fault:
+    def at(cls, path: tuple[str | int, ...], words: str) -> FindingFault:
         """What is wrong with a key of a table, or with the table itself."""
         table, name, *key = path
         return cls(path, ": ".join(filter(None, [f"{table}.{name}", ".".join(map(str, key)), words])))
@@ -49,7 +49,7 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Peer:
+class PeerFindings:
     """Something that is connected to."""
 
     kind: str
@@ -71,7 +71,7 @@ class Peer:
 
 
 @dataclass(frozen=True)
-class Row:
+class FaceRow:
     """A skill or tool that is served, and the tool or skill that it stands for."""
 
     name: str
@@ -81,7 +81,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Face:
+class FaceFindings:
     """An agent or an MCP server that is served."""
 
     kind: str
@@ -91,38 +91,38 @@ class Face:
     sources: tuple[str, ...]
     says: str = ""
     """What it calls itself."""
-    rows: tuple[Row, ...] = ()
+    rows: tuple[FaceRow, ...] = ()
     own: tuple[str, ...] = ()
     """Tools of the bridge itself, which are for everyone."""
     usable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """What of it each principal may use; empty when there are no principals."""
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[FindingFault, ...] = ()
 
 
 @dataclass(frozen=True)
 class Findings:
     """All of it."""
 
-    peers: tuple[Peer, ...]
-    faces: tuple[Face, ...]
+    peers: tuple[PeerFindings, ...]
+    faces: tuple[FaceFindings, ...]
     notes: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
     """What was not looked at."""
 
-    useless: tuple[Fault, ...] = ()
+    useless: tuple[FindingFault, ...] = ()
     """What principals are said to use and nobody serves."""
 
     @property
-    def faults(self) -> tuple[Fault, ...]:
+    def faults(self) -> tuple[FindingFault, ...]:
         """All of them, those of peers first."""
         down = [
-            Fault((peer.kind, peer.key), f"{peer.title} cannot be called: {peer.down}")
+            FindingFault((peer.kind, peer.key), f"{peer.title} cannot be called: {peer.down}")
             for peer in self.peers
             if peer.down
         ]
         return (
             *down,
-            *(Fault.at((peer.kind, peer.key), fault) for peer in self.peers for fault in peer.faults),
+            *(FindingFault.at((peer.kind, peer.key), fault) for peer in self.peers for fault in peer.faults),
             *(fault for face in self.faces for fault in face.faults),
             *(() if down else self.useless),  # which can be told only when all is there
         )
@@ -133,7 +133,7 @@ class Findings:
         return (*(f"{peer.title}: {note}" for peer in self.peers for note in peer.notes), *self.notes)
 
 
-async def findings(plan: Plan, bridge: Bridge) -> Findings:
+async def findings_of(plan: Plan, bridge: Bridge) -> Findings:
     """What is found in a bridge that has connected to all that it can."""
     servers = [
         _server(key, upstream, is_needed=plan.fails_closed(key)) for key, upstream in bridge.upstreams.items()
@@ -158,20 +158,23 @@ async def findings(plan: Plan, bridge: Bridge) -> Findings:
     )
 
 
-def unseen_findings(plan: Plan) -> Findings:
+def offline_findings(plan: Plan) -> Findings:
     """What can be said without connecting to anything, and what cannot."""
     servers, agents, catalogs = servers_of(plan), _agents_of(plan), catalogs_of(plan)
     peers = (
-        *(Peer("tool_servers", key, str(plan.servers[key].target)) for key in servers),
-        *(Peer("agents", key, shown(plan.agents[key].url)) for key in agents),
-        *(Peer("catalogs", key, shown(plan.catalogs[key].url)) for key in catalogs),
+        *(PeerFindings("tool_servers", key, str(plan.servers[key].target)) for key in servers),
+        *(PeerFindings("agents", key, redacted_url(plan.agents[key].url)) for key in agents),
+        *(PeerFindings("catalogs", key, redacted_url(plan.catalogs[key].url)) for key in catalogs),
     )
     faces = (
         *(
-            Face("tools_as_agent", name, f"/agents/{name}", one.servers)
+            FaceFindings("tools_as_agent", name, f"/agents/{name}", one.servers)
             for name, one in plan.published.items()
         ),
-        *(Face("agents_as_tools", name, f"{MCP}/{name}", one.sources) for name, one in plan.offered.items()),
+        *(
+            FaceFindings("agents_as_tools", name, f"{MCP}/{name}", one.sources)
+            for name, one in plan.offered.items()
+        ),
     )
     unseen = (
         f"whether {', '.join(peer.title for peer in peers)} can be called, and whether versions fit",
@@ -181,11 +184,11 @@ def unseen_findings(plan: Plan) -> Findings:
     return Findings(peers, faces, tuple(_unused(plan)), unseen)
 
 
-def _server(key: str, upstream: Upstream, *, is_needed: bool) -> Peer:
+def _server(key: str, upstream: Upstream, *, is_needed: bool) -> PeerFindings:
     greeting, listing = upstream.greeting, upstream.listing
     said = f"{greeting.name} {greeting.version}, {_number(len(listing.tools), 'tool')}" if greeting else ""
     ends = "; `serve` would end at once (fail = closed)" if is_needed else ""
-    return Peer(
+    return PeerFindings(
         "tool_servers",
         key,
         str(upstream.target),
@@ -214,7 +217,9 @@ def _on_unseen(words: Mapping[str, JsonValue], then: str) -> tuple[str, ...]:
     """A warning of characters that nobody sees in the words of a peer, by what holds them: they may be meant to
     mislead, a person or a model."""
     found = [
-        what for what, said in words.items() if any(without_unseen(text) != text for text in _texts_in(said))
+        what
+        for what, said in words.items()
+        if any(without_hidden_characters(text) != text for text in _texts_in(said))
     ]
     if not found:
         return ()
@@ -231,10 +236,10 @@ def _texts_in(value: JsonValue) -> Iterator[str]:
             yield from _texts_in(inner)
 
 
-async def _agent(agent: RemoteAgent, plan: RemotePlan | None) -> Peer:
+async def _agent(agent: RemoteAgent, plan: RemotePlan | None) -> PeerFindings:
     said, down = "", agent.down
     if plan is not None and down is not None:
-        down = await mistaken(agent, plan) or down
+        down = await other_kind_at(agent, plan) or down
     if agent.down is None:
         spoken = agent.client.interface
         skills = _number(len(agent.card.skills), "skill")
@@ -245,22 +250,23 @@ async def _agent(agent: RemoteAgent, plan: RemotePlan | None) -> Peer:
     notes = tuple(f"not as A2A asks: {one}" for one in agent.deviations)
     if agent.has_card:
         notes += _on_unseen(_words_of_card(agent.card), "hosts are given its words without them")
-    return Peer("agents", agent.key, shown(agent.url), said, down, notes=notes)
+    return PeerFindings("agents", agent.key, redacted_url(agent.url), said, down, notes=notes)
 
 
-async def _catalog(key: str, source: CatalogSource) -> Peer:
+async def _catalog(key: str, source: CatalogSource) -> PeerFindings:
     try:
         entries = source.cached() or await source.refresh()
     except PeerError as exc:
-        return Peer("catalogs", key, shown(source.url), down=str(exc))
-    return Peer("catalogs", key, shown(source.url), _number(len(entries), "agent"))
+        return PeerFindings("catalogs", key, redacted_url(source.url), down=str(exc))
+    return PeerFindings("catalogs", key, redacted_url(source.url), _number(len(entries), "agent"))
 
 
-def _published(one: Published, plan: Plan, principals: Iterable[Principal]) -> Face:
+def _published(one: PublishedAgent, plan: Plan, principals: Iterable[Principal]) -> FaceFindings:
     rows = tuple(
-        Row(skill.id, skill.source_key, skill.tool.name, skill.shown.name) for skill in one.agent.published
+        FaceRow(skill.id, skill.source_key, skill.tool.name, skill.shown.name)
+        for skill in one.agent.published
     )
-    return Face(
+    return FaceFindings(
         "tools_as_agent",
         one.name,
         one.path,
@@ -269,7 +275,8 @@ def _published(one: Published, plan: Plan, principals: Iterable[Principal]) -> F
         rows,
         usable=_usable(one.name, rows, principals),
         faults=tuple(
-            Fault.at(("tools_as_agent", one.name, *remark.path), remark.words) for remark in one.agent.remarks
+            FindingFault.at(("tools_as_agent", one.name, *remark.path), remark.words)
+            for remark in one.agent.remarks
         ),
     )
 
@@ -279,16 +286,18 @@ def _incomplete(bridge: Bridge) -> frozenset[str]:
     return frozenset(one.name for one in bridge.published if any(state.down for state in one.agent.sources))
 
 
-def _offered(one: Offered, plan: Plan, principals: Iterable[Principal], incomplete: frozenset[str]) -> Face:
+def _offered(
+    one: OfferedServer, plan: Plan, principals: Iterable[Principal], incomplete: frozenset[str]
+) -> FaceFindings:
     face = one.face
     is_whole = incomplete.isdisjoint(plan.offered[one.name].sources)
     remarks = [remark for remark in face.remarks if is_whole or not remark.is_of_nothing]
     rows = tuple(
-        Row(tool.name, tool.agent_key, tool.skill_id or "", str(tool.listed.get("title") or ""))
+        FaceRow(tool.name, tool.agent_key, tool.skill_id or "", str(tool.listed.get("title") or ""))
         for tool in face.published
     )
     names = {row.name for row in rows}
-    return Face(
+    return FaceFindings(
         "agents_as_tools",
         one.name,
         f"{MCP}/{one.name}",
@@ -299,24 +308,29 @@ def _offered(one: Offered, plan: Plan, principals: Iterable[Principal], incomple
         _usable(one.name, rows, principals),
         (
             *_own_that_are_down(one, plan),
-            *(Fault.at(("agents_as_tools", one.name, *remark.path), remark.words) for remark in remarks),
+            *(
+                FindingFault.at(("agents_as_tools", one.name, *remark.path), remark.words)
+                for remark in remarks
+            ),
         ),
     )
 
 
-def _own_that_are_down(one: Offered, plan: Plan) -> Iterator[Fault]:
+def _own_that_are_down(one: OfferedServer, plan: Plan) -> Iterator[FindingFault]:
     for agent in one.remote_agents:
         if agent.key in plan.published and agent.down is not None:
             words = f"{agent.key}, which is published here, cannot be called: {agent.down}"
-            yield Fault.at(("agents_as_tools", one.name), words)
+            yield FindingFault.at(("agents_as_tools", one.name), words)
 
 
-def _usable(face: str, rows: Iterable[Row], principals: Iterable[Principal]) -> dict[str, tuple[str, ...]]:
+def _usable(
+    face: str, rows: Iterable[FaceRow], principals: Iterable[Principal]
+) -> dict[str, tuple[str, ...]]:
     here = {one.name: one.in_face(face) for one in principals}
     return {name: tuple(row.name for row in rows if one.may_use(row.name)) for name, one in here.items()}
 
 
-def _useless(faces: Iterable[Face], principals: Iterable[Principal]) -> Iterator[Fault]:
+def _useless(faces: Iterable[FaceFindings], principals: Iterable[Principal]) -> Iterator[FindingFault]:
     """What stands among the skills of a principal and matches nothing."""
     served = [(face.name, (*(row.name for row in face.rows), *face.own)) for face in faces if face.rows]
     for principal in principals if served else ():
@@ -326,7 +340,7 @@ def _useless(faces: Iterable[Face], principals: Iterable[Principal]) -> Iterator
             if not any(there.may_use(name) for there, names in here for name in names):
                 where = ("principals", principal.name, "skills", number)
                 words = f"principals.{principal.name}: skills: `{glob}` matches nothing that is served"
-                yield Fault(where, words)
+                yield FindingFault(where, words)
 
 
 def _unused(plan: Plan) -> Iterator[str]:

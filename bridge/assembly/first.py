@@ -10,7 +10,7 @@ from bridge.errors import PeerError, UsageError
 from bridge.mcp.client.upstream import Upstream
 
 
-class Watching(Protocol):
+class StartObserver(Protocol):
     """Who is told how far a start has come."""
 
     def connecting(self, key: str, target: object) -> None:
@@ -29,7 +29,7 @@ class Watching(Protocol):
 class FirstConnections:
     """Waits until one of some servers is up, or none of them is going to be soon."""
 
-    def __init__(self, watching: Watching | None) -> None:
+    def __init__(self, watching: StartObserver | None) -> None:
         self.seen = anyio.Event()
         self._left = 0
         self._watching = watching

@@ -11,13 +11,13 @@ from bridge.access.verifiers import Credential, Scheme
 from bridge.assembly.plan import (
     CatalogPlan,
     OfferedPlan,
-    Place,
     Plan,
+    ProcessPlan,
     PublishedPlan,
     RemotePlan,
     ServerPlan,
 )
-from bridge.config.load import Loaded
+from bridge.config.load import LoadedConfig
 from bridge.config.tables.models import (
     AgentsAsToolsTable,
     AgentTable,
@@ -32,18 +32,18 @@ from bridge.config.tables.models import (
 from bridge.config.tables.profile import Profile, ServerTable
 from bridge.config.tables.values import MEMORY_STORE
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.transports.stdio import Command
-from bridge.mcp.client.transports.streamable_http import Target, Url
+from bridge.mcp.client.transports.stdio import StdioTarget
+from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from bridge.translate.overrides import ArgumentRule, SkillOverride, ToolOverride
 
 
-def plan_from(loaded: Loaded) -> Plan:
+def plan_from_file(loaded: LoadedConfig) -> Plan:
     """What a configuration says is to be served."""
     config, table = loaded.config, loaded.config.bridge
     process, on_line = loaded.bridge_profile, loaded.on_command_line
     return Plan(
         profile=process,
-        place=Place(
+        place=ProcessPlan(
             host=table.host,
             port=table.port,
             public_url=table.public_url,
@@ -89,9 +89,9 @@ def _of(table: object) -> set[str]:
     return set(type(table).model_fields)  # type: ignore[attr-defined]
 
 
-def _target(table: ToolServerTable, server: ServerTable, *, on_line: bool) -> Target:
+def _target(table: ToolServerTable, server: ServerTable, *, on_line: bool) -> ServerTarget:
     if table.url is not None:
-        return Url(
+        return HttpTarget(
             table.url,
             table.request_headers(),
             server.connect_seconds,
@@ -101,7 +101,7 @@ def _target(table: ToolServerTable, server: ServerTable, *, on_line: bool) -> Ta
             table.allow_private,
             on_line,
         )
-    return Command(
+    return StdioTarget(
         tuple(table.command or ()),
         table.variables(),
         str(table.cwd) if table.cwd else None,
@@ -132,7 +132,7 @@ def _catalog(table: CatalogTable) -> CatalogPlan:
     return CatalogPlan(table.url, table.request_headers(), table.include, table.exclude, table.allow_private)
 
 
-def _published(name: str, table: ToolsAsAgentTable, loaded: Loaded) -> PublishedPlan:
+def _published(name: str, table: ToolsAsAgentTable, loaded: LoadedConfig) -> PublishedPlan:
     store = loaded.config.bridge.store
     return PublishedPlan(
         servers=tuple(table.sources),
@@ -145,7 +145,7 @@ def _published(name: str, table: ToolsAsAgentTable, loaded: Loaded) -> Published
     )
 
 
-def _offered(table: AgentsAsToolsTable, loaded: Loaded) -> OfferedPlan:
+def _offered(table: AgentsAsToolsTable, loaded: LoadedConfig) -> OfferedPlan:
     return OfferedPlan(
         sources=tuple(table.sources),
         profile=loaded.profile_of(table),

@@ -9,7 +9,7 @@ from typing import Final
 from bridge.a2a.model.objects import timestamp
 from bridge.assembly.parts import Parts
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.client.places import Hold
+from bridge.mcp.client.places import SlotHold
 from bridge.mcp.client.upstream import Upstream
 from bridge.source_state import SourceState
 
@@ -63,7 +63,7 @@ def _busy(upstream: Upstream) -> JsonObject:
     return {"waiting": upstream.waiting, "held": [*held], "help": _HELP}
 
 
-def _held(hold: Hold) -> JsonObject:
+def _held(hold: SlotHold) -> JsonObject:
     task: JsonObject = {} if hold.caller.is_secret else {"task": hold.caller.task_id}
     if math.isinf(hold.ends_in_seconds):
         return task

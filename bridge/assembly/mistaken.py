@@ -8,25 +8,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 
-from bridge.a2a.client.http import shown
-from bridge.address import Wanted, explained
+from bridge.a2a.client.http import redacted_url
+from bridge.address import WantedKind, explained
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.plan import RemotePlan
 from bridge.errors import PeerError
 from bridge.http_client import GuardedClient
-from bridge.networks import Guard
+from bridge.networks import AddressGuard
 
 logger = logging.getLogger(__name__)
 
 
-async def mistaken(agent: RemoteAgent, plan: RemotePlan) -> str | None:
+async def other_kind_at(agent: RemoteAgent, plan: RemotePlan) -> str | None:
     """What there is in place of an agent whose card was never read, in words; None when it may still be one."""
     if agent.has_card or not agent.is_heard_of or plan.own_card or plan.catalog:
         return None
     return await other_than_agent(plan.url, agent.guard)
 
 
-async def require_agents(agents: Mapping[RemoteAgent, RemotePlan]) -> None:
+async def require_one_agent(agents: Mapping[RemoteAgent, RemotePlan]) -> None:
     """Refuse to serve only what is no agent, and will not be one for being waited for.
 
     Raises:
@@ -34,7 +34,7 @@ async def require_agents(agents: Mapping[RemoteAgent, RemotePlan]) -> None:
     """
     if any(agent.has_card for agent in agents):
         return
-    found = [await mistaken(agent, plan) for agent, plan in agents.items()]
+    found = [await other_kind_at(agent, plan) for agent, plan in agents.items()]
     if found and all(found):
         raise PeerError("\n".join(filter(None, found)))
     _warn(filter(None, found))
@@ -45,9 +45,9 @@ def _warn(words: Iterable[str]) -> None:
         logger.warning("%s", line)
 
 
-async def other_than_agent(url: str, guard: Guard | None = None) -> str | None:
+async def other_than_agent(url: str, guard: AddressGuard | None = None) -> str | None:
     """What stands at a URL that gives no card, in words that say what to do; None when that cannot be told."""
-    fault = PeerError(f"{shown(url)} is no A2A agent")
+    fault = PeerError(f"{redacted_url(url)} is no A2A agent")
     async with GuardedClient() as http:
-        told = await explained(fault, http, url, Wanted.AGENT, guard)
+        told = await explained(fault, http, url, WantedKind.AGENT, guard)
     return None if told is fault else str(told)

@@ -13,29 +13,29 @@ from platformdirs import user_cache_path, user_state_path
 
 from bridge.a2a.client.card_cache import CardSource
 from bridge.a2a.client.client import ClientOptions, Deadlines
-from bridge.a2a.client.followed import CardBounds
-from bridge.a2a.client.interfaces import Reach, Trust
+from bridge.a2a.client.followed import FreshnessBounds
+from bridge.a2a.client.interfaces import ConnectionPolicy, Trust
 from bridge.agents_as_tools.face import AgentsFace
 from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
-from bridge.assembly.mistaken import require_agents
+from bridge.assembly.mistaken import require_one_agent
 from bridge.assembly.plan import OfferedPlan, Plan, RemotePlan
 from bridge.config.tables.profile import AgentsTable, Profile
 from bridge.errors import UsageError
 from bridge.http_client import GuardedClient
 from bridge.mcp.server.server import McpLimits, McpServer
-from bridge.peer_auth import PeerCredentials, always
+from bridge.peer_auth import PeerCredentials, fixed_credentials
 from bridge.private import private_folder
 from bridge.seal import Seal, agent_mark, key_in
 from bridge.translate.extension import URI
 from bridge.translate.skill_tools import ToolRules
 
-FOLDER: Final = "mcp-a2a"
+USER_FOLDER: Final = "mcp-a2a"
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedResources:
     """What all offered servers share."""
 
     http: httpx2.AsyncClient
@@ -48,11 +48,11 @@ class Shared:
     @property
     def cache_folder(self) -> Path:
         """Where cards are remembered."""
-        return self.cache or user_cache_path(FOLDER)
+        return self.cache or user_cache_path(USER_FOLDER)
 
 
 @asynccontextmanager
-async def sharing(plan: Plan) -> AsyncIterator[Shared]:
+async def shared_resources(plan: Plan) -> AsyncIterator[SharedResources]:
     """What the offered servers of a process share, as long as this is entered.
 
     Raises:
@@ -61,12 +61,12 @@ async def sharing(plan: Plan) -> AsyncIterator[Shared]:
     place = plan.place
     keys = [key_in(key.parent, key.name) if isinstance(key, Path) else key.encode() for key in place.keys]
     try:
-        seal = Seal(keys or [_own_key(place.state or user_state_path(FOLDER))])
+        seal = Seal(keys or [_own_key(place.state or user_state_path(USER_FOLDER))])
     except UsageError as exc:
         raise UsageError(f"{exc}; XDG_STATE_HOME names another folder for what is kept") from exc
     timeout = httpx2.Timeout(None, connect=plan.profile.agents.agent_connect_seconds)
     async with GuardedClient(timeout=timeout, limits=httpx2.Limits(keepalive_expiry=2.0)) as http:
-        yield Shared(http, seal, plan.profile, place.cache, place.baggage_keys)
+        yield SharedResources(http, seal, plan.profile, place.cache, place.baggage_keys)
 
 
 def _own_key(folder: Path) -> bytes:
@@ -78,7 +78,7 @@ def _own_key(folder: Path) -> bytes:
 
 
 @dataclass
-class Offered:
+class OfferedServer:
     """An offered server that runs."""
 
     name: str
@@ -95,14 +95,14 @@ class Offered:
         """Its agents, in their order."""
         return tuple(self._made.values())
 
-    def update(self, plan: OfferedPlan, agents: Mapping[str, RemotePlan], shared: Shared) -> None:
+    def update(self, plan: OfferedPlan, agents: Mapping[str, RemotePlan], shared: SharedResources) -> None:
         """Take over another plan and other agents; those that are as they were are kept."""
         made = {
             key: self._made[key] if self._is_as_before(key, one, plan) else _agent(key, one, plan, shared)
             for key, one in agents.items()
         }
         self.agents, self.chosen, self._made = agents, plan.profile.agents, made
-        self.face.update(list(made.values()), options_of(self.name, plan), plan.overrides)
+        self.face.update(list(made.values()), face_options_of(self.name, plan), plan.overrides)
 
     def _is_as_before(self, key: str, one: RemotePlan, plan: OfferedPlan) -> bool:
         return self.agents.get(key) == one and self.chosen == plan.profile.agents
@@ -113,16 +113,16 @@ async def offered(
     name: str,
     plan: OfferedPlan,
     agents: Mapping[str, RemotePlan],
-    shared: Shared,
+    shared: SharedResources,
     on_change: Callable[[], None] = lambda: None,
-) -> AsyncIterator[Offered]:
+) -> AsyncIterator[OfferedServer]:
     """Read the agents' cards, and be ready to be served as long as this is entered.
 
     Raises:
         PeerError: none of them is an agent, and one has to be.
     """
     made = {key: _agent(key, one, plan, shared) for key, one in agents.items()}
-    face = AgentsFace(list(made.values()), Handles(shared.seal), options_of(name, plan), plan.overrides)
+    face = AgentsFace(list(made.values()), Handles(shared.seal), face_options_of(name, plan), plan.overrides)
     running: list[McpServer] = []
 
     def changed() -> None:
@@ -132,7 +132,7 @@ async def offered(
 
     async with face.run(changed, plan.profile.agents.first_cards_seconds):
         if plan.requires_an_agent:
-            await require_agents({made[key]: one for key, one in agents.items()})
+            await require_one_agent({made[key]: one for key, one in agents.items()})
         # Made once the cards are there, of which it says what it is.
         running.append(
             McpServer(
@@ -140,10 +140,10 @@ async def offered(
                 mcp_limits(shared.process),
             )
         )
-        yield Offered(name, face, running[0], agents, plan.profile.agents, made)
+        yield OfferedServer(name, face, running[0], agents, plan.profile.agents, made)
 
 
-def options_of(name: str, plan: OfferedPlan) -> FaceOptions:
+def face_options_of(name: str, plan: OfferedPlan) -> FaceOptions:
     """What an offered server does as its profile says."""
     chosen = plan.profile.agents
     return FaceOptions(
@@ -171,12 +171,12 @@ def options_of(name: str, plan: OfferedPlan) -> FaceOptions:
     )
 
 
-def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: Shared) -> RemoteAgent:
+def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: SharedResources) -> RemoteAgent:
     chosen = plan.profile.agents
     credentials = one.credentials
     allow_private = chosen.allow_private if one.allow_private is None else one.allow_private
     trust = Trust(one.trusted, allow_private=allow_private, on_command_line=one.on_command_line)
-    reach = one.catalog.reach if one.catalog else Reach(one.url, trust)
+    reach = one.catalog.reach if one.catalog else ConnectionPolicy(one.url, trust)
     options = ClientOptions(
         extensions=(URI,),
         credentials=credentials,
@@ -191,8 +191,8 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: Shared) -> Remo
         shared.http,
         one.url,
         folder,
-        CardBounds(chosen.card_min_seconds, chosen.card_max_seconds),
-        always(PeerCredentials(credentials.card_headers())),
+        FreshnessBounds(chosen.card_min_seconds, chosen.card_max_seconds),
+        fixed_credentials(PeerCredentials(credentials.card_headers())),
         guard=one.catalog.guard(one.url) if one.catalog else reach.guard(one.url),
         is_learned=one.catalog is not None,
     )

@@ -10,10 +10,10 @@ import anyio
 from starlette.types import ASGIApp
 
 from bridge.a2a.client.catalog import CatalogSource
-from bridge.assembly.offered import Offered
+from bridge.assembly.offered import OfferedServer
 from bridge.assembly.plan import CatalogPlan, Plan, ServerPlan
-from bridge.assembly.published import Published
-from bridge.assembly.unit import Unit
+from bridge.assembly.published import PublishedAgent
+from bridge.assembly.unit import PartTask
 from bridge.mcp.client.upstream import Upstream
 
 P = TypeVar("P")
@@ -21,18 +21,18 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Made(Generic[P, T]):
+class PlannedPart(Generic[P, T]):
     """A part that is replaced when its plan is another."""
 
     plan: P
-    unit: Unit[T]
+    unit: PartTask[T]
 
 
 @dataclass(frozen=True)
-class Face:
+class MountedServer:
     """An offered server, and where it is served over HTTP, if it is."""
 
-    offered: Offered
+    offered: OfferedServer
     app: ASGIApp | None
 
 
@@ -40,10 +40,10 @@ class Face:
 class Parts:
     """What runs."""
 
-    servers: dict[str, Made[ServerPlan, Upstream]] = field(default_factory=dict)
-    catalogs: dict[str, Made[CatalogPlan, CatalogSource]] = field(default_factory=dict)
-    published: dict[str, Unit[Published]] = field(default_factory=dict)
-    offered: dict[str, Unit[Face]] = field(default_factory=dict)
+    servers: dict[str, PlannedPart[ServerPlan, Upstream]] = field(default_factory=dict)
+    catalogs: dict[str, PlannedPart[CatalogPlan, CatalogSource]] = field(default_factory=dict)
+    published: dict[str, PartTask[PublishedAgent]] = field(default_factory=dict)
+    offered: dict[str, PartTask[MountedServer]] = field(default_factory=dict)
 
     def __or__(self, newer: Parts) -> Parts:
         """These, and the newer ones, also in the place of their namesakes."""
@@ -113,12 +113,12 @@ class Parts:
         return {key: one.unit.value for key, one in self.servers.items()}
 
     @property
-    def agents(self) -> tuple[Published, ...]:
+    def agents(self) -> tuple[PublishedAgent, ...]:
         """The published agents."""
         return tuple(unit.value for unit in self.published.values())
 
     @property
-    def faces(self) -> tuple[Face, ...]:
+    def faces(self) -> tuple[MountedServer, ...]:
         """The offered servers."""
         return tuple(unit.value for unit in self.offered.values())
 
@@ -138,7 +138,7 @@ def _without(ones: dict[str, T], others: Mapping[str, T]) -> dict[str, T]:
     return {key: one for key, one in ones.items() if others.get(key) is not one}
 
 
-async def _end(units: Iterable[Unit[Any]]) -> None:
+async def _end(units: Iterable[PartTask[Any]]) -> None:
     """End some side by side."""
     async with anyio.create_task_group() as group:
         for unit in units:

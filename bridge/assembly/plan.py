@@ -19,10 +19,10 @@ from bridge.errors import UsageError
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.link import ListBounds
 from bridge.mcp.client.session import SessionPace
-from bridge.mcp.client.transports.streamable_http import Target
+from bridge.mcp.client.transports.streamable_http import ServerTarget
 from bridge.mcp.client.upstream import SessionRules
 from bridge.translate.overrides import SkillOverride, ToolOverride
-from bridge.web import Place as WebPlace
+from bridge.web import FaceAddress as WebPlace
 from bridge.web import is_loopback
 
 Fail = Literal["open", "closed"]
@@ -32,7 +32,7 @@ Fail = Literal["open", "closed"]
 class ServerPlan:
     """A tool server that is connected to."""
 
-    target: Target
+    target: ServerTarget
     era: Era
     pace: SessionPace
     rules: SessionRules
@@ -41,7 +41,9 @@ class ServerPlan:
     call_timeout_seconds: float | None = None
 
     @classmethod
-    def as_profile_says(cls, target: Target, era: Era, server: ServerTable, run: RunTable) -> ServerPlan:
+    def as_profile_says(
+        cls, target: ServerTarget, era: Era, server: ServerTable, run: RunTable
+    ) -> ServerPlan:
         """A server, treated as a profile says."""
         pace = SessionPace(
             connect_seconds=server.connect_seconds,
@@ -136,7 +138,7 @@ class OfferedPlan:
 
 
 @dataclass(frozen=True)
-class Place:
+class ProcessPlan:
     """Where the process listens, what it keeps and for whom it does so: all that only a restart changes."""
 
     host: str = "127.0.0.1"
@@ -166,7 +168,7 @@ class Plan:
 
     profile: Profile
     """Of the process: its `server`, `store`, `requests`, `connections` and `streams` tables count."""
-    place: Place = Place()
+    place: ProcessPlan = ProcessPlan()
     credentials: Sequence[Credential] = ()
     allow_unauthenticated: bool = False
     servers: Mapping[str, ServerPlan] = field(default_factory=dict)

@@ -10,16 +10,16 @@ from pathlib import Path
 from platformdirs import user_state_path
 from starlette.types import ASGIApp
 
-from bridge.a2a.model.events import Ids
+from bridge.a2a.model.events import IdsAndClock
 from bridge.a2a.server.app import AgentServer
 from bridge.a2a.server.service import Service
 from bridge.a2a.tasks.engine import Engine
-from bridge.a2a.wire.extensions import Gate
+from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.access.verifiers import Access
 from bridge.assembly.bounds import agent_limits, engine_limits, stream_pace
 from bridge.assembly.naming import elapsed_ms, new_id, now_ms
 from bridge.assembly.own_card import OwnCard
-from bridge.assembly.plan import Place, PublishedPlan
+from bridge.assembly.plan import ProcessPlan, PublishedPlan
 from bridge.config.tables.profile import Profile
 from bridge.config.tables.values import MEMORY_STORE
 from bridge.store.memory import MemoryStore
@@ -28,13 +28,13 @@ from bridge.store.retention import Retention
 from bridge.store.sqlite import SQLiteStore
 from bridge.tools_as_agent.agent import ToolsAgent
 from bridge.tools_as_agent.options import AgentOptions
-from bridge.tools_as_agent.sources import Source
+from bridge.tools_as_agent.sources import SkillSource
 from bridge.translate.extension import GATED
 from bridge.translate.message_to_call import RouteRules
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedAgent:
     """A published agent that runs."""
 
     name: str
@@ -60,9 +60,9 @@ class Published:
         self.agent.refresh()
         self._tell()
 
-    def update(self, plan: PublishedPlan, sources: Sequence[Source]) -> None:
+    def update(self, plan: PublishedPlan, sources: Sequence[SkillSource]) -> None:
         """Take over another plan and other servers. Calls in flight end on what they began with."""
-        self.agent.update(sources, options_of(plan), plan.overrides)
+        self.agent.update(sources, agent_options_of(plan), plan.overrides)
         run = plan.profile.run
         self.engine.limits = replace(
             self.engine.limits,
@@ -84,29 +84,34 @@ def path_of(name: str) -> str:
 
 @asynccontextmanager
 async def published(
-    name: str, plan: PublishedPlan, sources: Sequence[Source], process: Profile, place: Place, access: Access
-) -> AsyncIterator[Published]:
+    name: str,
+    plan: PublishedPlan,
+    sources: Sequence[SkillSource],
+    process: Profile,
+    place: ProcessPlan,
+    access: Access,
+) -> AsyncIterator[PublishedAgent]:
     """Run an agent as long as this is entered: recovered, ready to be served.
 
     Raises:
         UsageError: the store is in use, or too new.
     """
-    agent = ToolsAgent(sources, options_of(plan), plan.overrides, now_ms=now_ms)
+    agent = ToolsAgent(sources, agent_options_of(plan), plan.overrides, now_ms=now_ms)
     store, where = _store_for(name, plan, place, process)
     async with store, _engine_for(agent, store, plan.profile, process) as engine:
         server = AgentServer(
             agent,
-            Service(engine, Gate(GATED), process.requests.parts),
+            Service(engine, ExtensionFilter(GATED), process.requests.parts),
             access,
             place.web,
             agent_limits(plan.profile, process),
             stream_pace(process),
             name=name,
         )
-        yield Published(name, agent, engine, server, server.at(path_of(name)), where)
+        yield PublishedAgent(name, agent, engine, server, server.at(path_of(name)), where)
 
 
-def options_of(plan: PublishedPlan) -> AgentOptions:
+def agent_options_of(plan: PublishedPlan) -> AgentOptions:
     """What an agent does as its profile says."""
     profile = plan.profile
     route = RouteRules(
@@ -134,7 +139,7 @@ def options_of(plan: PublishedPlan) -> AgentOptions:
     )
 
 
-def _store_for(name: str, plan: PublishedPlan, place: Place, process: Profile) -> tuple[Store, str]:
+def _store_for(name: str, plan: PublishedPlan, place: ProcessPlan, process: Profile) -> tuple[Store, str]:
     if plan.store == MEMORY_STORE:
         return MemoryStore(), "memory only: tasks are lost when the bridge stops"
     folder = place.state or user_state_path("mcp-a2a")
@@ -151,4 +156,6 @@ def _engine_for(agent: ToolsAgent, store: Store, profile: Profile, process: Prof
         kept.keep_ended_bytes_each,
     )
     retention = Retention(kept.keep_ended_seconds, quota, kept.clean_every_seconds)
-    return Engine(agent, store, Ids(new_id, now_ms, elapsed_ms), engine_limits(profile, process), retention)
+    return Engine(
+        agent, store, IdsAndClock(new_id, now_ms, elapsed_ms), engine_limits(profile, process), retention
+    )

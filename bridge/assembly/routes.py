@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridge.a2a.wire.rest import CARD_PATH
 from bridge.jsonvalues import JsonObject
-from bridge.web import OUTER_PATH, Place, RefusedError
+from bridge.web import OUTER_PATH, FaceAddress, RefusedError
 
 AGENTS: Final = "/agents"
 MCP: Final = "/mcp"
@@ -28,7 +28,7 @@ _AGAIN_SECONDS: Final = "1"
 
 
 @dataclass(frozen=True)
-class Routes:
+class RoutingTable:
     """What is served at the moment."""
 
     agents: Mapping[str, ASGIApp] = field(default_factory=dict)
@@ -43,9 +43,9 @@ class Router:
     """The ASGI application of a bridge."""
 
     def __init__(
-        self, place: Place, catalog: ASGIApp, readiness: Callable[[], tuple[bool, JsonObject]]
+        self, place: FaceAddress, catalog: ASGIApp, readiness: Callable[[], tuple[bool, JsonObject]]
     ) -> None:
-        self.routes = Routes(starting=True)
+        self.routes = RoutingTable(starting=True)
         self._place = place
         self._catalog = catalog
         self._readiness = readiness

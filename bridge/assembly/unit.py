@@ -16,7 +16,7 @@ import anyio.abc
 T = TypeVar("T")
 
 
-class Unit(Generic[T]):
+class PartTask(Generic[T]):
     """One part: what `make` gives is entered when it starts, and left when it ends."""
 
     def __init__(self, make: Callable[[], AbstractAsyncContextManager[T]]) -> None:

@@ -16,7 +16,7 @@ from bridge.hosts import places
 from bridge.short_names import name_from
 
 if TYPE_CHECKING:
-    from bridge.cli.card import Connection
+    from bridge.cli.card import AgentConnection
     from bridge.jsonvalues import JsonObject
 
 _NAME_SECONDS: Final = 5.0
@@ -28,14 +28,14 @@ def card_name(options: dict[str, Any]) -> str:
     import anyio
 
     from bridge.cli import render
-    from bridge.cli.card import Connection
+    from bridge.cli.card import AgentConnection
 
     async def look() -> str:
         with anyio.move_on_after(_NAME_SECONDS):
             return (await connection.card()).card.name
         raise PeerError(f"it gave no card within {_NAME_SECONDS:g} s")
 
-    connection = Connection.from_options({**options, "url": options["urls"][0]})
+    connection = AgentConnection.from_options({**options, "url": options["urls"][0]})
     try:
         return name_from(anyio.run(look))
     except PeerError as exc:
@@ -43,7 +43,7 @@ def card_name(options: dict[str, Any]) -> str:
         return ""
 
 
-def require_agents(options: dict[str, Any]) -> None:
+def require_cards(options: dict[str, Any]) -> None:
     """With `--check`, have each agent show its card.
 
     Raises:
@@ -53,15 +53,15 @@ def require_agents(options: dict[str, Any]) -> None:
         return
     import anyio
 
-    from bridge.cli.card import Connection
+    from bridge.cli.card import AgentConnection
 
-    connections = [Connection.from_options({**options, "url": url}) for url in options["urls"]]
+    connections = [AgentConnection.from_options({**options, "url": url}) for url in options["urls"]]
     faults = [fault for one in connections if (fault := anyio.run(_fault_of, one))]
     if faults:
         raise PeerError("\n".join([*faults, "Nothing was written"]))
 
 
-async def _fault_of(connection: Connection) -> str:
+async def _fault_of(connection: AgentConnection) -> str:
     try:
         found = await connection.card_to_show()
     except PeerError as exc:
@@ -76,7 +76,7 @@ async def _fault_of(connection: Connection) -> str:
     return ""
 
 
-def check(options: dict[str, Any], host: places.Host, server: JsonObject) -> None:
+def check_as_host(options: dict[str, Any], host: places.Host, server: JsonObject) -> None:
     """Start the server as the host would, and show its tools.
 
     Raises:
@@ -87,12 +87,12 @@ def check(options: dict[str, Any], host: places.Host, server: JsonObject) -> Non
     import anyio
 
     from bridge.cli import logs, render
-    from bridge.cli.trial import Start, tools_of
+    from bridge.cli.trial import ServerStart, tools_of
     from bridge.translate.own_tools import MAX_WAIT_SECONDS, follow_ups
 
     logs.set_up("text", "warning")
     arguments = server["args"] if isinstance(server["args"], list) else []
-    start = Start(str(server["command"]), [str(word) for word in arguments], _environment(host, server))
+    start = ServerStart(str(server["command"]), [str(word) for word in arguments], _environment(host, server))
     tools, words = anyio.run(tools_of, start)
     if {tool.name for tool in tools} <= {str(own["name"]) for own in follow_ups(MAX_WAIT_SECONDS)}:
         raise PeerError("the server lists no tool of an agent, so that nothing was written", detail=words)

@@ -13,21 +13,21 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from bridge.a2a.client.http import shown
+from bridge.a2a.client.http import redacted_url
 from bridge.a2a.wire.versions import HEADER, VERSIONS
 from bridge.access.verifiers import Scheme
 from bridge.cli.render import err, styled
 from bridge.translate.arguments import required_of
 from bridge.translate.examples import example_of
 from bridge.web import API_KEY_HEADER
-from bridge.words import spelled_out
+from bridge.words import with_visible_characters
 
 if TYPE_CHECKING:
     from bridge.access.verifiers import Credential
     from bridge.assembly.bridge import Bridge
-    from bridge.assembly.offered import Offered
-    from bridge.assembly.plan import Place, Plan
-    from bridge.assembly.published import Published
+    from bridge.assembly.offered import OfferedServer
+    from bridge.assembly.plan import Plan, ProcessPlan
+    from bridge.assembly.published import PublishedAgent
     from bridge.jsonvalues import JsonObject
     from bridge.mcp.client.upstream import Upstream
     from bridge.tools_as_agent.skills import Skill
@@ -82,7 +82,7 @@ class OnTerminal:
             err.print(_tools(offered), soft_wrap=False, crop=False)
             for one in offered.remote_agents:
                 if not one.has_card:
-                    when = f"its tools are listed once {shown(one.url)} gives its card"
+                    when = f"its tools are listed once {redacted_url(one.url)} gives its card"
                     err.say(("✗ ", "yellow"), *_named(one.key), when)
         if len(bridge.published) == 1:
             (agent,) = bridge.published
@@ -141,7 +141,7 @@ class Quiet(InLog):
         logger.warning("serving MCP at %s/mcp%s (Ctrl+C stops)", root_url(self._plan.place, port), alias)
 
 
-def root_url(place: Place, port: int) -> str:
+def root_url(place: ProcessPlan, port: int) -> str:
     """Where a bridge is reached."""
     if place.public_url:
         return place.public_url
@@ -153,12 +153,12 @@ def _named(key: str, style: str = "") -> tuple[tuple[str, str], ...]:
     return ((key, f"{style}bold"), (": ", style.strip())) if key else ()
 
 
-def _skills(agent: Published) -> Group:
+def _skills(agent: PublishedAgent) -> Group:
     skills = ((skill.id, skill.description) for skill in agent.agent.skills)
     return table_of(list(skills), err.width)
 
 
-def _tools(offered: Offered) -> Group:
+def _tools(offered: OfferedServer) -> Group:
     tools = ((str(tool["name"]), str(tool.get("description", ""))) for tool in offered.face.tools())
     return table_of(list(tools), err.width)
 
@@ -172,7 +172,9 @@ def table_of(rows: Sequence[tuple[str, str]], most_columns: int) -> Group:
     for name, description in rows[:_MOST_ROWS]:
         is_long = cell_len(name) > _NAME_WIDTH
         if is_long:
-            lines.append(Text(f"  {spelled_out(name)}", style="cyan", no_wrap=True, overflow="ignore"))
+            lines.append(
+                Text(f"  {with_visible_characters(name)}", style="cyan", no_wrap=True, overflow="ignore")
+            )
         said = styled(description.strip().partition("\n")[0])
         lines.append(_row("" if is_long else name, said, column, width))
     if len(rows) > _MOST_ROWS:
@@ -188,7 +190,7 @@ def _row(name: str, said: Text, column: int, width: int) -> Table:
     return table
 
 
-def lines_for(agent: Published, base: str, credentials: Sequence[Credential]) -> Iterator[str]:
+def lines_for(agent: PublishedAgent, base: str, credentials: Sequence[Credential]) -> Iterator[str]:
     """What to try: a call of one skill, as a line of this command and as one of curl; none when none may be called.
 
     It is a skill whose tool says that it only reads where there is one, and which needs no arguments where there is

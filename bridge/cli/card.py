@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from bridge.a2a.client.card import FoundCard
     from bridge.a2a.client.client import AgentClient
-    from bridge.a2a.client.interfaces import Reach
+    from bridge.a2a.client.interfaces import ConnectionPolicy
     from bridge.a2a.model.objects import AgentCard
     from bridge.mcp.tools import Tool
     from bridge.trace import OnHop
@@ -95,7 +95,7 @@ def with_options(command: _Command, options: Iterable[Callable[[_Command], _Comm
 
 
 @dataclass(frozen=True)
-class Connection:
+class AgentConnection:
     """An agent's URL and the headers that go to it."""
 
     url: str
@@ -112,7 +112,7 @@ class Connection:
     """Told of what passes between us and the agent."""
 
     @classmethod
-    def from_options(cls, options: dict[str, Any]) -> Connection:
+    def from_options(cls, options: dict[str, Any]) -> AgentConnection:
         """The connection that the options describe.
 
         Raises:
@@ -134,12 +134,12 @@ class Connection:
         return cls(url, headers, trusted, api_key, allow_private, tuple(_said(options)))
 
     @cached_property
-    def reach(self) -> Reach:
+    def reach(self) -> ConnectionPolicy:
         """How its connections are judged."""
-        from bridge.a2a.client.interfaces import Reach, Trust
+        from bridge.a2a.client.interfaces import ConnectionPolicy, Trust
 
         trust = Trust(self.trusted, allow_private=self.allow_private, on_command_line=True)
-        return Reach(self.url, trust)
+        return ConnectionPolicy(self.url, trust)
 
     def line(self, command: str) -> str:
         """The beginning of a command line that speaks to the same agent, with the same credentials by reference; what
@@ -197,16 +197,16 @@ class Connection:
         import anyio
 
         from bridge.a2a.client.card import NoCardError, fetch_card
-        from bridge.a2a.client.http import NotReachedError, shown
-        from bridge.peer_auth import PeerCredentials, always
+        from bridge.a2a.client.http import NotReachedError, redacted_url
+        from bridge.peer_auth import PeerCredentials, fixed_credentials
 
         try:
             with anyio.fail_after(_CARD_SECONDS):
                 async with self.client() as http:
-                    shown_to_agent = always(PeerCredentials(self.headers))
+                    shown_to_agent = fixed_credentials(PeerCredentials(self.headers))
                     return await fetch_card(http, self.url, shown_to_agent, self.reach.guard(self.url))
         except TimeoutError as exc:
-            raise PeerError(f"{shown(self.url)} gave no card within {_CARD_SECONDS:g} s") from exc
+            raise PeerError(f"{redacted_url(self.url)} gave no card within {_CARD_SECONDS:g} s") from exc
         except (NoCardError, NotReachedError):
             raise
         except PeerError as exc:
@@ -214,11 +214,11 @@ class Connection:
 
     async def explained(self, fault: PeerError) -> PeerError:
         """A fault that says what is there instead of an agent, as far as that can be told without the headers."""
-        from bridge.address import Wanted, explained
+        from bridge.address import WantedKind, explained
         from bridge.http_client import GuardedClient
 
         async with GuardedClient(timeout=_CONNECT_SECONDS) as http:
-            return await explained(fault, http, self.url, Wanted.AGENT, self.reach.guard(self.url))
+            return await explained(fault, http, self.url, WantedKind.AGENT, self.reach.guard(self.url))
 
     async def card_to_show(self) -> FoundCard:
         """The agent's card, for who asks for nothing else.
@@ -279,7 +279,7 @@ def _require_http(url: str) -> None:
     Raises:
         UsageError: it is none; a host without its scheme is told apart from a skill whose URL was forgotten.
     """
-    from bridge.address import meant_url
+    from bridge.address import url_with_scheme
     from bridge.config.text.wording import shown_url
 
     try:
@@ -289,7 +289,7 @@ def _require_http(url: str) -> None:
     except ValueError:  # a port or an IPv6 address that is none
         meant = None
     else:
-        meant = meant_url(url)
+        meant = url_with_scheme(url)
     hint = f"did you mean {meant}?" if meant else "name it before all else"
     raise UsageError(f"an agent is reached by an http(s) URL, not {shown_url(url)!r}: {hint}")
 
@@ -313,7 +313,7 @@ def card(**options: Any) -> int:
 
     from bridge.cli import forms, render
 
-    connection = Connection.from_options(options)
+    connection = AgentConnection.from_options(options)
     found = anyio.run(connection.card_to_show)
     if options["as_json"]:
         render.card_text(found)

@@ -65,15 +65,15 @@ def check(**options: Any) -> int:
 def _looked_at(plan: Plan, options: dict[str, Any]) -> Findings:
     import anyio
 
-    from bridge.assembly.findings import findings, unseen_findings
+    from bridge.assembly.findings import findings_of, offline_findings
     from bridge.cli import checked
     from bridge.preview import previewed
 
     if options["offline"]:
-        return unseen_findings(plan)
+        return offline_findings(plan)
 
     async def look() -> Findings:
-        async with previewed(plan, checked.Progress(), options["wait_seconds"]) as bridge:
-            return await findings(plan, bridge)
+        async with previewed(plan, checked.CheckProgress(), options["wait_seconds"]) as bridge:
+            return await findings_of(plan, bridge)
 
     return anyio.run(look)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from bridge.cli import render
 
 if TYPE_CHECKING:
-    from bridge.assembly.findings import Face, Findings, Peer
+    from bridge.assembly.findings import FaceFindings, Findings, PeerFindings
     from bridge.mcp.client.upstream import Upstream
 
 _KINDS: Final = {
@@ -23,7 +23,7 @@ _KINDS: Final = {
 }
 
 
-class Progress:
+class CheckProgress:
     """Tells a person at a terminal how far it is; nobody else."""
 
     def connecting(self, key: str, target: object) -> None:
@@ -80,18 +80,18 @@ def _verdict(found: Findings) -> str:
     return "it is right as far as it was looked at" if found.unseen else "all is well"
 
 
-def _peer_lines(peers: Sequence[Peer], *, is_seen: bool) -> Iterable[str]:
+def _peer_lines(peers: Sequence[PeerFindings], *, is_seen: bool) -> Iterable[str]:
     rows = [(_mark(peer, is_seen=is_seen), peer.key, peer.says or peer.where) for peer in peers]
     widest = max((len(key) for _, key, _ in rows), default=0)
     for mark, key, says in rows:
         yield f"{mark}{key:<{widest}}  {says}"
 
 
-def _mark(peer: Peer, *, is_seen: bool) -> str:
+def _mark(peer: PeerFindings, *, is_seen: bool) -> str:
     return "" if not is_seen else "✗ " if peer.down else "✓ "
 
 
-def _face_lines(face: Face, *, is_seen: bool) -> Iterable[str]:
+def _face_lines(face: FaceFindings, *, is_seen: bool) -> Iterable[str]:
     yield f"from {', '.join(face.sources)}"
     if not is_seen:
         return
@@ -110,7 +110,7 @@ def _face_lines(face: Face, *, is_seen: bool) -> Iterable[str]:
         yield f"{principal} may use {_usable(face, usable)}"
 
 
-def _usable(face: Face, usable: tuple[str, ...]) -> str:
+def _usable(face: FaceFindings, usable: tuple[str, ...]) -> str:
     if len(usable) == len(face.rows):
         return "all of them"
     return f"{len(usable)} of {len(face.rows)}: {', '.join(usable)}" if usable else "none of them"

@@ -8,7 +8,7 @@ import click
 from click.shell_completion import get_completion_class
 
 _COMMAND: Final = "mcp-a2a"
-VARIABLE: Final = "_MCP_A2A_COMPLETE"
+COMPLETION_VARIABLE: Final = "_MCP_A2A_COMPLETE"
 """By which click tells a shell that asks from a person that calls."""
 
 
@@ -30,6 +30,6 @@ def completion(context: click.Context, /, shell: str) -> int:
     found = get_completion_class(shell)
     assert found is not None, "click knows these three"
     # Not by `source()`, which looks at the bash that is installed here and not at the one that will read it.
-    complete = found(context.find_root().command, {}, _COMMAND, VARIABLE)
+    complete = found(context.find_root().command, {}, _COMMAND, COMPLETION_VARIABLE)
     render.write(complete.source_template % complete.source_vars() + "\n")
     return 0

@@ -114,9 +114,9 @@ def expose(**options: Any) -> int:
 
         return anyio.run(serve_agents, plan)
     from bridge.cli import banner
-    from bridge.run import serve
+    from bridge.run import serve_http
 
-    return anyio.run(serve, plan, banner.Quiet(plan))
+    return anyio.run(serve_http, plan, banner.Quiet(plan))
 
 
 def plan_from(asked: Asked, options: dict[str, Any]) -> Plan:

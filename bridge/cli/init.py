@@ -167,11 +167,11 @@ def _is_url(text: str) -> bool:
 def _require_url(url: str) -> None:
     from pydantic import TypeAdapter, ValidationError
 
-    from bridge.config.tables.values import Url
+    from bridge.config.tables.values import HttpUrl
     from bridge.config.text.wording import shown_url
 
     try:
-        TypeAdapter(Url).validate_python(url)
+        TypeAdapter(HttpUrl).validate_python(url)
     except ValidationError as exc:
         raise UsageError(
             f"{shown_url(url)!r} is no URL of a server: it begins with http:// or https://"

@@ -40,8 +40,8 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 @agents_options
 @click.option(
     "--scope",
-    type=click.Choice([scope.value for scope in places.Scope]),
-    default=places.Scope.USER.value,
+    type=click.Choice([scope.value for scope in places.InstallScope]),
+    default=places.InstallScope.USER.value,
     show_default=True,
     help="For you everywhere, or for the project in the current folder.",
 )
@@ -115,7 +115,7 @@ def _require_consistent(options: dict[str, Any], host: places.Host) -> None:
         raise UsageError(f"which agents? mcp-a2a install {options['host']} URL...")
     if options["remove"] and options["check"]:
         raise UsageError("--check starts a server: it does not go with --remove")
-    project = options["scope"] == places.Scope.PROJECT
+    project = options["scope"] == places.InstallScope.PROJECT
     if options["path"] and project:
         raise UsageError("--file names the file, so --scope has nothing to say")
     if host.is_yaml and (options["remove"] or options["path"]):
@@ -203,8 +203,8 @@ def _ours(there: Mapping[str, JsonObject], offers: tuple[str, ...]) -> list[str]
 def _print(options: dict[str, Any], host: places.Host, server: JsonObject) -> int:
     from bridge.cli import render
 
-    as_host.require_agents(options)
-    as_host.check(options, host, server)
+    as_host.require_cards(options)
+    as_host.check_as_host(options, host, server)
     name = _name(options, {}, ())
     if not host.is_yaml:
         render.write(json.dumps({host.servers_key: {name: server}}, indent=2, ensure_ascii=False) + "\n")
@@ -246,7 +246,7 @@ class _Edit:
 
 def _add(options: dict[str, Any], host: places.Host, server: JsonObject, offers: tuple[str, ...]) -> int:
     file = files.read(_file(options, host))
-    as_host.require_agents(options)
+    as_host.require_cards(options)
     try:
         there = edit.servers_in(file.text, host.servers_key, comments=host.comments)
         change = _Edit.of(file, host, _name(options, there, offers))
@@ -263,7 +263,7 @@ def _add(options: dict[str, Any], host: places.Host, server: JsonObject, offers:
             f"{file.path}: {exc}. Nothing was written",
             detail=f"\nTo add it by hand, put this into the file:\n{json.dumps(pasted, indent=2, ensure_ascii=False)}",
         ) from exc
-    as_host.check(options, host, whole)
+    as_host.check_as_host(options, host, whole)
     return _finish(options, host, change, text)
 
 
@@ -302,7 +302,7 @@ def _finish(options: dict[str, Any], host: places.Host, change: _Edit, text: str
     if options["dry_run"]:
         render.write(_diff(change.file.text, text, str(path)))
         return 0
-    shared = options["scope"] == places.Scope.PROJECT
+    shared = options["scope"] == places.InstallScope.PROJECT
     backup = files.write(change.file, text, datetime.now().astimezone(), shared=shared)
     render.say(f"{name} is {'no longer' if options['remove'] else 'now'} in {path}")
     if backup:
@@ -337,7 +337,7 @@ def _file(options: dict[str, Any], host: places.Host) -> Path:
         if not path.parent.is_dir() and not options["create"]:
             raise UsageError(f"there is no folder {path.parent}: --create makes it")
         return path
-    if options["scope"] == places.Scope.PROJECT:
+    if options["scope"] == places.InstallScope.PROJECT:
         return Path(places.project_place(host, Path.cwd()).file)
     known = _user_places(host)
     for place in known:
@@ -352,7 +352,7 @@ def _file(options: dict[str, Any], host: places.Host) -> Path:
     )
 
 
-def _user_places(host: places.Host) -> tuple[places.Place, ...]:
+def _user_places(host: places.Host) -> tuple[places.HostFilePlace, ...]:
     machine = places.Machine(places.system_of(sys.platform), str(Path.home()), os.environ)
     return places.user_places(host, machine)
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from bridge import trace
-from bridge.words import spelled_as_json, spelled_out
+from bridge.words import spelled_as_json, with_visible_characters
 
 _USER: Final = re.compile(r"(?<=://)[^/@\s\"'<>]+@")
 _SESSION: Final = re.compile(r"(?<=session ID: )\S+|(?<=ating session: )\S+|(?<=^Session )[0-9a-f]{32}\b")
@@ -24,10 +24,10 @@ class BareFormat(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """One record as one line, its traceback below it."""
         # What a peer sent may stand in a message: it must not begin a line of its own, nor steer a terminal.
-        line = spelled_out(_discreet(record, record.getMessage()), in_one_line=True)
+        line = with_visible_characters(_discreet(record, record.getMessage()), in_one_line=True)
         if not record.exc_info:
             return line
-        return f"{line}\n{spelled_out(_discreet(record, self.formatException(record.exc_info)))}"
+        return f"{line}\n{with_visible_characters(_discreet(record, self.formatException(record.exc_info)))}"
 
 
 class TextFormat(BareFormat):

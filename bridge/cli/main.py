@@ -14,14 +14,14 @@ from typing import Final, NoReturn
 import click
 
 from bridge.cli import logs
-from bridge.cli.completion import VARIABLE
+from bridge.cli.completion import COMPLETION_VARIABLE
 from bridge.cli.encoding import write_what_the_terminal_lacks_otherwise
 from bridge.config.text.diagnostics import ConfigError
 from bridge.errors import TELLINGS, BridgeError, OwnError, PeerError, leaf_of, telling_of
-from bridge.heap import look_seldom
+from bridge.heap import collect_garbage_seldom
 from bridge.version import __version__
 
-INTERRUPTED: Final = 130
+EXIT_INTERRUPTED: Final = 130
 
 
 _COMMANDS: Final = (
@@ -99,7 +99,7 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command and exit with its code. A failure is one message, never a traceback."""
-    look_seldom()
+    collect_garbage_seldom()
     write_what_the_terminal_lacks_otherwise()
     logs.set_up_for_none()
     try:
@@ -115,7 +115,7 @@ def main() -> NoReturn:
         exc.show()
         sys.exit(exc.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        sys.exit(INTERRUPTED)
+        sys.exit(EXIT_INTERRUPTED)
     except ConfigError as exc:
         _complain(str(exc))  # which begins with what it is, and where
         sys.exit(telling_of(exc).exit_code)
@@ -137,7 +137,7 @@ def _complain(text: str) -> None:
 
 def _run() -> int:
     try:
-        code = cli.main(standalone_mode=False, complete_var=VARIABLE)
+        code = cli.main(standalone_mode=False, complete_var=COMPLETION_VARIABLE)
     except BaseExceptionGroup as group:
         raise leaf_of(group) from group
     return code if isinstance(code, int) else 0

@@ -20,7 +20,7 @@ from bridge.errors import UsageError
 if TYPE_CHECKING:
     from bridge.access.principals import Principal
     from bridge.assembly.plan import Plan
-    from bridge.config.load import Loaded
+    from bridge.config.load import LoadedConfig
     from bridge.config.text.positions import KeyPath
 
 _OPTIONS: Final = {
@@ -148,12 +148,12 @@ def plan_of(data: dict[str, Any]) -> Plan:
     Raises:
         UsageError: it is not as a file should be.
     """
-    from bridge.assembly.from_file import plan_from
+    from bridge.assembly.from_file import plan_from_file
 
-    return plan_from(_loaded(data))
+    return plan_from_file(_loaded(data))
 
 
-def _loaded(data: dict[str, Any]) -> Loaded:
+def _loaded(data: dict[str, Any]) -> LoadedConfig:
     from bridge.config.load import load_options
     from bridge.config.text.options import OptionDocument
 
@@ -269,12 +269,12 @@ def _store(said: str | None) -> str | None:
 
 def _free(wanted: str, taken: Mapping[str, object]) -> str:
     """A name that is not taken."""
-    from bridge.config.text.wording import NAME_LIMIT
+    from bridge.config.text.wording import TABLE_NAME_LIMIT
 
     name, number = wanted, 2
     while name in taken:
         suffix = f"-{number}"
-        name, number = f"{wanted[: NAME_LIMIT - len(suffix)]}{suffix}", number + 1
+        name, number = f"{wanted[: TABLE_NAME_LIMIT - len(suffix)]}{suffix}", number + 1
     return name
 
 
@@ -320,14 +320,14 @@ def server_of(words: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any
     Raises:
         UsageError: it is given what only a URL takes.
     """
-    from bridge.address import meant_url
+    from bridge.address import url_with_scheme
     from bridge.config.text.secrets import child_variable_in
 
     for key in (key for key in ("header", "bearer") if options.get(key)):
         raise UsageError(f"--{key} is for a URL; a command takes --env")
     if options["allow_private"]:
         raise UsageError("--allow-private is for a URL: nothing is looked up for a command")
-    meant = meant_url(words[0]) if len(words) == 1 and shutil.which(words[0]) is None else None
+    meant = url_with_scheme(words[0]) if len(words) == 1 and shutil.which(words[0]) is None else None
     if meant is not None and not Path(words[0]).exists():
         raise UsageError(
             f"{words[0]!r} is no command; an address begins with its scheme: did you mean {meant}?"
@@ -403,11 +403,11 @@ def _agents(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _require_web(url: str) -> None:
-    from bridge.address import meant_url
+    from bridge.address import url_with_scheme
     from bridge.config.text.wording import shown_url
 
     if not url.startswith(_WEB):
-        meant = meant_url(url)
+        meant = url_with_scheme(url)
         hint = f": did you mean {meant}?" if meant else ""
         raise UsageError(f"an agent is named by its http(s) URL, not {shown_url(url)!r}{hint}")
     _require_host(url)

@@ -18,7 +18,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from bridge.words import spelled_out
+from bridge.words import with_visible_characters
 
 if TYPE_CHECKING:
     from bridge.a2a.client.card import FoundCard
@@ -33,7 +33,7 @@ class Terminal(Console):
 
     def render_str(self, text: str, **options: Any) -> Text:
         """A text as it is printed."""
-        return super().render_str(spelled_out(text), **options)
+        return super().render_str(with_visible_characters(text), **options)
 
     def say(self, *words: str | tuple[str, str]) -> None:
         """A line made of words, each with a style of its own where it has one."""
@@ -43,7 +43,7 @@ class Terminal(Console):
 def styled(*words: str | tuple[str, str]) -> Text:
     """Words in a row, each with a style of its own where it has one."""
     pairs = ((word, "") if isinstance(word, str) else word for word in words)
-    return Text.assemble(*((spelled_out(word), style) for word, style in pairs))
+    return Text.assemble(*((with_visible_characters(word), style) for word, style in pairs))
 
 
 err = Terminal(stderr=True)
@@ -113,7 +113,7 @@ def ask(line: str) -> str | None:
     """
     try:
         # Not by rich: a Ctrl+C while it prints leaves the line in its buffer, so that it is printed again.
-        err.file.write(f"{spelled_out(line)} ")
+        err.file.write(f"{with_visible_characters(line)} ")
         err.file.flush()
         _wait_for_a_line()
         answer = sys.stdin.readline()
@@ -149,7 +149,7 @@ def complain(text: str) -> None:
     if err.is_terminal:
         lines = [part for line in lines for part in wrapped(line, err.width)]
     for line in lines:
-        click.echo(spelled_out(line), err=True)
+        click.echo(with_visible_characters(line), err=True)
 
 
 def wrapped(line: str, width: int, indent: str = "") -> list[str]:
@@ -207,7 +207,7 @@ def share_a_place() -> bool:
 
 def write(text: str) -> None:
     """To stdout: exactly as it is for a pipe, harmless for a terminal."""
-    sys.stdout.write(spelled_out(text) if sys.stdout.isatty() else text)
+    sys.stdout.write(with_visible_characters(text) if sys.stdout.isatty() else text)
     sys.stdout.flush()
 
 

@@ -14,10 +14,10 @@ from bridge.errors import UsageError
 
 if TYPE_CHECKING:
     from bridge.assembly.plan import Plan
-    from bridge.config.load import Given, Loaded
-    from bridge.reload import Read
+    from bridge.config.load import LoadedConfig, SettingOverride
+    from bridge.reload import ReadConfig
 
-FILE_NAME: Final = "bridge.toml"
+CONFIG_FILE_NAME: Final = "bridge.toml"
 """What the file is called when no other is named."""
 
 _OF_THE_FILE: Final = ("host", "port", "log_format", "log_level")
@@ -69,13 +69,13 @@ def serve(context: click.Context, /, **options: Any) -> int:
 
     from bridge.cli import banner, logs
     from bridge.reload import Reload
-    from bridge.run import serve as serve_plan
+    from bridge.run import serve_http as serve_plan
 
     path, changes = found(options["file"]), given(context)
     if options["stdio"] is not None:
         return _serve_stdio(path, changes, options)
 
-    def read() -> Read:
+    def read() -> ReadConfig:
         return read_from(loaded_from(path, changes))
 
     first = read()
@@ -85,7 +85,7 @@ def serve(context: click.Context, /, **options: Any) -> int:
     return anyio.run(serve_plan, first.plan, audience(first.plan), reload)
 
 
-def _serve_stdio(path: Path, changes: dict[str, Given], options: dict[str, Any]) -> int:
+def _serve_stdio(path: Path, changes: dict[str, SettingOverride], options: dict[str, Any]) -> int:
     import secrets
 
     import anyio
@@ -103,7 +103,7 @@ def _serve_stdio(path: Path, changes: dict[str, Given], options: dict[str, Any])
     first = replace(first, plan=for_stdio(first.plan, name, token))
     logs.set_up(first.log_format, first.log_level)
 
-    def read() -> Read:
+    def read() -> ReadConfig:
         loaded = loaded_from(path, changes)
         again = read_from(loaded)
         plan = for_stdio(again.plan, face_named(loaded, name), token)
@@ -115,7 +115,7 @@ def _serve_stdio(path: Path, changes: dict[str, Given], options: dict[str, Any])
     return anyio.run(serve_stdio, first.plan, reload)
 
 
-def face_named(loaded: Loaded, name: str) -> str:
+def face_named(loaded: LoadedConfig, name: str) -> str:
     """The MCP server of a file that is meant; "" is the only one.
 
     Raises:
@@ -142,19 +142,19 @@ def found(file: Path | None) -> Path:
     """
     if file is not None:
         return file
-    here = Path(FILE_NAME)
+    here = Path(CONFIG_FILE_NAME)
     if not here.is_file():
         raise UsageError(
-            f"there is no {FILE_NAME} in {Path.cwd()}: name the file, or write one with `mcp-a2a init`"
+            f"there is no {CONFIG_FILE_NAME} in {Path.cwd()}: name the file, or write one with `mcp-a2a init`"
         )
     return here
 
 
-def given(context: click.Context) -> dict[str, Given]:
+def given(context: click.Context) -> dict[str, SettingOverride]:
     """What the command line or the environment says in the file's place."""
-    from bridge.config.load import Given
+    from bridge.config.load import SettingOverride
 
-    said: dict[str, Given] = {}
+    said: dict[str, SettingOverride] = {}
     for name in _OF_THE_FILE:
         source = context.get_parameter_source(name)
         value = context.params.get(name)
@@ -162,34 +162,34 @@ def given(context: click.Context) -> dict[str, Given]:
             continue
         option = f"--{name.replace('_', '-')}"
         variable = f"{context.auto_envvar_prefix}_{name.upper()}"
-        said[name] = Given(value, option if source is ParameterSource.COMMANDLINE else variable)
+        said[name] = SettingOverride(value, option if source is ParameterSource.COMMANDLINE else variable)
     return said
 
 
-def loaded_from(path: Path, changes: dict[str, Given]) -> Loaded:
+def loaded_from(path: Path, changes: dict[str, SettingOverride]) -> LoadedConfig:
     """The file, with what is said in its place."""
     from bridge.config.load import load
 
     return load(path).given(**changes)
 
 
-def read_from(loaded: Loaded) -> Read:
+def read_from(loaded: LoadedConfig) -> ReadConfig:
     """What a file says, as it is served and read again."""
-    from bridge.reload import Read
+    from bridge.reload import ReadConfig
 
     table = loaded.config.bridge
-    return Read(plan_of(loaded), loaded.files, table.log_format, table.log_level)
+    return ReadConfig(plan_of(loaded), loaded.files, table.log_format, table.log_level)
 
 
-def plan_of(loaded: Loaded) -> Plan:
+def plan_of(loaded: LoadedConfig) -> Plan:
     """What a file says is to be served; there has to be something.
 
     Raises:
         UsageError: there is nothing.
     """
-    from bridge.assembly.from_file import plan_from
+    from bridge.assembly.from_file import plan_from_file
 
-    plan = plan_from(loaded)
+    plan = plan_from_file(loaded)
     if not plan.published and not plan.offered:
         raise UsageError(
             f"{loaded.path} serves nothing: it has neither [tools_as_agent.NAME] nor [agents_as_tools.NAME]"

@@ -11,7 +11,7 @@ from bridge.errors import UsageError
 from bridge.hosts import entry
 
 if TYPE_CHECKING:
-    from bridge.config.load import Loaded
+    from bridge.config.load import LoadedConfig
     from bridge.hosts.places import Host
 
 _SAID_IN_THE_FILE: Final = (
@@ -60,13 +60,13 @@ def offers(options: Mapping[str, Any]) -> tuple[str, ...]:
     return entry.Served(os.path.abspath(_file(options)), face_of(options)).offers
 
 
-def _face(options: Mapping[str, Any], loaded: Loaded) -> str:
+def _face(options: Mapping[str, Any], loaded: LoadedConfig) -> str:
     from bridge.cli.serve import face_named
 
     return face_named(loaded, options["face"] or "")
 
 
-def _loaded(options: Mapping[str, Any]) -> Loaded:
+def _loaded(options: Mapping[str, Any]) -> LoadedConfig:
     from bridge.config.load import load
 
     return load(Path(os.path.abspath(_file(options))))
@@ -78,7 +78,7 @@ def _file(options: Mapping[str, Any]) -> Path:
     return Path(options["urls"][0]).expanduser()
 
 
-def _require_no_variables(loaded: Loaded, host: Host) -> None:
+def _require_no_variables(loaded: LoadedConfig, host: Host) -> None:
     from bridge.config.text.secret_values import secrets_in
 
     for secret in secrets_in(loaded.config):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from bridge.jsonvalues import JsonObject
-    from bridge.mcp.client.memory import Remembered
+    from bridge.mcp.client.memory import KnownServer
 
 _SHORT_ID: Final = 8
 """Characters of an id that tell a server from the others, and that are shown."""
@@ -89,13 +89,13 @@ def servers(**options: Any) -> int:
 def _file() -> Path:
     from platformdirs import user_state_path
 
-    from bridge.assembly.offered import FOLDER
+    from bridge.assembly.offered import USER_FOLDER
     from bridge.mcp.client.memory import FILE_NAME
 
-    return user_state_path(FOLDER) / FILE_NAME
+    return user_state_path(USER_FOLDER) / FILE_NAME
 
 
-def _meant(word: str, known: Sequence[Remembered]) -> Remembered:
+def _meant(word: str, known: Sequence[KnownServer]) -> KnownServer:
     """The server of this name, or whose id begins so."""
     from bridge.config.text.wording import listed, meant
 
@@ -113,7 +113,7 @@ def _meant(word: str, known: Sequence[Remembered]) -> Remembered:
             raise UsageError(f"{len(found)} servers are called {word!r}: give the id of one, of {ids}")
 
 
-def _forget(path: Path, forgotten: Sequence[Remembered]) -> int:
+def _forget(path: Path, forgotten: Sequence[KnownServer]) -> int:
     from bridge.cli import render
     from bridge.mcp.client.memory import forget_servers
 
@@ -127,7 +127,7 @@ def _forget(path: Path, forgotten: Sequence[Remembered]) -> int:
     return 0
 
 
-def _print(known: Iterable[Remembered]) -> int:
+def _print(known: Iterable[KnownServer]) -> int:
     from bridge.cli import render
 
     known = list(known)
@@ -140,7 +140,7 @@ def _print(known: Iterable[Remembered]) -> int:
     return 0
 
 
-def _print_json(path: Path, known: Iterable[Remembered]) -> int:
+def _print_json(path: Path, known: Iterable[KnownServer]) -> int:
     from bridge.cli import render
 
     listed: list[JsonObject] = [{"id": one.server_id, **one.facts} for one in known]
@@ -148,15 +148,15 @@ def _print_json(path: Path, known: Iterable[Remembered]) -> int:
     return 0
 
 
-def _title(one: Remembered) -> str:
+def _title(one: KnownServer) -> str:
     return f"{one.name or _WITHOUT_NAME}  {_short(one)}"
 
 
-def _short(one: Remembered) -> str:
+def _short(one: KnownServer) -> str:
     return one.server_id[:_SHORT_ID]
 
 
-def _lines(one: Remembered) -> list[str]:
+def _lines(one: KnownServer) -> list[str]:
     """What is known beside the name; a fact of another version of the bridge stands as it is."""
     from bridge.mcp.client.memory import Fact
 

@@ -44,7 +44,7 @@ def show(**options: Any) -> int:
     """
     from bridge.cli import logs, render
     from bridge.cli.serve import found, loaded_from, plan_of
-    from bridge.config.shown import shown
+    from bridge.config.shown import shown_values
     from bridge.config.toml_text import text_of_shown
 
     if options["card"] and options["tools"]:
@@ -57,7 +57,7 @@ def show(**options: Any) -> int:
         return _print_card(plan_of(loaded), options["card"])
     if options["tools"]:
         return _print_tools(plan_of(loaded), options["tools"])
-    render.write(text_of_shown(shown(loaded), sources=options["sources"]))
+    render.write(text_of_shown(shown_values(loaded), sources=options["sources"]))
     return 0
 
 
@@ -109,7 +109,7 @@ def _print(plan: Plan, look: Look) -> int:
     from bridge.preview import previewed
 
     async def looked() -> tuple[JsonObject, list[str]]:
-        async with previewed(plan, checked.Progress()) as bridge:
+        async with previewed(plan, checked.CheckProgress()) as bridge:
             return look(bridge)
 
     value, down = anyio.run(looked)

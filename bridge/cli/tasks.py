@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from bridge.cli.card import Connection, call_options, tool_on
+from bridge.cli.card import AgentConnection, call_options, tool_on
 from bridge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def tasks(**options: Any) -> int:
     from bridge.cli.call.results import CallView
 
     _require_one_purpose(options)
-    connection = Connection.from_options(options)
+    connection = AgentConnection.from_options(options)
     view = CallView(json_lines=options["json_output"], id_only=False, save=None)
     found = anyio.run(connection.card)
     if options["task_id"] is None:
@@ -112,7 +112,7 @@ def _require_one_purpose(options: dict[str, Any]) -> None:
 # The list
 
 
-async def _list(connection: Connection, found: FoundCard, options: dict[str, Any]) -> int:
+async def _list(connection: AgentConnection, found: FoundCard, options: dict[str, Any]) -> int:
     from bridge.cli import render
 
     listed, total = await _tasks_of(connection, found, options)
@@ -134,7 +134,7 @@ async def _list(connection: Connection, found: FoundCard, options: dict[str, Any
 
 
 async def _tasks_of(
-    connection: Connection, found: FoundCard, options: dict[str, Any]
+    connection: AgentConnection, found: FoundCard, options: dict[str, Any]
 ) -> tuple[list[Task], int]:
     """The newest tasks, as many as are wanted, and how many there are."""
     listed: list[Task] = []
@@ -199,7 +199,9 @@ def _skills_in(message: Message) -> Iterator[JsonValue]:
 # One task
 
 
-async def _show(connection: Connection, found: FoundCard, view: CallView, options: dict[str, Any]) -> int:
+async def _show(
+    connection: AgentConnection, found: FoundCard, view: CallView, options: dict[str, Any]
+) -> int:
     from bridge.cli import render
 
     async with connection.client() as http:
@@ -226,7 +228,7 @@ async def _show(connection: Connection, found: FoundCard, view: CallView, option
     return 0
 
 
-def _words_of(task: Task, connection: Connection, found: FoundCard) -> Iterable[str]:
+def _words_of(task: Task, connection: AgentConnection, found: FoundCard) -> Iterable[str]:
     """What the agent says, and how that is answered."""
     from bridge.cli.call import questions as answers
     from bridge.cli.call.agent import ASKING
@@ -245,14 +247,14 @@ def _words_of(task: Task, connection: Connection, found: FoundCard) -> Iterable[
             yield f"{'decline':<8} {line} --decline"
 
 
-def _reply(connection: Connection, found: FoundCard, view: CallView, options: dict[str, Any]) -> int:
+def _reply(connection: AgentConnection, found: FoundCard, view: CallView, options: dict[str, Any]) -> int:
     """Answer a task, and go on with it as `call` does."""
-    from bridge.cli.call.agent import Conversation
-    from bridge.cli.call.arguments import Said
+    from bridge.cli.call.agent import AgentCalling
+    from bridge.cli.call.arguments import CallRequest
 
     given = _object_in(options["reply"])
-    said = Said(None, {}, given, options["reply"] if given is None else None, options["decline"])
-    talk = Conversation(connection, found, view, options["timeout_seconds"])
+    said = CallRequest(None, {}, given, options["reply"] if given is None else None, options["decline"])
+    talk = AgentCalling(connection, found, view, options["timeout_seconds"])
     try:
         return talk.run(talk.resumed(options["task_id"], said))
     except KeyboardInterrupt:
@@ -272,7 +274,7 @@ def _object_in(reply: str | None) -> JsonObject | None:
     return value if isinstance(value, dict) else None
 
 
-async def _cancel(connection: Connection, found: FoundCard, view: CallView, task_id: str) -> int:
+async def _cancel(connection: AgentConnection, found: FoundCard, view: CallView, task_id: str) -> int:
     from bridge.a2a.model.objects import StreamResponse, TaskState
 
     async with connection.client() as http:

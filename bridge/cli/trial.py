@@ -25,7 +25,7 @@ _FAILURES: Final = (MCPError, OSError, ValueError, RuntimeError, ExceptionGroup)
 
 
 @dataclass(frozen=True)
-class Start:
+class ServerStart:
     """How a host starts a server."""
 
     command: str
@@ -34,7 +34,7 @@ class Start:
     """Beside the few variables that the SDK gives every server: the user's name, shell and terminal."""
 
 
-async def tools_of(start: Start) -> tuple[list[types.Tool], str]:
+async def tools_of(start: ServerStart) -> tuple[list[types.Tool], str]:
     """The tools that a server lists when it is started in a folder of nobody's, and what it wrote to stderr.
 
     Raises:

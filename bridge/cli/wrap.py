@@ -100,7 +100,7 @@ def wrap(**options: Any) -> int:
     import anyio
 
     from bridge.cli import banner, logs, option_document
-    from bridge.run import serve
+    from bridge.run import serve_http
 
     logs.set_up(options["log_format"], options["log_level"])
     asked = option_document.wrapped(options)
@@ -108,7 +108,7 @@ def wrap(**options: Any) -> int:
     if options["print_toml"]:
         return asked.write()
     audience = banner.InLog if options["log_format"] == "json" else banner.OnTerminal
-    return anyio.run(serve, plan, audience(plan))
+    return anyio.run(serve_http, plan, audience(plan))
 
 
 def plan_from(asked: Asked, options: dict[str, Any]) -> Plan:
@@ -117,14 +117,14 @@ def plan_from(asked: Asked, options: dict[str, Any]) -> Plan:
     Raises:
         UsageError: they do not fit together, or a secret cannot be read.
     """
-    from bridge.mcp.client.transports.streamable_http import Url
+    from bridge.mcp.client.transports.streamable_http import HttpTarget
 
     plan = asked.plan()
     if options["from_json"] and options["allow_private"]:
         allowed = {
             name: replace(one, target=replace(one.target, allow_private=True))
             for name, one in plan.servers.items()
-            if isinstance(one.target, Url)
+            if isinstance(one.target, HttpTarget)
         }
         return replace(plan, servers={**plan.servers, **allowed})
     if options["from_json"] or options["name"]:

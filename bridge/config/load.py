@@ -13,9 +13,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from bridge.config.check.faults import faults_of, without_guesses
+from bridge.config.check.faults import validation_faults_of, without_guesses
 from bridge.config.check.rules import rule_faults, sources_of, tables_at
-from bridge.config.mcp_json import HostFile, Imported, read_host_file
+from bridge.config.mcp_json import HostServers, ImportedServer, read_host_file
 from bridge.config.schema import config_schema
 from bridge.config.tables.models import (
     DEFAULT_PROFILE,
@@ -29,16 +29,16 @@ from bridge.config.tables.models import (
 from bridge.config.tables.profile import Profile, ResolvedProfile, resolve_profile
 from bridge.config.tables.profile_places import NoProfileError, absolute_name
 from bridge.config.text.diagnostics import ConfigError, Diagnostic
-from bridge.config.text.document import Document, Fault, read_toml
+from bridge.config.text.document import ConfigFault, Document, read_toml
 from bridge.config.text.options import OptionDocument, told_of_option
 from bridge.config.text.positions import KeyPath
-from bridge.config.text.secret_values import Reading, expanded, secrets_in
-from bridge.config.text.sources import Source, Sources, sources_in
+from bridge.config.text.secret_values import ReadingContext, expanded, secrets_in
+from bridge.config.text.sources import ValueSource, ValueSources, sources_in
 from bridge.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Given:
+class SettingOverride:
     """A value of `[bridge]` that the command line or the environment gives, as the file would write it."""
 
     value: Any
@@ -46,13 +46,13 @@ class Given:
     """The option, `--port`, or the variable, `MCP_A2A_SERVE_PORT`."""
 
     @property
-    def source(self) -> Source:
+    def source(self) -> ValueSource:
         """Where it comes from."""
-        return Source("command line" if self.by.startswith("-") else "environment", self.by)
+        return ValueSource("command line" if self.by.startswith("-") else "environment", self.by)
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedConfig:
     """A configuration that was read: values, profiles, and where they come from."""
 
     path: Path
@@ -60,7 +60,7 @@ class Loaded:
     config: Config
     profiles: Mapping[str, ResolvedProfile]
     """By what `mapping` says."""
-    sources: Sources
+    sources: ValueSources
     files: frozenset[Path]
     """All that was read, secrets too: when one of them changes, so may the configuration."""
     environment: Mapping[str, str] = field(repr=False, compare=False)
@@ -89,14 +89,14 @@ class Loaded:
         tables = (path[:length] for length in range(len(path), 1, -1))
         return next((self.sources.of(table).place for table in tables if table in self.sources.places), "")
 
-    def given(self, **changes: Given) -> Loaded:
+    def given(self, **changes: SettingOverride) -> LoadedConfig:
         """This, with values of `[bridge]` that the command line or the environment gives. Paths are relative to
         the current folder.
 
         Raises:
             UsageError: one is of a kind or range that its key does not take; or there is no such profile.
         """
-        bridge = _bridge_with(self.config.bridge, changes, Reading(Path.cwd(), self.environment))
+        bridge = _bridge_with(self.config.bridge, changes, ReadingContext(Path.cwd(), self.environment))
         profiles = self.profiles
         if bridge.mapping not in profiles:
             profiles = {**profiles, bridge.mapping: resolve_profile(bridge.mapping)}
@@ -108,29 +108,33 @@ class Loaded:
         )
 
 
-def load(path: Path, environment: Mapping[str, str] = os.environ) -> Loaded:
+def load(path: Path, environment: Mapping[str, str] = os.environ) -> LoadedConfig:
     """Read a configuration file.
 
     Raises:
         ConfigError: it, or a file that it names, is not as it should be; all of it is said.
     """
     document = read_toml(path, "the configuration")
-    loaded = _loaded(document, Reading(path.absolute().parent, environment), dict(sources_in(document)))
+    loaded = _loaded(
+        document, ReadingContext(path.absolute().parent, environment), dict(sources_in(document))
+    )
     return replace(loaded, path=path.absolute(), files=loaded.files | {path.absolute()})
 
 
-def load_options(document: OptionDocument, environment: Mapping[str, str] = os.environ) -> Loaded:
+def load_options(document: OptionDocument, environment: Mapping[str, str] = os.environ) -> LoadedConfig:
     """Take what options say as a configuration.
 
     Raises:
         UsageError: it is not as it should be; all of it is said, by the options.
     """
-    return _loaded(document, Reading(Path.cwd(), environment, on_command_line=True), dict(document.sources()))
+    return _loaded(
+        document, ReadingContext(Path.cwd(), environment, on_command_line=True), dict(document.sources())
+    )
 
 
 def _loaded(
-    document: Document | OptionDocument, reading: Reading, sources: Mapping[KeyPath, Source]
-) -> Loaded:
+    document: Document | OptionDocument, reading: ReadingContext, sources: Mapping[KeyPath, ValueSource]
+) -> LoadedConfig:
     found = _Findings(document)
     hosts = _host_files(reading, found)
     imported = _imported(hosts, found)
@@ -144,18 +148,20 @@ def _loaded(
     assert config is not None, "what is wrong with it has been raised"
     servers = {**config.tool_servers, **{name: one.server for name, one in imported.items()}}
     config = config.model_copy(update={"tool_servers": servers})
-    return Loaded(
+    return LoadedConfig(
         reading.folder,
         config,
         profiles,
-        Sources({**sources, **dict(_imported_sources(imported))}),
+        ValueSources({**sources, **dict(_imported_sources(imported))}),
         frozenset(_files(config, profiles, hosts)),
         reading.environment,
         reading.on_command_line,
     )
 
 
-def _bridge_with(bridge: BridgeTable, changes: Mapping[str, Given], here: Reading) -> BridgeTable:
+def _bridge_with(
+    bridge: BridgeTable, changes: Mapping[str, SettingOverride], here: ReadingContext
+) -> BridgeTable:
     values = {name: getattr(bridge, name) for name in BridgeTable.model_fields}
     given = {key: one.value for key, one in changes.items()}
     if "mapping" in given:
@@ -163,7 +169,7 @@ def _bridge_with(bridge: BridgeTable, changes: Mapping[str, Given], here: Readin
     try:
         return BridgeTable.model_validate({**values, **given}, context=here)
     except ValidationError as exc:
-        (first, *_) = faults_of(exc, config_schema(), {"bridge": given}, under=("bridge",))
+        (first, *_) = validation_faults_of(exc, config_schema(), {"bridge": given}, under=("bridge",))
         raise UsageError(told_of_option(first, changes[str(first.path[1])].by)) from exc
 
 
@@ -172,19 +178,19 @@ class _Findings:
     """What has been found wrong so far."""
 
     document: Document | OptionDocument
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[ConfigFault] = field(default_factory=list)
     elsewhere: list[Diagnostic] = field(default_factory=list)
     """In other files."""
     unread_host: bool = False
     """Whether a host's file could not be read: nobody knows what else there would be."""
 
 
-def _config(reading: Reading, found: _Findings) -> Config | None:
+def _config(reading: ReadingContext, found: _Findings) -> Config | None:
     data = found.document.data
     try:
         return Config.model_validate(data, context=reading)
     except ValidationError as exc:
-        found.faults += faults_of(exc, config_schema(), data)
+        found.faults += validation_faults_of(exc, config_schema(), data)
         return None
 
 
@@ -198,7 +204,7 @@ def _profiles(found: _Findings) -> dict[str, ResolvedProfile]:
         try:
             profiles[name] = resolve_profile(name, found.document.folder)
         except NoProfileError as exc:
-            found.faults.append(Fault(where, exc.message, exc.hint))
+            found.faults.append(ConfigFault(where, exc.message, exc.hint))
         except ConfigError as exc:
             broken.add(name)
             found.elsewhere += exc.diagnostics
@@ -212,11 +218,11 @@ def _mappings(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
                 yield (*path, "mapping"), name
 
 
-def _host_files(reading: Reading, found: _Findings) -> list[HostFile]:
+def _host_files(reading: ReadingContext, found: _Findings) -> list[HostServers]:
     document = found.document
     table = document.data.get("import")
     written = table.get("mcp_json", []) if isinstance(table, dict) else []
-    files: list[HostFile] = []
+    files: list[HostServers] = []
     for index, name in enumerate(written if isinstance(written, list) else [written]):
         if not isinstance(name, str) or not name:
             continue
@@ -224,7 +230,7 @@ def _host_files(reading: Reading, found: _Findings) -> list[HostFile]:
         if not os.path.isfile(shown):  # which takes any text, also one that is too long for a path
             where = ("import", "mcp_json", index) if isinstance(written, list) else ("import", "mcp_json")
             found.unread_host = True
-            found.faults.append(Fault(where, f"there is no file {shown}"))
+            found.faults.append(ConfigFault(where, f"there is no file {shown}"))
             continue
         try:
             files.append(read_host_file(shown, reading.environment))
@@ -234,9 +240,9 @@ def _host_files(reading: Reading, found: _Findings) -> list[HostFile]:
     return files
 
 
-def _imported(hosts: list[HostFile], found: _Findings) -> dict[str, Imported]:
+def _imported(hosts: list[HostServers], found: _Findings) -> dict[str, ImportedServer]:
     """The servers of all hosts' files; none of them may have the name of another, or of one in the file."""
-    imported: dict[str, Imported] = {}
+    imported: dict[str, ImportedServer] = {}
     document = found.document
     own = document.data.get("tool_servers")
     for host in hosts:
@@ -254,7 +260,7 @@ def _imported(hosts: list[HostFile], found: _Findings) -> dict[str, Imported]:
     return imported
 
 
-def _wanted_and_refused(hosts: list[HostFile], data: Mapping[str, Any]) -> Iterator[Diagnostic]:
+def _wanted_and_refused(hosts: list[HostServers], data: Mapping[str, Any]) -> Iterator[Diagnostic]:
     """What is wrong with those servers of hosts that a face is made of."""
     wanted = {name for named in sources_of(data, "tools_as_agent").values() for name in named.values()}
     for host in hosts:
@@ -263,13 +269,13 @@ def _wanted_and_refused(hosts: list[HostFile], data: Mapping[str, Any]) -> Itera
                 yield from diagnostics
 
 
-def _imported_sources(imported: Mapping[str, Imported]) -> Iterator[tuple[KeyPath, Source]]:
+def _imported_sources(imported: Mapping[str, ImportedServer]) -> Iterator[tuple[KeyPath, ValueSource]]:
     for name, one in imported.items():
         for key in one.server.model_fields_set:
-            yield ("tool_servers", name, key), Source("file", one.place)
+            yield ("tool_servers", name, key), ValueSource("file", one.place)
 
 
-def _shared_tokens(data: Mapping[str, Any], reading: Reading) -> Iterator[Fault]:
+def _shared_tokens(data: Mapping[str, Any], reading: ReadingContext) -> Iterator[ConfigFault]:
     """Tokens that several principals show: nobody could tell them apart."""
     owners: dict[str, str] = {}
     for path, table in tables_at(data, ("principals", "*")):
@@ -283,14 +289,14 @@ def _shared_tokens(data: Mapping[str, Any], reading: Reading) -> Iterator[Fault]
             secret = token.bearer or token.api_key
             owner = owners.setdefault(secret.value, str(path[-1])) if secret else path[-1]
             if owner != path[-1]:
-                yield Fault(
+                yield ConfigFault(
                     (*path, key),
                     f"`{path[-1]}` and `{owner}` have the same token: nobody could tell them apart",
                 )
 
 
 def _files(
-    config: Config, profiles: Mapping[str, ResolvedProfile], hosts: Iterable[HostFile]
+    config: Config, profiles: Mapping[str, ResolvedProfile], hosts: Iterable[HostServers]
 ) -> Iterator[Path]:
     for profile in profiles.values():
         yield from (file.absolute() for file in profile.files)

@@ -23,16 +23,16 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from bridge.config.check.faults import faults_of
+from bridge.config.check.faults import validation_faults_of
 from bridge.config.check.schema_nodes import tidied
 from bridge.config.tables.peers import ToolServerTable
 from bridge.config.text.diagnostics import ConfigError, Diagnostic
-from bridge.config.text.document import Document, Fault, at, read_text
+from bridge.config.text.document import ConfigFault, Document, at, read_text
 from bridge.config.text.masking import mask, shown_words
 from bridge.config.text.positions import KeyPath, Span, Spot
-from bridge.config.text.secret_values import Reading, Secret
+from bridge.config.text.secret_values import ReadingContext, Secret
 from bridge.config.text.wording import shown_url, table_name
-from bridge.jsonc import Node, parse
+from bridge.jsonc import JsonNode, parse_jsonc
 
 _HOLDERS: Final = ("mcpServers", "servers")
 _URLS: Final = ("url", "serverUrl", "httpUrl")
@@ -50,7 +50,7 @@ _SHOWN_MEMBERS: Final = frozenset(
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportedServer:
     """A tool server of a host's file."""
 
     server: ToolServerTable
@@ -60,12 +60,12 @@ class Imported:
 
 
 @dataclass(frozen=True)
-class HostFile:
+class HostServers:
     """A host's file that was read. What is wrong with an entry matters only to who wants that server: the others
     are the host's business."""
 
     document: Document
-    servers: Mapping[str, Imported]
+    servers: Mapping[str, ImportedServer]
     """By the name that the bridge gives them."""
     refused: Mapping[str, tuple[Diagnostic, ...]]
     """What is wrong with the others, likewise."""
@@ -77,10 +77,10 @@ class HostFile:
 
     def refusal(self, name: str, message: str, hint: str = "") -> Diagnostic:
         """What is wrong with a server of it as a whole."""
-        return self.document.diagnostic(Fault(self.servers[name].path, message, hint, on_key=True))
+        return self.document.diagnostic(ConfigFault(self.servers[name].path, message, hint, on_key=True))
 
 
-def read_host_file(path: Path, environment: Mapping[str, str]) -> HostFile:
+def read_host_file(path: Path, environment: Mapping[str, str]) -> HostServers:
     """A host's file with its servers, and what is wrong with some.
 
     Raises:
@@ -90,8 +90,8 @@ def read_host_file(path: Path, environment: Mapping[str, str]) -> HostFile:
     holder = next((key for key in _HOLDERS if isinstance(document.data.get(key), dict)), None)
     if holder is None:
         raise ConfigError([Diagnostic(path, 'it holds no table "mcpServers" or "servers"')])
-    reading = Reading(path.absolute().parent, environment)
-    servers: dict[str, Imported] = {}
+    reading = ReadingContext(path.absolute().parent, environment)
+    servers: dict[str, ImportedServer] = {}
     refused: dict[str, tuple[Diagnostic, ...]] = {}
     written_as: dict[str, str] = {}
     for written, entry in document.data[holder].items():
@@ -102,19 +102,19 @@ def read_host_file(path: Path, environment: Mapping[str, str]) -> HostFile:
         server, faults = _server(written, entry, place, reading)
         if name in written_as:
             message = f"`{written_as[name]}` and `{written}` would both be called `{name}`"
-            faults.append(Fault((), message, "rename one of them", on_key=True))
+            faults.append(ConfigFault((), message, "rename one of them", on_key=True))
         written_as.setdefault(name, written)
         if server is not None and not faults:
-            servers[name] = Imported(server, place, where)
+            servers[name] = ImportedServer(server, place, where)
         placed = (replace(fault, path=(*where, *fault.path)) for fault in faults)
         if faults:
             refused[name] = (*refused.get(name, ()), *document.diagnostics(placed))
-    return HostFile(document, servers, refused)
+    return HostServers(document, servers, refused)
 
 
 def _server(
-    name: str, entry: dict[str, Any], place: str, reading: Reading
-) -> tuple[ToolServerTable | None, list[Fault]]:
+    name: str, entry: dict[str, Any], place: str, reading: ReadingContext
+) -> tuple[ToolServerTable | None, list[ConfigFault]]:
     """The server that an entry describes, or what is wrong with it, by paths of the entry."""
     faults = list(_structure_faults(name, entry))
     filled = _filled(entry, (), reading.environment, faults)
@@ -134,7 +134,10 @@ def _server(
         return ToolServerTable.model_validate(table, context=reading).shown_as(shown), []
     except ValidationError as exc:
         schema = tidied(ToolServerTable.model_json_schema())
-        moved = [replace(fault, path=_path_in(fault.path, url)) for fault in faults_of(exc, schema, table)]
+        moved = [
+            replace(fault, path=_path_in(fault.path, url))
+            for fault in validation_faults_of(exc, schema, table)
+        ]
         return None, [_without_cwd(fault, table, shown, reading) for fault in moved]
 
 
@@ -165,24 +168,28 @@ def _is_referred(word: str) -> bool:
     return rest != word and (not rest or rest[-1] in "=: ")
 
 
-def _without_cwd(fault: Fault, table: Mapping[str, Any], shown: Mapping[str, Any], reading: Reading) -> Fault:
+def _without_cwd(
+    fault: ConfigFault, table: Mapping[str, Any], shown: Mapping[str, Any], reading: ReadingContext
+) -> ConfigFault:
     """A fault whose message does not tell what a folder was filled in with."""
     if fault.path != ("cwd",) or "cwd" not in shown:
         return fault
     return replace(fault, message=fault.message.replace(str(reading.path(str(table["cwd"]))), shown["cwd"]))
 
 
-def _structure_faults(name: str, entry: Mapping[str, Any]) -> Iterator[Fault]:
+def _structure_faults(name: str, entry: Mapping[str, Any]) -> Iterator[ConfigFault]:
     if "command" not in entry and not any(key in entry for key in _URLS):
-        yield Fault((), f"`{name}` needs `command` or `url`", on_key=True)
+        yield ConfigFault((), f"`{name}` needs `command` or `url`", on_key=True)
     arguments = entry.get("args", [])
     if not isinstance(arguments, list) or not all(isinstance(word, str) for word in arguments):
-        yield Fault(("args",), "`args` takes a list of texts")
+        yield ConfigFault(("args",), "`args` takes a list of texts")
     if "envFile" in entry:
-        yield Fault(("envFile",), "`envFile` is not read", "write its variables into `env`", on_key=True)
+        yield ConfigFault(
+            ("envFile",), "`envFile` is not read", "write its variables into `env`", on_key=True
+        )
 
 
-def _filled(value: Any, path: KeyPath, environment: Mapping[str, str], faults: list[Fault]) -> Any:
+def _filled(value: Any, path: KeyPath, environment: Mapping[str, str], faults: list[ConfigFault]) -> Any:
     """The value with its variables filled in; those that cannot be are added to the faults."""
     if isinstance(value, dict):
         return {key: _filled(inner, (*path, key), environment, faults) for key, inner in value.items()}
@@ -193,9 +200,9 @@ def _filled(value: Any, path: KeyPath, environment: Mapping[str, str], faults: l
     for found in _ANY_VARIABLE.finditer(value):
         known = _VARIABLE.fullmatch(found[0])
         if known is None:
-            faults.append(Fault(path, f"{found[0]} can only be filled in by the host", _IN_ENVIRONMENT))
+            faults.append(ConfigFault(path, f"{found[0]} can only be filled in by the host", _IN_ENVIRONMENT))
         elif known["name"] not in environment and known["default"] is None:
-            faults.append(Fault(path, f"{found[0]} is not set in the environment"))
+            faults.append(ConfigFault(path, f"{found[0]} is not set in the environment"))
     return _VARIABLE.sub(lambda found: environment.get(found["name"], found["default"] or ""), value)
 
 
@@ -227,7 +234,7 @@ def read_json(path: Path, what: str) -> Document:
     """
     text = read_text(path, what).replace("\r\n", "\n").replace("\r", "\n")
     try:
-        root = parse(text)
+        root = parse_jsonc(text)
     except json.JSONDecodeError as exc:
         span = Span(exc.pos, exc.pos + 1)
         raise ConfigError([at(path, _hidden(text), span, f"no JSON: {exc.msg.lower()}")]) from exc
@@ -241,7 +248,7 @@ def read_json(path: Path, what: str) -> Document:
     return Document(path, root.value, dict(_spots(root, ())), mask(text, secrets))
 
 
-def _spots(node: Node, path: KeyPath) -> Iterator[tuple[KeyPath, Spot]]:
+def _spots(node: JsonNode, path: KeyPath) -> Iterator[tuple[KeyPath, Spot]]:
     """Where all that a value holds stands; of a key that is there twice, the last one."""
     for member in node.members:
         here, inner = (*path, member.key), member.node
@@ -252,7 +259,7 @@ def _spots(node: Node, path: KeyPath) -> Iterator[tuple[KeyPath, Spot]]:
         yield (*path, index), Spot(None, Span(element.start, element.end))
 
 
-def _leaves(node: Node, path: KeyPath) -> Iterator[tuple[KeyPath, Node]]:
+def _leaves(node: JsonNode, path: KeyPath) -> Iterator[tuple[KeyPath, JsonNode]]:
     """The values that hold no others, also those of a key that is there twice."""
     if not isinstance(node.value, dict | list):
         yield path, node

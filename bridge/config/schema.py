@@ -12,11 +12,11 @@ import re
 from typing import Final
 
 from bridge.config.check.rules import CHOICES
-from bridge.config.check.schema_nodes import Node, node_at, tidied, unit_of
+from bridge.config.check.schema_nodes import SchemaNode, node_at, tidied, unit_of
 from bridge.config.tables.models import Config
 from bridge.config.tables.profile import EXTENDS
 from bridge.config.tables.profile import profile_schema as plain_profile_schema
-from bridge.config.tables.profile_places import DEFAULT, profile_place
+from bridge.config.tables.profile_places import DEFAULT_PROFILE_NAME, profile_place
 from bridge.config.text.document import Document, read_toml
 from bridge.config.text.positions import KeyPath
 from bridge.jsonvalues import JsonObject
@@ -43,7 +43,10 @@ def file_schema() -> JsonObject:
 
 def profile_schema() -> JsonObject:
     """The schema of a mapping profile; one that extends another leaves out what it does not change."""
-    schema, default = plain_profile_schema(), read_toml(profile_place(DEFAULT), "the mapping profile")
+    schema, default = (
+        plain_profile_schema(),
+        read_toml(profile_place(DEFAULT_PROFILE_NAME), "the mapping profile"),
+    )
     meanings = meanings_in(default)
     for table, keys in default.data.items():
         node = node_at(schema, (table,))
@@ -56,9 +59,9 @@ def profile_schema() -> JsonObject:
     return {"$schema": DIALECT, "title": "A mapping profile of mcp-a2a", **schema}
 
 
-def config_schema() -> Node:
+def config_schema() -> SchemaNode:
     """What the keys of the file take, one by one."""
-    schema: Node = tidied(Config.model_json_schema())
+    schema: SchemaNode = tidied(Config.model_json_schema())
     return schema
 
 
@@ -67,7 +70,7 @@ def _elements(path: KeyPath) -> KeyPath:
     return (*path[:-1], 0) if path[-2:] == ("keys", "*") else path
 
 
-def _say_units(schema: Node) -> None:
+def _say_units(schema: SchemaNode) -> None:
     for table in (schema, *schema.get("$defs", {}).values()):
         for key, node in table.get("properties", {}).items():
             if (unit := unit_of(key)) and unit not in node.get("description", ""):

@@ -10,14 +10,14 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from bridge.config.load import Loaded
+from bridge.config.load import LoadedConfig
 from bridge.config.tables.models import FACES, ToolServerTable
 from bridge.config.tables.profile import TABLES_OF
 from bridge.config.text.masking import HIDDEN
 from bridge.config.text.positions import KeyPath
 from bridge.config.text.secret_values import Secret
 from bridge.config.text.secrets import is_secret_header
-from bridge.config.text.sources import DEFAULT_SOURCE, Source
+from bridge.config.text.sources import DEFAULT_SOURCE, ValueSource
 from bridge.config.text.wording import shown_url, spelled
 
 _ADDRESSES: Final = ("url", "card", "public_url")
@@ -28,45 +28,45 @@ _DELETE: Final = "\x7f"
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownValue:
     """One value."""
 
     path: str
     """`bridge.port`; of a profile, `tools_as_agent.devtools.mapping.run.concurrency`."""
     value: str
     """As TOML; a secret by its reference."""
-    source: Source
+    source: ValueSource
     is_whole: bool = True
     """Whether it says all; else something in it is not shown, and it does not stand for the value."""
 
 
-def shown(loaded: Loaded) -> list[Shown]:
+def shown_values(loaded: LoadedConfig) -> list[ShownValue]:
     """Every value that is set, in the order of the file's documentation: those of profiles for whom they count."""
     return [*_of_file(loaded), *_of_profiles(loaded)]
 
 
-def toml_of(value: Any) -> str:
+def toml_value(value: Any) -> str:
     """A value as TOML on one line."""
     match value:
         case Secret():
             source, _, place = value.reference.partition(":")
-            return f"{{ {source} = {toml_of(place)} }}" if source in _REFERENCES else toml_of(HIDDEN)
+            return f"{{ {source} = {toml_value(place)} }}" if source in _REFERENCES else toml_value(HIDDEN)
         case bool():
             return str(value).lower()
         case str() | Path():
             return json.dumps(str(value), ensure_ascii=False).replace(_DELETE, "\\u007f")
         case BaseModel():
-            return toml_of({name: inner for name, inner in _keys(value) if name in _written(value)})
+            return toml_value({name: inner for name, inner in _keys(value) if name in _written(value)})
         case dict():
-            pairs = [f"{_key(name)} = {toml_of(inner)}" for name, inner in value.items()]
+            pairs = [f"{_key(name)} = {toml_value(inner)}" for name, inner in value.items()]
             return f"{{ {', '.join(pairs)} }}" if pairs else "{}"
         case list() | tuple():
-            return f"[{', '.join(map(toml_of, value))}]"
+            return f"[{', '.join(map(toml_value, value))}]"
         case _:
             return str(value)
 
 
-def _of_file(loaded: Loaded) -> Iterator[Shown]:
+def _of_file(loaded: LoadedConfig) -> Iterator[ShownValue]:
     for section, table in _keys(loaded.config):
         named = (
             [((section,), table)]
@@ -98,7 +98,7 @@ def _said(table: BaseModel, key: str, value: Any) -> Iterator[tuple[KeyPath, Any
     yield (key,), value, value == whole
 
 
-def _of_profiles(loaded: Loaded) -> Iterator[Shown]:
+def _of_profiles(loaded: LoadedConfig) -> Iterator[ShownValue]:
     config = loaded.config
     named: list[tuple[KeyPath, str]] = [(("bridge",), config.bridge.mapping)]
     for section in FACES:
@@ -112,8 +112,8 @@ def _of_profiles(loaded: Loaded) -> Iterator[Shown]:
                 yield _row((*path, "mapping", table, key), value, source)
 
 
-def _row(path: KeyPath, value: Any, source: Source, *, is_whole: bool = True) -> Shown:
-    return Shown(spelled(path), toml_of(value), source, is_whole)
+def _row(path: KeyPath, value: Any, source: ValueSource, *, is_whole: bool = True) -> ShownValue:
+    return ShownValue(spelled(path), toml_value(value), source, is_whole)
 
 
 def _keys(table: BaseModel) -> Iterator[tuple[str, Any]]:
@@ -139,4 +139,4 @@ def _is_hidden(name: str, value: Any) -> bool:
 
 
 def _key(name: str) -> str:
-    return name if name.replace("-", "").replace("_", "").isalnum() and name.isascii() else toml_of(name)
+    return name if name.replace("-", "").replace("_", "").isalnum() and name.isascii() else toml_value(name)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from bridge.config.shown import toml_of
+from bridge.config.shown import toml_value
 
 SCHEMA_FILE: Final = "mcp-a2a.schema.json"
 EXAMPLE: Final = ("npx", "-y", "@modelcontextprotocol/server-everything")
@@ -100,7 +100,7 @@ class Starter:
 
 def _table(words: str, section: str, name: str, **keys: str | Sequence[str]) -> str:
     lines = (
-        f"{key} = {toml_of(value if isinstance(value, str) else list(value))}\n"
+        f"{key} = {toml_value(value if isinstance(value, str) else list(value))}\n"
         for key, value in keys.items()
     )
     return f"\n# {words}\n[{section}.{name}]\n{''.join(lines)}"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bridge.config.shown import Shown, toml_of
+from bridge.config.shown import ShownValue, toml_value
 
 _OF_A_PROFILE: Final = "mapping."
 _OF_HOSTS: Final = "import."
@@ -17,7 +17,7 @@ _WIDEST: Final = 60
 
 
 @dataclass(frozen=True)
-class Line:
+class TomlLine:
     """A key with its value."""
 
     key: str
@@ -44,25 +44,28 @@ def document_of(data: Mapping[str, Mapping[str, Any]]) -> str:
             else {f"{section}.{name}": inner for name, inner in value.items()}
         ).items()
     }
-    return text_of(
-        {name: [Line(key, toml_of(value)) for key, value in table.items()] for name, table in tables.items()}
+    return toml_text_of(
+        {
+            name: [TomlLine(key, toml_value(value)) for key, value in table.items()]
+            for name, table in tables.items()
+        }
     )
 
 
-def text_of_shown(rows: Iterable[Shown], *, sources: bool) -> str:
+def text_of_shown(rows: Iterable[ShownValue], *, sources: bool) -> str:
     """A configuration as a file that says the same, and as remarks what its profiles say, and what is not shown
     whole: read again, it is missing, and not another value.
 
     `sources` is whether each value has behind it where it comes from. Servers that a host's file holds stand there as
     tables, so that the file is named in a remark alone.
     """
-    tables: dict[str, list[Line]] = {}
+    tables: dict[str, list[TomlLine]] = {}
     for row in rows:
         depth = 1 if row.path.startswith(tuple(f"{name}." for name in _ONLY_ONE)) else 2
         steps = row.path.split(".", depth)
         table, key = ".".join(steps[:depth]), steps[depth]
         is_elsewhere = key.startswith(_OF_A_PROFILE) or row.path.startswith(_OF_HOSTS)
-        line = Line(
+        line = TomlLine(
             key.removeprefix(_OF_A_PROFILE),
             row.value,
             str(row.source) if sources else "",
@@ -72,22 +75,22 @@ def text_of_shown(rows: Iterable[Shown], *, sources: bool) -> str:
     for lines in tables.values():
         if any(line.key == "url" for line in lines):  # whose table takes no folder, and has one by default
             lines[:] = [line for line in lines if line.key != "cwd"]
-    return text_of(tables)
+    return toml_text_of(tables)
 
 
-def text_of(tables: Mapping[str, Iterable[Line]]) -> str:
+def toml_text_of(tables: Mapping[str, Iterable[TomlLine]]) -> str:
     """A file with these tables."""
     parts = (_table(name, list(lines)) for name, lines in tables.items())
     return "\n".join(part for part in parts if part)
 
 
-def _table(name: str, lines: list[Line]) -> str:
+def _table(name: str, lines: list[TomlLine]) -> str:
     if not lines:
         return ""
     return "".join(f"{line}\n" for line in (f"[{name}]", *_with_remarks(lines)))
 
 
-def _with_remarks(lines: list[Line]) -> Iterator[str]:
+def _with_remarks(lines: list[TomlLine]) -> Iterator[str]:
     column = max((len(line.text) for line in lines if len(line.text) <= _WIDEST), default=0)
     for line in lines:
         yield f"{line.text:<{column}}  # {line.remark}" if line.remark else line.text

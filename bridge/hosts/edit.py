@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bridge.errors import UsageError
-from bridge.jsonc import Member, Node, parse
+from bridge.jsonc import JsonMember, JsonNode, parse_jsonc
 from bridge.jsonvalues import JsonObject
 
 _INDENT: Final = "  "
@@ -91,9 +91,9 @@ def without_server(text: str, slot: Slot) -> str:
     return _proved(edited, slot, root, rest) if edited != text else text
 
 
-def _document(text: str, slot: Slot) -> Node:
+def _document(text: str, slot: Slot) -> JsonNode:
     try:
-        root = parse(text, comments=slot.comments)
+        root = parse_jsonc(text, comments=slot.comments)
     except RecursionError as exc:
         raise BrokenFileError("it is nested too deeply") from exc
     except json.JSONDecodeError as exc:
@@ -108,7 +108,7 @@ def _document(text: str, slot: Slot) -> Node:
     return root
 
 
-def _servers(root: Node, slot: Slot) -> JsonObject:
+def _servers(root: JsonNode, slot: Slot) -> JsonObject:
     """All servers; null, as some hosts write it, is none."""
     servers = root.value.get(slot.servers_key) if isinstance(root.value, dict) else None
     return servers if isinstance(servers, dict) else {}
@@ -118,7 +118,7 @@ def _what_is_wrong(text: str, exc: json.JSONDecodeError) -> str:
     """Line and column, and that it is a comment where that is all that is wrong."""
     where = f"line {exc.lineno}, column {exc.colno}"
     try:
-        parse(text)
+        parse_jsonc(text)
     except (ValueError, RecursionError):
         return f"it is no JSON: {exc.msg} ({where})"
     return (
@@ -136,14 +136,14 @@ def _same(one: object, other: object) -> bool:
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
-def _proved(edited: str, slot: Slot, before: Node, servers: JsonObject) -> str:
+def _proved(edited: str, slot: Slot, before: JsonNode, servers: JsonObject) -> str:
     assert isinstance(before.value, dict)  # _document has looked
     if not _same(_document(edited, slot).value, {**before.value, slot.servers_key: servers}):
         raise BrokenFileError("it is written in a way that cannot be edited safely")
     return edited
 
 
-def _put(text: str, root: Node, slot: Slot, entry: JsonObject) -> str:
+def _put(text: str, root: JsonNode, slot: Slot, entry: JsonObject) -> str:
     holder = root.member(slot.servers_key)
     if holder is None:
         return _insert(text, root, root, slot.servers_key, {slot.name: entry})
@@ -155,12 +155,12 @@ def _put(text: str, root: Node, slot: Slot, entry: JsonObject) -> str:
     return _replace(text, root, member, entry)
 
 
-def _replace(text: str, root: Node, member: Member, value: JsonObject) -> str:
+def _replace(text: str, root: JsonNode, member: JsonMember, value: JsonObject) -> str:
     written = _written(value, _indent_at(text, member.start), _unit(text, root), _newline(text))
     return text[: member.node.start] + written + text[member.node.end :]
 
 
-def _insert(text: str, root: Node, holder: Node, key: str, value: JsonObject) -> str:
+def _insert(text: str, root: JsonNode, holder: JsonNode, key: str, value: JsonObject) -> str:
     """Put a member behind the last one, laid out as that is."""
     newline, unit = _newline(text), _unit(text, root)
     last = holder.members[-1] if holder.members else None
@@ -180,7 +180,7 @@ def _insert(text: str, root: Node, holder: Node, key: str, value: JsonObject) ->
     return f"{head}{kept}{newline}{inner}{member}{closing}{text[holder.end - 1 :]}"
 
 
-def _cut(text: str, holder: Node, member: Member) -> str:
+def _cut(text: str, holder: JsonNode, member: JsonMember) -> str:
     """Take a member out, with its comma and the line it stood on."""
     index = holder.members.index(member)
     start, end = member.start, member.node.end if member.comma is None else member.comma + 1
@@ -219,7 +219,7 @@ def _indent_at(text: str, at: int) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def _unit(text: str, root: Node) -> str:
+def _unit(text: str, root: JsonNode) -> str:
     """One level of indentation, as the first member of the file shows it."""
     first = root.members[0].start if root.members else None
     return (first is not None and _starts_line(text, first) and _indent_at(text, first)) or _INDENT

@@ -31,7 +31,7 @@ class System(StrEnum):
     LINUX = "linux"
 
 
-class Scope(StrEnum):
+class InstallScope(StrEnum):
     """For whom a server is added."""
 
     USER = "user"
@@ -75,7 +75,7 @@ class Host:
 
 
 @dataclass(frozen=True)
-class Place:
+class HostFilePlace:
     """A host's file on this machine."""
 
     file: PurePath
@@ -224,13 +224,13 @@ def system_of(platform: str) -> System:
     return System(platform) if platform in tuple(System) else System.LINUX
 
 
-def user_places(host: Host, machine: Machine) -> tuple[Place, ...]:
+def user_places(host: Host, machine: Machine) -> tuple[HostFilePlace, ...]:
     """Where a host keeps the servers of this person, the likeliest place first."""
     folders = {"home": machine.home}
     for name, (variable, otherwise) in _FOLDERS[machine.system].items():
         folders[name] = machine.environment.get(variable or "") or otherwise.format_map(folders)
     return tuple(
-        Place(
+        HostFilePlace(
             machine.path(template.file.format_map(folders)),
             tuple(machine.path(sign.format_map(folders)) for sign in template.signs),
         )
@@ -238,7 +238,7 @@ def user_places(host: Host, machine: Machine) -> tuple[Place, ...]:
     )
 
 
-def project_place(host: Host, folder: PurePath) -> Place:
+def project_place(host: Host, folder: PurePath) -> HostFilePlace:
     """Where a host keeps the servers of the project in a folder.
 
     Raises:
@@ -246,4 +246,4 @@ def project_place(host: Host, folder: PurePath) -> Place:
     """
     if not host.project:
         raise UsageError(f"{host.title} has no servers of a project: leave out --scope, or give --scope user")
-    return Place(folder.joinpath(*host.project), (folder,))
+    return HostFilePlace(folder.joinpath(*host.project), (folder,))

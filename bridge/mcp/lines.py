@@ -23,14 +23,14 @@ ENDS_KEPT_BYTES: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
-class TooLong:
+class OverlongLine:
     """Both ends of a line above the limit."""
 
     head: bytes
     tail: bytes
 
 
-class Lines:
+class LineSplitter:
     """Cuts what comes in chunks into lines, in a time that grows with their length only."""
 
     def __init__(self, limit_bytes: int) -> None:
@@ -39,13 +39,13 @@ class Lines:
         self._size = 0
         self._head = b""
 
-    def feed(self, chunk: bytes) -> Iterator[bytes | TooLong]:
+    def feed(self, chunk: bytes) -> Iterator[bytes | OverlongLine]:
         """The lines that end in a chunk. It has to be read to its end."""
         *ends, rest = chunk.split(b"\n")
         for end in ends:
             self._add(end)
             line = b"".join(self._parts)
-            yield TooLong(self._head, line) if self._size > self._limit_bytes else line
+            yield OverlongLine(self._head, line) if self._size > self._limit_bytes else line
             self._parts, self._size, self._head = [], 0, b""
         if rest:
             self._add(rest)

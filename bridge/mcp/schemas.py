@@ -104,7 +104,7 @@ def validator_of(schema: JsonObject) -> Validator:
     return quick(_without_dialect(schema), registry=Registry())
 
 
-def work_of(schema: JsonObject) -> int:
+def schema_cost(schema: JsonObject) -> int:
     """What it takes to compile a schema, in values of a schema that is plainly valid."""
     if is_deeper(schema, MAX_SCHEMA_DEPTH):  # which is all that is found out about it
         return 0

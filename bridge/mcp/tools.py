@@ -22,10 +22,10 @@ from bridge.jsonvalues import JsonObject, exceeds_floats, is_deeper
 from bridge.mcp.schemas import (
     MAX_SCHEMA_DEPTH,
     InvalidSchemaError,
+    schema_cost,
     unknown_dialect,
     validator_of,
     without_faults,
-    work_of,
 )
 
 
@@ -71,7 +71,7 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class UnservableTool:
     """A listed tool that cannot be served."""
 
     name: str
@@ -83,7 +83,7 @@ DEFAULT_SCHEMA_VALUES: Final = 250_000
 
 
 @dataclass(slots=True)
-class SchemaWork:
+class SchemaBudget:
     """What compiling the schemas of one peer may still take."""
 
     most: int = DEFAULT_SCHEMA_VALUES
@@ -91,7 +91,7 @@ class SchemaWork:
 
     def takes(self, schema: JsonObject) -> bool:
         """Whether a schema may be compiled; smaller ones behind one that is too large still may."""
-        more = work_of(schema)
+        more = schema_cost(schema)
         if self._done + more > self.most:
             return False
         self._done += more
@@ -99,15 +99,15 @@ class SchemaWork:
 
 
 def tools_from(
-    listed: Iterable[JsonValue], work: SchemaWork | None = None
-) -> tuple[tuple[Tool, ...], tuple[LeftOut, ...]]:
+    listed: Iterable[JsonValue], work: SchemaBudget | None = None
+) -> tuple[tuple[Tool, ...], tuple[UnservableTool, ...]]:
     """The tools that can be served, in the server's order, and those that cannot.
 
     The arguments of a tool whose schema takes more work than is left are not checked.
     """
-    work = work or SchemaWork()
+    work = work or SchemaBudget()
     tools: dict[str, Tool] = {}
-    left_out: list[LeftOut] = []
+    left_out: list[UnservableTool] = []
     for number, item in enumerate(listed, 1):
         name = _name_of(item) or f"number {number}"
         try:
@@ -115,7 +115,7 @@ def tools_from(
             if tool.name in tools:
                 raise ValueError("an earlier tool has this name")
         except ValueError as exc:
-            left_out.append(LeftOut(name, str(exc)))
+            left_out.append(UnservableTool(name, str(exc)))
         else:
             tools[tool.name] = tool
     return tuple(tools.values()), tuple(left_out)
@@ -126,7 +126,7 @@ def _name_of(item: JsonValue) -> str | None:
     return name if isinstance(name, str) and name else None
 
 
-def _tool_from(item: JsonValue, work: SchemaWork) -> Tool:
+def _tool_from(item: JsonValue, work: SchemaBudget) -> Tool:
     if not isinstance(item, dict):
         raise ValueError("it is no object")  # noqa: TRY004 - one kind of error for one kind of reader
     name = _name_of(item)

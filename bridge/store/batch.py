@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from bridge.store.follow import Standing, standing_after
+from bridge.store.follow import TaskPosition, position_after
 
 if TYPE_CHECKING:
     import sqlite3
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bridge.store.records import Change
 
 Cell: TypeAlias = "str | int | bytes | None"
-Row: TypeAlias = "tuple[Cell, ...]"
+SqlRow: TypeAlias = "tuple[Cell, ...]"
 
 ROWS_PER_STATEMENT: Final = 64
 """A larger statement saves nothing measurable, and its text takes longer to prepare the first time."""
@@ -35,16 +35,16 @@ class Statement:
     sql: str
     width: int
 
-    def run(self, connection: sqlite3.Connection, rows: Sequence[Row]) -> int:
+    def run(self, connection: sqlite3.Connection, rows: Sequence[SqlRow]) -> int:
         """Run it for these rows, and say how many stored rows it touched."""
         return sum(connection.execute(sql, cells).rowcount for sql, cells in self._prepared(rows))
 
-    def fetch(self, connection: sqlite3.Connection, rows: Sequence[Row]) -> Iterator[tuple[Any, ...]]:
+    def fetch(self, connection: sqlite3.Connection, rows: Sequence[SqlRow]) -> Iterator[tuple[Any, ...]]:
         """What it selects for these rows."""
         for sql, cells in self._prepared(rows):
             yield from connection.execute(sql, cells).fetchall()
 
-    def _prepared(self, rows: Sequence[Row]) -> Iterator[tuple[str, list[Cell]]]:
+    def _prepared(self, rows: Sequence[SqlRow]) -> Iterator[tuple[str, list[Cell]]]:
         """SQL and cells, for up to 64 rows each.
 
         Lists are padded with rows of NULL to a power of two, so that seven texts serve every length and
@@ -92,11 +92,11 @@ _CONTEXT_OWNERS: Final = Statement(
 )
 
 
-def read_standings(connection: sqlite3.Connection, task_ids: Iterable[str]) -> dict[str, Standing]:
+def read_positions(connection: sqlite3.Connection, task_ids: Iterable[str]) -> dict[str, TaskPosition]:
     """Where those of the tasks stand that are stored."""
     rows = _STANDINGS.fetch(connection, [(task_id,) for task_id in task_ids])
     return {
-        task_id: Standing(owner, seq, snapshot_seq, bool(ended))
+        task_id: TaskPosition(owner, seq, snapshot_seq, bool(ended))
         for task_id, owner, seq, snapshot_seq, ended in rows
     }
 
@@ -118,24 +118,24 @@ def delete_tasks(connection: sqlite3.Connection, task_ids: Iterable[str]) -> int
 class Batch:
     """The rows that changes come down to, filled change by change and written once."""
 
-    standings: dict[str, Standing]
+    standings: dict[str, TaskPosition]
     """Where the tasks of the batch stand, as stored; brought up to date as changes are added."""
     context_owners: dict[str, str]
     """Who owns the contexts of the batch, as stored; brought up to date likewise."""
-    _tasks: dict[str, Row] = field(default_factory=dict)
-    _heads: dict[str, Row] = field(default_factory=dict)
-    _snapshots: dict[str, Row] = field(default_factory=dict)
-    _privates: dict[str, Row] = field(default_factory=dict)
-    _events: dict[str, list[Row]] = field(default_factory=dict)
-    _messages: dict[tuple[str, str], Row] = field(default_factory=dict)
-    _folded: dict[str, Row] = field(default_factory=dict)
+    _tasks: dict[str, SqlRow] = field(default_factory=dict)
+    _heads: dict[str, SqlRow] = field(default_factory=dict)
+    _snapshots: dict[str, SqlRow] = field(default_factory=dict)
+    _privates: dict[str, SqlRow] = field(default_factory=dict)
+    _events: dict[str, list[SqlRow]] = field(default_factory=dict)
+    _messages: dict[tuple[str, str], SqlRow] = field(default_factory=dict)
+    _folded: dict[str, SqlRow] = field(default_factory=dict)
 
     def add(self, change: Change) -> None:
         """Take in a change. Raises StoreConflictError, and takes nothing in, when it does not follow."""
         task_id, origin = change.task_id, change.origin
         before = self.standings.get(task_id)
         context_owner = None if origin is None else self.context_owners.get(origin.context_id)
-        after = standing_after(change, before, context_owner)
+        after = position_after(change, before, context_owner)
         self.standings[task_id] = after
         self._add_head(change)
         if change.snapshot is None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from bridge.store.records import Change
 
 
-class Standing(NamedTuple):
+class TaskPosition(NamedTuple):
     """Where a task stands: all that the next change is measured against."""
 
     owner: str
@@ -24,7 +24,7 @@ class Standing(NamedTuple):
     ended: bool
 
 
-def standing_after(change: Change, standing: Standing | None, context_owner: str | None) -> Standing:
+def position_after(change: Change, standing: TaskPosition | None, context_owner: str | None) -> TaskPosition:
     """Where the task stands once the change is kept.
 
     `standing` is None for a task that is not stored, `context_owner` is None for a context without a task.
@@ -41,7 +41,7 @@ def standing_after(change: Change, standing: Standing | None, context_owner: str
         raise StoreConflictError(
             f"task {change.task_id} is at change {seq}; {change.seq} does not follow, {seq + 1} would"
         )
-    return Standing(
+    return TaskPosition(
         owner,
         change.seq,
         snapshot_seq if change.snapshot is None else change.seq,
@@ -49,7 +49,7 @@ def standing_after(change: Change, standing: Standing | None, context_owner: str
     )
 
 
-def _first_standing(change: Change, standing: Standing | None, context_owner: str | None) -> Standing:
+def _first_standing(change: Change, standing: TaskPosition | None, context_owner: str | None) -> TaskPosition:
     origin, head = change.origin, change.head
     if origin is None or head is None or change.snapshot is None or change.seq != 1:
         raise StoreConflictError(
@@ -61,4 +61,4 @@ def _first_standing(change: Change, standing: Standing | None, context_owner: st
         raise StoreConflictError(
             f"context {origin.context_id} belongs to someone else; use another context id"
         )
-    return Standing(origin.owner, 1, 1, head.ended)
+    return TaskPosition(origin.owner, 1, 1, head.ended)

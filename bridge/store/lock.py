@@ -89,7 +89,7 @@ class OwnedFile:
 
 
 @contextmanager
-def owned(path: Path) -> Iterator[OwnedFile]:
+def own_file(path: Path) -> Iterator[OwnedFile]:
     """Own a file for the length of the block, making it where it is missing, for its owner's eyes.
 
     Raises StoreLockedError when someone else owns the file, UsageError when it is a symbolic link, OSError when it

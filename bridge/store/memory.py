@@ -10,19 +10,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from bridge.errors import StoreConflictError
-from bridge.store.follow import Standing, standing_after
+from bridge.store.follow import TaskPosition, position_after
 from bridge.store.records import (
     Change,
-    Done,
-    Head,
-    Listing,
-    Origin,
+    OnStored,
     Query,
     Quota,
     StoredMessage,
     StoredTask,
+    TaskHead,
+    TaskOrigin,
+    TaskPage,
 )
-from bridge.store.retention import Ended, beyond_bytes, surplus_of
+from bridge.store.retention import EndedTask, surplus_of, tasks_over_byte_quota
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class _Task:
     task_id: str
-    origin: Origin
-    head: Head
-    standing: Standing
+    origin: TaskOrigin
+    head: TaskHead
+    standing: TaskPosition
     snapshot: bytes
     events: list[bytes] = field(default_factory=list)
     private: bytes = b""
@@ -46,9 +46,9 @@ class _Task:
         return self.head.status_ms, self.task_id
 
     @property
-    def ended(self) -> Ended:
+    def ended(self) -> EndedTask:
         """The same of a task that has ended, and what it weighs."""
-        return Ended(*self.place, self.origin.owner, len(self.snapshot))
+        return EndedTask(*self.place, self.origin.owner, len(self.snapshot))
 
     def stored(self) -> StoredTask:
         return StoredTask(
@@ -82,7 +82,7 @@ class MemoryStore:
     ) -> None:
         return None
 
-    def submit(self, change: Change, done: Done) -> None:
+    def submit(self, change: Change, done: OnStored) -> None:
         """Apply a change at once, and call `done` before returning."""
         try:
             self._apply(change)
@@ -94,7 +94,7 @@ class MemoryStore:
     def _apply(self, change: Change) -> None:
         task = self._tasks.get(change.task_id)
         owner = None if change.origin is None else self._context_owner(change.origin.context_id)
-        standing = standing_after(change, None if task is None else task.standing, owner)
+        standing = position_after(change, None if task is None else task.standing, owner)
         if task is None:
             task = self._make(change, standing)
         task.standing = standing
@@ -109,7 +109,7 @@ class MemoryStore:
         if change.message is not None:
             self._accept(change, task)
 
-    def _make(self, change: Change, standing: Standing) -> _Task:
+    def _make(self, change: Change, standing: TaskPosition) -> _Task:
         origin, head, snapshot = change.origin, change.head, change.snapshot
         if origin is None or head is None or snapshot is None:
             raise ValueError("a task is made of an origin, a head and a snapshot")
@@ -134,7 +134,7 @@ class MemoryStore:
         task = self._tasks.get(task_id)
         return None if task is None else task.stored()
 
-    async def list(self, query: Query) -> Listing:
+    async def list(self, query: Query) -> TaskPage:
         """One page of the owner's tasks."""
         found = sorted(
             (task for task in self._owners.get(query.owner, {}).values() if _matches(query, task)),
@@ -144,7 +144,7 @@ class MemoryStore:
         after = query.after
         rest = [task for task in found if after is None or task.place < (after.status_ms, after.task_id)]
         page = tuple(task.stored() for task in rest[: query.limit])
-        return Listing(tasks=page, total=len(found), more=len(rest) > len(page))
+        return TaskPage(tasks=page, total=len(found), more=len(rest) > len(page))
 
     async def context_owner(self, context_id: str) -> str | None:
         """Who owns a context, or None when no task is in it."""
@@ -187,7 +187,7 @@ class MemoryStore:
                 victims.append(task)
         for task in victims:
             self._delete(task)
-        heavy = beyond_bytes([task.ended for task in self._tasks.values() if task.head.ended], quota)
+        heavy = tasks_over_byte_quota([task.ended for task in self._tasks.values() if task.head.ended], quota)
         for task_id in heavy:
             self._delete(self._tasks[task_id])
         return len(victims) + len(heavy)

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from bridge.errors import StoreError
 from bridge.store.records import (
     Cursor,
-    Head,
-    Listing,
     MessageKey,
-    Origin,
     Query,
     StoredMessage,
     StoredTask,
+    TaskHead,
+    TaskOrigin,
+    TaskPage,
 )
-from bridge.store.retention import Ended
+from bridge.store.retention import EndedTask
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -96,7 +96,7 @@ class Reader:
             row = connection.execute(f"{_TASKS} WHERE task_id = ?", (task_id,)).fetchone()
             return None if row is None else _stored(connection, row)
 
-    def listing(self, query: Query) -> Listing:
+    def listing(self, query: Query) -> TaskPage:
         """One page of the owner's tasks."""
         matches, cells = _conditions(query)
         page, page_cells = matches, [*cells]
@@ -109,7 +109,7 @@ class Reader:
             (total,) = connection.execute(count, cells).fetchone()
             rows = connection.execute(f"{_TASKS} WHERE {page}", [*page_cells, query.limit + 1]).fetchall()
             tasks = tuple(_stored(connection, row) for row in rows[: query.limit])
-        return Listing(tasks=tasks, total=total, more=len(rows) > query.limit)
+        return TaskPage(tasks=tasks, total=total, more=len(rows) > query.limit)
 
     def context_owner(self, context_id: str) -> str | None:
         """Who owns a context, or None when no task is in it."""
@@ -153,10 +153,10 @@ class Reader:
         with self._moment() as connection:
             return dict(connection.execute(_ENDED).fetchall())
 
-    def ended_sizes(self) -> list[Ended]:
+    def ended_sizes(self) -> list[EndedTask]:
         """The ended tasks, and what each weighs."""
         with self._moment() as connection:
-            return [Ended(*row) for row in connection.execute(_ENDED_SIZES).fetchall()]
+            return [EndedTask(*row) for row in connection.execute(_ENDED_SIZES).fetchall()]
 
     def oldest_ended(self, owner: str | None, limit: int) -> Sequence[str]:
         """The ids of the ended tasks, of an owner or of all, whose end is longest ago."""
@@ -183,8 +183,8 @@ def _stored(connection: sqlite3.Connection, row: tuple[Any, ...]) -> StoredTask:
     events = tuple(event for (event,) in connection.execute(_EVENTS, (task_id,)).fetchall())
     return StoredTask(
         task_id=task_id,
-        origin=Origin(context_id, owner, created_ms),
-        head=Head(state, bool(ended), status_ms),
+        origin=TaskOrigin(context_id, owner, created_ms),
+        head=TaskHead(state, bool(ended), status_ms),
         seq=seq + len(events),
         snapshot=snapshot,
         events=events,

@@ -16,7 +16,7 @@ from typing import Final, Protocol, Self
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class TaskOrigin:
     """What is fixed when a task is made."""
 
     context_id: str
@@ -27,7 +27,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class TaskHead:
     """The columns that tasks are found and ordered by."""
 
     state: str
@@ -56,14 +56,14 @@ class Change:
     task_id: str
     seq: int
     event: bytes
-    head: Head | None = None
+    head: TaskHead | None = None
     """None leaves the stored head as it is."""
     snapshot: bytes | None = None
     """The task as of `seq`; the events up to it are no longer kept one by one."""
     private: bytes | None = None
     """Replaces what is kept beside the task for its worker; None leaves it, b"" clears it."""
     message: MessageKey | None = None
-    origin: Origin | None = None
+    origin: TaskOrigin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ class StoredTask:
     """A task as it is read back."""
 
     task_id: str
-    origin: Origin
-    head: Head
+    origin: TaskOrigin
+    head: TaskHead
     seq: int
     """The sequence number of its last event."""
     snapshot: bytes
@@ -112,7 +112,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class TaskPage:
     """One page of a listing."""
 
     tasks: tuple[StoredTask, ...]
@@ -143,7 +143,7 @@ class Quota:
         return Quota(self.total_bytes, self.each_bytes)
 
 
-Done = Callable[[Exception | None], None]
+OnStored = Callable[[Exception | None], None]
 """Called in a task, so that it may start others, once a change is durable (None) or was refused (StoreError), in the
 order in which changes were submitted."""
 
@@ -158,7 +158,7 @@ class Store(AbstractAsyncContextManager["Store"], Protocol):
 
     async def __aenter__(self) -> Self: ...
 
-    def submit(self, change: Change, done: Done) -> None:
+    def submit(self, change: Change, done: OnStored) -> None:
         """Queue a change. Never blocks; `done` says how it ended.
 
         `done` gets StoreConflictError when the change does not follow what is stored, and StoreError when
@@ -170,7 +170,7 @@ class Store(AbstractAsyncContextManager["Store"], Protocol):
         """The task with this id, whoever owns it, or None."""
         ...
 
-    async def list(self, query: Query) -> Listing:
+    async def list(self, query: Query) -> TaskPage:
         """One page of the owner's tasks."""
         ...
 

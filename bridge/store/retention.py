@@ -64,7 +64,7 @@ def surplus_of(ended: Mapping[str, int], quota: Quota) -> dict[str, int]:
     return surplus
 
 
-class Ended(NamedTuple):
+class EndedTask(NamedTuple):
     """A task that has ended, as its bytes are counted. In the order in which they ended."""
 
     status_ms: int
@@ -73,7 +73,7 @@ class Ended(NamedTuple):
     size: int
 
 
-def beyond_bytes(ended: Iterable[Ended], quota: Quota) -> list[str]:
+def tasks_over_byte_quota(ended: Iterable[EndedTask], quota: Quota) -> list[str]:
     """Which ended tasks have to go for the others not to weigh too much: the oldest of each owner."""
     tasks, weights = sorted(ended), Counter[str]()
     for task in tasks:
@@ -87,7 +87,7 @@ def beyond_bytes(ended: Iterable[Ended], quota: Quota) -> list[str]:
     return beyond
 
 
-async def retain(store: Store, retention: Retention, now_ms: Callable[[], int]) -> NoReturn:
+async def evict_periodically(store: Store, retention: Retention, now_ms: Callable[[], int]) -> NoReturn:
     """Evict now and then every `every_seconds`, until cancelled.
 
     A StoreError is logged and tried again the next time: a full disk must not end the loop that frees it.

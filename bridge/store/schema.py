@@ -64,7 +64,7 @@ CREATE INDEX messages_of_task ON messages (task_id);
 STEPS: Final = (_FIRST,)
 
 
-def prepare(connection: sqlite3.Connection, path: Path) -> None:
+def migrate(connection: sqlite3.Connection, path: Path) -> None:
     """Bring a file's tables to this release's version, in one transaction.
 
     Raises UsageError when the file is of a newer release or is not a store, and sqlite3.Error.

@@ -22,11 +22,11 @@ import anyio.to_thread
 from bridge.errors import StoreError, UsageError
 from bridge.private import private_file, private_folder
 from bridge.store.batch import delete_tasks
-from bridge.store.lock import OwnedFile, owned
+from bridge.store.lock import OwnedFile, own_file
 from bridge.store.reader import Reader
-from bridge.store.records import Change, Cursor, Done, Listing, Query, Quota, StoredMessage, StoredTask
-from bridge.store.retention import beyond_bytes, surplus_of
-from bridge.store.schema import prepare, touch
+from bridge.store.records import Change, Cursor, OnStored, Query, Quota, StoredMessage, StoredTask, TaskPage
+from bridge.store.retention import surplus_of, tasks_over_byte_quota
+from bridge.store.schema import migrate, touch
 from bridge.store.writer import Writer
 
 if TYPE_CHECKING:
@@ -98,13 +98,13 @@ class SQLiteStore:
             with ExitStack() as stack:
                 private_folder(self._path.parent)
                 # It makes the file, which SQLite would make readable by everyone; the log inherits the mode.
-                file = stack.enter_context(owned(self._path))
+                file = stack.enter_context(own_file(self._path))
                 connection = sqlite3.connect(
                     self._path, isolation_level=None, check_same_thread=False, cached_statements=256
                 )
                 stack.callback(connection.close)
                 self._configure(connection)
-                prepare(connection, self._path)
+                migrate(connection, self._path)
                 for ending in _ENDINGS:
                     private_file(self._path.with_name(self._path.name + ending))
                 if (loss := file.loss()) is not None:
@@ -144,7 +144,7 @@ class SQLiteStore:
             # Without the block's own exception, which would come out of the group as one of a group.
             await self._group.__aexit__(None, None, None)
 
-    def submit(self, change: Change, done: Done) -> None:
+    def submit(self, change: Change, done: OnStored) -> None:
         """Queue a change; see `Store.submit`."""
         self._writer.submit(change, done)
 
@@ -157,7 +157,7 @@ class SQLiteStore:
             return self._look_ups.task(task_id)
         return await self._scan(partial(self._scans.task, task_id))
 
-    async def list(self, query: Query) -> Listing:
+    async def list(self, query: Query) -> TaskPage:
         """One page of the owner's tasks."""
         return await self._scan(partial(self._scans.listing, query))
 
@@ -190,7 +190,7 @@ class SQLiteStore:
         evicted = await self._evict_oldest(None, aged)
         for owner, number in surplus_of(await self._scan(self._scans.count_ended), quota).items():
             evicted += await self._evict_oldest(owner, number)
-        heavy = beyond_bytes(await self._scan(self._scans.ended_sizes), quota)
+        heavy = tasks_over_byte_quota(await self._scan(self._scans.ended_sizes), quota)
         for start in range(0, len(heavy), EVICTED_AT_ONCE):
             task_ids = heavy[start : start + EVICTED_AT_ONCE]
             evicted += await self._writer.run(partial(delete_tasks, task_ids=task_ids))

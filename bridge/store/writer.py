@@ -30,13 +30,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import anyio
 
 from bridge.errors import StoreConflictError, StoreError
-from bridge.store.batch import Batch, read_context_owners, read_standings
+from bridge.store.batch import Batch, read_context_owners, read_positions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from bridge.store.follow import Standing
-    from bridge.store.records import Change, Done
+    from bridge.store.follow import TaskPosition
+    from bridge.store.records import Change, OnStored
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ REMEMBERED_TASKS: Final = 50_000
 @dataclass(frozen=True, slots=True)
 class _Submitted:
     change: Change
-    done: Done
+    done: OnStored
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class _Job:
 
 
 _Item: TypeAlias = "_Submitted | _Job"
-_Answer: TypeAlias = "tuple[Done, Exception | None]"
+_Answer: TypeAlias = "tuple[OnStored, Exception | None]"
 _Answers: TypeAlias = "tuple[Sequence[_Answer], str | None]"
 """The answers to a batch, and why the store cannot write."""
 
@@ -97,13 +97,13 @@ class Writer:
         self._release = release
         self._loss = loss
         self._lost: str | None = None
-        self._standings: dict[str, Standing] = {}
+        self._standings: dict[str, TaskPosition] = {}
         self._trouble: str | None = None
         # A daemon, so that a disk that hangs for good cannot keep the process from ending.
         self._thread = threading.Thread(target=self._work, name=f"writer of {name}", daemon=True)
         self._thread.start()
 
-    def submit(self, change: Change, done: Done) -> None:
+    def submit(self, change: Change, done: OnStored) -> None:
         """Queue a change; see `Store.submit`. After `close` it is refused at once."""
         if self._closing:
             done(StoreError(f"{self._name} is closed; task {change.task_id} is not changed"))
@@ -220,7 +220,7 @@ class Writer:
     def _write(self, batch: Sequence[_Submitted]) -> list[_Answer]:
         changes = [item.change for item in batch]
         unknown = {change.task_id for change in changes} - self._standings.keys()
-        self._standings.update(read_standings(self._connection, unknown))
+        self._standings.update(read_positions(self._connection, unknown))
         contexts = {change.origin.context_id for change in changes if change.origin is not None}
         rows = Batch(self._standings, read_context_owners(self._connection, contexts))
         answers: list[_Answer] = []
@@ -288,7 +288,7 @@ class Writer:
         return refusal
 
 
-def _deliver(done: Done, error: Exception | None) -> None:
+def _deliver(done: OnStored, error: Exception | None) -> None:
     try:
         done(error)
     except Exception:  # one that fails must not take the answers of others with it

@@ -12,23 +12,23 @@ from bridge import trace
 from bridge.a2a.model.errors import a2a_error_of
 from bridge.a2a.model.life import INTERRUPTED
 from bridge.a2a.model.objects import AgentCard, AgentSkill, TaskState
-from bridge.a2a.tasks.agent import Turn, Work
-from bridge.a2a.tasks.draft import Brief
-from bridge.concurrency import Turns
+from bridge.a2a.tasks.agent import PlannedWork, Turn
+from bridge.a2a.tasks.draft import BriefWork
+from bridge.concurrency import ToolLimiters
 from bridge.mcp.client.upstream import QueueFullError, Upstream
 from bridge.source_state import SourceState
-from bridge.tools_as_agent.card import Server, make_card
-from bridge.tools_as_agent.decisions import Ask, End, Follow, RunTool
-from bridge.tools_as_agent.kept import FollowedTask, ServerQuestion, Way, kept_from
+from bridge.tools_as_agent.card import ToolServerSummary, make_card
+from bridge.tools_as_agent.decisions import End, Follow, RequireInput, RunTool
+from bridge.tools_as_agent.kept import FollowedTask, ResumeMode, ServerQuestion, resume_state_from
 from bridge.tools_as_agent.options import AgentOptions
-from bridge.tools_as_agent.remarks import remarks_on
+from bridge.tools_as_agent.remarks import skill_remarks
 from bridge.tools_as_agent.route import decide, is_answer
-from bridge.tools_as_agent.run import Conclusion, Question, ToolRun
+from bridge.tools_as_agent.run import Conclusion, InputRequest, ToolRun
 from bridge.tools_as_agent.skills import Skill, Skills, skills_of
-from bridge.tools_as_agent.sources import Source, SourceBook
+from bridge.tools_as_agent.sources import SkillSource, SkillSourceStates
 from bridge.translate.extension import URI
 from bridge.translate.overrides import Remark, SkillOverride
-from bridge.translate.skills import Place
+from bridge.translate.skills import ToolKey
 
 logger = logging.getLogger(__name__)
 
@@ -50,15 +50,15 @@ class ToolsAgent:
 
     def __init__(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[SkillSource],
         options: AgentOptions,
         overrides: Mapping[str, SkillOverride] | None = None,
         *,
         now_ms: Callable[[], int],
     ) -> None:
         """`overrides` are by pattern, in the order in which they were written; see `override_for`."""
-        self._states = SourceBook(now_ms)
-        self._turns: Turns[Place] = Turns()
+        self._states = SkillSourceStates(now_ms)
+        self._turns: ToolLimiters[ToolKey] = ToolLimiters()
         self._card_at = lru_cache(_CARDS_KEPT)(self._make_card)
         self._skills = Skills(())
         self._remarks: tuple[Remark, ...] = ()
@@ -66,7 +66,7 @@ class ToolsAgent:
 
     def update(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[SkillSource],
         options: AgentOptions,
         overrides: Mapping[str, SkillOverride] | None = None,
     ) -> None:
@@ -125,20 +125,20 @@ class ToolsAgent:
         """What the agent says of itself, reachable at this base."""
         return self._card_at(base_url)
 
-    def plan(self, turn: Turn) -> Work:
+    def plan(self, turn: Turn) -> PlannedWork:
         """Decide what a turn means, and take a place on the server when it means a call.
 
         Raises:
             A2AError: see `decide`; or OVERLOADED when too many calls wait for this server.
         """
-        if kept := kept_from(turn.kept):
+        if kept := resume_state_from(turn.kept):
             trace.go_on(kept.trace)
         decision = decide(turn, self._skills.usable_by(turn.principal), self._options)
         match decision:
             case RunTool() | Follow():
                 return self._run(decision, turn.principal.name)
-            case Ask():
-                return Question(decision)
+            case RequireInput():
+                return InputRequest(decision)
             case End():
                 return Conclusion(decision)
 
@@ -146,24 +146,24 @@ class ToolsAgent:
         """Whether a message that names a context alone answers what its only waiting task asks; see `is_answer`."""
         return is_answer(turn, self._skills.usable_by(turn.principal), self._options)
 
-    def resume(self, kept: bytes, state: TaskState, owner: str) -> Work | None:
+    def resume(self, kept: bytes, state: TaskState, owner: str) -> PlannedWork | None:
         """What goes on with a task of an earlier process: one that the server works on is followed further.
 
         A call that was open while it asked is gone with that process. It is made anew once the answer comes,
         when the server says that it can be repeated; else its task ends here.
         """
-        known = kept_from(kept)
+        known = resume_state_from(kept)
         trace.begin()
         trace.go_on(known.trace if known else trace.NO_TRACE)
         match known:
             case FollowedTask() as task:
                 return self._run(Follow(task), owner, even_if_full=True)
-            case ServerQuestion(way=Way.OPEN, is_repeatable=False) if state in INTERRUPTED:
+            case ServerQuestion(way=ResumeMode.OPEN, is_repeatable=False) if state in INTERRUPTED:
                 return Conclusion(End(TaskState.FAILED, _CALL_GONE))
             case _:
                 return None
 
-    def _run(self, decision: RunTool | Follow, principal: str, *, even_if_full: bool = False) -> Work:
+    def _run(self, decision: RunTool | Follow, principal: str, *, even_if_full: bool = False) -> PlannedWork:
         source = self._source_of(decision)
         if source is None:
             return Conclusion(End(TaskState.FAILED, _SERVER_GONE))
@@ -179,9 +179,9 @@ class ToolsAgent:
                 options = replace(options, call_timeout_seconds=said)
                 break
         run = ToolRun(decision, source.upstream, options, self._turns.of(decision.skill.place))
-        return Brief(run) if decision.skill.may_be_brief else run
+        return BriefWork(run) if decision.skill.may_be_brief else run
 
-    def _source_of(self, decision: RunTool | Follow) -> Source | None:
+    def _source_of(self, decision: RunTool | Follow) -> SkillSource | None:
         if decision.source_key:
             return self._sources.get(decision.source_key)
         return next(iter(self._sources.values())) if len(self._sources) == 1 else None
@@ -190,7 +190,7 @@ class ToolsAgent:
         """What a configuration says for nothing would be noticed by clients only."""
         are_known = all(source.upstream.greeting is not None for source in self._sources.values())
         before = self._remarks
-        self._remarks = remarks_on(self._skills, self._options, self._overrides, are_known=are_known)
+        self._remarks = skill_remarks(self._skills, self._options, self._overrides, are_known=are_known)
         for remark in self._remarks:
             if remark not in before:
                 logger.warning("%s", remark)
@@ -198,7 +198,9 @@ class ToolsAgent:
     def _make_card(self, base_url: str) -> AgentCard:
         listing = {skill.source_key for skill in self._skills.skills}
         servers = [
-            Server(source.key, source.upstream.greeting, source.upstream.down, source.key in listing)
+            ToolServerSummary(
+                source.key, source.upstream.greeting, source.upstream.down, source.key in listing
+            )
             for source in self._sources.values()
         ]
         return make_card(base_url, servers, self._skills, self._options)

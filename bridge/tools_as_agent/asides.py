@@ -12,7 +12,7 @@ from typing import Final
 from bridge.a2a.model.objects import Message, Part, timestamp
 from bridge.a2a.tasks.agent import Job
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.client.places import Claimant, Hold
+from bridge.mcp.client.places import Claimant, SlotHold
 from bridge.translate.extension import BESIDE, UNATTRIBUTED, UNUSED
 
 UNANSWERED: Final = (
@@ -37,7 +37,7 @@ _UNUSED: Final = (
 _BESIDE: Final = "In this context, {} for an answer; name the task in taskId to give it"
 
 
-def asides_of(job: Job, missed: str | None = None) -> dict[str, str]:
+def notes_of(job: Job, missed: str | None = None) -> dict[str, str]:
     """What is to be said beside, by its metadata key; `missed` is about a question that may have been this task's."""
     said: Mapping[str, str | None] = {
         UNATTRIBUTED: missed,
@@ -47,11 +47,11 @@ def asides_of(job: Job, missed: str | None = None) -> dict[str, str]:
     return {key: words for key, words in said.items() if words is not None}
 
 
-def message_with_asides(
+def message_with_notes(
     job: Job, parts: Sequence[Part], metadata: JsonObject | None = None, missed: str | None = None
 ) -> Message:
     """A message of the task, with what is to be said beside it."""
-    asides = asides_of(job, missed)
+    asides = notes_of(job, missed)
     said = (*parts, *(Part(text=words) for words in asides.values()))
     return job.message(said, {**(metadata or {}), **asides} or None)
 
@@ -67,7 +67,7 @@ def words_on_contention(seconds: float, now_ms: int) -> str:
     return _CONTENDED.format(timestamp(now_ms + round(seconds * 1000)))
 
 
-def words_on_waiting(server: str, hold: Hold, mine: Claimant, now_ms: int) -> str:
+def words_on_waiting(server: str, hold: SlotHold, mine: Claimant, now_ms: int) -> str:
     """Tells a call what it waits for: another call, whose client is asked something."""
     holder = hold.caller
     is_known = holder.principal == mine.principal and not holder.is_secret

@@ -15,19 +15,19 @@ from typing import Final
 import anyio
 
 from bridge.a2a.model.objects import Message, Part, TaskState
-from bridge.a2a.tasks.agent import Held, Job, Turn
+from bridge.a2a.tasks.agent import HeldMessage, Job, Turn
 from bridge.a2a.tasks.commit import Commit
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.elicitations import CANCEL
-from bridge.mcp.client.places import Place
+from bridge.mcp.client.places import CallSlot
 from bridge.tools_as_agent.asides import (
     GAVE_WAY,
     MISSED,
     UNANSWERED,
-    message_with_asides,
+    message_with_notes,
     words_on_contention,
 )
-from bridge.tools_as_agent.kept import Questions
+from bridge.tools_as_agent.kept import ElicitationsByKey
 from bridge.translate.arguments import Problem
 from bridge.translate.elicitation import (
     Elicitation,
@@ -46,7 +46,7 @@ _TAKEN_BACK: Final = "The tool server took its question back before it was answe
 """Said while the call goes on: servers that wait a minute for an answer then fail, and do not say whose time it was."""
 
 
-class Patience:
+class PausableDeadline:
     """How long a call may take, not counting the time in which a person is asked."""
 
     def __init__(self, seconds: float) -> None:
@@ -78,7 +78,7 @@ class Patience:
 
 
 @dataclass(eq=False)
-class _Open:
+class _OpenQuestion:
     """A question that waits for its answer."""
 
     question: Elicitation
@@ -103,28 +103,28 @@ class QuestionPace:
     """How long the call may go on once nobody answered."""
 
 
-class Asking:
+class TaskAsker:
     """Implements `bridge.mcp.client.values.Asker` for one task."""
 
     def __init__(
         self,
         job: Job,
-        patience: Patience,
+        patience: PausableDeadline,
         pace: QuestionPace,
-        keep: Callable[[Questions], bytes],
+        keep: Callable[[ElicitationsByKey], bytes],
         known: dict[str, JsonObject],
-        place: Place | None,
+        place: CallSlot | None,
     ) -> None:
         """`keep` says what is kept with the task while questions are open; `known` has answers that were given
-        to the same questions before, by what `recognised` makes of a question, and each is used once. `place` is
-        the one that the call keeps from others while it asks, if it has one."""
+        to the same questions before, by what `question_fingerprint` makes of a question, and each is used once.
+        `place` is the one that the call keeps from others while it asks, if it has one."""
         self._job = job
         self._patience = patience
         self._pace = pace
         self._keep = keep
         self._known = known
         self._place = place
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _OpenQuestion] = {}
         self._waits: set[anyio.CancelScope] = set()
         self._shown: Message | None = None
         """How the task asks what is open now."""
@@ -146,9 +146,11 @@ class Asking:
         Raises:
             PeerError: a question cannot be passed on.
         """
-        answers = {key: self._known.pop(recognised(params), None) for key, params in questions.items()}
+        answers = {
+            key: self._known.pop(question_fingerprint(params), None) for key, params in questions.items()
+        }
         mine = {
-            key: _Open(elicitation_from(key, params), new_occasion())
+            key: _OpenQuestion(elicitation_from(key, params), new_occasion())
             for key, params in questions.items()
             if answers[key] is None
         }
@@ -166,7 +168,7 @@ class Asking:
                 self._forget(mine)
         return {key: answer or mine[key].answer for key, answer in answers.items()}
 
-    async def _answered(self, mine: Mapping[str, _Open]) -> None:
+    async def _answered(self, mine: Mapping[str, _OpenQuestion]) -> None:
         with anyio.move_on_after(self._pace.timeout_seconds) as waiting:
             self._waits.add(waiting)
             try:
@@ -210,7 +212,7 @@ class Asking:
             self._go_on()
             self._job.status(TaskState.WORKING, self._job.message((Part(text=_TAKEN_BACK),)))
 
-    def _forget(self, mine: Mapping[str, _Open]) -> None:
+    def _forget(self, mine: Mapping[str, _OpenQuestion]) -> None:
         for key, one in mine.items():
             if self._open.get(key) is one:
                 del self._open[key]
@@ -235,7 +237,7 @@ class Asking:
             self._open[key].occasion = new_occasion()
         occasions = {one.key: self._open[one.key].occasion for one in questions}
         parts = parts_of_questions(questions, problems, occasions)
-        self._shown = message_with_asides(self._job, parts, question_metadata(questions))
+        self._shown = message_with_notes(self._job, parts, question_metadata(questions))
         self._ask(questions, self._shown)
         if self._place is not None:
             self._place.hold(self._tell_of_others, self._give_way)
@@ -268,7 +270,7 @@ class Asking:
 
 
 def answers_held(
-    held: list[Held], questions: Sequence[Elicitation], within_seconds: float
+    held: list[HeldMessage], questions: Sequence[Elicitation], within_seconds: float
 ) -> dict[str, JsonObject]:
     """Answers to questions among what their client said while its task was at work; what is used is taken out.
 
@@ -295,7 +297,7 @@ def new_occasion() -> str:
     return secrets.token_hex(4)
 
 
-def recognised(params: JsonObject) -> str:
+def question_fingerprint(params: JsonObject) -> str:
     """A question as it is known again when the call is made anew: without what differs each time."""
     lasting = {key: value for key, value in params.items() if key not in ("_meta", "elicitationId")}
     return json.dumps(lasting, sort_keys=True)

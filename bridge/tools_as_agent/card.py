@@ -18,7 +18,7 @@ from bridge.translate.skills import JSON, TEXT
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ToolServerSummary:
     """A tool server, as far as the card speaks of it."""
 
     key: str
@@ -39,7 +39,9 @@ class Server:
         return self.greeting.instructions if self.greeting else None
 
 
-def make_card(base_url: str, servers: Sequence[Server], skills: Skills, options: AgentOptions) -> AgentCard:
+def make_card(
+    base_url: str, servers: Sequence[ToolServerSummary], skills: Skills, options: AgentOptions
+) -> AgentCard:
     """The card of an agent that is reached at `base_url`; who serves it says whom it lets in."""
     shown = [skill.shown for skill in skills.skills] or [_placeholder(servers)]
     greeting = servers[0].greeting if len(servers) == 1 else None
@@ -66,7 +68,7 @@ def make_card(base_url: str, servers: Sequence[Server], skills: Skills, options:
     )
 
 
-def _description(name: str, servers: Sequence[Server]) -> str:
+def _description(name: str, servers: Sequence[ToolServerSummary]) -> str:
     """What the only server says; of several, a paragraph each, and which of them are missed."""
     if len(servers) < 2:
         return (servers[0].instructions if servers else None) or f"The tools of {name}"
@@ -78,7 +80,7 @@ def _description(name: str, servers: Sequence[Server]) -> str:
     return "\n\n".join(filter(None, [*told, others, down])) or f"The tools of {name}"
 
 
-def _version(servers: Sequence[Server]) -> str:
+def _version(servers: Sequence[ToolServerSummary]) -> str:
     """The version of the only server; of several, each with its key."""
     said = {server.key: server.greeting.version for server in servers if server.greeting}
     known = {key: version for key, version in said.items() if version}
@@ -87,7 +89,7 @@ def _version(servers: Sequence[Server]) -> str:
     return ", ".join(f"{key} {version}" for key, version in known.items()) or "0"
 
 
-def _placeholder(servers: Sequence[Server]) -> AgentSkill:
+def _placeholder(servers: Sequence[ToolServerSummary]) -> AgentSkill:
     """What stands for the skills when there are none: a card must have one."""
     whys = [_why(server, alone=len(servers) == 1) for server in servers]
     why = "; ".join(whys) or "it has no tool server"
@@ -99,7 +101,7 @@ def _placeholder(servers: Sequence[Server]) -> AgentSkill:
     )
 
 
-def _why(server: Server, *, alone: bool) -> str:
+def _why(server: ToolServerSummary, *, alone: bool) -> str:
     which = "its tool server" if alone else f"its tool server {server.key}"
     return f"{which} is down: {server.down}" if server.down else f"{which} lists no tools"
 

@@ -49,7 +49,7 @@ class Follow:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class RequireInput:
     """Ask the client."""
 
     state: TaskState
@@ -67,4 +67,4 @@ class End:
     words: str
 
 
-Decision = RunTool | Follow | Ask | End
+Decision = RunTool | Follow | RequireInput | End

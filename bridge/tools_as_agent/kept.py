@@ -14,11 +14,11 @@ from pydantic import Discriminator, JsonValue, TypeAdapter
 from bridge.jsonvalues import JsonObject
 from bridge.trace import TraceContext, context
 
-Questions = dict[str, dict[str, JsonValue]]
+ElicitationsByKey = dict[str, dict[str, JsonValue]]
 """Questions of a server by their keys: each the params of an elicitation/create."""
 
 
-class Way(StrEnum):
+class ResumeMode(StrEnum):
     """How a call goes on once its question is answered."""
 
     ROUND = "round"
@@ -75,9 +75,9 @@ class ServerQuestion(_OfTrace):
 
     skill_id: str
     arguments: JsonObject
-    way: Way
-    questions: Questions
-    given: Questions = field(default_factory=dict)
+    way: ResumeMode
+    questions: ElicitationsByKey
+    given: ElicitationsByKey = field(default_factory=dict)
     """The answers that are already there: an ElicitResult for each."""
     request_state: str | None = None
     is_repeatable: bool = False
@@ -111,12 +111,12 @@ class FollowedTask(_OfTrace):
         return _KEPT.dump_json(self)
 
 
-Kept = OwnQuestion | Confirmation | ServerQuestion | FollowedTask
+ResumeState = OwnQuestion | Confirmation | ServerQuestion | FollowedTask
 
-_KEPT: Final[TypeAdapter[Kept]] = TypeAdapter(Annotated[Kept, Discriminator("kind")])
+_KEPT: Final[TypeAdapter[ResumeState]] = TypeAdapter(Annotated[ResumeState, Discriminator("kind")])
 
 
-def kept_from(kept: bytes) -> Kept | None:
+def resume_state_from(kept: bytes) -> ResumeState | None:
     """What was kept, if anything was.
 
     Raises:

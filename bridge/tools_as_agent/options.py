@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from bridge.translate.confirmation import When
+from bridge.translate.confirmation import ConfirmPolicy
 from bridge.translate.message_to_call import RouteRules
 
 
@@ -41,7 +41,7 @@ class AgentOptions:
     """Progress events on their way to the store at once; beyond them, only the newest waits."""
     progress_limit_bytes: int
     """What the words of one of them may carry; longer ones are cut."""
-    confirm: When
+    confirm: ConfirmPolicy
     """Which tools are called only once their client has confirmed the call."""
     name: str | None = None
     description: str | None = None

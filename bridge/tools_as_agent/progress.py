@@ -14,8 +14,8 @@ import anyio
 
 from bridge.a2a.model.objects import Part, TaskState
 from bridge.a2a.tasks.agent import Job
-from bridge.mcp.client.values import Progress
-from bridge.tools_as_agent.asking import Patience
+from bridge.mcp.client.values import ProgressReport
+from bridge.tools_as_agent.asking import PausableDeadline
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.translate.notes import progress_metadata
 
@@ -29,7 +29,7 @@ BURST_SECONDS: Final = 10
 class ProgressRelay:
     """Takes the reports of one run. While a person is asked the task goes on asking; what comes then waits."""
 
-    def __init__(self, job: Job, options: AgentOptions, patience: Patience) -> None:
+    def __init__(self, job: Job, options: AgentOptions, patience: PausableDeadline) -> None:
         self._job = job
         self._patience = patience
         self._most = options.progress_in_flight
@@ -38,9 +38,9 @@ class ProgressRelay:
         self._left = self._per_second * BURST_SECONDS
         self._since = anyio.current_time()
         self._in_flight = 0
-        self._newest: Progress | None = None
+        self._newest: ProgressReport | None = None
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: ProgressReport) -> None:
         """Take a report."""
         self._newest = replace(progress, message=_cut(progress.message, self._limit_bytes))
         self._say_if_it_may()

@@ -15,14 +15,14 @@ from bridge.translate.overrides import (
     NEVER_GIVEN,
     Remark,
     SkillOverride,
-    completed,
-    declared,
+    declared_arguments,
     is_hidden,
-    rules_for_nothing,
+    unmatched_patterns,
+    with_default_arguments,
 )
 
 
-def remarks_on(
+def skill_remarks(
     skills: Skills, options: AgentOptions, overrides: Mapping[str, SkillOverride], *, are_known: bool
 ) -> tuple[Remark, ...]:
     """All of it; `are_known` says whether each server has listed its tools, so that what is missing is not there."""
@@ -37,7 +37,7 @@ def _rules_for_nothing(skills: Skills, overrides: Mapping[str, SkillOverride]) -
     there |= {
         name for (_, tool_name), default_id in skills.hidden.items() for name in (tool_name, default_id)
     }
-    for pattern, words in rules_for_nothing(overrides, there).items():
+    for pattern, words in unmatched_patterns(overrides, there).items():
         yield Remark(("skills", pattern), words, is_of_nothing=True)
 
 
@@ -65,14 +65,16 @@ def _on_skill(skill: Skill, overrides: Mapping[str, SkillOverride]) -> Iterator[
     if not own and not rules:
         return
     # What a glob says may be meant for others.
-    for name in sorted({name for override in own for name in override.arguments} - declared(schema)):
+    for name in sorted(
+        {name for override in own for name in override.arguments} - declared_arguments(schema)
+    ):
         yield Remark(("skills", skill.id, "arguments", name), "the tool has no such argument")
     if any(override.reply == "message" for override in own) and not skill.may_be_brief:
         words = "calls of it are tasks, since its server does not say that it only reads or can be repeated"
         yield Remark(("skills", skill.id, "reply"), words)
     if not rules:
         return
-    for problem in problems_of(skill.tool, completed({}, schema, rules)):
+    for problem in problems_of(skill.tool, with_default_arguments({}, schema, rules)):
         where = ("skills", skill.id, "arguments", problem.name)
         if problem.name in rules and rules[problem.name].default is not ABSENT:
             yield Remark((*where, "default"), problem.message)

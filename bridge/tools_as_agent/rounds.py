@@ -23,21 +23,21 @@ from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.elicitations import elicitation_in
 from bridge.mcp.client.faults import ServerRefusedError
-from bridge.mcp.client.places import Claimant, Hold, Line, Place
+from bridge.mcp.client.places import CallQueue, CallSlot, Claimant, SlotHold
 from bridge.mcp.client.session import Session, pauses_of_rounds
 from bridge.mcp.client.tasks import TaskHandle, follow, handle_from
 from bridge.mcp.client.values import ToolCall
 from bridge.tools_as_agent.asides import words_on_waiting
 from bridge.tools_as_agent.asking import (
-    Asking,
-    Patience,
+    PausableDeadline,
     QuestionPace,
+    TaskAsker,
     answers_held,
     new_occasion,
-    recognised,
+    question_fingerprint,
 )
-from bridge.tools_as_agent.decisions import Ask, Follow, RunTool
-from bridge.tools_as_agent.kept import FollowedTask, Questions, ServerQuestion, Way
+from bridge.tools_as_agent.decisions import Follow, RequireInput, RunTool
+from bridge.tools_as_agent.kept import ElicitationsByKey, FollowedTask, ResumeMode, ServerQuestion
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.progress import ProgressRelay
 from bridge.tools_as_agent.route import ask_server_questions, open_questions
@@ -61,10 +61,10 @@ class CallInRounds:
     def __init__(
         self,
         job: Job,
-        line: Line,
+        line: CallQueue,
         decision: RunTool | Follow,
         options: AgentOptions,
-        patience: Patience,
+        patience: PausableDeadline,
         limiter: anyio.CapacityLimiter | None = None,
     ) -> None:
         """`limiter` bounds the calls of the skill."""
@@ -75,7 +75,7 @@ class CallInRounds:
         self._patience = patience
         self._limiter = limiter
         self._known = _known_answers(decision)
-        self._asking: Asking | None = None
+        self._asking: TaskAsker | None = None
 
     @property
     def gave_up(self) -> str | None:
@@ -87,7 +87,7 @@ class CallInRounds:
         """What is to be said of a question that may have been about this call."""
         return self._asking.missed if self._asking is not None else None
 
-    async def result(self, progress: ProgressRelay) -> JsonObject | Ask:
+    async def result(self, progress: ProgressRelay) -> JsonObject | RequireInput:
         """What the call gives: a result, or a question for another turn.
 
         Raises:
@@ -104,7 +104,7 @@ class CallInRounds:
                 result, session = await self._once(call, progress)
             except ServerRefusedError as exc:
                 if exc.code == URL_REQUIRED and (urls := required_urls(exc.data)):
-                    asked = _asked(self._decision, Way.AGAIN, urls)
+                    asked = _asked(self._decision, ResumeMode.AGAIN, urls)
                     return ask_server_questions(asked, open_questions(asked))
                 if call.request_state is None:
                     raise
@@ -121,7 +121,7 @@ class CallInRounds:
             if result.get("resultType") != "input_required":
                 return result
             answers = self._answers_to(result)
-            if isinstance(answers, Ask):
+            if isinstance(answers, RequireInput):
                 return answers
             state = result.get("requestState")
             call = replace(
@@ -148,7 +148,7 @@ class CallInRounds:
         principal = self._job.turn.principal
         return Claimant(principal.name, self._job.events.task_id, is_secret=not principal.may_list_all)
 
-    def _wait(self, hold: Hold) -> None:
+    def _wait(self, hold: SlotHold) -> None:
         """Say what this call waits for, before its turn has come."""
         is_new = self._job.turn.task is None and self._asking is None
         words = words_on_waiting(self._line.session.name, hold, self._caller, self._job.events.ids.now_ms())
@@ -171,7 +171,9 @@ class CallInRounds:
         self._asking = self._asking_that_keeps(lambda _: kept)
         return await follow(session, handle, self._asking, self._tell)
 
-    def _asking_that_keeps(self, keep: Callable[[Questions], bytes], place: Place | None = None) -> Asking:
+    def _asking_that_keeps(
+        self, keep: Callable[[ElicitationsByKey], bytes], place: CallSlot | None = None
+    ) -> TaskAsker:
         # Nothing here leads back to this call: in a circle, the task and its result would stay in memory after
         # their end, until the garbage collector comes by.
         options = self._options
@@ -181,13 +183,13 @@ class CallInRounds:
             options.held_answer_seconds,
             options.cancel_grace_seconds,
         )
-        return Asking(self._job, self._patience, pace, keep, self._known, place)
+        return TaskAsker(self._job, self._patience, pace, keep, self._known, place)
 
     def _tell(self, words: str) -> None:
         """What the server says about its task."""
         self._job.status(TaskState.WORKING, self._job.message((Part(text=words),)))
 
-    def _answers_to(self, result: JsonObject) -> JsonObject | Ask | None:
+    def _answers_to(self, result: JsonObject) -> JsonObject | RequireInput | None:
         """The answers to a round, when they are known already; None when it asks nothing; else the question.
 
         Raises:
@@ -201,10 +203,10 @@ class CallInRounds:
         given = {
             key: self._known.pop(name)
             for key, params in questions.items()
-            if (name := recognised(params)) in self._known
+            if (name := question_fingerprint(params)) in self._known
         }
         asked = replace(
-            _asked(self._decision, Way.ROUND, questions),
+            _asked(self._decision, ResumeMode.ROUND, questions),
             given=given,
             request_state=state if isinstance(state, str) else None,
         )
@@ -217,12 +219,12 @@ class CallInRounds:
         return {**given}
 
 
-def _kept_open(decision: RunTool | Follow, questions: Questions) -> bytes:
+def _kept_open(decision: RunTool | Follow, questions: ElicitationsByKey) -> bytes:
     assert isinstance(decision, RunTool)
-    return _asked(decision, Way.OPEN, questions).to_bytes()
+    return _asked(decision, ResumeMode.OPEN, questions).to_bytes()
 
 
-def _asked(decision: RunTool, way: Way, questions: Questions) -> ServerQuestion:
+def _asked(decision: RunTool, way: ResumeMode, questions: ElicitationsByKey) -> ServerQuestion:
     source_key, tool_name = decision.skill.place
     return ServerQuestion(
         decision.skill_id,
@@ -242,7 +244,7 @@ def _first_call(decision: RunTool, options: AgentOptions) -> ToolCall:
         decision.skill.tool.name, arguments, task_ttl_ms=round(options.task_timeout_seconds * 1000)
     )
     answered = decision.answered
-    if answered is None or answered.way is not Way.ROUND:
+    if answered is None or answered.way is not ResumeMode.ROUND:
         return call
     return replace(call, input_responses={**answered.given}, request_state=answered.request_state)
 
@@ -250,6 +252,6 @@ def _first_call(decision: RunTool, options: AgentOptions) -> ToolCall:
 def _known_answers(decision: RunTool | Follow, *, even_of_rounds: bool = False) -> dict[str, JsonObject]:
     """The answers that hold when a call is made anew from its start and asks the same."""
     answered = decision.answered if isinstance(decision, RunTool) else None
-    if answered is None or not (even_of_rounds or answered.way is Way.OPEN):
+    if answered is None or not (even_of_rounds or answered.way is ResumeMode.OPEN):
         return {}
-    return {recognised(answered.questions[key]): answer for key, answer in answered.given.items()}
+    return {question_fingerprint(answered.questions[key]): answer for key, answer in answered.given.items()}

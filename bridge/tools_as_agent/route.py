@@ -13,9 +13,21 @@ from bridge.a2a.model.errors import CONTENT_TYPE_NOT_SUPPORTED, A2AError
 from bridge.a2a.model.objects import Part, TaskState
 from bridge.a2a.tasks.agent import Turn
 from bridge.mcp.tools import Tool
-from bridge.tools_as_agent.confirming import confirmation, require_open, unless_confirmation, without_unknown
-from bridge.tools_as_agent.decisions import Ask, Decision, End, Follow, RunTool
-from bridge.tools_as_agent.kept import Confirmation, FollowedTask, OwnQuestion, ServerQuestion, Way, kept_from
+from bridge.tools_as_agent.confirming import (
+    confirmation,
+    require_names_question,
+    unless_confirmation,
+    without_unknown_arguments,
+)
+from bridge.tools_as_agent.decisions import Decision, End, Follow, RequireInput, RunTool
+from bridge.tools_as_agent.kept import (
+    Confirmation,
+    FollowedTask,
+    OwnQuestion,
+    ResumeMode,
+    ServerQuestion,
+    resume_state_from,
+)
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.skills import Skill, Skills
 from bridge.translate import questions
@@ -40,8 +52,8 @@ from bridge.translate.elicitation import (
 from bridge.translate.extension import QUESTION, URI
 from bridge.translate.files import place_files
 from bridge.translate.message_to_call import (
-    Call,
-    Unclear,
+    SkillCall,
+    UnclearCall,
     answer_in,
     arguments_named_in,
     call_from_message,
@@ -51,12 +63,14 @@ from bridge.translate.message_to_call import (
     with_metadata,
     with_one_text,
 )
-from bridge.translate.overrides import ArgumentRule, completed, is_hidden, not_theirs
+from bridge.translate.overrides import ArgumentRule, hidden_arguments_in, is_hidden, with_default_arguments
 from bridge.translate.skills import accepts_any, output_modes_of
 
-_REFUSED: Final[Mapping[questions.Answer, End]] = {
-    questions.Answer.CANCEL: End(TaskState.CANCELED, "Canceled in answer to the question"),
-    questions.Answer.DECLINE: End(TaskState.REJECTED, "The question was declined, so the skill was not run"),
+_REFUSED: Final[Mapping[questions.ElicitAction, End]] = {
+    questions.ElicitAction.CANCEL: End(TaskState.CANCELED, "Canceled in answer to the question"),
+    questions.ElicitAction.DECLINE: End(
+        TaskState.REJECTED, "The question was declined, so the skill was not run"
+    ),
 }
 _NOT_CONFIGURED: Final = (
     "The bridge's configuration of {} gives the tool what it does not take; the bridge's log says more"
@@ -72,7 +86,7 @@ def decide(turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
             none of the media types that the skill gives; INVALID_PARAMS, when an answer names a question that is
             not open.
     """
-    kept = kept_from(turn.kept)
+    kept = resume_state_from(turn.kept)
     # What is said beside the message is said as well, in every rule below.
     whole = replace(turn, message=with_metadata(turn.message, turn.metadata))
     match kept:
@@ -92,12 +106,14 @@ def is_answer(turn: Turn, skills: Skills, options: AgentOptions) -> bool:
     message = with_metadata(turn.message, turn.metadata)
     if skill_asked_for_in(message, skills.tools, options.route) is not None:
         return False
-    match kept_from(turn.kept):
+    match resume_state_from(turn.kept):
         case ServerQuestion() as asked:
             return bool(fitting_answers(message, open_questions(asked)))
         case OwnQuestion() as asked if asked.fields and (skill := skills.by_id.get(asked.skill_id)):
             call = _merged(asked, skill.tool, replace(turn, message=with_one_text(message)))
-            arguments = completed(call.arguments, skill.listed.input_schema, skill.override.arguments)
+            arguments = with_default_arguments(
+                call.arguments, skill.listed.input_schema, skill.override.arguments
+            )
             is_new = call.arguments != asked.arguments and not call.unplaced
             return is_new and not problems_of(skill.tool, arguments)
         case _:
@@ -111,7 +127,7 @@ def _answered(asked: ServerQuestion, turn: Turn, skills: Skills) -> Decision:
     answered = replace(asked, given={**asked.given, **answers.given})
     if left := open_questions(answered):
         return ask_server_questions(answered, left, answers.problems)
-    if asked.way is Way.AGAIN:
+    if asked.way is ResumeMode.AGAIN:
         actions = {answer["action"] for answer in answered.given.values()}
         for refusal, end in _REFUSED.items():
             if refusal in actions:
@@ -138,27 +154,27 @@ def ask_server_questions(
     asked: ServerQuestion,
     open_ones: Sequence[Elicitation],
     problems: Mapping[str, tuple[Problem, ...]] | None = None,
-) -> Ask:
+) -> RequireInput:
     """Pass on what the server asked. A question whose answer does not fit is asked another time."""
     again = {key: f"{asked.occasions.get(key, '')}+" for key in problems or ()}
     asked = replace(asked, occasions={**asked.occasions, **again})
     now = {one.key: asked.occasions[one.key] for one in open_ones if one.key in asked.occasions}
     parts = parts_of_questions(open_ones, problems, now)
-    return Ask(state_of_questions(open_ones), parts, question_metadata(open_ones), asked.to_bytes())
+    return RequireInput(state_of_questions(open_ones), parts, question_metadata(open_ones), asked.to_bytes())
 
 
 def _understood(asked: OwnQuestion | None, turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
     """A message that asks for something by itself, or answers a question of ours."""
     if asked is not None:
-        answer = questions.answer_of(turn.message, frozenset(asked.fields))
-        if answer is not questions.Answer.ACCEPT:
+        answer = questions.action_of_message(turn.message, frozenset(asked.fields))
+        if answer is not questions.ElicitAction.ACCEPT:
             return _REFUSED[answer]
         named = skill_named_in(turn.message)
         if (skill := skills.by_id.get(asked.skill_id)) and named in (None, asked.skill_id):
             return _checked(_merged(asked, skill.tool, turn), skill, turn, options)
     found = call_from_message(turn.message, turn.metadata, skills.tools, options.route)
-    if isinstance(found, Unclear):
-        asking = questions.which_skill(found, skills.tools)
+    if isinstance(found, UnclearCall):
+        asking = questions.ask_which_skill(found, skills.tools)
         return _ask(questions.WHICH_SKILL, asking, OwnQuestion("", {}, ()))
     skill = skills.by_id[found.skill_id]
     return _checked(_with_first(found, skill.tool, turn) if asked else found, skill, turn, options)
@@ -169,7 +185,7 @@ def _confirmed(asked: Confirmation, turn: Turn, skills: Skills, options: AgentOp
     skill = skills.by_id.get(asked.skill_id)
     if skill is None:
         return _no_longer_there(asked.skill_id)
-    require_open(turn, asked)
+    require_names_question(turn, asked)
     answer = answer_to_confirmation(turn.message, turn.metadata, skill.tool)
     if answer is not None and answer in _REFUSED:
         return _REFUSED[answer]
@@ -180,10 +196,10 @@ def _confirmed(asked: Confirmation, turn: Turn, skills: Skills, options: AgentOp
     call = _merged(
         OwnQuestion(asked.skill_id, asked.arguments, ()), skill.tool, replace(turn, message=beside)
     )
-    if answer is questions.Answer.ACCEPT:
+    if answer is questions.ElicitAction.ACCEPT:
         return _checked(call, skill, turn, options, asked.digest)
     if named is None and arguments_named_in(beside) is None:
-        call = without_unknown(call, asked, skill.tool)
+        call = without_unknown_arguments(call, asked, skill.tool)
     decision = _checked(call, skill, turn, options)
     return confirmation(decision, call) if isinstance(decision, RunTool) else decision
 
@@ -192,26 +208,26 @@ def _no_longer_there(skill_id: str) -> End:
     return End(TaskState.FAILED, f"The server no longer lists the tool {skill_id}")
 
 
-def _with_first(call: Call, tool: Tool, turn: Turn) -> Call:
+def _with_first(call: SkillCall, tool: Tool, turn: Turn) -> SkillCall:
     """A call whose skill was only named in answer, with the data and files that came with the first message."""
     first = turn.task.history[0] if turn.task and turn.task.history else turn.message
     arguments = {**data_in(first, tool), **call.arguments}
     arguments, unplaced = place_files(
         tool, arguments, [part for part in first.parts if part.kind in ("raw", "url")]
     )
-    return Call(call.skill_id, arguments, (*call.unplaced, *unplaced))
+    return SkillCall(call.skill_id, arguments, (*call.unplaced, *unplaced))
 
 
 def _checked(
-    call: Call, skill: Skill, turn: Turn, options: AgentOptions, confirmed: str | None = None
+    call: SkillCall, skill: Skill, turn: Turn, options: AgentOptions, confirmed: str | None = None
 ) -> Decision:
     """A call that is understood: made, asked about, or refused. `confirmed` is the digest that was said yes to."""
     if call.unplaced:
         raise _file_fits_nothing(call)
     _require_output_accepted(turn, skill)
     tool, rules = skill.tool, skill.override.arguments
-    foreign = not_theirs(call.arguments, rules)
-    run = RunTool(skill, completed(call.arguments, skill.listed.input_schema, rules))
+    foreign = hidden_arguments_in(call.arguments, rules)
+    run = RunTool(skill, with_default_arguments(call.arguments, skill.listed.input_schema, rules))
     if URI in turn.extensions:
         # The client knows the schema, and wants the server's own word on its arguments.
         return _foreign(skill, foreign) if foreign else unless_confirmation(run, call, options, confirmed)
@@ -240,11 +256,11 @@ def _foreign(skill: Skill, names: Sequence[str]) -> End:
     return End(TaskState.REJECTED, f"{', '.join(names)}: no argument of {skill.id}")
 
 
-def _ask(key: str, parts: tuple[Part, ...], asked: OwnQuestion) -> Ask:
-    return Ask(TaskState.INPUT_REQUIRED, parts, {QUESTION: key}, asked.to_bytes())
+def _ask(key: str, parts: tuple[Part, ...], asked: OwnQuestion) -> RequireInput:
+    return RequireInput(TaskState.INPUT_REQUIRED, parts, {QUESTION: key}, asked.to_bytes())
 
 
-def _asked_for(call: Call, tool: Tool, problems: tuple[Problem, ...]) -> OwnQuestion:
+def _asked_for(call: SkillCall, tool: Tool, problems: tuple[Problem, ...]) -> OwnQuestion:
     """What is kept: the arguments without those that the schema does not let in, which no answer could mend."""
     known = properties_of(tool.input_schema)
     at_fault = [problem.name for problem in problems if problem.name]
@@ -252,7 +268,7 @@ def _asked_for(call: Call, tool: Tool, problems: tuple[Problem, ...]) -> OwnQues
     return OwnQuestion(call.skill_id, kept, tuple(name for name in at_fault if name in known))
 
 
-def _merged(asked: OwnQuestion, tool: Tool, turn: Turn) -> Call:
+def _merged(asked: OwnQuestion, tool: Tool, turn: Turn) -> SkillCall:
     """The arguments so far, with what the answer adds or mends."""
     named = arguments_named_in(turn.message)
     fields = asked.fields if named is None else ()  # beside arguments, mere words are none
@@ -264,10 +280,10 @@ def _merged(asked: OwnQuestion, tool: Tool, turn: Turn) -> Call:
     if files:
         arguments = replaced  # a property that was wrong makes room for the file
     arguments, unplaced = place_files(tool, arguments, files)
-    return Call(asked.skill_id, arguments, unplaced)
+    return SkillCall(asked.skill_id, arguments, unplaced)
 
 
-def _file_fits_nothing(call: Call) -> A2AError:
+def _file_fits_nothing(call: SkillCall) -> A2AError:
     types = ", ".join(sorted({part.media_type or "a file without media type" for part in call.unplaced}))
     return A2AError(
         CONTENT_TYPE_NOT_SUPPORTED,

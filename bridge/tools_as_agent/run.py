@@ -23,14 +23,14 @@ from pydantic import JsonValue
 from bridge.a2a.model.objects import Artifact, Part, TaskState
 from bridge.a2a.tasks.agent import Job
 from bridge.errors import BusyError, PeerError, telling_of
-from bridge.jsonvalues import JsonObject, written
+from bridge.jsonvalues import JsonObject, json_bytes
 from bridge.mcp.client.faults import ServerRefusedError
-from bridge.mcp.client.places import Line
+from bridge.mcp.client.places import CallQueue
 from bridge.mcp.client.tasks import TaskCancelledError
 from bridge.mcp.client.upstream import Upstream
-from bridge.tools_as_agent.asides import asides_of, message_with_asides
-from bridge.tools_as_agent.asking import Patience
-from bridge.tools_as_agent.decisions import Ask, End, Follow, RunTool
+from bridge.tools_as_agent.asides import message_with_notes, notes_of
+from bridge.tools_as_agent.asking import PausableDeadline
+from bridge.tools_as_agent.decisions import End, Follow, RequireInput, RunTool
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.progress import ProgressRelay
 from bridge.tools_as_agent.rounds import CallInRounds
@@ -77,8 +77,8 @@ class ToolRun:
         finally:
             self._upstream.release(job.turn.principal.name)
 
-    async def _run(self, job: Job, line: Line) -> None:
-        patience = Patience(self._options.call_timeout_seconds)
+    async def _run(self, job: Job, line: CallQueue) -> None:
+        patience = PausableDeadline(self._options.call_timeout_seconds)
         progress = ProgressRelay(job, self._options, patience)
         call = self._call = CallInRounds(job, line, self._decision, self._options, patience, self._limiter)
         match await _outcome(call, progress, patience):
@@ -92,8 +92,8 @@ class ToolRun:
             case None:
                 words = f"The tool gave no answer in {patience.seconds:g} s and was cancelled"
                 await self._end(job, TaskState.FAILED, _in_words(words))
-            case Ask() as ask:
-                await Question(ask, is_all=False)(job)
+            case RequireInput() as ask:
+                await InputRequest(ask, is_all=False)(job)
             case {"resultType": kind} if kind != "complete":
                 words = f"The server gave a result of a kind that is not known here: {str(kind)[:50]!r}"
                 await self._end(job, TaskState.FAILED, _in_words(words))
@@ -121,8 +121,8 @@ class ToolRun:
         self, job: Job, state: TaskState, parts: Sequence[Part], metadata: JsonObject | None = None
     ) -> None:
         missed = self._call.missed if self._call else None
-        says = parts or asides_of(job, missed)
-        message = message_with_asides(job, parts, metadata, missed) if says else None
+        says = parts or notes_of(job, missed)
+        message = message_with_notes(job, parts, metadata, missed) if says else None
         await job.status(state, message, keep=b"")
 
     async def _linked(self, result: JsonObject, job: Job) -> dict[str, Sequence[JsonValue]]:
@@ -140,17 +140,17 @@ class ToolRun:
                 except PeerError as exc:
                     logger.info("the link %s of %s cannot be read: %s", uri, self._decision.skill_id, exc)
                     continue
-                size = len(written(contents))
+                size = len(json_bytes(contents))
                 if size <= self._options.inline_limit_bytes and size * times <= left_bytes:
                     read[uri] = contents
                     left_bytes -= size * times
         return read
 
 
-class Question:
+class InputRequest:
     """Asks the client, and leaves the task waiting."""
 
-    def __init__(self, ask: Ask, *, is_all: bool = True) -> None:
+    def __init__(self, ask: RequireInput, *, is_all: bool = True) -> None:
         """`is_all` says that no tool was run before."""
         self._ask = ask
         self._is_all = is_all
@@ -159,7 +159,7 @@ class Question:
         """Set the task to the state in which it waits."""
         if self._is_all:
             job.allow_repeats()
-        message = message_with_asides(job, self._ask.parts, self._ask.metadata)
+        message = message_with_notes(job, self._ask.parts, self._ask.metadata)
         await job.status(self._ask.state, message, keep=self._ask.kept)
 
 
@@ -172,20 +172,20 @@ class Conclusion:
     async def __call__(self, job: Job) -> None:
         """Set the task to its end."""
         job.allow_repeats()
-        message = message_with_asides(job, _in_words(self._end.words))
+        message = message_with_notes(job, _in_words(self._end.words))
         await job.status(self._end.state, message, keep=b"")
 
 
 async def _outcome(
-    call: CallInRounds, progress: ProgressRelay, patience: Patience
-) -> JsonObject | Ask | ServerRefusedError | TaskCancelledError | None:
+    call: CallInRounds, progress: ProgressRelay, patience: PausableDeadline
+) -> JsonObject | RequireInput | ServerRefusedError | TaskCancelledError | None:
     """What came of a call, None when it took too long; what it reported on its way is said before.
 
     Raises:
         PeerError: the server gave no answer, and did not refuse the call.
         BusyError: the turn of the call did not come.
     """
-    outcome: JsonObject | Ask | ServerRefusedError | TaskCancelledError | None = None
+    outcome: JsonObject | RequireInput | ServerRefusedError | TaskCancelledError | None = None
     try:
         with patience.scope:
             outcome = await call.result(progress)

@@ -15,7 +15,7 @@ from bridge.a2a.model.objects import AgentSkill
 from bridge.access.principals import Principal
 from bridge.mcp.tools import Tool
 from bridge.translate.overrides import SkillOverride, overridden, override_for
-from bridge.translate.skills import Place, skill_from, skill_ids
+from bridge.translate.skills import ToolKey, skill_from, skill_ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +34,7 @@ class Skill:
     """Its id where the configuration does not say another."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ToolKey:
         """What it is, whatever it is called here."""
         return self.source_key, self.tool.name
 
@@ -50,7 +50,7 @@ class Skills:
     """All of them, in the order of the card."""
 
     skills: tuple[Skill, ...]
-    hidden: Mapping[Place, str] = field(default_factory=dict)
+    hidden: Mapping[ToolKey, str] = field(default_factory=dict)
     """The tools that are not served, and what their ids would be."""
     refused_ids: Mapping[str, str] = field(default_factory=dict)
     """Ids of skills, and those that the configuration says but that could not be given to them."""
@@ -62,7 +62,7 @@ class Skills:
         return {skill.id: skill for skill in self.skills}
 
     @cached_property
-    def by_place(self) -> Mapping[Place, Skill]:
+    def by_place(self) -> Mapping[ToolKey, Skill]:
         """By what they are."""
         return {skill.place: skill for skill in self.skills}
 
@@ -109,7 +109,7 @@ def skills_of(
     )
 
 
-def _unique(own: Mapping[Place, str], wanted: Mapping[Place, str]) -> dict[Place, str]:
+def _unique(own: Mapping[ToolKey, str], wanted: Mapping[ToolKey, str]) -> dict[ToolKey, str]:
     """The wanted ids; where several want the same, those that have another of their own get that."""
     ids = dict(wanted)
     while True:
@@ -130,7 +130,7 @@ def _same(
     return skill if is_same else None
 
 
-def _skill(tool: Tool, place: Place, skill_id: str, default_id: str, override: SkillOverride) -> Skill:
+def _skill(tool: Tool, place: ToolKey, skill_id: str, default_id: str, override: SkillOverride) -> Skill:
     seen = overridden(tool, override if override.id == skill_id else replace(override, id=None))
     shown = skill_from(seen, skill_id, place[0], override)
     return Skill(skill_id, place[0], tool, seen, shown, override, default_id)

@@ -10,7 +10,7 @@ from bridge.source_state import SourceState
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SkillSource:
     """A tool server of an agent."""
 
     key: str
@@ -20,7 +20,7 @@ class Source:
     """How long a call of it may take; None is as the agent's options say."""
 
 
-class SourceBook:
+class SkillSourceStates:
     """Since when each server has been as it is."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
@@ -31,10 +31,10 @@ class SourceBook:
         """The servers in their order."""
         return iter(tuple(self._states.values()))
 
-    def look(self, sources: Iterable[Source]) -> None:
+    def look(self, sources: Iterable[SkillSource]) -> None:
         """Take over how these are now."""
         self._states = {source.key: self._state_of(source) for source in sources}
 
-    def _state_of(self, source: Source) -> SourceState:
+    def _state_of(self, source: SkillSource) -> SourceState:
         down, now_ms = source.upstream.down, self._now_ms()
         return self._states.get(source.key, SourceState(source.key, down, now_ms)).then(down, now_ms)

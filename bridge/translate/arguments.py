@@ -14,7 +14,7 @@ from jsonschema import ValidationError
 from pydantic import JsonValue
 
 from bridge.a2a.model.errors import A2AError
-from bridge.a2a.wire.jsontext import parse
+from bridge.a2a.wire.jsontext import parse_json
 from bridge.errors import echoed
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.schemas import UncheckableError, errors_of, resolved, unexpected_properties, validator_within
@@ -206,7 +206,7 @@ def whole_numbers(value: JsonValue) -> JsonValue:
 def json_in(text: str) -> tuple[JsonValue, ...]:
     """The one value that a text spells as JSON, within the bounds of the wire; nothing when it is no JSON."""
     try:
-        return (parse(text.encode()),)
+        return (parse_json(text.encode()),)
     except A2AError:
         return ()
 

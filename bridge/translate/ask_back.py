@@ -19,11 +19,11 @@ from uuid import UUID
 
 from pydantic import JsonValue
 
-from bridge.a2a.model.objects import Message, Part, Role, Task, TaskState, TaskStatus, text_of
+from bridge.a2a.model.objects import Message, Part, Role, Task, TaskState, TaskStatus, text_of_parts
 from bridge.jsonvalues import JsonObject
 from bridge.translate.arguments import properties_of, required_of
 from bridge.translate.extension import ANSWER, BLOCK, OCCASIONS, QUESTION, SKILL
-from bridge.translate.questions import Answer
+from bridge.translate.questions import ElicitAction
 
 TEXT_FIELD: Final = "answer"
 """The field of a form that asks for text."""
@@ -38,9 +38,9 @@ _NO_WORDS: Final[Mapping[TaskState, str]] = {
     TaskState.AUTH_REQUIRED: "The agent asks you to authenticate",
 }
 _REFUSED: Final[Mapping[str, str]] = {
-    Answer.ACCEPT: "Done",
-    Answer.DECLINE: "The question was declined",
-    Answer.CANCEL: "The question was canceled",
+    ElicitAction.ACCEPT: "Done",
+    ElicitAction.DECLINE: "The question was declined",
+    ElicitAction.CANCEL: "The question was canceled",
 }
 """What is said in words where an answer holds nothing else: a message has at least one part."""
 
@@ -61,7 +61,7 @@ _FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
 
 
 @dataclass(frozen=True, slots=True)
-class AskedBack:
+class AgentQuestion:
     """One question of an agent."""
 
     key: str
@@ -83,7 +83,7 @@ class AskedBack:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class AskingTask:
     """The task that asks."""
 
     state: str
@@ -95,7 +95,7 @@ class Waiting:
     """The skill that it runs: an answer names it, so that nothing in it can be taken for a call of another."""
 
 
-def asking(task: Task) -> TaskStatus:
+def status_with_question(task: Task) -> TaskStatus:
     """The status of a foreign agent's task with what it asks: agents put it into an artifact, and say no more with
     their status than that they wait."""
     status, artifacts = task.status, task.artifacts
@@ -117,9 +117,9 @@ def _question_part(part: Part) -> Part:
     )
 
 
-def questions_in(
+def questions_of_agent(
     message: Message | None, state: TaskState, *, extension_active: bool
-) -> tuple[AskedBack, ...]:
+) -> tuple[AgentQuestion, ...]:
     """What a task in INPUT_REQUIRED or AUTH_REQUIRED asks; nothing when it can be asked in words only, or is in
     another state."""
     if state not in _NO_WORDS:
@@ -138,7 +138,7 @@ def questions_in(
     return asked
 
 
-def with_lasting_keys(questions: Iterable[AskedBack], status: TaskStatus) -> tuple[AskedBack, ...]:
+def with_lasting_keys(questions: Iterable[AgentQuestion], status: TaskStatus) -> tuple[AgentQuestion, ...]:
     """The same questions under keys that no other question of their task ever has, and that last while it is open.
 
     An agent of ours says which occasion each is; else another message asks another question.
@@ -155,11 +155,11 @@ def with_lasting_keys(questions: Iterable[AskedBack], status: TaskStatus) -> tup
     )
 
 
-def with_own_keys(questions: tuple[AskedBack, ...]) -> tuple[AskedBack, ...]:
+def with_own_keys(questions: tuple[AgentQuestion, ...]) -> tuple[AgentQuestion, ...]:
     """The same questions under the keys that their agent gives them, where it gives each one of its own.
 
     These may come back in later questions of the task: what they are given out with has to say which time it is, by
-    `mark_of`.
+    `questions_mark`.
     """
     names = [one.own_key for one in questions]
     return tuple(
@@ -168,14 +168,14 @@ def with_own_keys(questions: tuple[AskedBack, ...]) -> tuple[AskedBack, ...]:
     )
 
 
-def mark_of(questions: Iterable[AskedBack]) -> str:
+def questions_mark(questions: Iterable[AgentQuestion]) -> str:
     """What tells these questions, under their lasting keys, from all others of their task; short."""
     return _hashed(json.dumps(sorted(one.key for one in questions)))[:8]
 
 
 def as_answered(
-    questions: tuple[AskedBack, ...], status: TaskStatus, responses: Mapping[str, JsonValue]
-) -> tuple[AskedBack, ...]:
+    questions: tuple[AgentQuestion, ...], status: TaskStatus, responses: Mapping[str, JsonValue]
+) -> tuple[AgentQuestion, ...]:
     """The questions of a task that is read again, under the keys of the answers to them.
 
     An agent that says no more than that it waits does not say for what: it is what was asked before.
@@ -185,7 +185,7 @@ def as_answered(
     return (replace(questions[0], key=next(iter(responses))),)
 
 
-def modes_of(questions: Iterable[AskedBack]) -> frozenset[str]:
+def elicitation_modes_of(questions: Iterable[AgentQuestion]) -> frozenset[str]:
     """The modes of elicitation that a client has to have declared to be asked these."""
     return frozenset(question.mode for question in questions)
 
@@ -193,7 +193,7 @@ def modes_of(questions: Iterable[AskedBack]) -> frozenset[str]:
 def question_words(message: Message | None, state: TaskState) -> str:
     """A question for a person to read, with the URLs and data that stand in no text."""
     parts = message.parts if message else ()
-    words = text_of(parts).strip()
+    words = text_of_parts(parts).strip()
     shown = [part.url for part in parts if part.url is not None and part.url not in words]
     shown += [json.dumps(part.data, ensure_ascii=False) for part in parts if _is_unsaid(part, words, message)]
     return "\n".join(filter(None, [words or _NO_WORDS[state], *shown]))
@@ -201,7 +201,7 @@ def question_words(message: Message | None, state: TaskState) -> str:
 
 def _spoken(message: Message, state: TaskState) -> str:
     """A question for a person who is shown its form or its URL as well."""
-    return text_of(message.parts).strip() or _NO_WORDS[state]
+    return text_of_parts(message.parts).strip() or _NO_WORDS[state]
 
 
 def _is_unsaid(part: Part, words: str, message: Message | None) -> bool:
@@ -213,7 +213,7 @@ def _is_unsaid(part: Part, words: str, message: Message | None) -> bool:
 
 
 def answer_message(
-    questions: Sequence[AskedBack], responses: Mapping[str, JsonValue], waiting: Waiting
+    questions: Sequence[AgentQuestion], responses: Mapping[str, JsonValue], waiting: AskingTask
 ) -> Message | None:
     """The message that answers an agent; None when there is nothing to tell it.
 
@@ -244,10 +244,10 @@ def message_id_of(state: str, answer: JsonValue) -> str:
     return str(UUID(bytes=digest[:16], version=5))
 
 
-def _originals(message: Message) -> tuple[AskedBack, ...]:
+def _originals(message: Message) -> tuple[AgentQuestion, ...]:
     """The questions as the server behind the agent asked them."""
     return tuple(
-        AskedBack(key, key, _with_faults(params, part.data, message))
+        AgentQuestion(key, key, _with_faults(params, part.data, message))
         for part in message.parts
         if part.kind == "data" and isinstance(blocks := (part.metadata or {}).get(BLOCK), dict)
         for key, params in blocks.items()
@@ -255,9 +255,9 @@ def _originals(message: Message) -> tuple[AskedBack, ...]:
     )
 
 
-def _described(message: Message, state: TaskState) -> tuple[AskedBack, ...]:
+def _described(message: Message, state: TaskState) -> tuple[AgentQuestion, ...]:
     """The questions that data parts describe: each has a schema or a URL. All of them, or none is asked this way."""
-    found: list[AskedBack] = []
+    found: list[AgentQuestion] = []
     for part in message.parts:
         several = part.data.get("questions") if isinstance(part.data, dict) else None
         for data in several if isinstance(several, list) else [part.data]:
@@ -274,7 +274,7 @@ def _asks_several(message: Message) -> bool:
     return any(isinstance(part.data, dict) and "questions" in part.data for part in message.parts)
 
 
-def _question_from(data: JsonObject, message: Message, state: TaskState) -> AskedBack | None:
+def _question_from(data: JsonObject, message: Message, state: TaskState) -> AgentQuestion | None:
     key = data.get("key")
     own_key = key if isinstance(key, str) and key else _key_of(message)
     words = data.get("message")
@@ -284,21 +284,22 @@ def _question_from(data: JsonObject, message: Message, state: TaskState) -> Aske
         asked = _for_url(text, url, message.message_id)
         request_key = own_key or _hashed(message.message_id)
         elicitation_id = data.get("elicitationId", asked.params["elicitationId"])
-        return AskedBack(request_key, own_key, {**asked.params, "elicitationId": elicitation_id})
+        return AgentQuestion(request_key, own_key, {**asked.params, "elicitationId": elicitation_id})
     if data.get("mode") == "confirm" and own_key is not None:
-        return AskedBack(own_key, own_key, _permission(text))
+        return AgentQuestion(own_key, own_key, _permission(text))
     form = next(
-        (found for name in ("schema", "requestedSchema") if (found := form_from(data.get(name)))), None
+        (found for name in ("schema", "requestedSchema") if (found := elicitation_form_from(data.get(name)))),
+        None,
     )
-    form = form or form_from(data)
+    form = form or elicitation_form_from(data)
     if form is None or state is TaskState.AUTH_REQUIRED:
         return None
     params: JsonObject = {"mode": "form", "message": text, "requestedSchema": form}
     fields = frozenset(properties_of(form))
-    return AskedBack(own_key or _hashed(message.message_id), own_key, params, fields=fields)
+    return AgentQuestion(own_key or _hashed(message.message_id), own_key, params, fields=fields)
 
 
-def form_from(schema: JsonValue) -> JsonObject | None:
+def elicitation_form_from(schema: JsonValue) -> JsonObject | None:
     """A schema as a form can ask for it; None when it asks for what no form can say."""
     if not isinstance(schema, dict) or schema.get("type") != "object" or not properties_of(schema):
         return None
@@ -340,16 +341,16 @@ def _permission(words: str) -> JsonObject:
     return {"mode": "form", "message": words, "requestedSchema": {"type": "object", "properties": {}}}
 
 
-def _for_text(words: str, message_id: str, own_key: str | None = None) -> AskedBack:
+def _for_text(words: str, message_id: str, own_key: str | None = None) -> AgentQuestion:
     field: JsonObject = {"type": "string", "title": "Answer"}
     form: JsonObject = {"type": "object", "properties": {TEXT_FIELD: field}, "required": [TEXT_FIELD]}
     params: JsonObject = {"mode": "form", "message": words, "requestedSchema": form}
-    return AskedBack(own_key or _hashed(message_id), own_key, params, TEXT_FIELD)
+    return AgentQuestion(own_key or _hashed(message_id), own_key, params, TEXT_FIELD)
 
 
-def _for_url(words: str, url: str, message_id: str) -> AskedBack:
+def _for_url(words: str, url: str, message_id: str) -> AgentQuestion:
     key = _hashed(message_id)
-    return AskedBack(key, None, {"mode": "url", "message": words, "url": url, "elicitationId": key})
+    return AgentQuestion(key, None, {"mode": "url", "message": words, "url": url, "elicitationId": key})
 
 
 def _key_of(message: Message | None) -> str | None:
@@ -360,7 +361,7 @@ def _key_of(message: Message | None) -> str | None:
 def _with_faults(params: JsonObject, data: JsonValue, message: Message) -> JsonObject:
     """The question of a server; with what was wrong with the answer, when it is asked again."""
     is_again = isinstance(data, dict) and "errors" in data
-    return {**params, "message": text_of(message.parts)} if is_again else params
+    return {**params, "message": text_of_parts(message.parts)} if is_again else params
 
 
 def _hashed(message_id: str) -> str:
@@ -406,15 +407,15 @@ def _is_web(url: JsonValue) -> bool:
 
 def _result(response: JsonValue) -> JsonObject | None:
     """An ElicitResult without what else came with it; None when it is none."""
-    if not isinstance(response, dict) or response.get("action") not in set(Answer):
+    if not isinstance(response, dict) or response.get("action") not in set(ElicitAction):
         return None
     content = response.get("content")
     held: JsonObject = {"content": content} if isinstance(content, dict) else {}
-    is_accepted = response["action"] == Answer.ACCEPT
+    is_accepted = response["action"] == ElicitAction.ACCEPT
     return {"action": response["action"], **(held if is_accepted else {})}
 
 
-def _asked_for(question: AskedBack, result: JsonObject) -> JsonObject:
+def _asked_for(question: AgentQuestion, result: JsonObject) -> JsonObject:
     """An ElicitResult with what was asked for, and nothing else."""
     content = result.get("content")
     if question.fields is None or not isinstance(content, dict):
@@ -422,16 +423,16 @@ def _asked_for(question: AskedBack, result: JsonObject) -> JsonObject:
     return {**result, "content": {name: value for name, value in content.items() if name in question.fields}}
 
 
-def _needs_no_words(question: AskedBack, result: JsonObject) -> bool:
-    return question.mode == "url" and question.own_key is None and result["action"] == Answer.ACCEPT
+def _needs_no_words(question: AgentQuestion, result: JsonObject) -> bool:
+    return question.mode == "url" and question.own_key is None and result["action"] == ElicitAction.ACCEPT
 
 
-def _one_answer(question: AskedBack, result: JsonObject) -> tuple[list[Part], JsonObject]:
+def _one_answer(question: AgentQuestion, result: JsonObject) -> tuple[list[Part], JsonObject]:
     metadata: JsonObject = {ANSWER: result["action"]}
     if question.own_key is not None:
         metadata[QUESTION] = question.own_key
     content = result.get("content", {})
-    if result["action"] != Answer.ACCEPT or question.mode == "url":
+    if result["action"] != ElicitAction.ACCEPT or question.mode == "url":
         return [Part(text=_REFUSED[str(result["action"])])], metadata
     if question.text_field is not None and isinstance(content, dict):
         text = content.get(question.text_field)
@@ -440,7 +441,7 @@ def _one_answer(question: AskedBack, result: JsonObject) -> tuple[list[Part], Js
 
 
 def _keyed_answers(
-    answered: Sequence[tuple[AskedBack, JsonObject]],
+    answered: Sequence[tuple[AgentQuestion, JsonObject]],
 ) -> tuple[list[Part], JsonObject | None]:
     """Several answers as one data part, each by the key of its question."""
     data: JsonObject = {question.own_key or question.key: result for question, result in answered}

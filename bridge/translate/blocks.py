@@ -18,7 +18,7 @@ from urllib.parse import quote
 from jsonschema.protocols import Validator
 from pydantic import JsonValue
 
-from bridge.a2a.model.objects import GoingOn, Part, PartKind
+from bridge.a2a.model.objects import AppendedText, Part, PartKind
 from bridge.jsonvalues import JsonObject
 from bridge.translate.content import ADDED, HELD, SPELLED, STRUCTURED, TWIN, WHOLE, WITHHELD, filename_in
 from bridge.translate.extension import BLOCK
@@ -32,7 +32,7 @@ _MEDIA: Final = tuple(kind for kind, row in HELD.items() if row.needs_type)
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ResultRules:
     """How a result is read."""
 
     extension_active: bool = False
@@ -44,7 +44,7 @@ class Reading:
     """The URI under which the bridge serves a part, or the text of which it is the first piece."""
 
 
-def blocks_from_parts(parts: Sequence[Part], reading: Reading) -> list[JsonValue]:
+def blocks_from_parts(parts: Sequence[Part], reading: ResultRules) -> list[JsonValue]:
     """The content blocks of some parts, in order. Structured content is none of them: see `structured_in`."""
     if reading.extension_active:
         return [block for part in parts for block in _blocks_from_part(part, reading)]
@@ -53,7 +53,7 @@ def blocks_from_parts(parts: Sequence[Part], reading: Reading) -> list[JsonValue
 
 def pieces_in(parts: Sequence[Part]) -> Iterator[tuple[int, int]]:
     """Where each part begins and ends, of which a text that came bit by bit has several pieces."""
-    starts = [number for number, part in enumerate(parts) if not (number and isinstance(part, GoingOn))]
+    starts = [number for number, part in enumerate(parts) if not (number and isinstance(part, AppendedText))]
     return pairwise((*starts, len(parts)))
 
 
@@ -79,7 +79,7 @@ def joined(pieces: Sequence[Part]) -> Part:
     return first.model_copy(update={"text": "".join(one.text or "" for one in pieces)}) if others else first
 
 
-def _blocks_from_part(part: Part, reading: Reading) -> tuple[JsonValue, ...]:
+def _blocks_from_part(part: Part, reading: ResultRules) -> tuple[JsonValue, ...]:
     """With the extension active."""
     if _block_of(part).get("type") in (ADDED, STRUCTURED):
         return ()
@@ -88,7 +88,7 @@ def _blocks_from_part(part: Part, reading: Reading) -> tuple[JsonValue, ...]:
     return (_PLAIN[part.kind](part, reading),)
 
 
-def _block_from_pieces(pieces: Sequence[Part], reading: Reading) -> JsonObject:
+def _block_from_pieces(pieces: Sequence[Part], reading: ResultRules) -> JsonObject:
     limit, size_bytes = reading.inline_limit_bytes, sum(map(size_of, pieces))
     if reading.link_for is not None and limit is not None and size_bytes > limit:
         return _linked(pieces[0], size_bytes, reading.link_for(pieces[0]))
@@ -137,15 +137,15 @@ def _spelled_out(part: Part, said: JsonObject) -> tuple[JsonValue, ...]:
     return (value,)
 
 
-def _text(part: Part, _: Reading) -> JsonObject:
+def _text(part: Part, _: ResultRules) -> JsonObject:
     return text_block(part.text or "")
 
 
-def _data(part: Part, _: Reading) -> JsonObject:
+def _data(part: Part, _: ResultRules) -> JsonObject:
     return text_block(as_json(part.data))
 
 
-def _raw(part: Part, reading: Reading) -> JsonObject:
+def _raw(part: Part, reading: ResultRules) -> JsonObject:
     data, kind = standard_base64(part.raw or ""), (part.media_type or "").partition("/")[0].lower()
     if kind in _MEDIA:
         return {"type": kind, "data": data, "mimeType": part.media_type}
@@ -155,14 +155,14 @@ def _raw(part: Part, reading: Reading) -> JsonObject:
     return {"type": "resource", "resource": {"uri": uri, **typed, "blob": data}}
 
 
-def _url(part: Part, _: Reading) -> JsonObject:
+def _url(part: Part, _: ResultRules) -> JsonObject:
     uri = part.url or ""
     name = part.filename or filename_in(uri) or uri
     typed: JsonObject = {} if part.media_type is None else {"mimeType": part.media_type}
     return {"type": "resource_link", "uri": uri, "name": name, **typed}
 
 
-_PLAIN: Final[Mapping[PartKind, Callable[[Part, Reading], JsonObject]]] = {
+_PLAIN: Final[Mapping[PartKind, Callable[[Part, ResultRules], JsonObject]]] = {
     "text": _text,
     "raw": _raw,
     "url": _url,

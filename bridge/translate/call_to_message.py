@@ -35,7 +35,7 @@ class BadArgumentsError(CallerError):
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class MessageIds:
     """What a message belongs to."""
 
     message_id: str
@@ -45,7 +45,7 @@ class Conversation:
 
 
 def message_from_call(
-    tool: AgentTool, arguments: JsonObject, conversation: Conversation, *, skill_in_text: bool = False
+    tool: AgentTool, arguments: JsonObject, conversation: MessageIds, *, skill_in_text: bool = False
 ) -> Message:
     """The message that a call sends. `skill_in_text` says the skill in words too, for agents that read nothing else.
 
@@ -68,7 +68,7 @@ def message_from_call(
 
 
 def message_from_reply(
-    arguments: JsonObject, conversation: Conversation, skill_id: str | None = None
+    arguments: JsonObject, conversation: MessageIds, skill_id: str | None = None
 ) -> Message:
     """The message that task_reply sends; `skill_id` is the skill that it is for, whatever the data says.
 
@@ -92,7 +92,7 @@ def _named(skill_id: JsonValue) -> JsonObject:
     return {} if skill_id is None else {SKILL: skill_id, _FOREIGN_SKILL: skill_id}
 
 
-def _message(parts: Sequence[Part], conversation: Conversation, metadata: JsonObject) -> Message:
+def _message(parts: Sequence[Part], conversation: MessageIds, metadata: JsonObject) -> Message:
     return Message(
         message_id=conversation.message_id,
         role=Role.USER,

@@ -16,14 +16,14 @@ from typing import Final, Literal
 
 from pydantic import JsonValue
 
-from bridge.a2a.model.objects import Message, Part, text_of
+from bridge.a2a.model.objects import Message, Part, text_of_parts
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool
 from bridge.translate.arguments import json_in, properties_of
 from bridge.translate.extension import ANSWER, ARGUMENTS, QUESTION, SKILL
-from bridge.translate.questions import Answer
+from bridge.translate.questions import ElicitAction
 
-When = Literal["never", "destructive", "strict"]
+ConfirmPolicy = Literal["never", "destructive", "strict"]
 """Which tools are confirmed: none, those that say of themselves that they destroy, or all that do not say that they
 only read."""
 
@@ -63,7 +63,7 @@ _REFUSES: Final = re.compile(
 direction costs a question, and in the other what cannot be taken back. `n=5` is an argument."""
 
 
-def is_needed(tool: Tool, when: When, said: bool | None) -> bool:
+def needs_confirmation(tool: Tool, when: ConfirmPolicy, said: bool | None) -> bool:
     """Whether calls of a tool are confirmed; `said` is what the configuration says of this one."""
     if said is not None:
         return said
@@ -76,13 +76,13 @@ def is_needed(tool: Tool, when: When, said: bool | None) -> bool:
             return tool.annotations.get("readOnlyHint") is not True
 
 
-def digest_of(source_key: str, tool: Tool, arguments: JsonObject) -> str:
+def call_digest(source_key: str, tool: Tool, arguments: JsonObject) -> str:
     """What a confirmation is bound to; `arguments` are those that the server would get."""
     said = json.dumps([source_key, tool.name, tool.listed, arguments], sort_keys=True)
     return hashlib.sha256(said.encode()).hexdigest()
 
 
-def key_of(digest: str) -> str:
+def confirmation_key(digest: str) -> str:
     """The key of the question."""
     return f"{_KEY}{digest[:16]}"
 
@@ -98,17 +98,17 @@ def parts_of_confirmation(skill_id: str, tool: Tool, shown: JsonObject, digest: 
             _HOW,
         ]
     )
-    data: JsonObject = {"key": key_of(digest), "mode": "confirm", "skill": skill_id}
+    data: JsonObject = {"key": confirmation_key(digest), "mode": "confirm", "skill": skill_id}
     return Part(text=text), Part(data=data, media_type="application/json")
 
 
 def confirmation_metadata(skill_id: str, shown: JsonObject, digest: str) -> JsonObject:
     """The metadata of the message that asks."""
     echo: JsonObject = {ARGUMENTS: shown} if len(json.dumps(shown)) <= _MAX_ECHO else {}
-    return {QUESTION: key_of(digest), SKILL: skill_id, **echo}
+    return {QUESTION: confirmation_key(digest), SKILL: skill_id, **echo}
 
 
-def answer_to_confirmation(message: Message, metadata: JsonObject, tool: Tool) -> Answer | None:
+def answer_to_confirmation(message: Message, metadata: JsonObject, tool: Tool) -> ElicitAction | None:
     """What a message says to the question; None when it is neither a clear yes nor a clear no.
 
     `metadata` is the request's: a refusal there counts as much as one in the message's own.
@@ -116,10 +116,10 @@ def answer_to_confirmation(message: Message, metadata: JsonObject, tool: Tool) -
     explicit = [one[ANSWER] for one in (metadata, message.metadata or {}) if one.get(ANSWER) is not None]
     read = [_action_from(action) for action in explicit]
     said = {*read, *(_answer_in(part, tool) for part in message.parts), _answer_in_text(message, tool)}
-    for refusal in (Answer.CANCEL, Answer.DECLINE):
+    for refusal in (ElicitAction.CANCEL, ElicitAction.DECLINE):
         if refusal in said:
             return refusal
-    return Answer.ACCEPT if Answer.ACCEPT in said and None not in read else None
+    return ElicitAction.ACCEPT if ElicitAction.ACCEPT in said and None not in read else None
 
 
 def beside_the_answer(message: Message, tool: Tool) -> Message:
@@ -133,59 +133,59 @@ def beside_the_answer(message: Message, tool: Tool) -> Message:
     return message.model_copy(update={"parts": parts})
 
 
-def _answer_in(part: Part, tool: Tool) -> Answer | None:
+def _answer_in(part: Part, tool: Tool) -> ElicitAction | None:
     """What a data part answers."""
     return _answer_from(part.data, tool) if part.kind == "data" else None
 
 
-def _answer_in_text(message: Message, tool: Tool) -> Answer | None:
+def _answer_in_text(message: Message, tool: Tool) -> ElicitAction | None:
     """What the words of a message answer. JSON among them counts as data does."""
-    text = text_of(message.parts).strip()
+    text = text_of_parts(message.parts).strip()
     for value in json_in(text):
         if isinstance(value, bool | dict):
             return _answer_from(value, tool)
     if _REFUSES.match(text):
-        return Answer.DECLINE
+        return ElicitAction.DECLINE
     words = " ".join(text.strip(_AROUND).replace(",", " ").casefold().split())
-    return Answer.ACCEPT if words in _YES else None
+    return ElicitAction.ACCEPT if words in _YES else None
 
 
-def _answer_from(value: JsonValue, tool: Tool) -> Answer | None:
+def _answer_from(value: JsonValue, tool: Tool) -> ElicitAction | None:
     """What data answers. A refusal may have more beside it; a yes is one of few shapes, and nothing else."""
     match value:
         case bool():
-            return Answer.ACCEPT if value else Answer.DECLINE
+            return ElicitAction.ACCEPT if value else ElicitAction.DECLINE
         case str():
-            return Answer.DECLINE if _REFUSES.match(value) else None
+            return ElicitAction.DECLINE if _REFUSES.match(value) else None
         case dict():
             return _answer_in_fields(value, tool)
         case _:
             return None
 
 
-def _answer_in_fields(data: JsonObject, tool: Tool) -> Answer | None:
+def _answer_in_fields(data: JsonObject, tool: Tool) -> ElicitAction | None:
     theirs = properties_of(tool.input_schema).keys()
     action = _action_from(data.get("action")) if "action" not in theirs else None
-    if action in (Answer.CANCEL, Answer.DECLINE):
+    if action in (ElicitAction.CANCEL, ElicitAction.DECLINE):
         return action
     if "confirm" not in theirs and data.get("confirm") is False:
-        return Answer.DECLINE
-    is_yes = action is Answer.ACCEPT or ("confirm" not in theirs and data.get("confirm") is True)
+        return ElicitAction.DECLINE
+    is_yes = action is ElicitAction.ACCEPT or ("confirm" not in theirs and data.get("confirm") is True)
     is_all = len(data) == 1 or (
         data.keys() == _RESULT_KEYS and "content" not in theirs and not data["content"]
     )
-    return Answer.ACCEPT if is_yes and is_all else None
+    return ElicitAction.ACCEPT if is_yes and is_all else None
 
 
-def _action_from(value: JsonValue) -> Answer | None:
+def _action_from(value: JsonValue) -> ElicitAction | None:
     """What is said as an action, or in metadata."""
     if value is False:
-        return Answer.DECLINE
+        return ElicitAction.DECLINE
     if not isinstance(value, str):
         return None
-    if value in set(Answer):
-        return Answer(value)
-    return Answer.DECLINE if _REFUSES.match(value) else None
+    if value in set(ElicitAction):
+        return ElicitAction(value)
+    return ElicitAction.DECLINE if _REFUSES.match(value) else None
 
 
 def _why(tool: Tool) -> str:

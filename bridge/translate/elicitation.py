@@ -39,7 +39,7 @@ from bridge.translate.arguments import (
 from bridge.translate.content import MAX_DATA_DEPTH
 from bridge.translate.extension import ANSWER, BLOCK, OCCASIONS, QUESTION
 from bridge.translate.message_to_call import answer_in, with_one_text
-from bridge.translate.questions import Answer, answer_of
+from bridge.translate.questions import ElicitAction, action_of_message
 
 MAX_QUESTION_BYTES: Final = 262_144
 """How large a question may be, as JSON: it is shown to people, and kept with the task each time it is asked."""
@@ -60,7 +60,7 @@ _WHICH: Final = (
 
 _RESULT_KEYS: Final = frozenset({"action", "content"})
 """The fields of an ElicitResult, in which shape an answer may be given."""
-_REFUSALS: Final = (Answer.DECLINE, Answer.CANCEL)
+_REFUSALS: Final = (ElicitAction.DECLINE, ElicitAction.CANCEL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,17 +267,17 @@ def named_answers(message: Message, questions: Sequence[Elicitation]) -> dict[st
 def _refuses(message: Message, questions: Sequence[Elicitation]) -> bool:
     """Whether a message declines or cancels all that is asked."""
     fields = frozenset(name for question in questions for name in _fields(question))
-    return _action_of(message, fields) is not Answer.ACCEPT
+    return _action_of(message, fields) is not ElicitAction.ACCEPT
 
 
-def _action_of(message: Message, fields: frozenset[str]) -> Answer:
+def _action_of(message: Message, fields: frozenset[str]) -> ElicitAction:
     """What a message does with its question, also when it says so as an ElicitResult that has some content."""
-    answer = answer_of(message, fields)
-    if answer is Answer.ACCEPT and ANSWER not in (message.metadata or {}) and not _RESULT_KEYS & fields:
+    answer = action_of_message(message, fields)
+    if answer is ElicitAction.ACCEPT and ANSWER not in (message.metadata or {}) and not _RESULT_KEYS & fields:
         for part in message.parts:
             said = part.data if part.kind == "data" else None
             if isinstance(said, dict) and set(said) == _RESULT_KEYS and said["action"] in _REFUSALS:
-                return Answer(str(said["action"]))
+                return ElicitAction(str(said["action"]))
     return answer
 
 
@@ -286,7 +286,7 @@ def _answers(said: Sequence[tuple[Elicitation, Message]], fill_defaults: bool) -
     problems: dict[str, tuple[Problem, ...]] = {}
     for question, message in said:
         answer = _action_of(message, _fields(question))
-        if answer is not Answer.ACCEPT:
+        if answer is not ElicitAction.ACCEPT:
             given[question.key] = {"action": answer.value}
         elif question.form is None:
             given[question.key] = {"action": "accept"}

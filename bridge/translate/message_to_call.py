@@ -24,7 +24,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from bridge.a2a.model.objects import Message, Part, text_of
+from bridge.a2a.model.objects import Message, Part, text_of_parts
 from bridge.jsonvalues import JsonObject, is_same
 from bridge.mcp.tools import Tool
 from bridge.translate.arguments import (
@@ -60,7 +60,7 @@ class RouteRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class SkillCall:
     """A message understood: this skill, these arguments, and the files that fit none of its properties."""
 
     skill_id: str
@@ -69,7 +69,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Unclear:
+class UnclearCall:
     """No rule matched, the skill that was named does not exist, or several calls were named."""
 
     named: str | None = None
@@ -97,23 +97,23 @@ class _Content:
 
 def call_from_message(
     message: Message, metadata: JsonObject, skills: Mapping[str, Tool], rules: RouteRules
-) -> Call | Unclear:
+) -> SkillCall | UnclearCall:
     """What a message asks for. `metadata` is the request's, which counts after the message's own."""
     content = _content_of(message.parts)
     named = _named_in(content, {**metadata, **(message.metadata or {})}, skills, rules)
     if named is None:
         skill_id = rules.default_skill or (next(iter(skills)) if len(skills) == 1 else None)
         if skill_id is None:
-            return Unclear()
+            return UnclearCall()
         named = skill_id, _arguments_for(skill_id, content, skills, rules)
-    if isinstance(named, Unclear):
+    if isinstance(named, UnclearCall):
         return named
     skill_id, arguments = named
     tool = skills.get(skill_id)
     if tool is None:
-        return Unclear(skill_id)
+        return UnclearCall(skill_id)
     arguments, unplaced = place_files(tool, arguments, content.files)
-    return Call(skill_id, arguments, unplaced)
+    return SkillCall(skill_id, arguments, unplaced)
 
 
 def arguments_in(parts: Sequence[Part], tool: Tool, text_into: str | None) -> JsonObject:
@@ -127,7 +127,7 @@ def arguments_in(parts: Sequence[Part], tool: Tool, text_into: str | None) -> Js
         arguments = _arguments_in_texts(content, tool)
     takes_text = text_into or _text_property(tool.input_schema)
     if content.text and not arguments and takes_text is not None:
-        arguments = {takes_text: text_of(parts)}
+        arguments = {takes_text: text_of_parts(parts)}
     return arguments
 
 
@@ -153,21 +153,21 @@ def with_one_text(message: Message) -> Message:
     if sum(part.text is not None for part in message.parts) < 2:
         return message
     others = tuple(part for part in message.parts if part.text is None)
-    return message.model_copy(update={"parts": (*others, Part(text=text_of(message.parts)))})
+    return message.model_copy(update={"parts": (*others, Part(text=text_of_parts(message.parts)))})
 
 
-def skill_named_in(message: Message) -> str | Unclear | None:
+def skill_named_in(message: Message) -> str | UnclearCall | None:
     """The skill that a message names by our extension's key, or a data part of it (rules 0 and 1)."""
     said = (message.metadata or {}).get(SKILL)
     if isinstance(said, str) and said:
         return said
     named = tuple(dict.fromkeys(skill_id for skill_id, _ in _named_in_data(_content_of(message.parts).data)))
-    return Unclear(several=named) if len(named) > 1 else next(iter(named), None)
+    return UnclearCall(several=named) if len(named) > 1 else next(iter(named), None)
 
 
 def skill_asked_for_in(
     message: Message, skills: Mapping[str, Tool], rules: RouteRules
-) -> str | Unclear | None:
+) -> str | UnclearCall | None:
     """The skill that a message names in any way (rules 0 to 3)."""
     named = _named_in(_content_of(message.parts), message.metadata or {}, skills, rules)
     return named[0] if isinstance(named, tuple) else named
@@ -213,7 +213,7 @@ def _content_of(parts: Sequence[Part]) -> _Content:
     return _Content(
         data=tuple(part.data for part in parts if part.kind == "data"),
         texts=tuple(part.text.strip() for part in parts if part.text is not None),
-        text=text_of(parts).strip(),
+        text=text_of_parts(parts).strip(),
         files=tuple(part for part in parts if part.kind in ("raw", "url")),
         parts=tuple(parts),
     )
@@ -221,7 +221,7 @@ def _content_of(parts: Sequence[Part]) -> _Content:
 
 def _named_in(
     content: _Content, said: JsonObject, skills: Mapping[str, Tool], rules: RouteRules
-) -> _Named | Unclear | None:
+) -> _Named | UnclearCall | None:
     """Rules 0 to 3; `said` is all metadata."""
     return (
         _named_in_metadata((SKILL,), said, content, skills, rules)
@@ -231,14 +231,14 @@ def _named_in(
     )
 
 
-def _the_one(named: Sequence[_Named]) -> _Named | Unclear | None:
+def _the_one(named: Sequence[_Named]) -> _Named | UnclearCall | None:
     """What all of them name."""
     if not named:
         return None
     (first_id, first), *others = named
     if all(skill_id == first_id and is_same(arguments, first) for skill_id, arguments in others):
         return first_id, first
-    return Unclear(several=tuple(dict.fromkeys(skill_id for skill_id, _ in named)))
+    return UnclearCall(several=tuple(dict.fromkeys(skill_id for skill_id, _ in named)))
 
 
 def _named_in_data(data: Sequence[JsonValue]) -> list[_Named]:

@@ -32,7 +32,7 @@ _FIRST_WITH_SOURCE: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class ToolToName:
     """What wants a name."""
 
     source_key: str
@@ -43,7 +43,7 @@ class Named:
     """What people call it: it is named so where its id says nothing, as it holds a UUID."""
 
 
-def tool_names(tools: Iterable[Named], *, always_prefixed: bool = False) -> dict[Named, str]:
+def tool_names(tools: Iterable[ToolToName], *, always_prefixed: bool = False) -> dict[ToolToName, str]:
     """A name for each.
 
     Where several want the same, all of them get their source before it. `always_prefixed` does so from the start:
@@ -73,7 +73,7 @@ def slug(text: str) -> str:
     return words if words[:1].isalpha() else f"skill_{words}".rstrip("_")
 
 
-def _name(tool: Named, step: int) -> str:
+def _name(tool: ToolToName, step: int) -> str:
     if step < _FIRST_WITH_SOURCE:
         if tool.exact is not None and hosts_take(tool.exact):
             return tool.exact
@@ -81,12 +81,12 @@ def _name(tool: Named, step: int) -> str:
     return _short(f"{slug(tool.source_key)}_{_own(tool)}", tool, _DIGEST_CHARACTERS[step])
 
 
-def _own(tool: Named) -> str:
+def _own(tool: ToolToName) -> str:
     plain = tool.title if tool.title and _UUID.search(tool.skill_id) else tool.skill_id
     return slug(tool.exact or plain)
 
 
-def _short(name: str, tool: Named, digest_characters: int) -> str:
+def _short(name: str, tool: ToolToName, digest_characters: int) -> str:
     if len(name) > MAX_NAME_CHARACTERS:
         digest_characters = max(digest_characters, 8)
     if not digest_characters:

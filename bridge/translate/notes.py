@@ -11,7 +11,7 @@ from typing import Final
 
 from bridge.a2a.model.objects import Part, PartKind
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.client.values import Progress
+from bridge.mcp.client.values import ProgressReport
 from bridge.translate.content import Repeated
 from bridge.translate.extension import PROGRESS
 from bridge.translate.skills import ANYTHING, BYTES, JSON, TEXT, accepts_any
@@ -39,7 +39,7 @@ def _names(named: tuple[str, ...], media_type: str) -> bool:
     return bool(named) and accepts_any(named, (media_type,))
 
 
-def progress_metadata(progress: Progress) -> JsonObject:
+def progress_metadata(progress: ProgressReport) -> JsonObject:
     """The numbers of a progress notification, as they were sent."""
     numbers: JsonObject = {"progress": progress.progress}
     if progress.total is not None:

@@ -119,7 +119,7 @@ def override_for(rules: Mapping[str, Rule], *names: str) -> Rule | None:
     return merged
 
 
-def rules_for_nothing(rules: Mapping[str, Rule], names: Iterable[str]) -> Mapping[str, str]:
+def unmatched_patterns(rules: Mapping[str, Rule], names: Iterable[str]) -> Mapping[str, str]:
     """The patterns that match none of these names, most likely by mistake; with what is wrong, in words."""
     there = frozenset(names)
     return {
@@ -162,18 +162,20 @@ def _merged_arguments(
 
 def shown_schema(schema: JsonObject, rules: Mapping[str, ArgumentRule]) -> JsonObject:
     """The inputSchema as callers see it: without hidden arguments, and with the defaults and words of the rules."""
-    known = declared(schema)
+    known = declared_arguments(schema)
     hidden = frozenset(name for name, rule in rules.items() if rule.hidden)
     optional = frozenset(name for name, rule in rules.items() if rule.default is not ABSENT and name in known)
     return _shown(schema, rules, hidden, optional) if rules else schema
 
 
-def completed(arguments: JsonObject, schema: JsonObject, rules: Mapping[str, ArgumentRule]) -> JsonObject:
+def with_default_arguments(
+    arguments: JsonObject, schema: JsonObject, rules: Mapping[str, ArgumentRule]
+) -> JsonObject:
     """The arguments as the server gets them: with the defaults of the rules, and hidden ones as the rules say.
 
     `schema` is the server's own. A default for an argument that it does not name is not sent.
     """
-    known = declared(schema)
+    known = declared_arguments(schema)
     given = {name: value for name, value in arguments.items() if not is_hidden(name, rules)}
     defaults = {
         name: rule.default
@@ -183,16 +185,16 @@ def completed(arguments: JsonObject, schema: JsonObject, rules: Mapping[str, Arg
     return {**given, **defaults} if defaults or len(given) < len(arguments) else arguments
 
 
-def not_theirs(arguments: JsonObject, rules: Mapping[str, ArgumentRule]) -> tuple[str, ...]:
+def hidden_arguments_in(arguments: JsonObject, rules: Mapping[str, ArgumentRule]) -> tuple[str, ...]:
     """The hidden arguments that a caller sets all the same."""
     return tuple(name for name in arguments if is_hidden(name, rules))
 
 
-def declared(schema: JsonObject) -> frozenset[str]:
+def declared_arguments(schema: JsonObject) -> frozenset[str]:
     """The names of the arguments that a schema speaks of, also in what it says under conditions."""
     properties = schema.get("properties")
     own = frozenset(properties) if isinstance(properties, dict) else frozenset()
-    return own.union(*(declared(inner) for _, inner in _inner(schema)))
+    return own.union(*(declared_arguments(inner) for _, inner in _inner(schema)))
 
 
 def is_hidden(name: str, rules: Mapping[str, ArgumentRule]) -> bool:

@@ -45,7 +45,7 @@ def text_for(pattern: str, at_least: int = 0) -> str | None:
     the pattern is not understood."""
     if len(pattern) > _MAX_PATTERN_CHARACTERS:
         return None
-    reader = _Reader(pattern, at_least)
+    reader = _PatternReader(pattern, at_least)
     try:
         text = reader.alternatives()
     except (_NotUnderstoodError, IndexError):
@@ -53,7 +53,7 @@ def text_for(pattern: str, at_least: int = 0) -> str | None:
     return text if reader.is_at_end else None
 
 
-class _Reader:
+class _PatternReader:
     """Reads a pattern from left to right, and writes the text meanwhile. An IndexError is a pattern that ends early."""
 
     def __init__(self, pattern: str, more: int) -> None:

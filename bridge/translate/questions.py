@@ -17,7 +17,7 @@ from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool
 from bridge.translate.arguments import Problem, describe, form_for
 from bridge.translate.extension import ANSWER
-from bridge.translate.message_to_call import Unclear
+from bridge.translate.message_to_call import UnclearCall
 
 WHICH_SKILL: Final = "which-skill"
 """The key of the question which skill is meant."""
@@ -34,7 +34,7 @@ _MAX_ECHO: Final = 10_000
 """How large a given argument may be, as JSON, to be repeated in a question."""
 
 
-class Answer(StrEnum):
+class ElicitAction(StrEnum):
     """How a client takes a question."""
 
     ACCEPT = "accept"
@@ -42,7 +42,7 @@ class Answer(StrEnum):
     CANCEL = "cancel"
 
 
-def which_skill(unclear: Unclear, skills: Mapping[str, Tool]) -> tuple[Part, ...]:
+def ask_which_skill(unclear: UnclearCall, skills: Mapping[str, Tool]) -> tuple[Part, ...]:
     """Ask which skill is meant: in words, and as data with every skill and its schema."""
     lines = [f"- {skill_id}: {_first_line(tool)}" for skill_id, tool in list(skills.items())[:_MAX_SKILLS]]
     if len(skills) > _MAX_SKILLS:
@@ -81,7 +81,7 @@ def arguments(skill_id: str, tool: Tool, given: JsonObject, problems: Sequence[P
     return Part(text=text), Part(data=data, media_type="application/json")
 
 
-def answer_of(message: Message, fields: frozenset[str]) -> Answer:
+def action_of_message(message: Message, fields: frozenset[str]) -> ElicitAction:
     """Whether a message accepts, declines or cancels. `fields` are the names that the question asked for.
 
     Refusing is never guessed from words: it is said in metadata, or by the exact shape `{"action": ...}` when
@@ -92,10 +92,10 @@ def answer_of(message: Message, fields: frozenset[str]) -> Answer:
         for part in message.parts:
             if part.kind == "data" and isinstance(part.data, dict) and set(part.data) == {"action"}:
                 said = part.data["action"]
-    return Answer(said) if isinstance(said, str) and said in set(Answer) else Answer.ACCEPT
+    return ElicitAction(said) if isinstance(said, str) and said in set(ElicitAction) else ElicitAction.ACCEPT
 
 
-def _lead(unclear: Unclear) -> str:
+def _lead(unclear: UnclearCall) -> str:
     if unclear.several:
         named = ", ".join(skill_id[:_MAX_NAME] for skill_id in unclear.several[:_MAX_SKILLS])
         return f"The message asks for more than one call ({named}). Which one do you mean?"

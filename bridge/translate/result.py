@@ -18,11 +18,18 @@ from jsonschema.protocols import Validator
 from pydantic import JsonValue
 
 from bridge.a2a.model.life import ENDED
-from bridge.a2a.model.objects import Artifact, Message, Part, Role, Task, TaskState, text_of
+from bridge.a2a.model.objects import Artifact, Message, Part, Role, Task, TaskState, text_of_parts
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.schemas import UncheckableError, errors_of
 from bridge.translate.arguments import json_in, properties_of
-from bridge.translate.blocks import PART_META, Reading, as_json, blocks_from_parts, structured_in, text_block
+from bridge.translate.blocks import (
+    PART_META,
+    ResultRules,
+    as_json,
+    blocks_from_parts,
+    structured_in,
+    text_block,
+)
 from bridge.translate.content import STRUCTURED, WRAPPED, repeats
 from bridge.translate.extension import PEER, REMARKS, SKILL
 
@@ -50,7 +57,7 @@ _MAX_FAULTS: Final = 5
 _MAX_FAULT_CHARACTERS: Final = 300
 
 
-def result_from_task(task: Task, reading: Reading) -> JsonObject:
+def result_from_task(task: Task, reading: ResultRules) -> JsonObject:
     """The result of a task that has ended.
 
     Raises:
@@ -84,7 +91,7 @@ def _without_words(task: Task, words: Sequence[str]) -> Task:
     return task.model_copy(update={"status": task.status.model_copy(update={"message": left})})
 
 
-def result_from_message(message: Message, reading: Reading) -> JsonObject:
+def result_from_message(message: Message, reading: ResultRules) -> JsonObject:
     """The result that an agent gave at once, without a task. It is inlined: nobody could fetch it later."""
     inlined = replace(reading, inline_limit_bytes=None)
     own = _peer_fields(message.metadata) if reading.extension_active else {}
@@ -92,7 +99,7 @@ def result_from_message(message: Message, reading: Reading) -> JsonObject:
 
 
 @dataclass(frozen=True, slots=True)
-class Unfinished:
+class UnfinishedCall:
     """A call that has not come to its result: its agent asks, or is at work."""
 
     words: str
@@ -114,7 +121,7 @@ class Unfinished:
         return {UNFINISHED_META: {"state": self.state.value, **how}}
 
 
-def unfinished_result(call: Unfinished, *, output: Validator | None) -> JsonObject:
+def unfinished_result(call: UnfinishedCall, *, output: Validator | None) -> JsonObject:
     """A question or "still at work" as a result in words.
 
     A tool with an output schema may say in words only that it failed. Many hosts show little of a failure, so the
@@ -147,7 +154,7 @@ def server_error_in(task: Task) -> JsonObject | None:
     return error if isinstance(error, dict) else None
 
 
-def _completed(task: Task, reading: Reading) -> JsonObject:
+def _completed(task: Task, reading: ResultRules) -> JsonObject:
     artifacts, said = task.artifacts or (), task.status.message
     if not artifacts:
         parts = said.parts if said else () if reading.extension_active else _last_words(task)
@@ -157,11 +164,11 @@ def _completed(task: Task, reading: Reading) -> JsonObject:
     content = [block for artifact in artifacts for block in _blocks_of(artifact, reading)]
     if reading.extension_active:
         return _checked(content, parts, _peer_fields(artifacts[0].metadata), reading)
-    words = text_of(said.parts) if said else ""
+    words = text_of_parts(said.parts) if said else ""
     return _checked(content, parts, {"_meta": {STATUS_META: words}} if words else {}, reading)
 
 
-def _unsuccessful(task: Task, reading: Reading) -> JsonObject:
+def _unsuccessful(task: Task, reading: ResultRules) -> JsonObject:
     state, said = task.status.state, task.status.message
     parts = said.parts if said else ()
     words = blocks_from_parts(parts, _inline(reading))
@@ -181,7 +188,7 @@ def _unsuccessful(task: Task, reading: Reading) -> JsonObject:
 
 
 def _checked(
-    content: list[JsonValue], parts: Sequence[Part], own: JsonObject, reading: Reading
+    content: list[JsonValue], parts: Sequence[Part], own: JsonObject, reading: ResultRules
 ) -> JsonObject:
     """A successful result, with structured content where the tool promises it; else what did not conform."""
     marked = structured_in(parts) if reading.extension_active else ()
@@ -237,7 +244,7 @@ def _faults_of(value: JsonValue, schema: Validator) -> tuple[str, ...]:
     )
 
 
-def _blocks_of(artifact: Artifact, reading: Reading) -> list[JsonValue]:
+def _blocks_of(artifact: Artifact, reading: ResultRules) -> list[JsonValue]:
     blocks = blocks_from_parts(artifact.parts, reading)
     if reading.extension_active or not isinstance(blocks[0], dict):
         return blocks
@@ -247,7 +254,7 @@ def _blocks_of(artifact: Artifact, reading: Reading) -> list[JsonValue]:
     return [first, *blocks[1:]]
 
 
-def _inline(reading: Reading) -> Reading:
+def _inline(reading: ResultRules) -> ResultRules:
     """Messages are no artifacts: no part of them is served."""
     return replace(reading, inline_limit_bytes=None)
 

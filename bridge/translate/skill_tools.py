@@ -23,9 +23,9 @@ from pydantic import JsonValue, ValidationError
 from bridge.a2a.model.objects import AgentCard, AgentSkill
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.schemas import validator_of
-from bridge.mcp.tools import SchemaWork, Tool, tools_from
+from bridge.mcp.tools import SchemaBudget, Tool, tools_from
 from bridge.translate.extension import URI
-from bridge.translate.names import Named, tool_names
+from bridge.translate.names import ToolToName, tool_names
 from bridge.translate.own_tools import (
     AGENT_HINTS,
     MAX_FOUND,
@@ -35,7 +35,7 @@ from bridge.translate.own_tools import (
     object_schema,
     search_tools,
 )
-from bridge.words import web_link, without_unseen
+from bridge.words import web_link, without_hidden_characters
 
 Granularity = Literal["skill", "agent", "search"]
 """One tool for each skill, one for each agent, or one that finds skills and one that calls them."""
@@ -58,7 +58,7 @@ _BY_NAME: Final = frozenset({"properties", "patternProperties", "$defs", "defini
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ToolSource:
     """An agent, and what it is called here."""
 
     key: str
@@ -95,11 +95,11 @@ class AgentTool:
     """Checks its structured result, if it has one."""
 
 
-def tools_of_agents(sources: Sequence[Source], rules: ToolRules) -> tuple[AgentTool, ...]:
+def tools_of_agents(sources: Sequence[ToolSource], rules: ToolRules) -> tuple[AgentTool, ...]:
     """What can be called, in the order of the agents and their cards."""
     found = [tool for source in sources for tool in _tools_of(_within(source, rules), rules)]
     wanted = {
-        id(tool): Named(
+        id(tool): ToolToName(
             tool.source_key,
             tool.skill_id or tool.name,
             tool.original.name if tool.original else None,
@@ -119,7 +119,7 @@ def skills_by_id(card: AgentCard) -> Mapping[str, AgentSkill]:
     return found
 
 
-def listing(
+def listed_tools(
     tools: Sequence[AgentTool],
     rules: ToolRules,
     *,
@@ -158,16 +158,16 @@ def _score(tool: AgentTool, words: set[str]) -> int:
     return 3 * len(words & named) + len(words & described)
 
 
-def _within(source: Source, rules: ToolRules) -> Source:
+def _within(source: ToolSource, rules: ToolRules) -> ToolSource:
     card = source.card
     if len(card.skills) <= rules.skills_most:
         return source
     return replace(source, card=card.model_copy(update={"skills": card.skills[: rules.skills_most]}))
 
 
-def _tools_of(source: Source, rules: ToolRules) -> list[AgentTool]:
+def _tools_of(source: ToolSource, rules: ToolRules) -> list[AgentTool]:
     """The tools of one agent, each with the name that it would like."""
-    card, work = source.card, SchemaWork()
+    card, work = source.card, SchemaBudget()
     originals = _originals(card, work)
     if originals is not None and not originals:
         return []  # an agent of ours whose server lists nothing: its one skill says so, and cannot be called
@@ -184,7 +184,7 @@ def _tools_of(source: Source, rules: ToolRules) -> list[AgentTool]:
     return tools
 
 
-def _originals(card: AgentCard, work: SchemaWork) -> Mapping[str, Tool | None] | None:
+def _originals(card: AgentCard, work: SchemaBudget) -> Mapping[str, Tool | None] | None:
     """The tools behind the skills by skill id, None for one that cannot be served; None without the extension."""
     for extension in card.capabilities.extensions or ():
         listed = (extension.params or {}).get("tools") if extension.uri == URI else None
@@ -193,7 +193,7 @@ def _originals(card: AgentCard, work: SchemaWork) -> Mapping[str, Tool | None] |
     return None
 
 
-def _tool_from(listed: JsonValue, work: SchemaWork) -> Tool | None:
+def _tool_from(listed: JsonValue, work: SchemaBudget) -> Tool | None:
     """A tool as a host can read it: one that is not loses it the whole list."""
     tools, _ = tools_from([listed], work)
     with suppress(ValidationError):
@@ -202,7 +202,7 @@ def _tool_from(listed: JsonValue, work: SchemaWork) -> Tool | None:
     return None
 
 
-def _original(source: Source, skill_id: str, tool: Tool, work: SchemaWork) -> AgentTool:
+def _original(source: ToolSource, skill_id: str, tool: Tool, work: SchemaBudget) -> AgentTool:
     listed = {key: value for key, value in tool.listed.items() if key != "execution"}
     schema = listed["inputSchema"]
     if isinstance(schema, dict) and "type" not in schema:
@@ -211,7 +211,7 @@ def _original(source: Source, skill_id: str, tool: Tool, work: SchemaWork) -> Ag
     return AgentTool(tool.name, source.key, skill_id, listed, tool, tool.input_schema, output)
 
 
-def _output_of(tool: Tool, work: SchemaWork) -> Validator | None:
+def _output_of(tool: Tool, work: SchemaBudget) -> Validator | None:
     if tool.output_schema is None or not work.takes(tool.output_schema):
         return None
     try:
@@ -220,13 +220,13 @@ def _output_of(tool: Tool, work: SchemaWork) -> Validator | None:
         return None  # nothing can be checked against it; the client is shown what the server shows
 
 
-def _message_tool(source: Source, skill: AgentSkill) -> AgentTool:
+def _message_tool(source: ToolSource, skill: AgentSkill) -> AgentTool:
     title = skill.name or skill.id
     listed = _listed(title, _description(skill, source.card), source.card, _MESSAGE)
     return AgentTool(skill.id, source.key, skill.id, listed, None, _MESSAGE)
 
 
-def _whole_agent(source: Source, wish: str) -> AgentTool:
+def _whole_agent(source: ToolSource, wish: str) -> AgentTool:
     card, fields = source.card, dict(MESSAGE_FIELDS)
     lines = [card.description, f"Sends a message to the agent {card.name}."]
     if card.skills:
@@ -247,8 +247,8 @@ def _whole_agent(source: Source, wish: str) -> AgentTool:
 
 def _listed(title: str, description: str, card: AgentCard, schema: JsonObject) -> JsonObject:
     listed: JsonObject = {
-        "title": without_unseen(title),
-        "description": without_unseen(description),
+        "title": without_hidden_characters(title),
+        "description": without_hidden_characters(description),
         "inputSchema": schema,
         "annotations": AGENT_HINTS,
     }
@@ -285,7 +285,7 @@ def _is_icon(source: str) -> bool:
 def _seen(value: JsonValue, key: str) -> JsonValue:
     """What stands under a key of a tool, its words without the characters that a person would not see."""
     if isinstance(value, str):
-        return without_unseen(value) if key in _SAID else value
+        return without_hidden_characters(value) if key in _SAID else value
     if isinstance(value, dict) and key not in _VALUES:
         return {name: _seen(inner, "" if key in _BY_NAME else name) for name, inner in value.items()}
     if isinstance(value, list) and key not in _VALUES:

@@ -44,13 +44,13 @@ _ID: Final = re.compile(r"\S+")
 _KEY: Final = re.compile(r"[^\s='\"\\]+")
 """Names that text can begin with, and pair with a value."""
 
-Place = tuple[str, str]
+ToolKey = tuple[str, str]
 """The key of a source, and a tool's name there."""
 
 _NOTHING_SAID: Final = SkillOverride()
 
 
-def skill_ids(places: Iterable[Place]) -> dict[Place, str]:
+def skill_ids(places: Iterable[ToolKey]) -> dict[ToolKey, str]:
     """An id for each tool: its name verbatim; where several want the same, all of them get their source before it."""
     steps = dict.fromkeys(places, 0)
     while True:
@@ -67,7 +67,7 @@ def skill_ids(places: Iterable[Place]) -> dict[Place, str]:
             steps[place] += 1
 
 
-def _id(place: Place, step: int) -> str:
+def _id(place: ToolKey, step: int) -> str:
     source_key, name = place
     if step == 0:
         return name

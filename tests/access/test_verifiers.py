@@ -11,7 +11,7 @@ import pytest
 from starlette.datastructures import Headers
 
 from bridge.access.principals import ANONYMOUS, LOCAL, Principal
-from bridge.access.verifiers import Access, Credential, Scheme, Wrong, verifiers_of
+from bridge.access.verifiers import Access, Credential, Scheme, WrongCredential, verifiers_of
 from bridge.errors import UsageError
 from bridge.web import RefusedError
 
@@ -173,7 +173,7 @@ class Signatures:
     is_asked: anyio.Event = field(default_factory=anyio.Event)
     has_keys: anyio.Event = field(default_factory=anyio.Event)
 
-    async def verify(self, headers: Mapping[str, str]) -> Principal | Wrong | None:
+    async def verify(self, headers: Mapping[str, str]) -> Principal | WrongCredential | None:
         token = headers.get("authorization", "").removeprefix("Bearer ")
         name, dot, signature = token.partition(".")
         if not dot:
@@ -181,7 +181,7 @@ class Signatures:
         self.is_asked.set()
         await self.has_keys.wait()
         if signature != hashlib.sha256(name.encode()).hexdigest():
-            return Wrong("is not signed by anyone who is trusted")
+            return WrongCredential("is not signed by anyone who is trusted")
         return Principal(name, skills=(f"{name}/*",))
 
 

@@ -18,7 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Access, Credential, Scheme, verifiers_of
 from bridge.config.tables.profile import load_profile
-from bridge.web import Place
+from bridge.web import FaceAddress
 from tests.support.exposing import ExposeConfig, exposed
 from tests.support.foreign import foreign_agent
 from tests.support.mcp_wire import LEGACY, MODERN, Http
@@ -74,7 +74,7 @@ async def serving(folder: Path, agent_url: str, **agents: Any) -> AsyncIterator[
     async with AsyncExitStack() as stack:
         config = ExposeConfig([agent_url], profile, state=folder / "state", cache=folder / "cache")
         exposure = await stack.enter_async_context(exposed(config))
-        app = await stack.enter_async_context(exposure.server.at(access, Place(), name="team"))
+        app = await stack.enter_async_context(exposure.server.at(access, FaceAddress(), name="team"))
         root_url = await stack.enter_async_context(listening(app))
         http = await stack.enter_async_context(httpx2.AsyncClient(timeout=30))
         yield Team(access, f"{root_url}/mcp", http)

@@ -21,7 +21,7 @@ from bridge.access.principals import Principal
 from bridge.access.verifiers import Access, Credential, verifiers_of
 from bridge.config.tables.profile import load_profile
 from bridge.translate.names import slug
-from bridge.web import Place
+from bridge.web import FaceAddress
 from tests.peers import sdk_behaviours as told
 from tests.support.exposing import ExposeConfig, Exposed, answering, exposed, exposing
 from tests.support.foreign import Foreign, foreign_agent
@@ -607,7 +607,7 @@ async def test_what_one_principal_was_given_opens_nothing_for_another(mode: str,
         config = ExposeConfig([agent.url], load_profile(), state=tmp_path / "state", cache=tmp_path / "cache")
         async with (
             exposed(config) as exposure,
-            exposure.server.at(Access(verifiers_of(known)), Place()) as app,
+            exposure.server.at(Access(verifiers_of(known)), FaceAddress()) as app,
             listening(app) as root_url,
         ):
             there = Exposed(exposure, f"{root_url}/mcp")

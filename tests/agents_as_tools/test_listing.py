@@ -11,9 +11,9 @@ import pytest
 
 from bridge.a2a.client.card import FoundCard, card_from
 from bridge.a2a.client.client import ClientOptions
-from bridge.agents_as_tools.listing import Introduction, Listing, listing_of
+from bridge.agents_as_tools.listing import FaceListing, Introduction, listing_of
 from bridge.agents_as_tools.remote_agent import RemoteAgent
-from bridge.jsonvalues import written
+from bridge.jsonvalues import json_bytes
 from tests.hostile.agent_cards import card_of
 from tests.support.agent_faces import OPTIONS
 
@@ -48,7 +48,7 @@ class Remembered:
         raise NotImplementedError
 
 
-async def listed(count: int, most: int = 100, **said: str) -> tuple[Listing, type[Watched]]:
+async def listed(count: int, most: int = 100, **said: str) -> tuple[FaceListing, type[Watched]]:
     """What is listed of an agent of so many skills, and how often they were looked through."""
 
     class Skills(Watched):
@@ -58,7 +58,7 @@ async def listed(count: int, most: int = 100, **said: str) -> tuple[Listing, typ
         {"id": f"s{n}", "name": f"S{n}", "description": "", "tags": [], "examples": ["one", "two"]}
         for n in range(count)
     ]
-    card, _ = card_from(written({**card_of(URL), "skills": skills, **said}), URL)
+    card, _ = card_from(json_bytes({**card_of(URL), "skills": skills, **said}), URL)
     watched = card.model_copy(update={"skills": Skills(card.skills)})
     async with httpx2.AsyncClient() as http:
         agent = RemoteAgent(URL, Remembered(FoundCard(URL, b"", watched)), http, ClientOptions(), key="big")

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp import MCPError
 
-from bridge.agents_as_tools.remarks import remarks_on
-from bridge.agents_as_tools.tools import is_free, published_tools
+from bridge.agents_as_tools.remarks import tool_remarks
+from bridge.agents_as_tools.tools import may_be_tool_name, published_tools
 from bridge.translate.overrides import ArgumentRule, ToolOverride
-from bridge.translate.skill_tools import Source, ToolRules, tools_of_agents
+from bridge.translate.skill_tools import ToolRules, ToolSource, tools_of_agents
 from tests.support.agent_faces import OPTIONS, Agents, serving, words_in
 from tests.support.foreign import foreign_agent
 from tests.support.mcp_tasks import task_client
@@ -225,12 +225,12 @@ async def test_a_turn_that_does_not_come_in_time_is_told_and_follow_ups_need_non
 # What is odd
 
 
-def found(*sources: Source) -> Any:
+def found(*sources: ToolSource) -> Any:
     return tools_of_agents(sources, ToolRules())
 
 
 def test_a_name_that_cannot_be_given_is_not_given_and_that_is_said() -> None:
-    tools = found(Source("guide", card(skill("a"), skill("b"), skill("c"), skill("d"), skill("e"))))
+    tools = found(ToolSource("guide", card(skill("a"), skill("b"), skill("c"), skill("d"), skill("e"))))
     said = {
         "a": ToolOverride(name="same"),
         "b": ToolOverride(name="same"),
@@ -241,7 +241,7 @@ def test_a_name_that_cannot_be_given_is_not_given_and_that_is_said() -> None:
     }
     shown = published_tools(tools, said)
     assert [one.name for one in shown.published] == ["a", "b", "c", "d", "e"]
-    assert tuple(map(str, remarks_on(shown, said, are_known=True))) == (
+    assert tuple(map(str, tool_remarks(shown, said, are_known=True))) == (
         "tools.f: there is no such tool",
         "tools.a.name: another tool has or wants the name 'same', so it stays 'a'",
         "tools.b.name: another tool has or wants the name 'same', so it stays 'b'",
@@ -250,11 +250,11 @@ def test_a_name_that_cannot_be_given_is_not_given_and_that_is_said() -> None:
         "tools.e.name: hosts refuse the name 'what hosts refuse!' (they take 1 to 64 of A-Z, a-z, 0-9, _ and -),"
         " so it stays 'e'",
     )
-    assert not any("no such tool" in line for line in map(str, remarks_on(shown, said, are_known=False)))
+    assert not any("no such tool" in line for line in map(str, tool_remarks(shown, said, are_known=False)))
 
 
 def test_names_can_be_swapped_and_one_of_a_hidden_tool_be_taken() -> None:
-    tools = found(Source("guide", card(skill("a"), skill("b"), skill("c"))))
+    tools = found(ToolSource("guide", card(skill("a"), skill("b"), skill("c"))))
     said = {"a": ToolOverride(name="b"), "b": ToolOverride(name="a")}
     assert [one.name for one in published_tools(tools, said).published] == ["b", "a", "c"]
     said = {"a": ToolOverride(name="c"), "c": HIDDEN}
@@ -275,11 +275,11 @@ def test_names_can_be_swapped_and_one_of_a_hidden_tool_be_taken() -> None:
 def test_whatever_is_said_names_are_unique_and_taken_by_hosts(
     skills: list[str], said: dict[str, ToolOverride]
 ) -> None:
-    tools = found(Source("guide", card(*(skill(one) for one in skills))))
+    tools = found(ToolSource("guide", card(*(skill(one) for one in skills))))
     shown = published_tools(tools, said)
     names = [one.name for one in shown.published]
     assert len(set(names)) == len(names)
-    assert all(is_free(name) for name in names)
+    assert all(may_be_tool_name(name) for name in names)
     assert all(one.listed["name"] == one.name for one in shown.published)
     assert len(names) + len(shown.hidden) == len(tools)
     for own, wish in shown.refused_names.items():
@@ -288,7 +288,7 @@ def test_whatever_is_said_names_are_unique_and_taken_by_hosts(
 
 
 def test_a_skill_is_found_by_its_id_as_well_and_hiding_renames_nobody() -> None:
-    tools = found(Source("one", card(skill("Plan trips"))), Source("two", card(skill("Plan trips"))))
+    tools = found(ToolSource("one", card(skill("Plan trips"))), ToolSource("two", card(skill("Plan trips"))))
     assert [tool.name for tool in tools] == ["one_plan_trips", "two_plan_trips"]
     shown = published_tools(tools, {"Plan trips": ToolOverride(title="Both"), "one_plan_trips": HIDDEN})
     assert [(one.name, one.listed["title"]) for one in shown.published] == [("two_plan_trips", "Both")]
@@ -304,8 +304,8 @@ def test_faults_in_arguments_are_said() -> None:
         "plan-trip": ToolOverride(arguments=rules),
         "*": ToolOverride(arguments={"size": ArgumentRule(1)}),
     }
-    shown = published_tools(found(Source("guide", card(skill()))), said)
-    remarks = [str(remark) for remark in remarks_on(shown, said, are_known=True)]
+    shown = published_tools(found(ToolSource("guide", card(skill()))), said)
+    remarks = [str(remark) for remark in tool_remarks(shown, said, are_known=True)]
     assert [line.partition(": ")[0] for line in remarks] == [
         "tools.plan_trip.arguments.colour",
         "tools.plan_trip.arguments.message",

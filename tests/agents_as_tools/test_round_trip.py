@@ -14,7 +14,7 @@ from mcp import Client, MCPError, StdioServerParameters, stdio_client
 
 from bridge.config.tables.profile import load_profile
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.transports.stdio import Command
+from bridge.mcp.client.transports.stdio import StdioTarget
 from tests.peers.node import everything_command, require_peers
 from tests.support.asking import asking_command
 from tests.support.exposing import answering, exposing
@@ -39,7 +39,9 @@ each_mode = pytest.mark.parametrize("mode", ["auto", "legacy"])
 
 
 @asynccontextmanager
-async def both_ways(command: Command, mode: str, folder: Path, **options: Any) -> AsyncIterator[list[Client]]:
+async def both_ways(
+    command: StdioTarget, mode: str, folder: Path, **options: Any
+) -> AsyncIterator[list[Client]]:
     """A client of a server, and one of the same server wrapped and exposed."""
     async with AsyncExitStack() as stack:
         parameters = StdioServerParameters(
@@ -165,7 +167,7 @@ async def test_every_tool_of_server_everything_is_listed_as_it_is(tmp_path: Path
     require_peers()
     answers = answering()
     async with both_ways(
-        Command(tuple(everything_command())), "auto", tmp_path, elicitation_callback=answers
+        StdioTarget(tuple(everything_command())), "auto", tmp_path, elicitation_callback=answers
     ) as both:
         directly, through = [listed((await client.list_tools()).tools) for client in both]
         assert through == directly

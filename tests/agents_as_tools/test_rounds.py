@@ -14,7 +14,7 @@ import pytest
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Access, Credential, verifiers_of
 from bridge.config.tables.profile import Profile, load_profile
-from bridge.web import Place
+from bridge.web import FaceAddress
 from tests.support.exposing import ExposeConfig, exposed
 from tests.support.mcp_tasks import TAKES_ALL, TaskClient, accepted
 from tests.support.mcp_wire import MODERN, Http
@@ -57,7 +57,7 @@ async def asking(
             config = ExposeConfig([agent_url], _at_once(), state=folder / "state", cache=folder / "cache")
             async with (
                 exposed(config) as exposure,
-                exposure.server.at(Access(verifiers_of(known)), Place()) as app,
+                exposure.server.at(Access(verifiers_of(known)), FaceAddress()) as app,
                 listening(app) as root_url,
                 httpx2.AsyncClient(timeout=30) as ada,
                 httpx2.AsyncClient(timeout=30) as bob,

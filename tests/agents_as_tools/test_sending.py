@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge.agents_as_tools.sending import Sending, Unnamed
+from bridge.agents_as_tools.sending import Sending, UnnamedMessages
 from bridge.errors import PeerError
 
 pytestmark = pytest.mark.proves("map-slow-agent")
@@ -19,9 +19,9 @@ def sending() -> Sending:
 
 
 async def test_only_so_many_are_kept_and_the_oldest_goes_first() -> None:
-    unnamed = Unnamed(3)
+    unnamed = UnnamedMessages(3)
     ids = [unnamed.keep(sending()) for _ in range(4)]
-    assert all(Unnamed.is_id(one) for one in ids)
+    assert all(UnnamedMessages.is_id(one) for one in ids)
     assert len(set(ids)) == len(ids)
     with pytest.raises(PeerError, match="not known any more"):
         unnamed.find(ids[0])

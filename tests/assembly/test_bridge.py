@@ -20,15 +20,15 @@ from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import (
     CatalogPlan,
     OfferedPlan,
-    Place,
     Plan,
+    ProcessPlan,
     PublishedPlan,
     RemotePlan,
     ServerPlan,
 )
 from bridge.errors import PeerError, UsageError
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.transports.streamable_http import Target, Url
+from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from bridge.translate.overrides import SkillOverride, ToolOverride
 from bridge.web import API_KEY_HEADER
 from tests.support.running import Rpc, call_part, listening, profile_with, texts
@@ -43,7 +43,7 @@ PROFILE = profile_with(
 )
 
 
-def server(target: Target, **changes: Any) -> ServerPlan:
+def server(target: ServerTarget, **changes: Any) -> ServerPlan:
     """A tool server as plans have it."""
     plan = ServerPlan.as_profile_says(target, Era.MODERN, PROFILE.server, PROFILE.run)
     return replace(plan, **changes)
@@ -91,7 +91,7 @@ class Live:
 @asynccontextmanager
 async def live(folder: Path, **plan: Any) -> AsyncIterator[Live]:
     """Serve a plan."""
-    wanted = Plan(PROFILE, Place(state=folder / "state", cache=folder / "cache"), **plan)
+    wanted = Plan(PROFILE, ProcessPlan(state=folder / "state", cache=folder / "cache"), **plan)
     with anyio.fail_after(WAIT_SECONDS):
         async with AsyncExitStack() as stack:
             late: list[Bridge] = []
@@ -207,7 +207,7 @@ async def test_what_is_published_here_can_be_offered_here(
 
 async def test_a_server_that_is_down_is_said_and_fails_only_what_must_not_be_down(tmp_path: Path) -> None:
     async with servers("one") as (one,):
-        plan = {"one": server(one.target), "gone": server(Url(NOWHERE))}
+        plan = {"one": server(one.target), "gone": server(HttpTarget(NOWHERE))}
         async with live(tmp_path, servers=plan, published={"a": agent("one", "gone")}) as there:
             assert await there.skills("a") == ["echo", "hold"]
             ready = (await there.json("/readyz"))["agents"]["a"]["servers"]["gone"]
@@ -215,7 +215,7 @@ async def test_a_server_that_is_down_is_said_and_fails_only_what_must_not_be_dow
             assert "cannot be reached" in ready["why"]
             with pytest.raises(ExceptionGroup) as caught:
                 await there.apply(
-                    servers={**plan, "lost": server(Url(NOWHERE))},
+                    servers={**plan, "lost": server(HttpTarget(NOWHERE))},
                     published={"a": agent("one", "gone"), "b": agent("lost", fail="closed")},
                 )
             assert caught.group_contains(PeerError, match="cannot be reached")
@@ -225,7 +225,7 @@ async def test_a_server_that_is_down_is_said_and_fails_only_what_must_not_be_dow
 
 
 async def test_a_process_whose_agents_have_no_server_is_not_ready(tmp_path: Path) -> None:
-    plan = {"gone": server(Url(NOWHERE))}
+    plan = {"gone": server(HttpTarget(NOWHERE))}
     async with live(tmp_path, servers=plan, published={"a": agent("gone")}) as there:
         assert (await there.json("/readyz", 503))["status"] == "not ready"
         assert await there.skills("a") == ["unavailable"]
@@ -242,7 +242,11 @@ async def test_only_what_differs_is_made_anew(tmp_path: Path) -> None:
             ]
             rename = {"echo": SkillOverride(name="Say it")}
             await there.apply(
-                servers={"one": plan["one"], "two": server(three.target), "unused": server(Url(NOWHERE))},
+                servers={
+                    "one": plan["one"],
+                    "two": server(three.target),
+                    "unused": server(HttpTarget(NOWHERE)),
+                },
                 published={"a": agent("one", overrides=rename), "b": agent("two"), "c": agent("one", "two")},
             )
             after = there.bridge.upstreams
@@ -356,7 +360,7 @@ async def test_an_own_agent_is_known_before_anybody_listens(tmp_path: Path) -> N
     async with servers("one") as (one,):
         plan = Plan(
             PROFILE,
-            Place(state=tmp_path, cache=tmp_path),
+            ProcessPlan(state=tmp_path, cache=tmp_path),
             servers={"one": server(one.target)},
             published={"a": agent("one")},
             offered={"m": OfferedPlan(("a",), PROFILE)},
@@ -406,7 +410,7 @@ async def test_a_plan_without_an_own_address_cannot_offer_what_it_publishes(tmp_
     async with servers("one") as (one,):
         plan = Plan(
             PROFILE,
-            Place(state=tmp_path, cache=tmp_path),
+            ProcessPlan(state=tmp_path, cache=tmp_path),
             servers={"one": server(one.target)},
             published={"a": agent("one")},
             offered={"m": OfferedPlan(("a",), PROFILE)},

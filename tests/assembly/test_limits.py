@@ -7,25 +7,25 @@ from inspect import signature
 from typing import Any
 
 from bridge.a2a.client.client import ClientOptions
-from bridge.a2a.client.follow import Pace
-from bridge.a2a.client.followed import CardBounds
+from bridge.a2a.client.follow import FollowPace
+from bridge.a2a.client.followed import FreshnessBounds
 from bridge.a2a.client.transports import Deadlines
-from bridge.a2a.server.app import ServerLimits
+from bridge.a2a.server.app import AgentLimits
 from bridge.a2a.server.event_stream import StreamPace
 from bridge.a2a.tasks.agent import HeldLimits
 from bridge.a2a.tasks.intake import EngineLimits, HistoryLimits
-from bridge.a2a.wire.jsontext import parse
+from bridge.a2a.wire.jsontext import parse_json
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.connections import ConnectionLimits
 from bridge.http_server import RequestLimits
 from bridge.mcp.client.dispatcher import UnansweredBounds
 from bridge.mcp.client.link import ListBounds
 from bridge.mcp.client.session import SessionPace
-from bridge.mcp.client.transports.stdio import Command
-from bridge.mcp.client.transports.streamable_http import Url
+from bridge.mcp.client.transports.stdio import StdioTarget
+from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.mcp.client.upstream import SessionRules
 from bridge.mcp.server.server import McpLimits
-from bridge.mcp.tools import SchemaWork
+from bridge.mcp.tools import SchemaBudget
 from bridge.store.records import Quota
 from bridge.store.retention import Retention
 from bridge.tools_as_agent.options import AgentOptions
@@ -45,7 +45,7 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
         Quota,
         RequestLimits,
         Retention,
-        ServerLimits,
+        AgentLimits,
         SessionPace,
         SessionRules,
         StreamPace,
@@ -61,9 +61,9 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
 
 def test_a_default_of_what_is_also_made_without_a_profile_is_that_of_the_default_profile() -> None:
     agents, server, requests = PROFILE.agents, PROFILE.server, PROFILE.requests
-    client, pace, cards = ClientOptions(), Pace(), CardBounds()
-    depth = signature(parse).parameters
-    for target in (Url("http://127.0.0.1"), Command(("none",))):
+    client, pace, cards = ClientOptions(), FollowPace(), FreshnessBounds()
+    depth = signature(parse_json).parameters
+    for target in (HttpTarget("http://127.0.0.1"), StdioTarget(("none",))):
         assert (target.result_limit_bytes, target.result_json_values) == (
             server.result_limit_bytes,
             server.result_json_values,
@@ -75,7 +75,7 @@ def test_a_default_of_what_is_also_made_without_a_profile_is_that_of_the_default
     assert (pace.outage_seconds, pace.task_limit_bytes) == (agents.outage_seconds, agents.task_limit_bytes)
     assert (cards.min_seconds, cards.max_seconds) == (agents.card_min_seconds, agents.card_max_seconds)
     assert UnansweredBounds() == UnansweredBounds(server.unanswered_most, server.result_limit_bytes)
-    assert SchemaWork().most == server.schema_values
+    assert SchemaBudget().most == server.schema_values
     assert (depth["max_depth"].default, depth["max_values"].default) == (
         requests.json_depth,
         requests.json_values,

@@ -13,7 +13,7 @@ from mcp.client.streamable_http import streamable_http_client
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.plan import OfferedPlan, Place, Plan, PublishedPlan, ServerPlan
+from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, PublishedPlan, ServerPlan
 from bridge.mcp.client.eras import Era
 from tests.support.running import listening, profile_with
 from tests.support.tool_server import ToolServer, listed
@@ -27,7 +27,7 @@ PROFILE = profile_with()
 async def test_a_server_made_of_own_agents_calls_them_here_and_not_at_their_public_address(
     credentials: tuple[Credential, ...], tmp_path: Path
 ) -> None:
-    place = Place(public_url=PUBLIC_URL, state=tmp_path / "state", cache=tmp_path / "cache")
+    place = ProcessPlan(public_url=PUBLIC_URL, state=tmp_path / "state", cache=tmp_path / "cache")
     async with ToolServer("one", [listed("echo")]).run() as tools:
         plan = Plan(
             PROFILE,

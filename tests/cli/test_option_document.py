@@ -11,8 +11,8 @@ import pytest
 from bridge.cli import expose, option_document, wrap
 from bridge.config.text.secret_values import Secret
 from bridge.errors import UsageError
-from bridge.mcp.client.transports.stdio import Command
-from bridge.mcp.client.transports.streamable_http import Url
+from bridge.mcp.client.transports.stdio import StdioTarget
+from bridge.mcp.client.transports.streamable_http import HttpTarget
 from tests.support.command import run_here
 
 URL = "https://tools.example.com/mcp"
@@ -105,7 +105,7 @@ def test_a_user_may_stand_in_a_url_of_the_command_line_alone() -> None:
     url = "https://ada:hunter2@tools.example.com/mcp"
     asked = option_document.wrapped(options_of(wrap.wrap, url))
     (server,) = asked.plan().servers.values()
-    assert isinstance(server.target, Url)
+    assert isinstance(server.target, HttpTarget)
     assert server.target.url == url
     with pytest.raises(UsageError, match="does not stand in a file"):
         asked.write()
@@ -114,5 +114,5 @@ def test_a_user_may_stand_in_a_url_of_the_command_line_alone() -> None:
 def test_a_variable_is_passed_on_as_it_is_also_when_it_is_empty() -> None:
     words = ("--env", "EMPTY", "--env", "TOKEN", "--env", "MY_TOKEN=in plain", "--", "x")
     (server,) = option_document.wrapped(options_of(wrap.wrap, *words)).plan().servers.values()
-    assert isinstance(server.target, Command)
+    assert isinstance(server.target, StdioTarget)
     assert server.target.env == {"EMPTY": "", "TOKEN": "T0k3n", "MY_TOKEN": "in plain"}

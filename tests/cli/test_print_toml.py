@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from bridge.assembly.from_file import plan_from
+from bridge.assembly.from_file import plan_from_file
 from bridge.assembly.plan import Plan
 from bridge.cli import expose, option_document, wrap
 from bridge.config.load import load
-from bridge.mcp.client.transports.streamable_http import Url
+from bridge.mcp.client.transports.streamable_http import HttpTarget
 from tests.support.command import run_here
 from tests.support.files import started
 from tests.support.running import RAW_SERVER
@@ -46,7 +46,7 @@ def plan_of_file(tmp_path: Path, text: str) -> Plan:
     path = tmp_path / "elsewhere" / "bridge.toml"
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
-    return plan_from(load(path, ENVIRONMENT))
+    return plan_from_file(load(path, ENVIRONMENT))
 
 
 def plan_of_options(command: Any, *words: str) -> Plan:
@@ -95,7 +95,7 @@ def test_the_servers_of_a_hosts_file_are_allowed_private_addresses_by_the_option
     file.write_text(json.dumps({"mcpServers": {"a": {"url": URL}, "b": {"command": "x"}}}))
     words = ["--from-json", str(file), "--allow-private"]
     targets = [one.target for one in plan_of_options(wrap.wrap, *words).servers.values()]
-    assert [isinstance(one, Url) and (one.allow_private, one.on_command_line) for one in targets] == [
+    assert [isinstance(one, HttpTarget) and (one.allow_private, one.on_command_line) for one in targets] == [
         (True, True),
         False,
     ]

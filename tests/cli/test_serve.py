@@ -20,10 +20,10 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from bridge.assembly.aside import for_stdio
-from bridge.assembly.from_file import plan_from
+from bridge.assembly.from_file import plan_from_file
 from bridge.config.load import load
 from bridge.config.text.diagnostics import ConfigError
-from bridge.run import aside
+from bridge.run import unannounced_bridge
 from tests.support.command import ROOT, WAIT_SECONDS, Wrapping, environment, free_port, run_here
 from tests.support.files import DEVTOOLS, RAW, TEAM, an_agent, started, written
 from tests.support.forked import through_server
@@ -261,8 +261,8 @@ def test_a_server_that_comes_to_need_an_agent_of_its_file_takes_a_restart(tmp_pa
 async def test_nobody_else_can_call_what_is_behind_stdio(tmp_path: Path) -> None:
     principal = "[principals.ada]\nbearer = { env = 'TOKEN' }\n"
     file = written(tmp_path, RAW, DEVTOOLS, TEAM, principal)
-    plan = for_stdio(plan_from(load(file, {"TOKEN": "known"})), "team", "not told")
-    async with aside(plan) as (bridge, here), httpx2.AsyncClient() as http:
+    plan = for_stdio(plan_from_file(load(file, {"TOKEN": "known"})), "team", "not told")
+    async with unannounced_bridge(plan) as (bridge, here), httpx2.AsyncClient() as http:
         await bridge.apply(here)
         url = f"http://127.0.0.1:{here.place.port}/agents/devtools"
         for headers in ({}, {"Authorization": "Bearer known"}):

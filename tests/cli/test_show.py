@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.assembly.from_file import plan_from
+from bridge.assembly.from_file import plan_from_file
 from bridge.config.load import load
 from tests.support.command import free_port, run_here
 from tests.support.files import DEVTOOLS, RAW, TEAM, written
@@ -49,7 +49,7 @@ def test_what_is_shown_is_a_file_that_says_the_same(whole: Path, tmp_path: Path)
     done = show(tmp_path)
     assert done.returncode == 0, done.stderr
     again = written(tmp_path, done.stdout, name="again.toml")
-    assert plan_from(load(again, ENVIRONMENT)) == plan_from(load(whole, ENVIRONMENT))
+    assert plan_from_file(load(again, ENVIRONMENT)) == plan_from_file(load(whole, ENVIRONMENT))
 
 
 def test_no_secret_is_shown(whole: Path, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import pytest
 import bridge
 from bridge.cli import banner
 from bridge.cli.logs import BareFormat, JsonFormat, TextFormat
-from bridge.words import spelled_out, without_unseen
+from bridge.words import with_visible_characters, without_hidden_characters
 from tests.cli.call.test_command import Done, Run, Screen, command
 from tests.support.command import run_command
 from tests.support.running import config_for, running
@@ -286,7 +286,7 @@ def test_no_word_of_a_peer_steers_the_terminal_from_a_log(form: logging.Formatte
     if isinstance(form, JsonFormat):
         assert json.loads(line)["message"] == f"{EVIL}\n"
     else:
-        assert line.splitlines()[0].endswith(f"{spelled_out(EVIL)}\\x0a")
+        assert line.splitlines()[0].endswith(f"{with_visible_characters(EVIL)}\\x0a")
 
 
 @pytest.mark.proves("a2a-13.4-logs")
@@ -312,9 +312,9 @@ async def test_characters_that_nobody_sees_are_a_note_of_check(
 
 def test_emoji_and_the_words_of_any_language_are_left_as_they_are() -> None:
     said = "👩‍💻 ❤️‍🔥 می‌خواهم 日本語 à\n\tb"
-    assert (spelled_out(said), without_unseen(said)) == (said, said)
+    assert (with_visible_characters(said), without_hidden_characters(said)) == (said, said)
     assert (
-        without_unseen(f"a{STEERING}b \u200db\u200c\u200d\u200c\u200dc")
+        without_hidden_characters(f"a{STEERING}b \u200db\u200c\u200d\u200c\u200dc")
         == "a]0;title[2J31m8;;http://evil.testb b\u200c\u200dc"
     )
 

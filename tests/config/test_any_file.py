@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.config.load import load
-from bridge.config.shown import shown, toml_of
+from bridge.config.shown import shown_values, toml_value
 from bridge.config.text.diagnostics import ConfigError, Diagnostic
 from bridge.config.text.masking import leaves
 from bridge.config.text.positions import KeyPath
@@ -81,7 +81,7 @@ def require_read_or_refused(file: Path, text: str) -> None:
     except ConfigError as exc:
         said, diagnostics = str(exc), exc.diagnostics
     else:
-        said = repr(loaded) + repr(shown(loaded))
+        said = repr(loaded) + repr(shown_values(loaded))
     assert all(one.message and one.line for one in diagnostics if one.file == file)
     assert not any(secret in said for secret in ENVIRONMENT.values())
 
@@ -90,7 +90,7 @@ def require_read_or_refused(file: Path, text: str) -> None:
 def test_any_value_at_any_place_is_read_or_refused_with_its_place(
     file: Path, path: KeyPath, value: Any
 ) -> None:
-    lines = [f"{toml_of(key)} = {toml_of(inner)}" for key, inner in replaced(path, value).items()]
+    lines = [f"{toml_value(key)} = {toml_value(inner)}" for key, inner in replaced(path, value).items()]
     require_read_or_refused(file, "\n".join(lines))
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.config.load import Given, Loaded, load
-from bridge.config.shown import Shown, shown, toml_of
+from bridge.config.load import LoadedConfig, SettingOverride, load
+from bridge.config.shown import ShownValue, shown_values, toml_value
 from bridge.config.tables.models import (
     ArgumentTable,
     BridgeTable,
@@ -21,7 +21,7 @@ from bridge.config.tables.models import (
 )
 from bridge.config.tables.profile import load_profile
 from bridge.config.text.diagnostics import ConfigError
-from bridge.config.text.sources import Source
+from bridge.config.text.sources import ValueSource
 from bridge.errors import UsageError
 
 TOKEN = "T0k3n-of-somebody"
@@ -89,7 +89,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def loaded(path: Path) -> Loaded:
+def loaded(path: Path) -> LoadedConfig:
     return load(path, ENVIRONMENT)
 
 
@@ -100,7 +100,7 @@ def test_an_empty_file_is_all_defaults(tmp_path: Path) -> None:
     assert loaded.bridge_profile == load_profile()
 
 
-def test_relative_paths_begin_at_the_files_own_folder(loaded: Loaded, path: Path) -> None:
+def test_relative_paths_begin_at_the_files_own_folder(loaded: LoadedConfig, path: Path) -> None:
     bridge = loaded.config.bridge
     assert bridge.store == str(path.parent / "data" / "bridge.db")
     assert bridge.keys[0] == KeyPlace(file=path.parent / "handle.key")
@@ -113,7 +113,7 @@ def test_a_relative_file_is_read_from_the_current_folder(path: Path, monkeypatch
     monkeypatch.chdir(path.parent / "work")
     loaded = load(Path("../bridge.toml"), ENVIRONMENT)
     assert loaded.config.tool_servers["git-hub"].command == ("uvx",)
-    assert loaded.sources.of(("bridge", "port")) == Source("file", "../bridge.toml:3")
+    assert loaded.sources.of(("bridge", "port")) == ValueSource("file", "../bridge.toml:3")
 
 
 def test_the_home_folder_is_meant_by_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +139,7 @@ def test_a_store_is_memory_or_a_file(written: str, store: str, tmp_path: Path) -
 
 
 @pytest.mark.proves("config-secrets")
-def test_secrets_are_read_and_known_by_their_reference_only(loaded: Loaded) -> None:
+def test_secrets_are_read_and_known_by_their_reference_only(loaded: LoadedConfig) -> None:
     servers = loaded.config.tool_servers
     assert servers["github"].variables() == {"GITHUB_TOKEN": TOKEN, "MODE": "quiet", "API_TOKEN": "in plain"}
     assert servers["weather"].request_headers() == {
@@ -152,7 +152,7 @@ def test_secrets_are_read_and_known_by_their_reference_only(loaded: Loaded) -> N
         assert not any(secret in said for secret in (TOKEN, "of a file", "in plain", "another"))
 
 
-def test_overrides_keep_the_order_of_the_file(loaded: Loaded) -> None:
+def test_overrides_keep_the_order_of_the_file(loaded: LoadedConfig) -> None:
     skills = loaded.config.tools_as_agent["devtools"].skills
     assert list(skills) == ["create_issue", "delete_*"]
     assert skills["create_issue"] == SkillTable(
@@ -166,25 +166,25 @@ def test_a_hidden_argument_may_have_its_default_from_another_override(path: Path
     assert load(path, ENVIRONMENT).config.tools_as_agent["devtools"].skills["*"].arguments["labels"].hidden
 
 
-def test_values_are_normalised(loaded: Loaded) -> None:
+def test_values_are_normalised(loaded: LoadedConfig) -> None:
     assert loaded.config.bridge.public_url == "https://bridge.example.com/prefix"
     assert loaded.config.bridge.hosts == ("bridge.example.com",)
     assert loaded.config.agents["research"].trust == ("https://other.example.com",)
 
 
-def test_each_face_has_its_profile(loaded: Loaded) -> None:
+def test_each_face_has_its_profile(loaded: LoadedConfig) -> None:
     assert loaded.profile_of(loaded.config.tools_as_agent["devtools"]).run.queue == 7
     assert loaded.profile_of(loaded.config.agents_as_tools["team"]).run.queue == load_profile().run.queue
     assert loaded.bridge_profile.run.queue == 7
 
 
-def test_every_file_that_was_read_is_known(loaded: Loaded, path: Path) -> None:
+def test_every_file_that_was_read_is_known(loaded: LoadedConfig, path: Path) -> None:
     names = {file.name for file in loaded.files}
     assert names == {"bridge.toml", "mine.toml", "default.toml", "mcp.json", "secret"}
     assert all(file.is_absolute() for file in loaded.files)
 
 
-def test_two_readings_are_equal_unless_something_changed(loaded: Loaded, path: Path) -> None:
+def test_two_readings_are_equal_unless_something_changed(loaded: LoadedConfig, path: Path) -> None:
     assert load(path, ENVIRONMENT) == loaded
     assert load(path, {**ENVIRONMENT, "TOKEN": "new"}).config != loaded.config
     (path.parent / "secret").write_text("new")
@@ -193,68 +193,68 @@ def test_two_readings_are_equal_unless_something_changed(loaded: Loaded, path: P
     assert after.bridge == loaded.config.bridge
 
 
-def test_a_value_says_where_it_comes_from(loaded: Loaded, path: Path) -> None:
+def test_a_value_says_where_it_comes_from(loaded: LoadedConfig, path: Path) -> None:
     sources = loaded.sources
     assert str(sources.of(("bridge", "port"))) == f"file {path}:3"
     assert str(sources.of(("bridge", "log_format"))) == "default"
     host = path.parent / "hosts" / "mcp.json"
-    assert sources.of(("tool_servers", "git-hub", "command")) == Source("file", f"{host}:1")
+    assert sources.of(("tool_servers", "git-hub", "command")) == ValueSource("file", f"{host}:1")
 
 
 @pytest.mark.proves("config-sources")
-def test_the_command_line_and_the_environment_come_before_the_file(loaded: Loaded) -> None:
+def test_the_command_line_and_the_environment_come_before_the_file(loaded: LoadedConfig) -> None:
     changed = loaded.given(
-        port=Given(1234, "--port"),
-        store=Given("other.db", "MCP_A2A_SERVE_STORE"),
-        mapping=Given("default", "--mapping"),
+        port=SettingOverride(1234, "--port"),
+        store=SettingOverride("other.db", "MCP_A2A_SERVE_STORE"),
+        mapping=SettingOverride("default", "--mapping"),
     )
     assert (changed.config.bridge.port, changed.config.bridge.host) == (1234, "0.0.0.0")
     assert changed.config.bridge.store == str(Path.cwd() / "other.db")
     assert changed.bridge_profile == load_profile()
-    assert changed.sources.of(("bridge", "port")) == Source("command line", "--port")
-    assert changed.sources.of(("bridge", "store")) == Source("environment", "MCP_A2A_SERVE_STORE")
+    assert changed.sources.of(("bridge", "port")) == ValueSource("command line", "--port")
+    assert changed.sources.of(("bridge", "store")) == ValueSource("environment", "MCP_A2A_SERVE_STORE")
     assert changed.config.bridge.keys == loaded.config.bridge.keys
     assert loaded.config.bridge.port == 9000
 
 
 def test_a_profile_that_the_command_line_names_is_found_from_the_current_folder(
-    loaded: Loaded, path: Path, monkeypatch: pytest.MonkeyPatch
+    loaded: LoadedConfig, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(path.parent / "work")
     Path("mine.toml").write_text('extends = "default"\n[run]\nqueue = 1\n')
-    assert loaded.given(mapping=Given("mine.toml", "--mapping")).bridge_profile.run.queue == 1
+    assert loaded.given(mapping=SettingOverride("mine.toml", "--mapping")).bridge_profile.run.queue == 1
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"port": Given(70000, "--port")}, "--port takes 0 to 65535, not 70000"),
-        ({"store": Given("memory", "--store")}, '--store takes "memory:", .*; write "memory:"'),
-        ({"mapping": Given("nope", "--mapping")}, "there is no mapping profile 'nope'"),
-        ({"colour": Given("red", "--colour")}, "--colour: unknown key `colour`"),
+        ({"port": SettingOverride(70000, "--port")}, "--port takes 0 to 65535, not 70000"),
+        ({"store": SettingOverride("memory", "--store")}, '--store takes "memory:", .*; write "memory:"'),
+        ({"mapping": SettingOverride("nope", "--mapping")}, "there is no mapping profile 'nope'"),
+        ({"colour": SettingOverride("red", "--colour")}, "--colour: unknown key `colour`"),
     ],
 )
 def test_a_wrong_value_of_the_command_line_is_told_by_its_option(
-    changes: dict[str, Given], said: str, loaded: Loaded
+    changes: dict[str, SettingOverride], said: str, loaded: LoadedConfig
 ) -> None:
     with pytest.raises(UsageError, match=said):
         loaded.given(**changes)
 
 
 @pytest.mark.proves("config-sources", "config-secrets")
-def test_everything_is_shown_with_its_source_and_without_secrets(loaded: Loaded, path: Path) -> None:
-    rows = {row.path: row for row in shown(loaded)}
-    assert rows["bridge.port"] == Shown("bridge.port", "9000", Source("file", f"{path}:3"))
-    assert rows["bridge.log_format"] == Shown("bridge.log_format", '"text"', Source("default"))
+def test_everything_is_shown_with_its_source_and_without_secrets(loaded: LoadedConfig, path: Path) -> None:
+    rows = {row.path: row for row in shown_values(loaded)}
+    assert rows["bridge.port"] == ShownValue("bridge.port", "9000", ValueSource("file", f"{path}:3"))
+    assert rows["bridge.log_format"] == ShownValue("bridge.log_format", '"text"', ValueSource("default"))
     assert rows["tool_servers.github.env"].value == '{ GITHUB_TOKEN = { env = "TOKEN" }, MODE = "quiet" }'
     hidden = rows["tool_servers.github.env.API_TOKEN"]
     assert (hidden.value, hidden.is_whole) == ('"***"', False)
     assert rows["tools_as_agent.devtools.from"].value == '["github", "git-hub"]'
-    mine = Source("profile", f"{path.parent / 'mine.toml'}:3")
-    assert rows["tools_as_agent.devtools.mapping.run.queue"] == Shown(
+    mine = ValueSource("profile", f"{path.parent / 'mine.toml'}:3")
+    assert rows["tools_as_agent.devtools.mapping.run.queue"] == ShownValue(
         "tools_as_agent.devtools.mapping.run.queue", "7", mine
     )
-    assert rows["agents_as_tools.team.mapping.run.queue"].source == Source("default")
+    assert rows["agents_as_tools.team.mapping.run.queue"].source == ValueSource("default")
     assert "bridge.mapping.server.fail" in rows
     assert "bridge.mapping.run.queue" not in rows
     said = repr(rows)
@@ -272,7 +272,7 @@ def test_everything_is_shown_with_its_source_and_without_secrets(loaded: Loaded,
     ],
 )
 def test_values_are_shown_as_toml(value: object, text: str) -> None:
-    assert toml_of(value) == text
+    assert toml_value(value) == text
 
 
 def test_tables_do_not_change() -> None:
@@ -324,7 +324,7 @@ def test_a_path_that_is_too_long_is_one_that_is_not_there(
     assert one.message.startswith(message.format(long=long))
 
 
-def test_a_file_may_have_the_line_ends_of_windows(path: Path, loaded: Loaded) -> None:
+def test_a_file_may_have_the_line_ends_of_windows(path: Path, loaded: LoadedConfig) -> None:
     path.write_text(FILE, newline="\r\n")
     assert load(path, ENVIRONMENT) == loaded
 
@@ -338,4 +338,4 @@ def test_queries_of_urls_are_not_in_the_text_of_a_configuration(tmp_path: Path) 
     (tmp_path / "a.toml").write_text(tables)
     loaded = load(tmp_path / "a.toml", {})
     assert "https://a.example/mcp" in repr(loaded)
-    assert "hidden" not in repr(loaded) + repr(shown(loaded))
+    assert "hidden" not in repr(loaded) + repr(shown_values(loaded))

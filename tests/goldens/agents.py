@@ -11,10 +11,10 @@ from typing import Any
 import httpx2
 
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.plan import Place, Plan, PublishedPlan, ServerPlan
+from bridge.assembly.plan import Plan, ProcessPlan, PublishedPlan, ServerPlan
 from bridge.config.tables.profile import Profile, load_profile
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.transports.streamable_http import Target
+from bridge.mcp.client.transports.streamable_http import ServerTarget
 from tests.goldens.recording import ROOT, Recording
 from tests.support.drivers import Driver, Events, HttpJsonDriver, Json, JsonRpcDriver
 from tests.support.in_process import client_of
@@ -83,7 +83,7 @@ class Talk:
 
 @asynccontextmanager
 async def agent(
-    record: Recording, kind: type[Driver], target: Target | None = None, **changes: Any
+    record: Recording, kind: type[Driver], target: ServerTarget | None = None, **changes: Any
 ) -> AsyncIterator[Talk]:
     """A client of a bridge with one agent of one server."""
     config = config_for(target or raw_command(), **changes)
@@ -97,7 +97,7 @@ async def agent(
 @asynccontextmanager
 async def bridge_of(
     folder: Path,
-    target: Target,
+    target: ServerTarget,
     names: tuple[str, ...],
     era: Era = Era.LEGACY,
     profile: Profile | None = None,
@@ -107,7 +107,7 @@ async def bridge_of(
     profile = profile or load_profile()
     server = ServerPlan.as_profile_says(target, era, profile.server, profile.run)
     published = {name: PublishedPlan(("tools",), profile, "memory:") for name in names}
-    place = Place(state=folder / "state", cache=folder / "cache")
+    place = ProcessPlan(state=folder / "state", cache=folder / "cache")
     wanted = Plan(profile, place, servers={"tools": server} if names else {}, published=published, **plan)
     bridge = Bridge(wanted, own_url=ROOT)
     async with bridge.run():

@@ -13,7 +13,7 @@ from bridge.a2a.client.client import AgentClient, ClientOptions
 from bridge.a2a.client.credentials import Credentials
 from bridge.a2a.model.objects import ListTasksRequest, Model, SendMessageRequest, StreamResponse, TaskState
 from bridge.errors import PeerError
-from bridge.peer_auth import PeerCredentials, always
+from bridge.peer_auth import PeerCredentials, fixed_credentials
 from tests.goldens.peer import PARTS, Json, Peer, gives, message, refuses, task, turns_to
 from tests.goldens.recording import ROOT, Recording
 from tests.support.agents import found_at
@@ -21,7 +21,7 @@ from tests.support.in_process import client_of
 from tests.support.running import EXTENSION
 
 WORDS = {"text": "hello"}
-TOKEN = always(PeerCredentials({"Authorization": "Bearer token-1"}))
+TOKEN = fixed_credentials(PeerCredentials({"Authorization": "Bearer token-1"}))
 
 
 def _script(operation: str, params: Json) -> list[Any]:

@@ -13,7 +13,7 @@ import anyio
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.plan import OfferedPlan, Place, Plan, RemotePlan
+from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, RemotePlan
 from tests.goldens.peer import PARTS, Json, Peer, Told, gives, message, refuses, task, turns_to
 from tests.goldens.recording import ROOT, Recording
 from tests.support.in_process import client_of
@@ -82,7 +82,7 @@ async def host(
     async with listening(record.of(peer.app(), "agent")) as url:
         record.heading("The start")
         offered = {"peer": OfferedPlan(("peer",), profile, named=False, server_name="mcp-a2a")}
-        place = Place(state=folder / "state", cache=folder / "cache")
+        place = ProcessPlan(state=folder / "state", cache=folder / "cache")
         plan = Plan(profile, place, agents={"peer": remote(url)}, offered=offered)
         bridge = Bridge(plan)
         async with bridge.run():

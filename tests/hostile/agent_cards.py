@@ -18,11 +18,11 @@ from bridge.a2a.client.card import FoundCard, found_card
 from bridge.a2a.client.card_cache import CardSource
 from bridge.a2a.client.client import AgentClient, ClientOptions, Deadlines
 from bridge.a2a.client.credentials import Credentials
-from bridge.a2a.client.followed import CardBounds
-from bridge.a2a.client.interfaces import Reach, interface_guard
+from bridge.a2a.client.followed import FreshnessBounds
+from bridge.a2a.client.interfaces import ConnectionPolicy, interface_guard
 from bridge.errors import PeerError
 from bridge.translate.extension import URI
-from bridge.translate.skill_tools import Source, ToolRules, listing, tools_of_agents
+from bridge.translate.skill_tools import ToolRules, ToolSource, listed_tools, tools_of_agents
 from tests.hostile.a2a_answers import strict_json
 from tests.hostile.mutations import hostile_json
 from tests.hostile.raw_peer import Reply, raw_peer, reply_of
@@ -105,11 +105,11 @@ def _check_card(http: httpx2.AsyncClient, found: FoundCard) -> None:
     """What a card offers can be listed, and whether it may be called is said."""
     for granularity in ("skill", "agent", "search"):
         rules = ToolRules(granularity)  # type: ignore[arg-type]
-        tools = tools_of_agents([Source("one", found.card), Source("two", found.card)], rules)
-        for listed in listing(tools, rules):
+        tools = tools_of_agents([ToolSource("one", found.card), ToolSource("two", found.card)], rules)
+        for listed in listed_tools(tools, rules):
             types.Tool.model_validate(strict_json(json.dumps(listed).encode()))
     for interface in found.card.supported_interfaces:
-        interface_guard(found, interface.url, Reach(found.url, QUICK.trust))
+        interface_guard(found, interface.url, ConnectionPolicy(found.url, QUICK.trust))
     for options in (QUICK, ClientOptions(credentials=Credentials(bearer="secret"))):
         with suppress(PeerError):
             str(AgentClient(http, found, options).interface)
@@ -130,7 +130,7 @@ async def _card_http_scene() -> AsyncIterator[Check]:
             async def check(case: list[Reply]) -> None:
                 peer.answer = in_order(case)
                 url = f"{peer.url}/{next(numbers) % 50}"
-                source = CardSource(http, url, Path(folder), CardBounds(answer_seconds=0.3))
+                source = CardSource(http, url, Path(folder), FreshnessBounds(answer_seconds=0.3))
                 for _ in range(2):
                     with suppress(PeerError):
                         await source.refresh()

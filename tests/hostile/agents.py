@@ -16,14 +16,14 @@ import mcp_types as types
 
 from bridge.a2a.client.card import FoundCard
 from bridge.a2a.client.client import AgentClient
-from bridge.a2a.client.follow import Listener, Pace, converse, wait
+from bridge.a2a.client.follow import FollowPace, Listener, converse, wait_until_settled
 from bridge.a2a.model import objects
 from bridge.access.principals import LOCAL
 from bridge.access.verifiers import Access
 from bridge.config.tables.profile import load_profile
 from bridge.errors import PeerError
 from bridge.translate.extension import URI
-from bridge.web import Place
+from bridge.web import FaceAddress
 from tests.hostile.a2a_answers import strict_json
 from tests.hostile.agent_cards import QUICK, card_of, in_order
 from tests.hostile.asgi import Asked, ask, header
@@ -153,7 +153,7 @@ async def _answer_scene() -> AsyncIterator[Check]:
 
 async def _perform(client: AgentClient, operation: str) -> None:
     user = objects.Message(message_id="u", role=objects.Role.USER, parts=(objects.Part(text="go"),))
-    request, pace = objects.SendMessageRequest(message=user), Pace(0.01, 0.02, 0.05, 0.02)
+    request, pace = objects.SendMessageRequest(message=user), FollowPace(0.01, 0.02, 0.05, 0.02)
     match operation:
         case "send":
             await client.send(request)
@@ -168,7 +168,7 @@ async def _perform(client: AgentClient, operation: str) -> None:
         case "converse":
             await converse(client, request, Listener(), pace)
         case _:
-            await wait(client, "t-1", Listener(), pace)
+            await wait_until_settled(client, "t-1", Listener(), pace)
 
 
 def call_case(chance: Random) -> tuple[bool, Any, Any, list[Reply]]:
@@ -224,7 +224,7 @@ async def _exposed(folder: Path, *urls: str) -> AsyncIterator[Any]:
     config = ExposeConfig(
         urls, profile.model_copy(update={"agents": agents}), state=folder / "state", cache=folder / "cache"
     )
-    async with exposed(config) as exposure, exposure.server.at(Access((), LOCAL), Place()) as app:
+    async with exposed(config) as exposure, exposure.server.at(Access((), LOCAL), FaceAddress()) as app:
         try:
             yield app
         finally:

@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from bridge.mcp.client.transports.stdio import Command
+from bridge.mcp.client.transports.stdio import StdioTarget
 
 FLOODING_SERVER: Final = Path(__file__).with_name("flooding_server.py")
 
 
-def flooding(*options: str) -> Command:
+def flooding(*options: str) -> StdioTarget:
     """The server that floods."""
-    return Command((sys.executable, str(FLOODING_SERVER), *options))
+    return StdioTarget((sys.executable, str(FLOODING_SERVER), *options))
 
 
 def events_of(*results: dict[str, Any]) -> bytes:

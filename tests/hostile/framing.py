@@ -9,10 +9,17 @@ from typing import Any, Final
 from mcp.shared.message import SessionMessage
 
 from bridge.agents_as_tools.handles import FarContext, FarQuestion, FarTask, Handles
-from bridge.mcp.client.transports.too_large import answer_to, id_of_cut_message
-from bridge.mcp.lines import Lines, TooLong, line_of, message_in
-from bridge.seal import MAX_HANDLE_CHARACTERS, HandleError, HandleTooLongError, Purpose, Seal, agent_mark
-from bridge.sse import Event, EventReader
+from bridge.mcp.client.transports.too_large import answer_to_overlong, id_of_cut_message
+from bridge.mcp.lines import LineSplitter, OverlongLine, line_of, message_in
+from bridge.seal import (
+    MAX_HANDLE_CHARACTERS,
+    HandleError,
+    HandlePurpose,
+    HandleTooLongError,
+    Seal,
+    agent_mark,
+)
+from bridge.sse import SseEvent, SseReader
 from tests.hostile.json_grammar import text
 from tests.hostile.mutations import cut, hostile_json, mutated_text
 from tests.hostile.target import Target, alone
@@ -60,9 +67,9 @@ def sse_case(chance: Random) -> tuple[bytes, list[bytes], bool]:
     return said, cut(said, chance), chance.random() < 0.5
 
 
-def _events(chunks: list[bytes], ends_bytes: int | None) -> tuple[list[Event], bool]:
+def _events(chunks: list[bytes], ends_bytes: int | None) -> tuple[list[SseEvent], bool]:
     """The events up to where the reader refuses more, and whether it did."""
-    reader, found = EventReader(_LIMIT_BYTES, ends_bytes), []
+    reader, found = SseReader(_LIMIT_BYTES, ends_bytes), []
     try:
         for chunk in chunks:
             found += reader.feed(chunk)
@@ -86,7 +93,7 @@ async def check_sse(case: tuple[bytes, list[bytes], bool]) -> None:
             assert len(event.tail) <= 2 * _ENDS_BYTES + _LIMIT_BYTES
 
 
-def _known(event: Event) -> Any:
+def _known(event: SseEvent) -> Any:
     """What does not depend on where a piece ended: of an event that is too large, that it is."""
     return event if event.tail is None else "too large"
 
@@ -102,14 +109,14 @@ def lines_case(chance: Random) -> tuple[bytes, list[bytes]]:
 async def check_lines(case: tuple[bytes, list[bytes]]) -> None:
     """The same lines whatever the pieces; each is a message, or a reason why it is none."""
     _, pieces = case
-    whole, in_pieces = Lines(_LIMIT_BYTES), Lines(_LIMIT_BYTES)
+    whole, in_pieces = LineSplitter(_LIMIT_BYTES), LineSplitter(_LIMIT_BYTES)
     found = list(whole.feed(b"".join(pieces)))
     assert found == [line for piece in pieces for line in in_pieces.feed(piece)]
     for line in found:
-        if isinstance(line, TooLong):
+        if isinstance(line, OverlongLine):
             assert len(line.head) <= 256
             assert len(line.tail) <= 256
-            message = answer_to(line, _LIMIT_BYTES)
+            message = answer_to_overlong(line, _LIMIT_BYTES)
         else:
             assert len(line) <= _LIMIT_BYTES
             id_of_cut_message(line[:200], line[-200:])
@@ -126,17 +133,17 @@ _OTHERS: Final = Handles(Seal([b"other" * 8]), lambda: 1_000_000.0)
 _LATER: Final = Handles(Seal([b"k" * 32]), lambda: 1e9)
 _TASK: Final = FarTask(agent_mark("https://example.com/"), "6e0fb7d0-3d5b-4c7a-9a53-8a1f1f5f2f10")
 _OPENERS: Final = {
-    Purpose.REQUEST_STATE: lambda said, who: _HANDLES.question(said, who, b"request").task,
-    Purpose.FOLLOW_UP: lambda said, who: _HANDLES.task(said, who),
-    Purpose.CONTEXT: lambda said, who: _HANDLES.context(said, who),
+    HandlePurpose.REQUEST_STATE: lambda said, who: _HANDLES.question(said, who, b"request").task,
+    HandlePurpose.FOLLOW_UP: lambda said, who: _HANDLES.task(said, who),
+    HandlePurpose.CONTEXT: lambda said, who: _HANDLES.context(said, who),
 }
 
 
-def _sealed(handles: Handles, purpose: Purpose, task: FarTask) -> str:
+def _sealed(handles: Handles, purpose: HandlePurpose, task: FarTask) -> str:
     match purpose:
-        case Purpose.REQUEST_STATE:
+        case HandlePurpose.REQUEST_STATE:
             return handles.of_question(FarQuestion(task, "0a1b2c3d"), "alice", b"request")
-        case Purpose.FOLLOW_UP:
+        case HandlePurpose.FOLLOW_UP:
             return handles.of_task(task, "alice")
         case _:
             return handles.of_context(FarContext(task.agent, task.task_id, None), "alice")

@@ -11,9 +11,9 @@ from typing import Any, Final
 import anyio
 
 from bridge.access.verifiers import Access
-from bridge.mcp.server.face import Incoming
+from bridge.mcp.server.face import IncomingCall
 from bridge.mcp.server.server import McpServer
-from bridge.web import Place
+from bridge.web import FaceAddress
 from tests.hostile.a2a_answers import strict_json
 from tests.hostile.asgi import Answered, Asked, ask, header
 from tests.hostile.json_grammar import text
@@ -120,7 +120,7 @@ def legacy_case(chance: Random) -> Asked:
 class _Face(Face):
     """The face of the other tests, which takes what it is given."""
 
-    async def _rounds(self, incoming: Incoming) -> Any:
+    async def _rounds(self, incoming: IncomingCall) -> Any:
         return await super()._rounds(incoming) if incoming.is_modern else {"content": []}
 
     async def prompt(self, name: str, arguments: Mapping[str, str], *_: Any) -> Any:
@@ -131,7 +131,7 @@ class _Face(Face):
 async def _http_scene() -> AsyncIterator[Check]:
     face = _Face(names=[*_TOOLS])
     server = face.server = McpServer(face, mcp_limits())
-    async with server.at(Access([]), Place()) as app:
+    async with server.at(Access([]), FaceAddress()) as app:
         session = b""
 
         async def check(case: Asked) -> None:

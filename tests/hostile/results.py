@@ -10,8 +10,8 @@ from typing import Any, Final
 import mcp_types as types
 
 from bridge.a2a.model.objects import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
-from bridge.translate.ask_back import question_words, questions_in
-from bridge.translate.blocks import Reading
+from bridge.translate.ask_back import question_words, questions_of_agent
+from bridge.translate.blocks import ResultRules
 from bridge.translate.content import LinkRules, links_to_read, parts_from_result, peer_metadata
 from bridge.translate.elicitation import (
     answers_from,
@@ -93,7 +93,7 @@ def _check_task(result: Any, active: bool) -> None:
 def _require_results(task: Task) -> None:
     assert task.status.message is not None
     for active in (False, True):
-        reading = Reading(extension_active=active, inline_limit_bytes=50, link_for=lambda _: "a2a://x/y")
+        reading = ResultRules(extension_active=active, inline_limit_bytes=50, link_for=lambda _: "a2a://x/y")
         for made in (result_from_task(task, reading), result_from_message(task.status.message, reading)):
             json.dumps(made)
             if not active:
@@ -111,7 +111,7 @@ def _check_question(question: Any, words: Any, data: Any, active: bool) -> None:
     text = task.to_json()
     require_task(strict_json(text))
     asked_back = Task.model_validate_json(text).status.message
-    for one in questions_in(asked_back, state, extension_active=active):
+    for one in questions_of_agent(asked_back, state, extension_active=active):
         json.dumps(one.params)
     question_words(asked_back, state)
     said = Part(text=whole(words)) if isinstance(words, str) else Part(data=words)

@@ -22,7 +22,7 @@ from bridge.translate.arguments import (
     problems_of,
     whole_numbers,
 )
-from bridge.translate.ask_back import form_from
+from bridge.translate.ask_back import elicitation_form_from
 from bridge.translate.elicitation import (
     elicitation_from,
 )
@@ -190,7 +190,7 @@ def check_tool(listed: Any, arguments: Any, said: str) -> None:
         strict_json(skill.to_json())
         user = Message(message_id="1", role=Role.USER, parts=(Part(text=whole(said) or "x"),))
         call_from_message(user, {}, {tool.name: tool}, RouteRules(("skill",)))
-        form_from(tool.input_schema)
+        elicitation_form_from(tool.input_schema)
     whole_numbers(arguments)
 
 

@@ -24,7 +24,7 @@ from uvicorn.server import ServerState
 from bridge.assembly.bounds import server_limits
 from bridge.connections import ConnectionLimits, Connections
 from bridge.descriptors import raise_descriptors
-from bridge.http_server import BoundedProtocol, RequestLimits, ServerLimits
+from bridge.http_server import BoundedProtocol, HttpServerLimits, RequestLimits
 from tests.hostile.raw_caller import flood, refusal_in, until_closed
 from tests.support.running import listening, profile_with
 
@@ -106,7 +106,7 @@ async def serving(
 ) -> AsyncIterator[Served]:
     app = App()
     with anyio.fail_after(WAIT_SECONDS):
-        async with listening(app, limits=ServerLimits(requests, connections)) as url:
+        async with listening(app, limits=HttpServerLimits(requests, connections)) as url:
             yield Served(app, int(url.rpartition(":")[2]))
             app.goes.set()
 
@@ -546,7 +546,7 @@ async def test_connections_of_one_address_are_bounded_unless_it_is_loopback_or_a
 
 def test_the_limits_of_a_profile_are_those_of_the_server() -> None:
     profile = profile_with(connections={"most": 500, "new": 50, "each": 5, "proxies": ["10.0.0.1/8", "::1"]})
-    assert server_limits(profile, descriptors=20_000) == ServerLimits(
+    assert server_limits(profile, descriptors=20_000) == HttpServerLimits(
         RequestLimits(head_bytes=32_768, headers=100, target_bytes=8192, bytes_per_second=500, pipelined=16),
         ConnectionLimits(
             most=500,

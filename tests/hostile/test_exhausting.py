@@ -18,16 +18,24 @@ from bridge.a2a.client.card import CARD_LIMIT_BYTES, FoundCard
 from bridge.a2a.client.card_cache import CardSource
 from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.client.client import AgentClient, ClientOptions
-from bridge.a2a.client.follow import Pace, TaskLostError, converse
-from bridge.a2a.model.objects import AgentCard, GoingOn, Message, Part, Role, SendMessageRequest, TaskState
+from bridge.a2a.client.follow import FollowPace, TaskLostError, converse
+from bridge.a2a.model.objects import (
+    AgentCard,
+    AppendedText,
+    Message,
+    Part,
+    Role,
+    SendMessageRequest,
+    TaskState,
+)
 from bridge.errors import PeerError
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.faults import VALUES_LIMITED_BY, ServerLostError
 from bridge.mcp.client.session import SessionPace
-from bridge.mcp.client.transports.stdio import Command
+from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.upstream import Upstream
 from bridge.mcp.client.values import OnProgress, ToolCall
-from bridge.translate.blocks import Reading, blocks_from_parts
+from bridge.translate.blocks import ResultRules, blocks_from_parts
 from tests.hostile.endless import DONE, GIVEN, SAID, WORKING, events_of, flooding
 from tests.hostile.raw_peer import Reply, bomb, head_of, raw_peer
 from tests.support.limits import list_bounds, session_pace, session_rules
@@ -107,7 +115,7 @@ async def conversation(event: dict[str, Any]) -> Any:
         peer.answer = lambda *_: Reply((head_of(b"text/event-stream"), begun, *[sent] * 400, end))
         client = _client(http, peer.url)
         with anyio.fail_after(60), holding_at_most(12 * MEGABYTE):
-            return await converse(client, REQUEST, pace=Pace(task_limit_bytes=4 * MEGABYTE))
+            return await converse(client, REQUEST, pace=FollowPace(task_limit_bytes=4 * MEGABYTE))
 
 
 @pytest.mark.outside
@@ -152,8 +160,8 @@ async def test_an_answer_of_too_many_values_is_an_error_and_no_result(kind: byte
 
 
 def test_a_text_in_many_pieces_becomes_a_link_without_being_put_together() -> None:
-    parts = [Part(text="x" * 100_000), *[GoingOn(text="x" * 100_000)] * 400]
-    reading = Reading(inline_limit_bytes=MEGABYTE, link_for=lambda _: "a2a://x/y")
+    parts = [Part(text="x" * 100_000), *[AppendedText(text="x" * 100_000)] * 400]
+    reading = ResultRules(inline_limit_bytes=MEGABYTE, link_for=lambda _: "a2a://x/y")
     with holding_at_most(MEGABYTE):
         (link,) = blocks_from_parts(parts, reading)
     assert link == {
@@ -169,7 +177,7 @@ def test_a_text_in_many_pieces_becomes_a_link_without_being_put_together() -> No
 
 
 @asynccontextmanager
-async def met(target: Command, pace: SessionPace | None = None) -> AsyncIterator[Upstream]:
+async def met(target: StdioTarget, pace: SessionPace | None = None) -> AsyncIterator[Upstream]:
     """A server, connected to."""
     upstream = Upstream("tools", target, era=Era.LEGACY, pace=pace or session_pace(), rules=session_rules())
     with anyio.fail_after(60):

@@ -20,27 +20,27 @@ from bridge.a2a.client.bindings import binding_of
 from bridge.a2a.client.card import FoundCard
 from bridge.a2a.client.card_cache import CardSource
 from bridge.a2a.client.client import AgentClient
-from bridge.a2a.client.followed import CardBounds
+from bridge.a2a.client.followed import FreshnessBounds
 from bridge.a2a.client.http import url_from
 from bridge.a2a.model import operations
 from bridge.a2a.model.errors import PARSE_ERROR, A2AError
 from bridge.a2a.model.objects import AgentCard, AgentInterface, Artifact, Task, TaskState, TaskStatus
-from bridge.a2a.wire.jsontext import parse
+from bridge.a2a.wire.jsontext import parse_json
 from bridge.a2a.wire.v1_0 import V1_0
 from bridge.errors import PeerError
 from bridge.http_client import GuardedClient
 from bridge.mcp.schemas import MAX_SCHEMA_DEPTH, UncheckableError, errors_of, validator_of
 from bridge.mcp.tools import Tool, tools_from
-from bridge.seal import Binding, Handle, Purpose, Seal, agent_mark
+from bridge.seal import Handle, HandleBinding, HandlePurpose, Seal, agent_mark
 from bridge.translate.arguments import coerced, problems_of
-from bridge.translate.blocks import Reading
+from bridge.translate.blocks import ResultRules
 from bridge.translate.content import LinkRules, parts_from_result
 from bridge.translate.elicitation import elicitation_from
 from bridge.translate.extension import declaration
 from bridge.translate.faults import error_metadata
 from bridge.translate.result import result_from_task
-from bridge.translate.skill_tools import Source, ToolRules, tools_of_agents
-from bridge.web import RefusedError, body_of
+from bridge.translate.skill_tools import ToolRules, ToolSource, tools_of_agents
+from bridge.web import RefusedError, request_body
 from tests.hostile.a2a_faces import TARGETS as FACE_TARGETS
 from tests.hostile.agent_cards import card_of
 from tests.hostile.asgi import Asked, header
@@ -69,19 +69,21 @@ async def test_a_declared_length_of_five_thousand_digits_is_too_large() -> None:
         raise AssertionError("nothing is read")
 
     with pytest.raises(RefusedError) as refused:
-        await body_of(receive, {"content-length": "9" * 5000}, 1000)
+        await request_body(receive, {"content-length": "9" * 5000}, 1000)
     assert refused.value.status == 413
 
 
 @pytest.mark.parametrize("text", [b"1" + b"0" * 400, b'{"a": [-1' + b"0" * 400 + b"]}"])
 def test_a_whole_number_beyond_floats_is_out_of_range_as_any_other_is(text: bytes) -> None:
     with pytest.raises(A2AError, match="out of range") as refused:
-        parse(text)
+        parse_json(text)
     assert refused.value.kind is PARSE_ERROR
 
 
 def test_many_items_at_fault_take_no_more_memory_than_they_are_long() -> None:
-    params = parse(b'{"message":{"messageId":"a","role":"ROLE_USER","parts":[' + b"0," * 200_000 + b"0]}}")
+    params = parse_json(
+        b'{"message":{"messageId":"a","role":"ROLE_USER","parts":[' + b"0," * 200_000 + b"0]}}"
+    )
     tracemalloc.start()
     try:
         with pytest.raises(A2AError) as refused:
@@ -166,7 +168,7 @@ def test_a_result_that_other_readers_could_not_take_in_is_spelled_out_and_comes_
     )
     listed = b'{"tasks": [' + task.to_json() + b'], "nextPageToken": "", "pageSize": 1, "totalSize": 1}'
     json_format.Parse(listed, a2a_pb2.ListTasksResponse())
-    back = result_from_task(Task.model_validate_json(task.to_json()), Reading(extension_active=True))
+    back = result_from_task(Task.model_validate_json(task.to_json()), ResultRules(extension_active=True))
     json.dumps(back, allow_nan=False)
     if value == value and not isinstance(value, list):
         assert back["structuredContent"] == {"n": value}
@@ -197,7 +199,7 @@ async def test_a_validator_that_cannot_be_sent_is_not_given_back(etag: bytes, tm
         card = json.dumps(card_of(peer.url)).encode()
         head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n"
         peer.answer = lambda *_: Reply((head + b"ETag: " + etag + b"\r\n\r\n", card))
-        source = CardSource(http, peer.url, tmp_path, CardBounds())
+        source = CardSource(http, peer.url, tmp_path, FreshnessBounds())
         try:
             first = await source.refresh()
         except PeerError:
@@ -208,7 +210,7 @@ async def test_a_validator_that_cannot_be_sent_is_not_given_back(etag: bytes, tm
 def test_a_tool_on_a_card_that_no_host_can_read_is_not_listed() -> None:
     card = card_of("http://127.0.0.1:9/", ours=True)
     card["capabilities"]["extensions"][0]["params"]["tools"]["echo"]["description"] = {"no": "text"}
-    tools = tools_of_agents([Source("a", AgentCard.model_validate(card))], ToolRules())
+    tools = tools_of_agents([ToolSource("a", AgentCard.model_validate(card))], ToolRules())
     assert {tool.name for tool in tools} == {"say", "relist", "many", "upload"}
 
 
@@ -249,7 +251,7 @@ async def test_a_client_is_gone_also_when_it_has_sent_a_body_that_nobody_reads()
 def test_ids_too_long_for_a_handle_are_a_fault_of_their_agent() -> None:
     handle = Handle(agent_mark("x"), ("c" * 500,), 1)
     with pytest.raises(PeerError, match="too long"):
-        Seal([b"k" * 32]).seal(handle, Binding(Purpose.CONTEXT, "alice"))
+        Seal([b"k" * 32]).seal(handle, HandleBinding(HandlePurpose.CONTEXT, "alice"))
 
 
 def test_a_reference_that_leads_nowhere_is_for_the_server_to_judge() -> None:
@@ -282,4 +284,4 @@ async def test_what_stands_at_a_wrong_address_is_looked_at_whatever_its_headers_
         head = b"HTTP/1.1 200 OK\r\nConnection: close\r\n" + header + b"\r\n\r\n"
         peer.answer = lambda *_: Reply((head, b'{"protocolVersion": "x"}'))
         with pytest.raises(PeerError, match=re.escape(peer.url)):
-            await CardSource(http, peer.url, tmp_path, CardBounds(answer_seconds=1)).refresh()
+            await CardSource(http, peer.url, tmp_path, FreshnessBounds(answer_seconds=1)).refresh()

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from bridge.a2a.model.objects import Task, TaskState, text_of
+from bridge.a2a.model.objects import Task, TaskState, text_of_parts
 from bridge.a2a.tasks.agent import Job
 from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.tasks.registry import StorePace
@@ -110,4 +110,7 @@ def assert_ended(task: Task) -> None:
     assert task.status.state in {C, F}
     if task.status.state is F:
         assert task.status.message is not None
-        assert text_of(task.status.message.parts) == "The bridge could not store what happened to this task"
+        assert (
+            text_of_parts(task.status.message.parts)
+            == "The bridge could not store what happened to this task"
+        )

@@ -25,7 +25,7 @@ import mcp_types as types
 import pytest
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
 
-from bridge.mcp.client.transports.stdio import Command
+from bridge.mcp.client.transports.stdio import StdioTarget
 from tests.interop.conversation import (
     COMPLETED,
     FAILED,
@@ -307,9 +307,9 @@ async def servers(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ser
     root = tmp_path_factory.mktemp("files").resolve()
     graph = tmp_path_factory.mktemp("memory") / "graph.jsonl"
     commands = {
-        "everything": Command(tuple(everything_command())),
-        "filesystem": Command(tuple(filesystem_command(root))),
-        "memory": Command(tuple(memory_command()), memory_environment(graph)),
+        "everything": StdioTarget(tuple(everything_command())),
+        "filesystem": StdioTarget(tuple(filesystem_command(root))),
+        "memory": StdioTarget(tuple(memory_command()), memory_environment(graph)),
     }
     made = Servers({}, {}, root, graph)
     made.make_world()

@@ -20,10 +20,10 @@ from bridge.errors import PeerError
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.link import Deadline, Link, open_link
-from bridge.mcp.client.transports.stdio import Command
-from bridge.mcp.client.transports.streamable_http import Target, Url
+from bridge.mcp.client.transports.stdio import StdioTarget
+from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from bridge.mcp.client.upstream import Upstream
-from bridge.mcp.client.values import Progress, ToolCall
+from bridge.mcp.client.values import ProgressReport, ToolCall
 from tests.support.limits import session_pace, session_rules
 from tests.support.mcp_wire import LEGACY, MODERN
 from tests.support.recording_server import ECHO, SESSION, Got, Json, RecordingServer, Refusal, held_open
@@ -38,7 +38,7 @@ each_version = pytest.mark.parametrize("version", ERAS)
 
 
 @asynccontextmanager
-async def met(target: Target, era: Era) -> AsyncIterator[Upstream]:
+async def met(target: ServerTarget, era: Era) -> AsyncIterator[Upstream]:
     """The client of a server, connected."""
     upstream = Upstream("tools", target, era=era, pace=PACE, rules=session_rules())
     with anyio.fail_after(30):
@@ -51,7 +51,7 @@ def link_to(url: str, deadline: Deadline) -> AbstractAsyncContextManager[Link]:
     """One connection that has to stand before the deadline."""
     return open_link(
         "tools",
-        Url(url),
+        HttpTarget(url),
         Era.LEGACY,
         deadline,
         attribution_seconds=1,
@@ -63,14 +63,14 @@ def link_to(url: str, deadline: Deadline) -> AbstractAsyncContextManager[Link]:
 @asynccontextmanager
 async def before(server: RecordingServer, **headers: str) -> AsyncIterator[Upstream]:
     """The client of a server that keeps what it got."""
-    async with server.serve() as url, met(Url(url, headers), ERAS[server.version]) as upstream:
+    async with server.serve() as url, met(HttpTarget(url, headers), ERAS[server.version]) as upstream:
         yield upstream
 
 
 async def called(upstream: Upstream, name: str = "echo", **arguments: Any) -> Any:
     """What a call gives; it asks for progress."""
 
-    def hear(_: Progress) -> None: ...
+    def hear(_: ProgressReport) -> None: ...
 
     async with upstream.line("someone", "somewhere") as line:
         return await line.session.call(ToolCall(name, arguments), hear)
@@ -149,7 +149,7 @@ async def test_each_line_to_a_child_is_one_message(tmp_path: Path) -> None:
     """What the child is sent goes through tee."""
     sent, raw = tmp_path / "sent", raw_command()
     piped = f"tee {shlex.quote(str(sent))} | exec {shlex.join(raw.argv)}"
-    async with met(Command(("sh", "-c", piped), cwd=raw.cwd), Era.LEGACY) as upstream:
+    async with met(StdioTarget(("sh", "-c", piped), cwd=raw.cwd), Era.LEGACY) as upstream:
         assert (await called(upstream, text="one\ntwo\u2028 ä"))["content"][0]["text"] == "one\ntwo\u2028 ä"
     messages = [json.loads(line) for line in sent.read_bytes().decode("utf-8").split("\n") if line]
     assert {message["jsonrpc"] for message in messages} == {"2.0"}
@@ -346,7 +346,7 @@ async def test_whatever_a_legacy_server_says_to_discovery_it_is_initialized(code
         raise Refusal(code)
 
     server = RecordingServer(answers={"server/discover": refuse})
-    async with server.serve() as url, met(Url(url), Era.AUTO) as upstream:
+    async with server.serve() as url, met(HttpTarget(url), Era.AUTO) as upstream:
         assert [one.name for one in upstream.listing.tools] == ["echo"]
     assert [got.method for got in server.got if got.verb == "POST"][:2] == ["server/discover", "initialize"]
 

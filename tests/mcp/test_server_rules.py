@@ -9,7 +9,7 @@ import anyio
 import httpx2
 import pytest
 
-from bridge.access.principals import MayUse, everything
+from bridge.access.principals import MayUse, may_use_everything
 from tests.support.mcp_face import FORM, Face
 from tests.support.mcp_serving import served, wire_to
 from tests.support.mcp_wire import LEGACY, MODERN, Http, Json, messages_of, opening
@@ -237,7 +237,7 @@ async def test_an_encoded_name_and_headers_of_any_case_are_taken() -> None:
 class Placed(Face):
     """A face whose only tool wants an argument in a header."""
 
-    def tools(self, may_use: MayUse = everything) -> list[Json]:
+    def tools(self, may_use: MayUse = may_use_everything) -> list[Json]:
         place = {"type": "string", "x-mcp-header": "Place"}
         return [{"name": "echo", "inputSchema": {"type": "object", "properties": {"place": place}}}]
 

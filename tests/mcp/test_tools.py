@@ -10,7 +10,7 @@ from jsonschema.protocols import Validator
 
 from bridge.mcp.plain_schemas import _DIALECTS, _PLAIN, is_plain, is_plainly_valid
 from bridge.mcp.schemas import MAX_SCHEMA_DEPTH, validator_of
-from bridge.mcp.tools import LeftOut, SchemaWork, tools_from
+from bridge.mcp.tools import SchemaBudget, UnservableTool, tools_from
 from tests.support.tools import tool_of
 
 pytestmark = pytest.mark.proves("mcp-bad-tool")
@@ -149,7 +149,7 @@ def test_a_tool_whose_schema_would_take_too_long_to_compile_is_served_and_its_ar
     None
 ):
     listed = [many("first", 60, required=["p0"]), many("second", 60, required=["p0"]), many("third", 10)]
-    tools, left_out = tools_from(listed, SchemaWork(100))
+    tools, left_out = tools_from(listed, SchemaBudget(100))
     assert left_out == ()
     assert [tool.listed for tool in tools] == listed
     assert [tool.unchecked for tool in tools] == [
@@ -162,8 +162,8 @@ def test_a_tool_whose_schema_would_take_too_long_to_compile_is_served_and_its_ar
 
 def test_a_schema_that_its_dialect_has_to_judge_counts_a_hundred_times() -> None:
     odd = many("odd", 3, **{"$id": "urn:x"})
-    assert [tool.unchecked is None for tool in tools_from([odd], SchemaWork(700))[0]] == [True]
-    assert [tool.unchecked is None for tool in tools_from([odd], SchemaWork(599))[0]] == [False]
+    assert [tool.unchecked is None for tool in tools_from([odd], SchemaBudget(700))[0]] == [True]
+    assert [tool.unchecked is None for tool in tools_from([odd], SchemaBudget(599))[0]] == [False]
 
 
 KEYWORDS = sorted({*_PLAIN, "default", "const", "x-own"})
@@ -250,9 +250,9 @@ def test_a_schema_that_is_not_valid_is_never_fetched_from_elsewhere_either() -> 
 def test_each_bad_tool_is_reported() -> None:
     _, left_out = tools_from(["a", GOOD, GOOD, {"name": "b"}])
     assert left_out == (
-        LeftOut("number 1", "it is no object"),
-        LeftOut("good", "an earlier tool has this name"),
-        LeftOut("b", "its inputSchema is no object"),
+        UnservableTool("number 1", "it is no object"),
+        UnservableTool("good", "an earlier tool has this name"),
+        UnservableTool("b", "its inputSchema is no object"),
     )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from bridge.store.records import Change, Head, MessageKey, Origin
+from bridge.store.records import Change, MessageKey, TaskHead, TaskOrigin
 
 if TYPE_CHECKING:
     from bridge.store.records import Store
@@ -18,7 +18,7 @@ def first(
     owner: str = "ann",
     context_id: str = "talk",
     created_ms: int = 10,
-    head: Head | None = None,
+    head: TaskHead | None = None,
     message: MessageKey | None = None,
 ) -> Change:
     """The change that makes a task."""
@@ -26,9 +26,9 @@ def first(
         task_id,
         seq=1,
         event=b"made",
-        head=head or Head("submitted", ended=False, status_ms=created_ms),
+        head=head or TaskHead("submitted", ended=False, status_ms=created_ms),
         snapshot=b"task as made",
-        origin=Origin(context_id, owner, created_ms),
+        origin=TaskOrigin(context_id, owner, created_ms),
         message=message,
     )
 

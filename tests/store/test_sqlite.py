@@ -17,8 +17,8 @@ import anyio
 import pytest
 
 from bridge.errors import StoreConflictError, StoreError, StoreLockedError, UsageError
-from bridge.store.records import Change, Head
-from bridge.store.schema import STEPS, prepare
+from bridge.store.records import Change, TaskHead
+from bridge.store.schema import STEPS, migrate
 from bridge.store.sqlite import SQLiteStore
 from bridge.store.writer import Writer
 from tests.store.changes import first, keep, keep_all
@@ -36,7 +36,7 @@ linux_only = pytest.mark.skipif(
 
 WRITES_WITHOUT_END = """
 import asyncio, sys
-from bridge.store.records import Change, Head, Origin
+from bridge.store.records import Change, TaskHead, TaskOrigin
 from bridge.store.sqlite import SQLiteStore
 
 async def main(path):
@@ -47,8 +47,8 @@ async def main(path):
                 print(task_id, seq, flush=True)
                 write(task_id, seq + 1)
             snapshot = b"%d" % seq if seq % 7 == 1 else None
-            origin = Origin(task_id, "ann", 1) if seq == 1 else None
-            head = Head("working", False, seq) if seq % 5 == 1 else None
+            origin = TaskOrigin(task_id, "ann", 1) if seq == 1 else None
+            head = TaskHead("working", False, seq) if seq % 5 == 1 else None
             store.submit(Change(task_id, seq, b"%d" % seq, head, snapshot, origin=origin), done)
         for number in range(5):
             write(f"t{number}", 1)
@@ -59,7 +59,7 @@ asyncio.run(main(sys.argv[1]))
 
 FILLS_THE_DISK = """
 import asyncio, resource, sys
-from bridge.store.records import Change, Head, Origin
+from bridge.store.records import Change, TaskHead, TaskOrigin
 from bridge.store.sqlite import SQLiteStore
 
 async def main(path):
@@ -67,7 +67,7 @@ async def main(path):
     async with SQLiteStore(path) as store:
         async def keep(number):
             kept = asyncio.get_running_loop().create_future()
-            head, origin = Head("working", False, 1), Origin("talk", "ann", 1)
+            head, origin = TaskHead("working", False, 1), TaskOrigin("talk", "ann", 1)
             change = Change(f"t{number:04}", 1, b"", head, b"s" * 9000, origin=origin)
             store.submit(change, kept.set_result)
             return await kept
@@ -389,7 +389,7 @@ async def test_nobody_else_can_read_the_files(tmp_path: Path) -> None:
 
 async def test_changes_of_one_turn_share_a_transaction(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "tasks.db", isolation_level=None, check_same_thread=False)
-    prepare(connection, tmp_path / "tasks.db")
+    migrate(connection, tmp_path / "tasks.db")
     statements: list[str] = []
     connection.set_trace_callback(statements.append)
     writer = Writer(connection, "tasks.db", connection.close)
@@ -421,7 +421,7 @@ async def test_what_cannot_be_stored_is_refused_alone(tmp_path: Path) -> None:
             store,
             first("t1"),
             first("t2", context_id="\ud800"),
-            first("t3", head=Head("working", ended=False, status_ms=1 << 70)),
+            first("t3", head=TaskHead("working", ended=False, status_ms=1 << 70)),
             first("t4"),
         )
         assert [type(answer) for answer in answers] == [type(None), StoreError, StoreError, type(None)]

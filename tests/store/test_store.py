@@ -14,16 +14,16 @@ from bridge.store.memory import MemoryStore
 from bridge.store.records import (
     Change,
     Cursor,
-    Head,
     MessageKey,
-    Origin,
     Query,
     Quota,
     Store,
     StoredMessage,
     StoredTask,
+    TaskHead,
+    TaskOrigin,
 )
-from bridge.store.retention import Retention, retain, surplus_of
+from bridge.store.retention import Retention, evict_periodically, surplus_of
 from bridge.store.sqlite import SQLiteStore
 from tests.store.changes import first, keep, keep_all
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-WORKING = Head("working", ended=False, status_ms=20)
-COMPLETED = Head("completed", ended=True, status_ms=30)
-FAILED = Head("failed", ended=True, status_ms=31)
+WORKING = TaskHead("working", ended=False, status_ms=20)
+COMPLETED = TaskHead("completed", ended=True, status_ms=30)
+FAILED = TaskHead("failed", ended=True, status_ms=31)
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -57,8 +57,8 @@ async def test_a_made_task_is_read_back_whole(store: Store) -> None:
     await keep(store, first("t1"))
     assert await store.load("t1") == StoredTask(
         task_id="t1",
-        origin=Origin("talk", "ann", 10),
-        head=Head("submitted", ended=False, status_ms=10),
+        origin=TaskOrigin("talk", "ann", 10),
+        head=TaskHead("submitted", ended=False, status_ms=10),
         seq=1,
         snapshot=b"task as made",
         events=(),
@@ -252,7 +252,7 @@ async def test_a_listing_is_newest_status_first_and_ties_go_by_id_descending(sto
             for task_id, created_ms in [("a", 3), ("b", 5), ("c", 5), ("d", 4)]
         ),
         first("z", owner="bob", context_id="b", created_ms=9),
-        Change("a", 2, b"", head=Head("working", ended=False, status_ms=7)),
+        Change("a", 2, b"", head=TaskHead("working", ended=False, status_ms=7)),
     )
     listing = await store.list(Query("ann", limit=10))
     assert [task.task_id for task in listing.tasks] == ["a", "c", "b", "d"]
@@ -265,9 +265,9 @@ async def test_a_listing_is_filtered_by_context_state_and_time(store: Store) -> 
     await keep(
         store,
         first("a", created_ms=1),
-        first("b", created_ms=2, head=Head("working", ended=False, status_ms=2)),
+        first("b", created_ms=2, head=TaskHead("working", ended=False, status_ms=2)),
         first("c", created_ms=3, context_id="other"),
-        first("d", created_ms=4, context_id="other", head=Head("working", ended=False, status_ms=4)),
+        first("d", created_ms=4, context_id="other", head=TaskHead("working", ended=False, status_ms=4)),
     )
     assert await listed(store, Query("ann", 9, context_id="talk")) == ["b", "a"]
     assert await listed(store, Query("ann", 9, state="working")) == ["d", "b"]
@@ -306,7 +306,10 @@ async def test_eviction_goes_by_age_then_by_count_and_never_touches_what_has_not
     await keep(
         store,
         first("parked", created_ms=1),
-        *(first(f"t{n}", created_ms=n, head=Head("completed", ended=True, status_ms=n)) for n in range(1, 7)),
+        *(
+            first(f"t{n}", created_ms=n, head=TaskHead("completed", ended=True, status_ms=n))
+            for n in range(1, 7)
+        ),
     )
     assert await store.evict(0, Quota(6, 6)) == 0
     assert await store.evict(3, Quota(6, 6)) == 2
@@ -320,7 +323,7 @@ async def test_eviction_goes_by_age_then_by_count_and_never_touches_what_has_not
 @pytest.mark.proves("store-retention")
 async def test_ended_tasks_that_weigh_too_much_go_oldest_first_and_those_of_others_stay(store: Store) -> None:
     def weighs(task_id: str, size: int, status_ms: int, owner: str = "ann", *, ended: bool = True) -> Change:
-        head = Head("completed" if ended else "works", ended=ended, status_ms=status_ms)
+        head = TaskHead("completed" if ended else "works", ended=ended, status_ms=status_ms)
         return replace(first(task_id, owner=owner, context_id=owner, head=head), snapshot=b"x" * size)
 
     await keep(
@@ -341,7 +344,7 @@ async def test_ended_tasks_that_weigh_too_much_go_oldest_first_and_those_of_othe
 
 
 async def test_many_tasks_are_evicted_in_one_call(store: Store) -> None:
-    head = Head("completed", ended=True, status_ms=1)
+    head = TaskHead("completed", ended=True, status_ms=1)
     await keep(store, *(first(f"t{number:04}", head=head) for number in range(600)))
     assert await store.evict(0, Quota(7, 7)) == 593
     assert (await store.list(Query("ann", 1))).total == 7
@@ -364,8 +367,8 @@ async def test_unfinished_tasks_are_read_oldest_first_while_they_change(store: S
 
 @pytest.mark.proves("map-input-timeout", "store-contract")
 async def test_tasks_that_wait_are_found_by_state_with_their_time(store: Store) -> None:
-    def asks(status_ms: int, state: str = "asks") -> Head:
-        return Head(state, ended=False, status_ms=status_ms)
+    def asks(status_ms: int, state: str = "asks") -> TaskHead:
+        return TaskHead(state, ended=False, status_ms=status_ms)
 
     await keep(
         store,
@@ -373,7 +376,7 @@ async def test_tasks_that_wait_are_found_by_state_with_their_time(store: Store) 
         first("young", head=asks(20)),
         first("other", owner="bob", context_id="b", head=asks(6, "pays")),
         first("works", head=asks(5, "works")),
-        first("ended", head=Head("asks", ended=True, status_ms=5)),
+        first("ended", head=TaskHead("asks", ended=True, status_ms=5)),
         first("answered", head=asks(5)),
         Change("answered", 2, b"", head=asks(7, "works")),
         first("asks again", head=asks(5)),
@@ -391,7 +394,7 @@ async def test_tasks_that_wait_are_found_by_state_with_their_time(store: Store) 
 
 @pytest.mark.proves("map-input-timeout")
 async def test_many_tasks_that_wait_are_all_found(store: Store) -> None:
-    head = Head("asks", ended=False, status_ms=1)
+    head = TaskHead("asks", ended=False, status_ms=1)
     await keep(store, *(first(f"t{number:04}", head=head) for number in range(1200)))
     assert len(await store.waiting(["asks"])) == 1200
 
@@ -456,7 +459,7 @@ async def test_a_large_task_is_read_back(store: Store) -> None:
 
 
 async def test_retention_evicts_until_it_is_cancelled(store: Store) -> None:
-    await keep(store, first("t1", head=Head("completed", ended=True, status_ms=1_000)), first("t2"))
+    await keep(store, first("t1", head=TaskHead("completed", ended=True, status_ms=1_000)), first("t2"))
     turns: list[int] = []
 
     def now_ms() -> int:
@@ -467,7 +470,7 @@ async def test_retention_evicts_until_it_is_cancelled(store: Store) -> None:
 
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
-            await retain(store, Retention(1, Quota(9, 9), every_seconds=0.001), now_ms)
+            await evict_periodically(store, Retention(1, Quota(9, 9), every_seconds=0.001), now_ms)
     assert await listed(store, Query("ann", 9)) == ["t2"]
 
 
@@ -485,7 +488,7 @@ async def test_retention_goes_on_after_the_store_failed(caplog: pytest.LogCaptur
     store = FailsOnce()
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
-            await retain(store, Retention(1, Quota(1, 1), every_seconds=0.001), lambda: 0)
+            await evict_periodically(store, Retention(1, Quota(1, 1), every_seconds=0.001), lambda: 0)
     assert store.evictions == 2
     assert "the disk is full" in caplog.text
 
@@ -493,7 +496,7 @@ async def test_retention_goes_on_after_the_store_failed(caplog: pytest.LogCaptur
 @pytest.mark.proves("store-retention")
 async def test_one_owners_many_tasks_never_cost_another_their_few(store: Store) -> None:
     def done(task_id: str, owner: str, status_ms: int) -> Change:
-        head = Head("completed", ended=True, status_ms=status_ms)
+        head = TaskHead("completed", ended=True, status_ms=status_ms)
         return first(task_id, owner=owner, context_id=owner, head=head)
 
     await keep(store, *(done(f"b{number}", "bob", number) for number in range(3)))

@@ -20,19 +20,19 @@ from bridge.agents_as_tools.face import AgentsFace
 from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
-from bridge.assembly.offered import options_of
+from bridge.assembly.offered import face_options_of
 from bridge.assembly.plan import OfferedPlan
 from bridge.config.tables.profile import load_profile
 from bridge.mcp.server.server import McpServer
 from bridge.seal import Seal
 from bridge.translate.extension import URI
 from bridge.translate.overrides import ToolOverride
-from bridge.web import Place
+from bridge.web import FaceAddress
 from tests.support.limits import mcp_limits
 from tests.support.running import listening
 
 OPTIONS = replace(
-    options_of("face", OfferedPlan((), load_profile(), server_name="mcp-a2a")), task_poll_seconds=0.05
+    face_options_of("face", OfferedPlan((), load_profile(), server_name="mcp-a2a")), task_poll_seconds=0.05
 )
 """Those of the default profile."""
 
@@ -90,7 +90,7 @@ async def serving(
 
         async with face.run(changed, first_cards_seconds=10):
             servers.append(McpServer(face, mcp_limits()))
-            async with servers[0].at(Access((), LOCAL), Place()) as app, listening(app) as root_url:
+            async with servers[0].at(Access((), LOCAL), FaceAddress()) as app, listening(app) as root_url:
                 try:
                     yield Served(agents, face, servers[0], f"{root_url}/mcp", begun, changes)
                 finally:

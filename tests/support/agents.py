@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any
 
 from bridge.a2a.client.card import FoundCard
-from bridge.a2a.model.events import Ids
+from bridge.a2a.model.events import IdsAndClock
 from bridge.a2a.model.objects import (
     AgentCapabilities,
     AgentCard,
@@ -20,24 +20,24 @@ from bridge.a2a.model.objects import (
     SendMessageRequest,
     TaskState,
 )
-from bridge.a2a.server.app import AgentServer, ServerLimits
+from bridge.a2a.server.app import AgentLimits, AgentServer
 from bridge.a2a.server.event_stream import StreamPace
 from bridge.a2a.server.service import Service
-from bridge.a2a.tasks.agent import Job, Turn, Work
+from bridge.a2a.tasks.agent import Job, PlannedWork, Turn
 from bridge.a2a.tasks.engine import Engine
-from bridge.a2a.tasks.intake import Caller
+from bridge.a2a.tasks.intake import CallContext
 from bridge.a2a.tasks.registry import StorePace
-from bridge.a2a.wire.extensions import Gate
+from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.access.principals import LOCAL
 from bridge.access.verifiers import Access
 from bridge.store.memory import MemoryStore
 from bridge.store.records import Store
-from bridge.web import Place
+from bridge.web import FaceAddress
 from tests.support.limits import PROFILE, agent_limits, engine_limits, stream_pace
 from tests.support.running import listening, message
 
-ALICE = Caller(LOCAL)
+ALICE = CallContext(LOCAL)
 PACE = StorePace(retry_seconds=0.001)
 
 
@@ -64,7 +64,7 @@ class Scripted:
             skills=(AgentSkill(id="act", name="Act", description="Acts", tags=("test",)),),
         )
 
-    def plan(self, turn: Turn) -> Work:
+    def plan(self, turn: Turn) -> PlannedWork:
         """Take every turn."""
         self.turns.append(turn)
         return self.script
@@ -73,7 +73,7 @@ class Scripted:
         """Never: it knows no questions."""
         return False
 
-    def resume(self, kept: bytes, state: TaskState, owner: str) -> Work | None:
+    def resume(self, kept: bytes, state: TaskState, owner: str) -> PlannedWork | None:
         """Go on with what was kept as `resume`."""
         return self.script if kept == b"resume" else None
 
@@ -98,9 +98,9 @@ class Clock:
         self._numbers = count(1)
 
     @property
-    def ids(self) -> Ids:
+    def ids(self) -> IdsAndClock:
         """As the engine takes them."""
-        return Ids(lambda: f"id-{next(self._numbers)}", lambda: self.now_ms, lambda: self.elapsed_ms)
+        return IdsAndClock(lambda: f"id-{next(self._numbers)}", lambda: self.now_ms, lambda: self.elapsed_ms)
 
     def pass_ms(self, milliseconds: int) -> None:
         """Let time go by; to set the wall clock, change `now_ms` alone."""
@@ -124,7 +124,7 @@ def engine_of(
 @asynccontextmanager
 async def serving(
     script: Callable[[Job], Awaitable[None]],
-    limits: ServerLimits | None = None,
+    limits: AgentLimits | None = None,
     pace: StreamPace | None = None,
     versions: Versions = VERSIONS,
     **engine_limits: Any,
@@ -133,9 +133,9 @@ async def serving(
     async with engine_of(script, **engine_limits) as engine:
         server = AgentServer(
             Scripted(script),
-            Service(engine, Gate({}), PROFILE.requests.parts),
+            Service(engine, ExtensionFilter({}), PROFILE.requests.parts),
             Access(()),
-            Place(),
+            FaceAddress(),
             limits or agent_limits(),
             pace or stream_pace(),
             versions=versions,

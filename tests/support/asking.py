@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tests.support.lines import first_line
 
 if TYPE_CHECKING:
-    from bridge.mcp.client.transports.stdio import Command
+    from bridge.mcp.client.transports.stdio import StdioTarget
 
 ASKING_SERVER = Path(__file__).with_name("asking_server.py")
 
@@ -22,13 +22,13 @@ def asking_argv(era: str, *options: str) -> list[str]:
     return [sys.executable, str(ASKING_SERVER), "--era", era, *options]
 
 
-def asking_command(era: str, *options: str) -> Command:
+def asking_command(era: str, *options: str) -> StdioTarget:
     """The asking server as a child process that speaks over stdio."""
     from bridge.mcp.client.transports.stdio import (
-        Command,  # here, so that the server's own test needs nothing of the bridge
+        StdioTarget,  # here, so that the server's own test needs nothing of the bridge
     )
 
-    return Command(tuple(asking_argv(era, *options)))
+    return StdioTarget(tuple(asking_argv(era, *options)))
 
 
 @contextmanager

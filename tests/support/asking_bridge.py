@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.transports.streamable_http import Target, Url
+from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from tests.support.asking import asking_command, asking_url
 from tests.support.drivers import PATIENCE_SECONDS, Events, Json, JsonRpcDriver, new_client, state_of
 from tests.support.running import EXTENSION, Running, call_part, config_for, profile_with, running, texts
@@ -118,14 +118,14 @@ async def asking(
     era: str,
     *options: str,
     http: bool = False,
-    target: Target | None = None,
+    target: ServerTarget | None = None,
     store: str = "memory:",
     **tables: Any,
 ) -> AsyncIterator[Asked]:
     """The asking server, by default over stdio, behind a bridge; `run={...}` changes its profile."""
     async with AsyncExitStack() as stack:
         if http:
-            target = Url(stack.enter_context(asking_url(era, *options)))
+            target = HttpTarget(stack.enter_context(asking_url(era, *options)))
         found = target or asking_command(era, *options)
         profile = profile_with(**{**tables, "run": {"drain_seconds": 0.0, **tables.get("run", {})}})
         config = config_for(found, era=Era(era), store=store, profile=profile)

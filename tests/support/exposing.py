@@ -13,7 +13,7 @@ from mcp import Client
 
 from bridge.agents_as_tools.face import AgentsFace
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.plan import OfferedPlan, Place, Plan, RemotePlan
+from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, RemotePlan
 from bridge.config.tables.profile import Profile, load_profile
 from bridge.mcp.server.server import McpServer
 from tests.support.running import listening
@@ -33,7 +33,7 @@ class ExposeConfig:
         """The same as a plan."""
         agents = {url: RemotePlan(url) for url in self.urls}
         offered = OfferedPlan(tuple(agents), self.profile, named=False, server_name=self.name)
-        place = Place(state=self.state, cache=self.cache)
+        place = ProcessPlan(state=self.state, cache=self.cache)
         return Plan(self.profile, place, agents=agents, offered={"face": offered})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from bridge.a2a.server.app import ServerLimits
+from bridge.a2a.server.app import AgentLimits
 from bridge.a2a.server.event_stream import StreamPace
 from bridge.a2a.tasks.agent import HeldLimits
 from bridge.a2a.tasks.intake import EngineLimits, HistoryLimits
@@ -15,12 +15,12 @@ from bridge.config.tables.profile import load_profile
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.link import ListBounds
 from bridge.mcp.client.session import SessionPace
-from bridge.mcp.client.transports.stdio import Command
+from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.upstream import SessionRules
 from bridge.mcp.server.server import McpLimits
 
 PROFILE: Final = load_profile()
-_PLAN: Final = ServerPlan.as_profile_says(Command(("none",)), Era.AUTO, PROFILE.server, PROFILE.run)
+_PLAN: Final = ServerPlan.as_profile_says(StdioTarget(("none",)), Era.AUTO, PROFILE.server, PROFILE.run)
 
 
 def engine_limits(**said: Any) -> EngineLimits:
@@ -38,7 +38,7 @@ def held_limits(**said: Any) -> HeldLimits:
     return replace(engine_limits().held, **said)
 
 
-def agent_limits(**said: Any) -> ServerLimits:
+def agent_limits(**said: Any) -> AgentLimits:
     """Of the clients of an agent."""
     return replace(bounds.agent_limits(PROFILE, PROFILE), **said)
 

@@ -21,9 +21,9 @@ from typing import Any, Final
 import anyio
 
 from bridge import trace
-from bridge.access.principals import MayUse, everything
+from bridge.access.principals import MayUse, may_use_everything
 from bridge.errors import PeerError
-from bridge.mcp.server.face import INVALID_PARAMS, Incoming, McpRefusal
+from bridge.mcp.server.face import INVALID_PARAMS, IncomingCall, McpRefusal
 from bridge.mcp.server.server import McpServer
 from tests.support.limits import mcp_limits
 
@@ -63,7 +63,7 @@ class Face:
     stopped: int = 0
     moved: anyio.Event = field(default_factory=anyio.Event)
 
-    def tools(self, may_use: MayUse = everything) -> Sequence[Json]:
+    def tools(self, may_use: MayUse = may_use_everything) -> Sequence[Json]:
         number = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
         more = {"result": {"outputSchema": number, "x-unknown": {"kept": None}}}
         return [
@@ -72,26 +72,28 @@ class Face:
             if may_use(name)
         ]
 
-    def resources(self, may_use: MayUse = everything) -> Sequence[Json]:
+    def resources(self, may_use: MayUse = may_use_everything) -> Sequence[Json]:
         return [{"uri": "a2a://one/card", "name": "card", "x-unknown": 1}]
 
     def templates(self) -> Sequence[Json]:
         return [{"uriTemplate": "a2a://{agent}/card", "name": "cards"}]
 
-    def prompts(self, may_use: MayUse = everything) -> Sequence[Json]:
+    def prompts(self, may_use: MayUse = may_use_everything) -> Sequence[Json]:
         return [{"name": "hello", "arguments": [{"name": "who", "required": True}]}]
 
-    async def read(self, uri: str, principal: str, may_use: MayUse = everything) -> Json:
+    async def read(self, uri: str, principal: str, may_use: MayUse = may_use_everything) -> Json:
         if uri != "a2a://one/card":
             raise McpRefusal(INVALID_PARAMS, f"There is no {uri}", {"uri": uri})
         return {"contents": [{"uri": uri, "text": f"for {principal}", "x-unknown": [None]}]}
 
-    async def prompt(self, name: str, arguments: Mapping[str, str], may_use: MayUse = everything) -> Json:
+    async def prompt(
+        self, name: str, arguments: Mapping[str, str], may_use: MayUse = may_use_everything
+    ) -> Json:
         words = f"{name}, {arguments['who']}"
         return {"messages": [{"role": "user", "content": {"type": "text", "text": words}}]}
 
-    async def call(self, incoming: Incoming) -> Json:
-        tool: Callable[[Incoming], Any] = getattr(self, f"_{incoming.name}")
+    async def call(self, incoming: IncomingCall) -> Json:
+        tool: Callable[[IncomingCall], Any] = getattr(self, f"_{incoming.name}")
         result: Json = await tool(incoming)
         return result
 
@@ -100,29 +102,29 @@ class Face:
         while not condition():
             await self.moved.wait()
 
-    async def _echo(self, incoming: Incoming) -> Json:
+    async def _echo(self, incoming: IncomingCall) -> Json:
         unseen = ("ask", "report", "may_use")
         seen = {name: getattr(incoming, name) for name in incoming.__slots__ if name not in unseen}
         seen["trace"] = asdict(trace.context.get())
         return {"content": [], "structuredContent": seen}
 
-    async def _result(self, incoming: Incoming) -> Json:
+    async def _result(self, incoming: IncomingCall) -> Json:
         result: Json = incoming.arguments["result"]  # type: ignore[assignment]
         return result
 
-    async def _report(self, incoming: Incoming) -> Json:
+    async def _report(self, incoming: IncomingCall) -> Json:
         for report in incoming.arguments["reports"]:  # type: ignore[union-attr]
             incoming.report(*report)  # type: ignore[misc]
         return said("done")
 
-    async def _ask(self, incoming: Incoming) -> Json:
+    async def _ask(self, incoming: IncomingCall) -> Json:
         try:
             answers = await incoming.ask(incoming.arguments["questions"])  # type: ignore[arg-type]
         except PeerError as exc:
             return {**said(str(exc)), "isError": True}
         return {"content": [], "structuredContent": dict(answers)}
 
-    async def _rounds(self, incoming: Incoming) -> Json:
+    async def _rounds(self, incoming: IncomingCall) -> Json:
         if incoming.input_responses is None:
             request = {"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": FORM}}
             return {
@@ -133,10 +135,10 @@ class Face:
         state, answers = incoming.request_state, incoming.input_responses
         return {"content": [], "structuredContent": {"state": state, "answers": answers}}
 
-    async def _big(self, incoming: Incoming) -> Json:
+    async def _big(self, incoming: IncomingCall) -> Json:
         return said("x" * incoming.arguments["bytes"])  # type: ignore[operator]
 
-    async def _wait(self, incoming: Incoming) -> Json:
+    async def _wait(self, incoming: IncomingCall) -> Json:
         self.waiting += 1
         self._move()
         try:
@@ -147,33 +149,33 @@ class Face:
             raise
         raise AssertionError
 
-    async def _cancelled(self, incoming: Incoming) -> Json:
+    async def _cancelled(self, incoming: IncomingCall) -> Json:
         await self.until(lambda: self.stopped > 0)
         return said(str(self.stopped))
 
-    async def _grow(self, incoming: Incoming) -> Json:
+    async def _grow(self, incoming: IncomingCall) -> Json:
         assert self.server is not None
         self.names.append("grown")
         self.server.changed()
         return said("grown")
 
-    async def _crash(self, incoming: Incoming) -> Json:
+    async def _crash(self, incoming: IncomingCall) -> Json:
         raise RuntimeError(SECRET)
 
-    async def _half(self, incoming: Incoming) -> Json:
+    async def _half(self, incoming: IncomingCall) -> Json:
         incoming.report(1, None, "half \ud83d.")
         return said("half \ud83d.")
 
-    async def _refuse(self, incoming: Incoming) -> Json:
+    async def _refuse(self, incoming: IncomingCall) -> Json:
         raise McpRefusal(INVALID_PARAMS, "not today", {"until": "tomorrow"})
 
-    async def _print(self, incoming: Incoming) -> Json:
+    async def _print(self, incoming: IncomingCall) -> Json:
         print("printed", flush=True)
         os.write(1, b"written\n")
         subprocess.run(["/bin/echo", "echoed"], check=True)
         return said("printed")
 
-    async def _grown(self, incoming: Incoming) -> Json:
+    async def _grown(self, incoming: IncomingCall) -> Json:
         return said("I am new")
 
     def _move(self) -> None:

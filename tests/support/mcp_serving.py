@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from bridge.access.verifiers import Access
 from bridge.mcp.server.server import McpServer
-from bridge.web import Place
+from bridge.web import FaceAddress
 from tests.support.limits import mcp_limits
 from tests.support.mcp_face import Face
 from tests.support.mcp_wire import Http
@@ -32,7 +32,7 @@ async def served(face: Face, access: Access | None = None, **limits: Any) -> Asy
         await app(scope, receive, send)
 
     with anyio.fail_after(30):
-        async with listening(late) as root_url, server.at(access or Access([]), Place()) as app:
+        async with listening(late) as root_url, server.at(access or Access([]), FaceAddress()) as app:
             yield f"{root_url}/mcp"
 
 

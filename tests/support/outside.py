@@ -23,7 +23,7 @@ import pytest
 import uvicorn
 from mcp.client.stdio import stdio_client
 
-from bridge.http_server import Server
+from bridge.http_server import BoundedServer
 from bridge.mcp.client.transports.stdio import child
 from bridge.mcp.client.upstream import Upstream
 
@@ -42,7 +42,7 @@ DOORS: Final[tuple[Any, ...]] = (
     anyio.create_tcp_listener,
     stdio_client,
     uvicorn.Server,
-    Server,
+    BoundedServer,
     Upstream,
     child,
     sys.executable,

@@ -18,12 +18,12 @@ from bridge.a2a.tasks.engine import Engine
 from bridge.access.verifiers import Credential
 from bridge.assembly.bounds import server_limits
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.plan import Place, Plan, PublishedPlan, ServerPlan
+from bridge.assembly.plan import Plan, ProcessPlan, PublishedPlan, ServerPlan
 from bridge.config.tables.profile import Profile, load_profile
-from bridge.http_server import Server, ServerLimits
+from bridge.http_server import BoundedServer, HttpServerLimits
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.transports.stdio import Command
-from bridge.mcp.client.transports.streamable_http import Target
+from bridge.mcp.client.transports.stdio import StdioTarget
+from bridge.mcp.client.transports.streamable_http import ServerTarget
 from bridge.mcp.client.upstream import Upstream
 from bridge.short_names import slug
 from bridge.tools_as_agent.agent import ToolsAgent
@@ -36,9 +36,9 @@ _END_SECONDS: Final = 0.5
 """How long requests that are still at work hold up the end of a server, before they are cancelled."""
 
 
-def raw_command(*options: str) -> Command:
+def raw_command(*options: str) -> StdioTarget:
     """The raw MCP server of these tests, as a child process."""
-    return Command((sys.executable, str(RAW_SERVER), *options))
+    return StdioTarget((sys.executable, str(RAW_SERVER), *options))
 
 
 def profile_with(**tables: dict[str, Any]) -> Profile:
@@ -52,7 +52,7 @@ def profile_with(**tables: dict[str, Any]) -> Profile:
 class WrapConfig:
     """One tool server, published as one agent, as `mcp-a2a wrap` does it."""
 
-    target: Target
+    target: ServerTarget
     profile: Profile
     host: str = "127.0.0.1"
     port: int = 0
@@ -76,7 +76,7 @@ class WrapConfig:
         )
         return Plan(
             self.profile,
-            Place(self.host, self.port, self.public_url, self.hosts),
+            ProcessPlan(self.host, self.port, self.public_url, self.hosts),
             self.credentials,
             self.allow_unauthenticated,
             servers={name: server},
@@ -132,7 +132,7 @@ async def wrapped(config: WrapConfig) -> AsyncIterator[Wrapped]:
         yield Wrapped(bridge)
 
 
-def config_for(target: Target, **changes: Any) -> WrapConfig:
+def config_for(target: ServerTarget, **changes: Any) -> WrapConfig:
     """A configuration for tests: memory store, a free port, the era known (which saves a probe)."""
     base = WrapConfig(target, load_profile(), "127.0.0.1", 0, store="memory:", era=Era.LEGACY)
     return replace(base, **changes)
@@ -155,7 +155,7 @@ DEFAULT_LIMITS: Final = server_limits(load_profile(), descriptors=4096)
 
 
 @asynccontextmanager
-async def listening(app: Any, port: int = 0, limits: ServerLimits = DEFAULT_LIMITS) -> AsyncIterator[str]:
+async def listening(app: Any, port: int = 0, limits: HttpServerLimits = DEFAULT_LIMITS) -> AsyncIterator[str]:
     """Serve an ASGI application, by default on a free port; its root URL."""
     server = _Server(app, limits)
     with socket(AF_INET, SOCK_STREAM, IPPROTO_TCP) as listener:
@@ -180,11 +180,11 @@ def mounted(base: str, app: ASGIApp) -> ASGIApp:
     return at
 
 
-class _Server(Server):
+class _Server(BoundedServer):
     """The bridge's server, which ends at once where its own looks ten times a second: over all tests these tenths are
     minutes."""
 
-    def __init__(self, app: Any, limits: ServerLimits) -> None:
+    def __init__(self, app: Any, limits: HttpServerLimits) -> None:
         super().__init__(app, limits)
         self.starting, self.ending = anyio.Event(), anyio.Event()
 

@@ -10,25 +10,25 @@ from typing import Any
 
 import httpx2
 
-from bridge.a2a.model.events import Ids
+from bridge.a2a.model.events import IdsAndClock
 from bridge.a2a.server.app import AgentServer
 from bridge.a2a.server.service import Service
 from bridge.a2a.tasks.engine import Engine
-from bridge.a2a.wire.extensions import Gate
+from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.access.principals import LOCAL
 from bridge.access.verifiers import Access
 from bridge.assembly.naming import elapsed_ms, new_id, now_ms
 from bridge.errors import PeerError
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.transports.streamable_http import Target
+from bridge.mcp.client.transports.streamable_http import ServerTarget
 from bridge.mcp.client.upstream import SessionRules, Upstream
 from bridge.store.memory import MemoryStore
 from bridge.store.sqlite import SQLiteStore
 from bridge.tools_as_agent.agent import ToolsAgent
-from bridge.tools_as_agent.sources import Source
+from bridge.tools_as_agent.sources import SkillSource
 from bridge.translate.extension import GATED
 from bridge.translate.overrides import SkillOverride
-from bridge.web import Place
+from bridge.web import FaceAddress
 from tests.support.limits import (
     PROFILE,
     agent_limits,
@@ -67,7 +67,7 @@ class Team:
     agent: ToolsAgent
     changes: Changes
     engine: Engine
-    sources: list[Source]
+    sources: list[SkillSource]
     rpc: Rpc
     base_url: str
     chosen: Any
@@ -119,7 +119,7 @@ def words(task: dict[str, Any]) -> str:
 
 @asynccontextmanager
 async def team(
-    targets: Mapping[str, Target],
+    targets: Mapping[str, ServerTarget],
     overrides: Mapping[str, SkillOverride] | None = None,
     *,
     store: str | None = None,
@@ -136,14 +136,14 @@ async def team(
         changes.agent = served
         kept = await stack.enter_async_context(MemoryStore() if store is None else SQLiteStore(store))
         engine = await stack.enter_async_context(
-            Engine(served, kept, Ids(new_id, now_ms, elapsed_ms), engine_limits())
+            Engine(served, kept, IdsAndClock(new_id, now_ms, elapsed_ms), engine_limits())
         )
         stack.push_async_callback(engine.drain, 0)
         server = AgentServer(
             served,
-            Service(engine, Gate(GATED), PROFILE.requests.parts),
+            Service(engine, ExtensionFilter(GATED), PROFILE.requests.parts),
             Access((), LOCAL),
-            Place(),
+            FaceAddress(),
             agent_limits(),
             stream_pace(),
         )
@@ -154,8 +154,8 @@ async def team(
 
 
 async def source(
-    stack: AsyncExitStack, key: str, target: Target, changes: Changes, rules: SessionRules | None = None
-) -> Source:
+    stack: AsyncExitStack, key: str, target: ServerTarget, changes: Changes, rules: SessionRules | None = None
+) -> SkillSource:
     """A server, connected as long as the stack is; one that is down was tried once."""
     pace = session_pace(concurrency=8, connect_seconds=2)
     upstream = Upstream(
@@ -164,4 +164,4 @@ async def source(
     await stack.enter_async_context(upstream.run())
     with suppress(PeerError):
         await upstream.ready()
-    return Source(key, upstream)
+    return SkillSource(key, upstream)

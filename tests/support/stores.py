@@ -8,7 +8,7 @@ import anyio
 
 from bridge.errors import StoreError
 from bridge.store.memory import MemoryStore
-from bridge.store.records import Change, Done, StoredMessage
+from bridge.store.records import Change, OnStored, StoredMessage
 
 
 class GatedStore(MemoryStore):
@@ -16,10 +16,10 @@ class GatedStore(MemoryStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.held_back: deque[tuple[Change, Done]] = deque()
+        self.held_back: deque[tuple[Change, OnStored]] = deque()
         self._open = False
 
-    def submit(self, change: Change, done: Done) -> None:
+    def submit(self, change: Change, done: OnStored) -> None:
         """Queue the change, or keep it when the gate stands open."""
         self.held_back.append((change, done))
         if self._open:
@@ -59,14 +59,14 @@ class FailingStore(MemoryStore):
         self._failure: str | None = None
         self.probed = anyio.Event()
 
-    def submit(self, change: Change, done: Done) -> None:
+    def submit(self, change: Change, done: OnStored) -> None:
         """Keep the change unless broken."""
         if self._late:
             anyio.lowlevel.current_token().native_token.call_soon(self._answer, change, done)  # type: ignore[attr-defined]
         else:
             self._answer(change, done)
 
-    def _answer(self, change: Change, done: Done) -> None:
+    def _answer(self, change: Change, done: OnStored) -> None:
         if self.broken:
             self._failure = "the disk is full"
             done(StoreError(self._failure))

@@ -15,7 +15,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import Receive, Scope, Send
 
-from bridge.mcp.client.transports.streamable_http import Url
+from bridge.mcp.client.transports.streamable_http import HttpTarget
 from tests.support.running import listening
 
 Context = ServerRequestContext[Any, Any]
@@ -67,9 +67,9 @@ class ToolServer:
             yield self
 
     @property
-    def target(self) -> Url:
+    def target(self) -> HttpTarget:
         """Where it is."""
-        return Url(self.url)
+        return HttpTarget(self.url)
 
     async def holding(self, calls: int) -> None:
         """Wait until so many calls of `hold` run."""

@@ -16,11 +16,11 @@ from bridge.a2a.client.client import AgentClient, ClientOptions
 from bridge.a2a.client.credentials import Credentials
 from bridge.a2a.server.app import AgentServer
 from bridge.a2a.server.service import Service
-from bridge.a2a.wire.extensions import Gate
+from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Access, Credential, Scheme, verifiers_of
 from bridge.translate.extension import GATED, SKILL
-from bridge.web import Place
+from bridge.web import FaceAddress
 from tests.support.drivers import DRIVERS, Driver, new_client
 from tests.support.limits import PROFILE, agent_limits, stream_pace
 from tests.support.running import call_part, listening, message, mounted
@@ -64,9 +64,9 @@ async def devtools(request: pytest.FixtureRequest) -> AsyncIterator[Devtools]:
         server = await stack.enter_async_context(ToolServer("tracker", TOOLS).run())
         served = await stack.enter_async_context(team({"tracker": server.target}))
         access = Access(verifiers_of(credentials()))
-        service = Service(served.engine, Gate(GATED), PROFILE.requests.parts)
+        service = Service(served.engine, ExtensionFilter(GATED), PROFILE.requests.parts)
         agent = AgentServer(
-            served.agent, service, access, Place(), agent_limits(), stream_pace(), name="devtools"
+            served.agent, service, access, FaceAddress(), agent_limits(), stream_pace(), name="devtools"
         )
         root_url = await stack.enter_async_context(listening(mounted(BASE, agent.at(BASE))))
         client = await stack.enter_async_context(new_client())

@@ -15,7 +15,7 @@ import anyio
 import httpx2
 import pytest
 
-from bridge.mcp.client.transports.streamable_http import Url
+from bridge.mcp.client.transports.streamable_http import HttpTarget
 from tests.support.asking import ASKING_SERVER, asking_url
 from tests.support.asking_bridge import (
     AT_ONCE,
@@ -41,10 +41,10 @@ def store(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def served(request: pytest.FixtureRequest) -> Iterator[Url]:
+def served(request: pytest.FixtureRequest) -> Iterator[HttpTarget]:
     """The asking server over HTTP, which outlives the bridges."""
     with asking_url(request.param) as url:
-        yield Url(url)
+        yield HttpTarget(url)
 
 
 modern_server = pytest.mark.parametrize("served", ["modern"], indirect=True)
@@ -91,7 +91,7 @@ async def test_a_url_goes_on_and_its_streams_stay_open(
 
 @pytest.mark.proves("restart-goes-on", "map-elicitation-url")
 @legacy_server
-async def test_a_call_that_was_refused_for_a_url_is_made_again(store: str, served: Url) -> None:
+async def test_a_call_that_was_refused_for_a_url_is_made_again(store: str, served: HttpTarget) -> None:
     async with asking("legacy", target=served, store=store) as client:
         task = await client.ask("need-url")
     async with asking("legacy", target=served, store=store) as client:
@@ -154,7 +154,9 @@ async def test_an_open_call_that_may_not_be_repeated_has_failed_and_says_so(stor
 
 @pytest.mark.proves("restart-goes-on", "map-server-tasks")
 @modern_server
-async def test_a_task_of_the_server_goes_on_and_its_question_is_asked_again(store: str, served: Url) -> None:
+async def test_a_task_of_the_server_goes_on_and_its_question_is_asked_again(
+    store: str, served: HttpTarget
+) -> None:
     async with asking("modern", target=served, store=store) as client:
         task = await client.ask("task-job", ask=True)
     async with asking("modern", target=served, store=store) as client:
@@ -166,7 +168,7 @@ async def test_a_task_of_the_server_goes_on_and_its_question_is_asked_again(stor
 
 @pytest.mark.proves("restart-goes-on", "map-server-tasks")
 @legacy_server
-async def test_a_legacy_task_of_the_server_goes_on_too(store: str, served: Url) -> None:
+async def test_a_legacy_task_of_the_server_goes_on_too(store: str, served: HttpTarget) -> None:
     async with asking("legacy", target=served, store=store) as client:
         task = await client.ask("job", ask=True)
         (before,) = keys_of(task)
@@ -185,7 +187,9 @@ async def test_a_legacy_task_of_the_server_goes_on_too(store: str, served: Url) 
 
 @pytest.mark.proves("restart-goes-on", "map-server-tasks")
 @modern_server
-async def test_a_task_that_the_server_has_done_meanwhile_gives_its_result(store: str, served: Url) -> None:
+async def test_a_task_that_the_server_has_done_meanwhile_gives_its_result(
+    store: str, served: HttpTarget
+) -> None:
     """The answer reached the server from elsewhere, so that nothing is left to be asked."""
     async with asking("modern", target=served, store=store) as client:
         task = await client.ask("task-job", ask=True)
@@ -198,7 +202,7 @@ async def test_a_task_that_the_server_has_done_meanwhile_gives_its_result(store:
 @pytest.mark.proves("restart-goes-on", "map-server-tasks")
 @modern_server
 async def test_a_task_of_the_server_that_is_at_work_when_the_bridge_stops_goes_on(
-    store: str, served: Url
+    store: str, served: HttpTarget
 ) -> None:
     """Whoever waits for it is told how it stands, and the server hears of no cancellation."""
     async with asking("modern", target=served, store=store) as client, anyio.create_task_group() as tasks:
@@ -234,7 +238,7 @@ def kept_of(store: str, task_id: str) -> bytes:
         return bytes(found[0]) if found else b""
 
 
-async def tell(server: Url, method: str, task_id: str, responses: Any) -> None:
+async def tell(server: HttpTarget, method: str, task_id: str, responses: Any) -> None:
     """Another client of the same server."""
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -294,7 +298,9 @@ async def test_a_task_that_waits_still_fails_in_time_after_a_restart(store: str,
 
 @pytest.mark.proves("map-input-timeout", "map-server-tasks")
 @modern_server
-async def test_a_task_of_the_server_still_fails_in_time_after_a_restart(store: str, served: Url) -> None:
+async def test_a_task_of_the_server_still_fails_in_time_after_a_restart(
+    store: str, served: HttpTarget
+) -> None:
     async with asking("modern", target=served, store=store) as client:
         task = await client.ask("task-job", ask=True)
     async with asking("modern", target=served, store=store, run={"input_timeout_seconds": 0.3}) as client:

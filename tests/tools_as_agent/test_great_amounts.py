@@ -20,10 +20,10 @@ import anyio.to_thread
 import httpx2
 import pytest
 
-from bridge.a2a.tasks.live import Live
+from bridge.a2a.tasks.live import LiveTask
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.transports.stdio import Command
-from bridge.mcp.client.transports.streamable_http import Target, Url
+from bridge.mcp.client.transports.stdio import StdioTarget
+from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from tests.support.command import process_of, wrapping
 from tests.support.processes import PROC
 from tests.support.running import (
@@ -41,7 +41,9 @@ from tests.support.running import (
 )
 from tests.support.sdk_server import HttpServer, Tools
 
-FLOODING: Final = Command((sys.executable, str(Path(__file__).parents[1] / "hostile" / "flooding_server.py")))
+FLOODING: Final = StdioTarget(
+    (sys.executable, str(Path(__file__).parents[1] / "hostile" / "flooding_server.py"))
+)
 MEGABYTE: Final = 1024 * 1024
 COMPLETED: Final = "TASK_STATE_COMPLETED"
 FAILED: Final = "TASK_STATE_FAILED"
@@ -53,13 +55,13 @@ each_store = pytest.mark.parametrize("store", ["memory:", "tasks.db"])
 
 
 @asynccontextmanager
-async def served(transport: str) -> AsyncIterator[Target]:
+async def served(transport: str) -> AsyncIterator[ServerTarget]:
     """A server whose tool `big` answers over this transport."""
     if transport == "stdio":
         yield raw_command()
     else:
         async with HttpServer(json_response=transport == "json").run() as server:
-            yield Url(server.url)
+            yield HttpTarget(server.url)
 
 
 def memory_mib(pid: int, kind: str) -> int:
@@ -80,7 +82,7 @@ async def test_a_result_of_50_mb_is_whole(
     whole, spent = ["x" * (50 * MEGABYTE)], [time.monotonic()]
     async with AsyncExitStack() as stack:
         target = await stack.enter_async_context(served(transport))
-        behind = (target.url,) if isinstance(target, Url) else (sys.executable, str(RAW_SERVER))
+        behind = (target.url,) if isinstance(target, HttpTarget) else (sys.executable, str(RAW_SERVER))
         bridge = await stack.enter_async_context(process_of(wrapping(state=tmp_path, server=behind)))
         http = await stack.enter_async_context(httpx2.AsyncClient(timeout=120))
         rpc, pid = Rpc(http, bridge.url), bridge.process.pid
@@ -132,7 +134,7 @@ async def test_a_task_that_has_ended_leaves_memory_without_waiting_for_the_garba
         for _ in range(10):
             await rpc.send(call_part("big", bytes=MEGABYTE))
         await rpc.send(call_part("echo", text="so that the last one is let go, too"))
-        assert sum(isinstance(one, Live) for one in gc.get_objects()) <= 1
+        assert sum(isinstance(one, LiveTask) for one in gc.get_objects()) <= 1
 
 
 @pytest.fixture
@@ -155,7 +157,7 @@ async def test_a_card_follows_a_list_of_500_tools_over_pages_of_which_some_go_an
     tools = Tools(pages=7, names=["grow", *(f"tool-{number}" for number in range(500))])
     async with HttpServer(tools).run() as server:
         profile = profile_with(server={"settle_seconds": 0.02})
-        config = config_for(Url(server.url), era=era, profile=profile)
+        config = config_for(HttpTarget(server.url), era=era, profile=profile)
         async with running(config) as bridge, httpx2.AsyncClient(timeout=30) as http:
             rpc = Rpc(http, bridge.base_url)
             assert await skills_of(bridge, http) == tools.names

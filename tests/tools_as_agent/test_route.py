@@ -12,7 +12,7 @@ from bridge.a2a.model.objects import Message, Part, SendMessageConfiguration, Ta
 from bridge.a2a.tasks.agent import Turn
 from bridge.access.principals import LOCAL
 from bridge.mcp.tools import Tool
-from bridge.tools_as_agent.decisions import Ask, Decision, End, RunTool
+from bridge.tools_as_agent.decisions import Decision, End, RequireInput, RunTool
 from bridge.tools_as_agent.route import decide
 from bridge.tools_as_agent.skills import skills_of
 from bridge.translate.extension import ANSWER, QUESTION, SKILL, URI
@@ -65,7 +65,7 @@ def conversation(*turns: Any) -> list[Decision]:
     for said in turns:
         parts, metadata = said if isinstance(said, tuple) else ([said], None)
         decision = decide(turn(*parts, metadata=metadata, kept=kept), ALL, OPTIONS)
-        kept = decision.kept if isinstance(decision, Ask) else b""
+        kept = decision.kept if isinstance(decision, RequireInput) else b""
         decisions.append(decision)
     return decisions
 
@@ -101,13 +101,13 @@ def run(called: Tool, **arguments: Any) -> RunTool:
 def test_a_conversation_ends_in_the_call_that_it_was_about(turns: list[Any], last: RunTool) -> None:
     *questions, found = conversation(*turns)
     assert found == last
-    assert all(isinstance(question, Ask) for question in questions)
+    assert all(isinstance(question, RequireInput) for question in questions)
 
 
 @pytest.mark.proves("map-arguments")
 def test_a_question_names_every_property_at_fault() -> None:
     (question,) = conversation(call("many", count="five", other=1))
-    assert isinstance(question, Ask)
+    assert isinstance(question, RequireInput)
     assert question.metadata[QUESTION] == "arguments"
     assert question.parts[0].text == (
         "To run many I need:\n"
@@ -120,7 +120,7 @@ def test_a_question_names_every_property_at_fault() -> None:
 @pytest.mark.proves("map-arguments")
 def test_an_answer_that_does_not_mend_it_is_asked_again_with_what_is_known() -> None:
     _, again = conversation(call("many", text="keep"), "5 and 6")
-    assert isinstance(again, Ask)
+    assert isinstance(again, RequireInput)
     form = again.parts[1].data
     assert isinstance(form, dict)
     assert form["arguments"] == {"text": "keep"}
@@ -130,7 +130,7 @@ def test_an_answer_that_does_not_mend_it_is_asked_again_with_what_is_known() -> 
 @pytest.mark.parametrize("said", ["hello", call("sing"), data([1]), {"raw": "AAAA"}])
 def test_a_message_that_means_no_tool_is_asked_which_one(said: Any) -> None:
     (question,) = conversation(said)
-    assert isinstance(question, Ask)
+    assert isinstance(question, RequireInput)
     assert question.metadata[QUESTION] == "which-skill"
 
 
@@ -154,7 +154,7 @@ def test_a_question_that_is_refused_ends_the_task(first: Any, answer: Any, state
 @pytest.mark.proves("map-refuse")
 def test_a_refusal_without_a_question_is_only_a_message() -> None:
     (asked,) = conversation((["no"], {ANSWER: "cancel"}))
-    assert isinstance(asked, Ask)
+    assert isinstance(asked, RequireInput)
     (ran,) = conversation((["x"], {ANSWER: "decline", SKILL: "echo"}))
     assert ran == run(ECHO, text="x")
 
@@ -225,7 +225,7 @@ def test_output_that_cannot_be_accepted_is_refused_before_the_run(accepted: list
 @pytest.mark.proves("map-route")
 def test_a_question_about_a_tool_that_is_gone_begins_anew() -> None:
     question = decide(turn(call("add", a=1)), ALL, OPTIONS)
-    assert isinstance(question, Ask)
+    assert isinstance(question, RequireInput)
     again = decide(turn("2", kept=question.kept), skills_of([("demo", ECHO), ("demo", MANY)], {}), OPTIONS)
-    assert isinstance(again, Ask)
+    assert isinstance(again, RequireInput)
     assert again.metadata[QUESTION] == "which-skill"

@@ -12,7 +12,7 @@ import anyio.abc
 import pytest
 
 from bridge.a2a.model.objects import TaskState
-from bridge.mcp.client.transports.streamable_http import Url
+from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.tools_as_agent.kept import FollowedTask
 from bridge.tools_as_agent.run import Conclusion
 from bridge.translate.overrides import SkillOverride
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.proves("map-servers")
 
 TEXT = {"type": "string"}
 DEADLINE = 20
-NOWHERE = Url("http://127.0.0.1:1/mcp")
+NOWHERE = HttpTarget("http://127.0.0.1:1/mcp")
 
 
 def desk() -> ToolServer:
@@ -220,7 +220,7 @@ async def test_a_task_of_a_server_goes_on_after_a_restart_on_its_own_server(tmp_
     store = str(tmp_path / "tasks.db")
     with asking_url("modern") as url:
         async with lab().run() as other:
-            targets = {"lab": other.target, "s": Url(url)}
+            targets = {"lab": other.target, "s": HttpTarget(url)}
             async with team(targets, store=store) as served:
                 task = await served.rpc.send(call_part("task-job", ask=True))
                 assert state(task) == "INPUT_REQUIRED"

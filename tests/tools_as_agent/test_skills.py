@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge.tools_as_agent.remarks import remarks_on
+from bridge.tools_as_agent.remarks import skill_remarks
 from bridge.tools_as_agent.skills import skills_of
 from bridge.translate.message_to_call import RouteRules
 from bridge.translate.overrides import ArgumentRule, SkillOverride
@@ -70,7 +70,9 @@ def test_what_did_not_change_is_taken_over() -> None:
 
 def remarks(overrides: Any, *places: str, are_known: bool = True, **options: Any) -> list[str]:
     skills = skills_of(listed(*places) if places else [("a", ECHO)], overrides)
-    return [str(one) for one in remarks_on(skills, options_with(**options), overrides, are_known=are_known)]
+    return [
+        str(one) for one in skill_remarks(skills, options_with(**options), overrides, are_known=are_known)
+    ]
 
 
 ECHO = tool("echo", "text", listed={"annotations": {"readOnlyHint": False}}, text=TEXT)

@@ -15,22 +15,22 @@ from bridge.translate.arguments import Problem
 from bridge.translate.ask_back import (
     MAX_QUESTION_CHARACTERS,
     TEXT_FIELD,
-    AskedBack,
-    Waiting,
+    AgentQuestion,
+    AskingTask,
     answer_message,
-    asking,
-    form_from,
+    elicitation_form_from,
+    elicitation_modes_of,
     message_id_of,
-    modes_of,
     question_words,
-    questions_in,
+    questions_of_agent,
+    status_with_question,
     with_lasting_keys,
 )
 from bridge.translate.confirmation import (
     answer_to_confirmation,
+    call_digest,
+    confirmation_key,
     confirmation_metadata,
-    digest_of,
-    key_of,
     parts_of_confirmation,
 )
 from bridge.translate.elicitation import (
@@ -44,7 +44,7 @@ from bridge.translate.extension import ANSWER, BLOCK, QUESTION
 from tests.support.tools import tool
 
 INPUT, AUTH = TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED
-WAITING = Waiting("state", "t", "c")
+WAITING = AskingTask("state", "t", "c")
 FORM = {
     "mode": "form",
     "message": "Who are you?",
@@ -78,7 +78,7 @@ def asked_by_us(
     "params", [{"k": FORM}, {"k": URL}, {"a": FORM, "b": URL}, {"a": FORM, "b": {**FORM, "message": "?"}}]
 )
 def test_with_the_extension_the_questions_of_a_server_come_back_exactly(params: Any) -> None:
-    asked = questions_in(*asked_by_us(params), extension_active=True)
+    asked = questions_of_agent(*asked_by_us(params), extension_active=True)
     assert {one.key: one.params for one in asked} == params
     assert [one.own_key for one in asked] == list(params)
 
@@ -90,21 +90,21 @@ def test_our_question_for_a_yes_is_a_form_without_fields_whose_answer_is_explici
     action: str, active: bool
 ) -> None:
     wipe, arguments = tool("wipe", url={"type": "string"}), {"url": "https://evil.example/in"}
-    digest = digest_of("s", wipe, arguments)
+    digest = call_digest("s", wipe, arguments)
     parts = parts_of_confirmation("wipe", wipe, arguments, digest)
     message = said(*parts, metadata=confirmation_metadata("wipe", arguments, digest))
-    (asked,) = questions_in(message, AUTH, extension_active=active)
+    (asked,) = questions_of_agent(message, AUTH, extension_active=active)
     empty = {"type": "object", "properties": {}}
     assert asked.params == {"mode": "form", "message": parts[0].text, "requestedSchema": empty}
     answer = answer_message([asked], {asked.key: {"action": action}}, WAITING)
     assert answer is not None
-    assert answer.metadata == {ANSWER: action, QUESTION: key_of(digest)}
+    assert answer.metadata == {ANSWER: action, QUESTION: confirmation_key(digest)}
     assert answer_to_confirmation(answer, {}, wipe) == action
 
 
 @pytest.mark.proves("map-ask-back-schema")
 def test_without_the_extension_a_question_of_ours_is_asked_by_its_schema() -> None:
-    (asked,) = questions_in(*asked_by_us({"k": FORM}, active=False), extension_active=False)
+    (asked,) = questions_of_agent(*asked_by_us({"k": FORM}, active=False), extension_active=False)
     assert asked.key == asked.own_key == "k"
     assert asked.params == {
         "mode": "form",
@@ -115,28 +115,28 @@ def test_without_the_extension_a_question_of_ours_is_asked_by_its_schema() -> No
             "required": ["name"],
         },
     }
-    (asked,) = questions_in(*asked_by_us({"k": URL}, active=False), extension_active=False)
+    (asked,) = questions_of_agent(*asked_by_us({"k": URL}, active=False), extension_active=False)
     assert asked.params == URL
 
 
 @pytest.mark.proves("map-ask-back-url", "mcp-elicit-secrets")
 def test_without_the_extension_someone_to_authenticate_is_never_shown_a_form() -> None:
-    assert questions_in(*asked_by_us({"a": FORM, "b": URL}, active=False), extension_active=False) == ()
+    assert questions_of_agent(*asked_by_us({"a": FORM, "b": URL}, active=False), extension_active=False) == ()
     schema = Part(data={"type": "object", "properties": {"password": {"type": "string"}}})
-    assert questions_in(said(Part(text="Password?"), schema), AUTH, extension_active=False) == ()
+    assert questions_of_agent(said(Part(text="Password?"), schema), AUTH, extension_active=False) == ()
 
 
 @pytest.mark.proves("map-ask-back")
 @pytest.mark.parametrize("active", [True, False])
 def test_a_question_that_is_asked_again_says_why(active: bool) -> None:
     message, state = asked_by_us({"k": FORM}, {"k": (Problem("age", "too young"),)}, active=active)
-    (asked,) = questions_in(message, state, extension_active=active)
+    (asked,) = questions_of_agent(message, state, extension_active=active)
     assert asked.own_key == "k"
     assert "too young" in str(asked.params["message"])
 
 
-def ask(*parts: Part, state: TaskState = INPUT, metadata: Any = None) -> tuple[AskedBack, ...]:
-    return questions_in(said(*parts, metadata=metadata), state, extension_active=False)
+def ask(*parts: Part, state: TaskState = INPUT, metadata: Any = None) -> tuple[AgentQuestion, ...]:
+    return questions_of_agent(said(*parts, metadata=metadata), state, extension_active=False)
 
 
 @pytest.mark.proves("map-ask-back-schema")
@@ -152,17 +152,17 @@ def test_a_question_in_words_asks_for_words() -> None:
         },
     }
     assert asked.own_key is None
-    (again,) = questions_in(said(Part(text="x")), INPUT, extension_active=False)
+    (again,) = questions_of_agent(said(Part(text="x")), INPUT, extension_active=False)
     assert again.key == asked.key  # of the same message
     other = said(Part(text="x")).model_copy(update={"message_id": "q2"})
-    assert questions_in(other, INPUT, extension_active=False)[0].key != asked.key
+    assert questions_of_agent(other, INPUT, extension_active=False)[0].key != asked.key
 
 
 @pytest.mark.proves("map-ask-back-url", "mcp-elicit-secrets", "mcp-elicit-params")
 def test_a_question_without_a_message_still_asks_for_words_but_never_to_authenticate() -> None:
-    (asked,) = questions_in(None, INPUT, extension_active=False)
+    (asked,) = questions_of_agent(None, INPUT, extension_active=False)
     assert asked.text_field == TEXT_FIELD
-    assert questions_in(None, AUTH, extension_active=False) == ()
+    assert questions_of_agent(None, AUTH, extension_active=False) == ()
 
 
 @pytest.mark.proves("map-ask-back-schema")
@@ -179,7 +179,7 @@ def test_the_bridges_own_questions_become_forms() -> None:
     (asked,) = ask(*parts, metadata={QUESTION: "arguments"})
     assert asked.own_key == "arguments"
     assert asked.params["requestedSchema"]["properties"]["a"]["type"] == "string"
-    which = own_questions.which_skill(own_questions.Unclear(), {"t": tool})
+    which = own_questions.ask_which_skill(own_questions.UnclearCall(), {"t": tool})
     (asked,) = ask(*which, metadata={QUESTION: "which-skill"})
     assert (asked.own_key, asked.text_field) == ("which-skill", TEXT_FIELD)
 
@@ -208,7 +208,7 @@ def test_the_bridges_own_questions_become_forms() -> None:
 )
 def test_a_schema_is_a_form_when_every_field_is_one(prop: Any, shown: Any) -> None:
     schema = {"type": "object", "properties": {"p": prop}, "required": ["p", "q"], "$defs": {}}
-    form = form_from(schema)
+    form = elicitation_form_from(schema)
     if shown is None:
         assert form is None
         (asked,) = ask(Part(data={"schema": schema}))
@@ -249,14 +249,14 @@ def test_a_schema_is_found_by_its_name_or_as_the_data_itself(name: str | None) -
 def test_only_a_url_that_stands_as_such_is_visited(parts: Any, url: str | None) -> None:
     asked = ask(*parts, state=AUTH)
     assert [one.params["url"] for one in asked] == ([] if url is None else [url])
-    assert modes_of(asked) == ({"url"} if asked else frozenset())
+    assert elicitation_modes_of(asked) == ({"url"} if asked else frozenset())
 
 
 @pytest.mark.proves("map-ask-back-url", "mcp-elicit-params")
 def test_an_extension_that_names_no_web_address_is_not_followed() -> None:
     block = {"k": {**URL, "url": "javascript:x"}}
     part = Part(data={}, metadata={BLOCK: block})
-    assert questions_in(said(part), AUTH, extension_active=True) == ()
+    assert questions_of_agent(said(part), AUTH, extension_active=True) == ()
 
 
 @pytest.mark.proves("mcp-elicit-params")
@@ -301,16 +301,16 @@ def waiting_with(*parts: Part, message: Message | None = None) -> Task:
     ],
 )
 def test_a_status_without_words_asks_what_the_last_artifact_says(part: Part, words: str) -> None:
-    status = asking(waiting_with(part))
+    status = status_with_question(waiting_with(part))
     assert question_words(status.message, status.state) == words
 
 
 @pytest.mark.proves("map-ask-back")
 def test_a_status_that_says_what_it_asks_is_not_added_to() -> None:
     task = waiting_with(Part(text="a draft"), message=said(Part(text="Send it?")))
-    assert asking(task) == task.status
+    assert status_with_question(task) == task.status
     done = task.model_copy(update={"status": TaskStatus(state=TaskState.COMPLETED)})
-    assert asking(done) == done.status
+    assert status_with_question(done) == done.status
 
 
 RESULTS: list[Any] = [
@@ -324,7 +324,7 @@ RESULTS: list[Any] = [
 @pytest.mark.proves("map-ask-back-once")
 @pytest.mark.parametrize("result", RESULTS)
 def test_an_answer_reaches_the_server_behind_our_agent_exactly(result: Any) -> None:
-    asked = questions_in(*asked_by_us({"k": FORM}), extension_active=True)
+    asked = questions_of_agent(*asked_by_us({"k": FORM}), extension_active=True)
     message = answer_message(asked, {"k": result}, WAITING)
     assert message is not None
     assert (message.task_id, message.context_id, message.role) == ("t", "c", Role.USER)
@@ -339,7 +339,7 @@ def test_an_answer_that_looks_like_a_refusal_is_none() -> None:
     form = {"type": "object", "properties": {"action": {"type": "string"}}}
     params: Any = {"k": {"mode": "form", "message": "m", "requestedSchema": form}}
     result: Any = {"action": "accept", "content": {"action": "decline"}}
-    asked = questions_in(*asked_by_us(params), extension_active=True)
+    asked = questions_of_agent(*asked_by_us(params), extension_active=True)
     message = answer_message(asked, {"k": result}, WAITING)
     assert message is not None
     assert answers_from(message, [elicitation_from("k", params["k"])], fill_defaults=False).given == {
@@ -353,7 +353,7 @@ def test_an_answer_that_looks_like_a_refusal_is_none() -> None:
 def test_several_answers_reach_the_server_behind_our_agent_each(first: Any, second: Any) -> None:
     params = {"a": FORM, "b": URL}
     form = {**FORM, "requestedSchema": {"type": "object", "properties": {"name": {}}}}
-    asked = questions_in(*asked_by_us(params), extension_active=True)
+    asked = questions_of_agent(*asked_by_us(params), extension_active=True)
     message = answer_message(asked, {"a": first, "b": second}, WAITING)
     assert message is not None
     open_ones = [elicitation_from("a", form), elicitation_from("b", URL)]
@@ -387,7 +387,7 @@ def test_a_foreign_agent_that_sent_someone_to_a_url_is_only_told_of_a_refusal() 
 
 @pytest.mark.proves("map-ask-back-url")
 def test_an_agent_of_ours_that_sent_someone_to_a_url_is_told_when_it_is_done() -> None:
-    asked = questions_in(*asked_by_us({"k": URL}), extension_active=True)
+    asked = questions_of_agent(*asked_by_us({"k": URL}), extension_active=True)
     message = answer_message(asked, {"k": {"action": "accept"}}, WAITING)
     assert message is not None
     assert answers_from(message, [elicitation_from("k", URL)]).given == {"k": {"action": "accept"}}
@@ -398,7 +398,7 @@ def test_an_agent_of_ours_that_sent_someone_to_a_url_is_told_when_it_is_done() -
     "responses", [{}, {"other": {"action": "accept"}}, {"k": 7}, {"k": {"action": "maybe"}}]
 )
 def test_what_answers_nothing_is_no_message(responses: Any) -> None:
-    asked = questions_in(*asked_by_us({"k": FORM}), extension_active=True)
+    asked = questions_of_agent(*asked_by_us({"k": FORM}), extension_active=True)
     assert answer_message(asked, responses, WAITING) is None
 
 
@@ -414,8 +414,8 @@ def test_the_same_answer_to_another_question_or_of_another_task_is_another_messa
     def message_id(task_id: str, asked_by: str) -> str:
         message = said(*parts_of_questions([elicitation_from("k", FORM)], None))
         status = TaskStatus(state=INPUT, message=message.model_copy(update={"message_id": asked_by}))
-        asked = with_lasting_keys(questions_in(status.message, INPUT, extension_active=True), status)
-        answer = answer_message(asked, {asked[0].key: RESULTS[0]}, Waiting(task_id, task_id, "c"))
+        asked = with_lasting_keys(questions_of_agent(status.message, INPUT, extension_active=True), status)
+        answer = answer_message(asked, {asked[0].key: RESULTS[0]}, AskingTask(task_id, task_id, "c"))
         assert answer is not None
         assert (answer.metadata or {})[QUESTION] == "k"
         return answer.message_id
@@ -429,7 +429,7 @@ def lasting(message_id: str, occasions: dict[str, str] | None, *keys: str) -> di
     asked = [elicitation_from(key, FORM) for key in keys]
     message = said(*parts_of_questions(asked, None, occasions)).model_copy(update={"message_id": message_id})
     status = TaskStatus(state=state_of_questions(asked), message=message)
-    found = with_lasting_keys(questions_in(message, status.state, extension_active=True), status)
+    found = with_lasting_keys(questions_of_agent(message, status.state, extension_active=True), status)
     return {one.own_key: one.key for one in found}
 
 

@@ -10,23 +10,23 @@ from bridge.a2a.model.objects import Part
 from bridge.mcp.tools import tools_from
 from bridge.translate.call_to_message import (
     BadArgumentsError,
-    Conversation,
+    MessageIds,
     context_in,
     message_from_call,
     message_from_reply,
 )
 from bridge.translate.extension import SKILL, URI
-from bridge.translate.message_to_call import Call, RouteRules, call_from_message
-from bridge.translate.skill_tools import AgentTool, Source, ToolRules, tools_of_agents
+from bridge.translate.message_to_call import RouteRules, SkillCall, call_from_message
+from bridge.translate.skill_tools import AgentTool, ToolRules, ToolSource, tools_of_agents
 from tests.translate.test_skill_tools import card, ours, skill
 
 pytestmark = pytest.mark.proves("map-call-message")
 
-NEW = Conversation("m1")
+NEW = MessageIds("m1")
 
 
 def tool_of(made: Any, **rules: Any) -> AgentTool:
-    return tools_of_agents([Source("x", made)], ToolRules(**rules))[0]
+    return tools_of_agents([ToolSource("x", made)], ToolRules(**rules))[0]
 
 
 ORIGINAL = {
@@ -53,7 +53,7 @@ def test_the_arguments_of_an_original_tool_reach_its_server_exactly(arguments: A
         {"data": {"skill": "t", "arguments": arguments}, "mediaType": "application/json"}
     ]
     skills = {tool.name: tool for tool in tools_from([ORIGINAL, {**ORIGINAL, "name": "other"}])[0]}
-    assert call_from_message(message, {}, skills, RouteRules(())) == Call("t", arguments)
+    assert call_from_message(message, {}, skills, RouteRules(())) == SkillCall("t", arguments)
 
 
 def test_a_skill_gets_text_data_and_files_and_the_skill_in_metadata() -> None:
@@ -66,7 +66,7 @@ def test_a_skill_gets_text_data_and_files_and_the_skill_in_metadata() -> None:
         ],
         "context": "sealed",
     }
-    conversation = Conversation("m1", context_id="c", reference_task_ids=("t1",))
+    conversation = MessageIds("m1", context_id="c", reference_task_ids=("t1",))
     assert message_from_call(tool_of(card(skill())), arguments, conversation).to_object() == {
         "messageId": "m1",
         "contextId": "c",
@@ -133,7 +133,7 @@ def test_data_too_deep_for_its_readers_is_refused() -> None:
 
 @pytest.mark.proves("a2a-3.4.2-existing")
 def test_a_reply_goes_to_its_task() -> None:
-    conversation = Conversation("m2", context_id="c", task_id="t")
+    conversation = MessageIds("m2", context_id="c", task_id="t")
     reply = message_from_reply({"handle": "h", "message": "yes", "data": {"a": 1}}, conversation)
     assert reply.to_object() == {
         "messageId": "m2",

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from bridge.a2a.model.objects import Message, Part, text_of
+from bridge.a2a.model.objects import Message, Part, text_of_parts
 from bridge.translate.confirmation import (
     answer_to_confirmation,
     beside_the_answer,
+    call_digest,
+    confirmation_key,
     confirmation_metadata,
-    digest_of,
-    is_needed,
-    key_of,
+    needs_confirmation,
     parts_of_confirmation,
 )
 from bridge.translate.extension import ANSWER, ARGUMENTS, QUESTION, SKILL
@@ -46,7 +46,7 @@ PLAIN, DESTROYS, READS, SAFE = (
     ],
 )
 def test_which_tools_need_a_yes(when: Any, said: bool | None, needed: list[Any]) -> None:
-    assert [one for one in (PLAIN, DESTROYS, READS, SAFE) if is_needed(one, when, said)] == needed
+    assert [one for one in (PLAIN, DESTROYS, READS, SAFE) if needs_confirmation(one, when, said)] == needed
 
 
 ONE = tool("t", a={"type": "integer"})
@@ -55,16 +55,16 @@ ONE = tool("t", a={"type": "integer"})
 @pytest.mark.proves("map-confirm")
 def test_a_confirmation_is_bound_to_the_server_the_tool_and_the_arguments() -> None:
     others = [
-        digest_of("s", ONE, {"a": 2}),
-        digest_of("s", ONE, {"a": 1, "b": None}),
-        digest_of("s", ONE, {"a": 1.5}),
-        digest_of("other", ONE, {"a": 1}),
-        digest_of("s", tool("u", a={"type": "integer"}), {"a": 1}),
-        digest_of("s", tool("t", listed={"description": "Other"}, a={"type": "integer"}), {"a": 1}),
+        call_digest("s", ONE, {"a": 2}),
+        call_digest("s", ONE, {"a": 1, "b": None}),
+        call_digest("s", ONE, {"a": 1.5}),
+        call_digest("other", ONE, {"a": 1}),
+        call_digest("s", tool("u", a={"type": "integer"}), {"a": 1}),
+        call_digest("s", tool("t", listed={"description": "Other"}, a={"type": "integer"}), {"a": 1}),
     ]
-    mine = digest_of("s", ONE, {"a": 1})
+    mine = call_digest("s", ONE, {"a": 1})
     assert len({mine, *others}) == 1 + len(others)
-    assert digest_of("s", tool("t", a={"type": "integer"}), {"a": 1}) == mine
+    assert call_digest("s", tool("t", a={"type": "integer"}), {"a": 1}) == mine
 
 
 def message(*parts: Any, **metadata: Any) -> Message:
@@ -164,19 +164,19 @@ def test_what_is_beside_the_answer_says_what_is_to_be_done_otherwise() -> None:
 def test_the_question_says_what_would_be_done_and_holds_no_url_that_could_be_taken_for_a_place_to_go() -> (
     None
 ):
-    digest = digest_of("s", ONE, {})
+    digest = call_digest("s", ONE, {})
     arguments: Any = {"a": "https://evil.example", "b": ["x\ny"], "c": "z" * 2000}
     text, described = parts_of_confirmation("wipe", DESTROYS, arguments, digest)
-    assert text_of([text]).splitlines() == [
+    assert text_of_parts([text]).splitlines() == [
         "wipe is run once you confirm it (it says of itself that it may destroy something), with:",
         '- a: "https://evil.example"',
         '- b: ["x\\ny"]',
         f'- c: "{"z" * 999}... (2002 characters)',
         'Answer "yes" to go ahead, or "no" to refuse. Anything else is taken for neither.',
     ]
-    assert described.data == {"key": key_of(digest), "mode": "confirm", "skill": "wipe"}
+    assert described.data == {"key": confirmation_key(digest), "mode": "confirm", "skill": "wipe"}
     assert confirmation_metadata("wipe", arguments, digest) == {
-        QUESTION: key_of(digest),
+        QUESTION: confirmation_key(digest),
         SKILL: "wipe",
         ARGUMENTS: arguments,
     }
@@ -185,4 +185,4 @@ def test_the_question_says_what_would_be_done_and_holds_no_url_that_could_be_tak
 
 def test_a_call_without_arguments_says_so() -> None:
     text, _ = parts_of_confirmation("tidy", PLAIN, {}, "0" * 64)
-    assert text_of([text]).splitlines()[0] == "tidy is run once you confirm it, without arguments."
+    assert text_of_parts([text]).splitlines()[0] == "tidy is run once you confirm it, without arguments."

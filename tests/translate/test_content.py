@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pydantic_core import from_json, to_json
 
-from bridge.a2a.wire.extensions import Gate
+from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.jsonvalues import is_deeper
-from bridge.translate.blocks import Reading, blocks_from_parts
+from bridge.translate.blocks import ResultRules, blocks_from_parts
 from bridge.translate.content import (
     HELD,
     MAX_DATA_DEPTH,
@@ -40,7 +40,7 @@ def seen(result: Any, links: LinkRules, repeated: Repeated = Repeated.BOTH) -> l
     parts_made = parts_from_result(result, links, repeated)
     written = to_json({"parts": [part.to_object() for part in parts_made]})
     active = frozenset({URI}) if links.extension_active else frozenset()
-    parts: list[Any] = from_json(Gate(GATED).shown(written, active))["parts"]
+    parts: list[Any] = from_json(ExtensionFilter(GATED).shown(written, active))["parts"]
     return parts
 
 
@@ -250,7 +250,7 @@ def test_each_row_of_the_table_reads_back_as_the_block_that_it_was(kind: str) ->
         block = {"type": kind, "unknown": 1, **({"resource": said} if kind == "resource" else said)}
         (part,) = parts_from_result({"content": [block]}, ACTIVE)
         assert (part.kind, getattr(part, part_kind)) == (part_kind, "QUJD")
-        assert blocks_from_parts([part], Reading(extension_active=True)) == [block]
+        assert blocks_from_parts([part], ResultRules(extension_active=True)) == [block]
         bare = {"type": kind, "resource": {}} if kind == "resource" else {"type": kind}
         (whole,) = parts_from_result({"content": [bare]}, ACTIVE)
         assert (whole.kind, whole.data) == ("data", bare)

@@ -10,9 +10,9 @@ import pytest
 from bridge.a2a.model.objects import Message, Part
 from bridge.translate.extension import ARGUMENTS, SKILL
 from bridge.translate.message_to_call import (
-    Call,
     RouteRules,
-    Unclear,
+    SkillCall,
+    UnclearCall,
     answer_in,
     call_from_message,
     skill_asked_for_in,
@@ -48,17 +48,17 @@ def data(value: Any) -> dict[str, Any]:
 
 
 RULE_1: list[tuple[Any, Any]] = [
-    ({"skill": "add", "arguments": {"a": 1}}, Call("add", {"a": 1})),
-    ({"tool": "add", "arguments": {"a": 1}}, Call("add", {"a": 1})),
-    ({"skill": "now"}, Call("now", {})),
-    ({"skill": "gone", "arguments": {}}, Unclear("gone")),
-    ({"skill": "add", "tool": "add"}, Unclear()),
-    ({"skill": "add", "arguments": [1, 2]}, Unclear()),
-    ({"skill": "add", "arguments": {}, "more": 1}, Unclear()),
-    ({"skill": 7}, Unclear()),
-    ({"arguments": {"a": 1}}, Unclear()),
-    ([{"skill": "add"}], Unclear()),
-    (None, Unclear()),
+    ({"skill": "add", "arguments": {"a": 1}}, SkillCall("add", {"a": 1})),
+    ({"tool": "add", "arguments": {"a": 1}}, SkillCall("add", {"a": 1})),
+    ({"skill": "now"}, SkillCall("now", {})),
+    ({"skill": "gone", "arguments": {}}, UnclearCall("gone")),
+    ({"skill": "add", "tool": "add"}, UnclearCall()),
+    ({"skill": "add", "arguments": [1, 2]}, UnclearCall()),
+    ({"skill": "add", "arguments": {}, "more": 1}, UnclearCall()),
+    ({"skill": 7}, UnclearCall()),
+    ({"arguments": {"a": 1}}, UnclearCall()),
+    ([{"skill": "add"}], UnclearCall()),
+    (None, UnclearCall()),
 ]
 
 
@@ -69,17 +69,17 @@ def test_rule_1_a_data_part_names_the_skill_by_its_exact_form(value: Any, found:
 
 
 RULE_2: list[tuple[Any, list[Any], Any]] = [
-    ({SKILL: "add"}, [data({"a": 1}), data({"b": 2})], Call("add", {"a": 1, "b": 2})),
-    ({"skillId": "add"}, ['{"a": 1, "b": 2}'], Call("add", {"a": 1, "b": 2})),
-    ({"skill_id": "add"}, ["a=1 b=2.5"], Call("add", {"a": 1, "b": 2.5})),
-    ({"skill": "echo"}, ["say this"], Call("echo", {"text": "say this"})),
-    ({"toolName": "echo"}, ['{"arguments": {"text": "x"}}'], Call("echo", {"text": "x"})),
-    ({"tool": "now"}, ["please"], Call("now", {})),
-    ({"tool": "add"}, ["one and two"], Call("add", {})),
-    ({SKILL: "add", ARGUMENTS: {"a": 3}}, ["echo hello"], Call("add", {"a": 3})),
-    ({SKILL: "gone"}, ["x"], Unclear("gone")),
-    ({SKILL: "", "skillId": 5, "tool": "now"}, ["x"], Call("now", {})),
-    ({"unheard": "echo"}, ["x"], Unclear()),
+    ({SKILL: "add"}, [data({"a": 1}), data({"b": 2})], SkillCall("add", {"a": 1, "b": 2})),
+    ({"skillId": "add"}, ['{"a": 1, "b": 2}'], SkillCall("add", {"a": 1, "b": 2})),
+    ({"skill_id": "add"}, ["a=1 b=2.5"], SkillCall("add", {"a": 1, "b": 2.5})),
+    ({"skill": "echo"}, ["say this"], SkillCall("echo", {"text": "say this"})),
+    ({"toolName": "echo"}, ['{"arguments": {"text": "x"}}'], SkillCall("echo", {"text": "x"})),
+    ({"tool": "now"}, ["please"], SkillCall("now", {})),
+    ({"tool": "add"}, ["one and two"], SkillCall("add", {})),
+    ({SKILL: "add", ARGUMENTS: {"a": 3}}, ["echo hello"], SkillCall("add", {"a": 3})),
+    ({SKILL: "gone"}, ["x"], UnclearCall("gone")),
+    ({SKILL: "", "skillId": 5, "tool": "now"}, ["x"], SkillCall("now", {})),
+    ({"unheard": "echo"}, ["x"], UnclearCall()),
 ]
 
 
@@ -94,45 +94,48 @@ def test_metadata_keys_count_in_their_order_and_the_messages_own_before_the_requ
     keys = (SKILL, *KEYS)
     for place, key in enumerate(keys):
         metadata = dict.fromkeys(keys[place:], "echo") | {key: "now"}
-        assert call_from_message(message("x", metadata=metadata), {}, ALL, RULES) == Call("now", {})
+        assert call_from_message(message("x", metadata=metadata), {}, ALL, RULES) == SkillCall("now", {})
     said = message("x", metadata={SKILL: "now"})
-    assert call_from_message(said, {SKILL: "echo"}, ALL, RULES) == Call("now", {})
+    assert call_from_message(said, {SKILL: "echo"}, ALL, RULES) == SkillCall("now", {})
 
 
 RULE_3: list[tuple[str, Any]] = [
-    ('{"skill": "add", "arguments": {"a": 1}}', Call("add", {"a": 1})),
-    ('add {"a": 1, "b": 2}', Call("add", {"a": 1, "b": 2})),
-    ('add\n{"a": 1, "b": 2}', Call("add", {"a": 1, "b": 2})),
-    ("add a=1 b=-2", Call("add", {"a": 1, "b": -2})),
-    ("echo text='two words' times=3", Call("echo", {"text": "two words", "times": 3})),
-    ("echo text=a=b", Call("echo", {"text": "a=b"})),
-    ("echo text=", Call("echo", {"text": ""})),
-    ('set config={"a":1} list=["q"]', Call("set", {"config": {"a": 1}, "list": ["q"]})),
+    ('{"skill": "add", "arguments": {"a": 1}}', SkillCall("add", {"a": 1})),
+    ('add {"a": 1, "b": 2}', SkillCall("add", {"a": 1, "b": 2})),
+    ('add\n{"a": 1, "b": 2}', SkillCall("add", {"a": 1, "b": 2})),
+    ("add a=1 b=-2", SkillCall("add", {"a": 1, "b": -2})),
+    ("echo text='two words' times=3", SkillCall("echo", {"text": "two words", "times": 3})),
+    ("echo text=a=b", SkillCall("echo", {"text": "a=b"})),
+    ("echo text=", SkillCall("echo", {"text": ""})),
+    ('set config={"a":1} list=["q"]', SkillCall("set", {"config": {"a": 1}, "list": ["q"]})),
     (
         'set config={"a": "b c", "d": [1, 2]} on=true',
-        Call("set", {"config": {"a": "b c", "d": [1, 2]}, "on": True}),
+        SkillCall("set", {"config": {"a": "b c", "d": [1, 2]}, "on": True}),
     ),
-    ('set\n config={"it\'s": "\\"x\\""}\n list=[]', Call("set", {"config": {"it's": '"x"'}, "list": []})),
-    ("set config='{\"a\": 1}' list='[\"q\"]'", Call("set", {"config": {"a": 1}, "list": ["q"]})),
-    ('echo text={"a":1}', Call("echo", {"text": '{"a":1}'})),
-    ('echo text=["q"] times=2', Call("echo", {"text": '["q"]', "times": 2})),
-    ("echo text=[x]", Call("echo", {"text": "[x]"})),
-    ('echo text={"a":1}b', Call("echo", {"text": "{a:1}b"})),
-    ("echo text={open", Call("echo", {"text": "{open"})),
-    ('echo text="#1 {a}"', Call("echo", {"text": "#1 {a}"})),
-    ('set config={"a":1} more', Unclear()),
-    ("set list=" + "[" * 5000, Call("set", {"list": "[" * 5000})),
-    ("  now  ", Call("now", {})),
-    ("echo hello", Unclear()),
-    ("echo colour=red", Unclear()),
-    ("echo text='open", Unclear()),
-    ("Echo text=x", Unclear()),
-    ("nobody a=1", Unclear()),
-    ('{"a": 1}', Unclear()),
-    ('{"skill": "add"', Unclear()),
-    ('{"skill": "add", "arguments": {"a": NaN}}', Unclear()),
-    ('{"a":' * 5000, Unclear()),
-    ("", Unclear()),
+    (
+        'set\n config={"it\'s": "\\"x\\""}\n list=[]',
+        SkillCall("set", {"config": {"it's": '"x"'}, "list": []}),
+    ),
+    ("set config='{\"a\": 1}' list='[\"q\"]'", SkillCall("set", {"config": {"a": 1}, "list": ["q"]})),
+    ('echo text={"a":1}', SkillCall("echo", {"text": '{"a":1}'})),
+    ('echo text=["q"] times=2', SkillCall("echo", {"text": '["q"]', "times": 2})),
+    ("echo text=[x]", SkillCall("echo", {"text": "[x]"})),
+    ('echo text={"a":1}b', SkillCall("echo", {"text": "{a:1}b"})),
+    ("echo text={open", SkillCall("echo", {"text": "{open"})),
+    ('echo text="#1 {a}"', SkillCall("echo", {"text": "#1 {a}"})),
+    ('set config={"a":1} more', UnclearCall()),
+    ("set list=" + "[" * 5000, SkillCall("set", {"list": "[" * 5000})),
+    ("  now  ", SkillCall("now", {})),
+    ("echo hello", UnclearCall()),
+    ("echo colour=red", UnclearCall()),
+    ("echo text='open", UnclearCall()),
+    ("Echo text=x", UnclearCall()),
+    ("nobody a=1", UnclearCall()),
+    ('{"a": 1}', UnclearCall()),
+    ('{"skill": "add"', UnclearCall()),
+    ('{"skill": "add", "arguments": {"a": NaN}}', UnclearCall()),
+    ('{"a":' * 5000, UnclearCall()),
+    ("", UnclearCall()),
 ]
 
 
@@ -151,24 +154,24 @@ OTHERS = (  # google-adk 2.13.0, RemoteA2aAgent as a sub-agent: what it sends be
 FORM = '{"skill": "add", "arguments": {"a": 1, "b": 2}}'
 
 PARTS: list[tuple[Any, list[Any], Any]] = [
-    (None, ["add a=1 b=2", *OTHERS], Call("add", {"a": 1, "b": 2})),
-    (None, [*OTHERS, FORM, *OTHERS], Call("add", {"a": 1, "b": 2})),
-    (None, ["now", *OTHERS], Call("now", {})),
-    (None, ["hello", *OTHERS], Unclear()),
-    (None, ["add", '{"a": 1, "b": 2}'], Call("add", {"a": 1, "b": 2})),
-    (None, ["add a=1", "b=2"], Call("add", {"a": 1, "b": 2})),
-    (None, [FORM, "add a=1 b=2"], Call("add", {"a": 1, "b": 2})),
-    (None, [FORM, "echo text=hi"], Unclear(several=("add", "echo"))),
-    (None, ["add", '{"skill": "echo"}'], Unclear(several=("add", "echo"))),
-    (None, ["add a=1 b=2", "add a=2 b=2"], Unclear(several=("add",))),
-    (None, ["add a=1 b=2", "add a=true b=2"], Unclear(several=("add",))),
-    (None, [FORM, '{"skill": "gone"}'], Unclear(several=("add", "gone"))),
-    (None, [data({"skill": "add"}), data({"tool": "now"})], Unclear(several=("add", "now"))),
-    (None, [data({"skill": "now"}), data({"tool": "now"})], Call("now", {})),
-    ({SKILL: "add"}, [*OTHERS, "a=1 b=2"], Call("add", {"a": 1, "b": 2})),
-    ({"skillId": "add"}, [*OTHERS, '{"a": 1}', "b=2"], Call("add", {"a": 1, "b": 2})),
-    ({"skillId": "add"}, ['{"a": 1}', '{"colour": "red"}'], Call("add", {"a": 1})),
-    ({"skillId": "echo"}, ["say", "this"], Call("echo", {"text": "say\nthis"})),
+    (None, ["add a=1 b=2", *OTHERS], SkillCall("add", {"a": 1, "b": 2})),
+    (None, [*OTHERS, FORM, *OTHERS], SkillCall("add", {"a": 1, "b": 2})),
+    (None, ["now", *OTHERS], SkillCall("now", {})),
+    (None, ["hello", *OTHERS], UnclearCall()),
+    (None, ["add", '{"a": 1, "b": 2}'], SkillCall("add", {"a": 1, "b": 2})),
+    (None, ["add a=1", "b=2"], SkillCall("add", {"a": 1, "b": 2})),
+    (None, [FORM, "add a=1 b=2"], SkillCall("add", {"a": 1, "b": 2})),
+    (None, [FORM, "echo text=hi"], UnclearCall(several=("add", "echo"))),
+    (None, ["add", '{"skill": "echo"}'], UnclearCall(several=("add", "echo"))),
+    (None, ["add a=1 b=2", "add a=2 b=2"], UnclearCall(several=("add",))),
+    (None, ["add a=1 b=2", "add a=true b=2"], UnclearCall(several=("add",))),
+    (None, [FORM, '{"skill": "gone"}'], UnclearCall(several=("add", "gone"))),
+    (None, [data({"skill": "add"}), data({"tool": "now"})], UnclearCall(several=("add", "now"))),
+    (None, [data({"skill": "now"}), data({"tool": "now"})], SkillCall("now", {})),
+    ({SKILL: "add"}, [*OTHERS, "a=1 b=2"], SkillCall("add", {"a": 1, "b": 2})),
+    ({"skillId": "add"}, [*OTHERS, '{"a": 1}', "b=2"], SkillCall("add", {"a": 1, "b": 2})),
+    ({"skillId": "add"}, ['{"a": 1}', '{"colour": "red"}'], SkillCall("add", {"a": 1})),
+    ({"skillId": "echo"}, ["say", "this"], SkillCall("echo", {"text": "say\nthis"})),
 ]
 
 
@@ -182,28 +185,33 @@ def test_each_text_part_is_read_alone_and_two_calls_in_one_message_are_asked_abo
 
 def test_a_message_that_names_two_skills_names_neither_as_an_answer() -> None:
     both = message(data({"skill": "add"}), data({"skill": "now"}))
-    assert skill_named_in(both) == Unclear(several=("add", "now"))
-    assert skill_asked_for_in(message("add", "now"), ALL, RULES) == Unclear(several=("add", "now"))
+    assert skill_named_in(both) == UnclearCall(several=("add", "now"))
+    assert skill_asked_for_in(message("add", "now"), ALL, RULES) == UnclearCall(several=("add", "now"))
 
 
 RULE_4_5: list[tuple[Any, RouteRules, list[Any], Any]] = [
-    (skills(ECHO), RULES, ["hello there"], Call("echo", {"text": "hello there"})),
-    (skills(ECHO), RULES, ["one", "two"], Call("echo", {"text": "one\ntwo"})),
-    (skills(ECHO), RULES, ["text=hi times=2"], Call("echo", {"text": "hi", "times": 2})),
-    (skills(ECHO), RULES, [data({"text": "d"}), "said beside it"], Call("echo", {"text": "d"})),
-    (skills(ADD), RULES, ["three"], Call("add", {})),
-    (skills(ADD), RULES, [data([1, 2])], Call("add", {})),
-    (ALL, RouteRules(KEYS, "echo"), ["hello"], Call("echo", {"text": "hello"})),
-    (ALL, RouteRules(KEYS, "add", {"add": "a"}), ["hello"], Call("add", {"a": "hello"})),
-    (ALL, RouteRules(KEYS, "gone"), ["hello"], Unclear("gone")),
-    (skills(), RULES, ["hello"], Unclear()),
-    (skills(tool("two", "a b", a={"type": "string"}, b={"type": "string"})), RULES, ["x"], Call("two", {})),
-    (skills(tool("may", a={"type": "string"})), RULES, ["x"], Call("may", {})),
+    (skills(ECHO), RULES, ["hello there"], SkillCall("echo", {"text": "hello there"})),
+    (skills(ECHO), RULES, ["one", "two"], SkillCall("echo", {"text": "one\ntwo"})),
+    (skills(ECHO), RULES, ["text=hi times=2"], SkillCall("echo", {"text": "hi", "times": 2})),
+    (skills(ECHO), RULES, [data({"text": "d"}), "said beside it"], SkillCall("echo", {"text": "d"})),
+    (skills(ADD), RULES, ["three"], SkillCall("add", {})),
+    (skills(ADD), RULES, [data([1, 2])], SkillCall("add", {})),
+    (ALL, RouteRules(KEYS, "echo"), ["hello"], SkillCall("echo", {"text": "hello"})),
+    (ALL, RouteRules(KEYS, "add", {"add": "a"}), ["hello"], SkillCall("add", {"a": "hello"})),
+    (ALL, RouteRules(KEYS, "gone"), ["hello"], UnclearCall("gone")),
+    (skills(), RULES, ["hello"], UnclearCall()),
+    (
+        skills(tool("two", "a b", a={"type": "string"}, b={"type": "string"})),
+        RULES,
+        ["x"],
+        SkillCall("two", {}),
+    ),
+    (skills(tool("may", a={"type": "string"})), RULES, ["x"], SkillCall("may", {})),
     (
         skills(tool("may", a={"type": "string"})),
         RouteRules(KEYS, None, {"may": "a"}),
         ["x"],
-        Call("may", {"a": "x"}),
+        SkillCall("may", {"a": "x"}),
     ),
 ]
 
@@ -220,27 +228,27 @@ def test_rules_4_and_5_the_only_or_default_skill_takes_plain_text(
 def test_an_earlier_rule_wins_over_a_later_one() -> None:
     form, rules = data({"skill": "add"}), RouteRules(KEYS, "upload")
     ours = message(form, "now", metadata={SKILL: "echo", "skillId": "upload"})
-    assert call_from_message(ours, {}, ALL, rules) == Call("echo", {"skill": "add"})
+    assert call_from_message(ours, {}, ALL, rules) == SkillCall("echo", {"skill": "add"})
     theirs = message(form, "now", metadata={"skillId": "upload"})
-    assert call_from_message(theirs, {}, ALL, rules) == Call("add", {})
-    assert call_from_message(message("now", metadata={SKILL: "echo"}), {}, ALL, rules) == Call(
+    assert call_from_message(theirs, {}, ALL, rules) == SkillCall("add", {})
+    assert call_from_message(message("now", metadata={SKILL: "echo"}), {}, ALL, rules) == SkillCall(
         "echo", {"text": "now"}
     )
-    assert call_from_message(message("now"), {}, ALL, rules) == Call("now", {})
-    assert call_from_message(message("else"), {}, ALL, rules) == Call("upload", {"file": "else"})
+    assert call_from_message(message("now"), {}, ALL, rules) == SkillCall("now", {})
+    assert call_from_message(message("else"), {}, ALL, rules) == SkillCall("upload", {"file": "else"})
 
 
 @pytest.mark.proves("map-files")
 def test_a_file_goes_with_the_call_and_what_fits_nothing_is_told() -> None:
     file, link = {"raw": "AAAA", "mediaType": "image/png"}, {"url": "https://example.com/x"}
-    assert call_from_message(message("upload", file, link), {}, ALL, RULES) == Call(
+    assert call_from_message(message("upload", file, link), {}, ALL, RULES) == SkillCall(
         "upload", {"file": "AAAA"}, (part(link),)
     )
 
 
 def test_an_endless_text_is_not_taken_apart_into_pairs() -> None:
     text = "text=" + "a b " * 1_000_000
-    assert call_from_message(message(text), {}, skills(ECHO), RULES) == Call("echo", {"text": text})
+    assert call_from_message(message(text), {}, skills(ECHO), RULES) == SkillCall("echo", {"text": text})
 
 
 @pytest.mark.proves("map-skill")
@@ -249,7 +257,7 @@ def test_the_examples_on_the_card_call_their_skill(called: Any) -> None:
     for example in skill_from(called, called.name, "key").examples or ():
         for parts in ([example], [data(json.loads(example))] if example.startswith("{") else [example]):
             found = call_from_message(message(*parts), {}, ALL, RULES)
-            assert isinstance(found, Call)
+            assert isinstance(found, SkillCall)
             assert found.skill_id == called.name
             assert called.validator.is_valid(found.arguments)
 

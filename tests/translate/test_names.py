@@ -7,12 +7,12 @@ import re
 
 import pytest
 
-from bridge.translate.names import RESERVED, Named, slug, tool_names
+from bridge.translate.names import RESERVED, ToolToName, slug, tool_names
 
 pytestmark = pytest.mark.proves("map-tool-names")
 
 
-def names(*tools: Named, always_prefixed: bool = False) -> list[str]:
+def names(*tools: ToolToName, always_prefixed: bool = False) -> list[str]:
     found = tool_names(tools, always_prefixed=always_prefixed)
     return [found[tool] for tool in tools]
 
@@ -35,7 +35,7 @@ def test_a_skill_is_spelled_in_letters_that_all_hosts_take(text: str, expected: 
 
 @pytest.mark.parametrize("exact", ["getWeather", "get-weather", "A" * 64, "1st"])
 def test_a_name_of_our_extension_is_kept_verbatim(exact: str) -> None:
-    assert names(Named("src", exact, exact)) == [exact]
+    assert names(ToolToName("src", exact, exact)) == [exact]
 
 
 @pytest.mark.parametrize(
@@ -49,13 +49,15 @@ def test_a_name_of_our_extension_is_kept_verbatim(exact: str) -> None:
     ],
 )
 def test_a_skill_whose_id_is_a_uuid_is_named_after_its_name(skill_id: str, expected: str) -> None:
-    assert names(Named("src", skill_id, title="Plan a trip")) == [expected]
+    assert names(ToolToName("src", skill_id, title="Plan a trip")) == [expected]
 
 
 def test_skills_of_one_name_whose_ids_are_uuids_are_told_apart() -> None:
     one, two, three = (f"7c5865b5-0e10-5c5f-8442-9225c0215d2{end}" for end in "123")
     found = names(
-        Named("a", one, title="Trip"), Named("a", two, title="Trip"), Named("b", three, title="Trip")
+        ToolToName("a", one, title="Trip"),
+        ToolToName("a", two, title="Trip"),
+        ToolToName("b", three, title="Trip"),
     )
     assert found[2] == "b_trip"
     assert all(re.fullmatch("a_trip_[0-9a-f]{8}", name) for name in found[:2])
@@ -64,37 +66,39 @@ def test_skills_of_one_name_whose_ids_are_uuids_are_told_apart() -> None:
 
 @pytest.mark.parametrize("exact", ["web.search", "a b", "a\n", "é", "A" * 65])
 def test_a_name_that_hosts_refuse_is_spelled_anew(exact: str) -> None:
-    (name,) = names(Named("src", exact, exact))
+    (name,) = names(ToolToName("src", exact, exact))
     assert re.fullmatch(r"[a-z0-9_]{1,40}", name)
 
 
 def test_where_names_collide_all_of_them_get_their_source() -> None:
-    one, two, alone = Named("a", "search", "search"), Named("b", "search"), Named("a", "other")
+    one, two, alone = ToolToName("a", "search", "search"), ToolToName("b", "search"), ToolToName("a", "other")
     assert names(one, two, alone) == ["a_search", "b_search", "other"]
 
 
 def test_names_that_still_collide_end_with_a_hash() -> None:
-    found = names(Named("a", "b.c"), Named("a", "b c"), Named("a_b", "c"), Named("x", "c"))
+    found = names(
+        ToolToName("a", "b.c"), ToolToName("a", "b c"), ToolToName("a_b", "c"), ToolToName("x", "c")
+    )
     assert len(set(found)) == 4
     assert all(name.startswith("a_b_c_") for name in found[:3])
     assert found[3] == "x_c"
 
 
 def test_the_names_of_the_bridges_own_tools_are_reserved() -> None:
-    assert {name for key in sorted(RESERVED) for name in names(Named("s", key, key))} == {
+    assert {name for key in sorted(RESERVED) for name in names(ToolToName("s", key, key))} == {
         f"s_{key}" for key in RESERVED
     }
 
 
 def test_a_long_name_is_cut_and_ends_with_a_hash() -> None:
-    long, longer = names(Named("a", "x" * 50), Named("a", "x" * 51))
+    long, longer = names(ToolToName("a", "x" * 50), ToolToName("a", "x" * 51))
     assert long != longer
     assert re.fullmatch(r"x{31}_[0-9a-f]{8}", long)
 
 
 def test_prefixed_names_do_not_depend_on_the_others() -> None:
-    (alone,) = names(Named("a", "search", "search"), always_prefixed=True)
-    assert names(Named("a", "search", "search"), Named("b", "search"), always_prefixed=True) == [
+    (alone,) = names(ToolToName("a", "search", "search"), always_prefixed=True)
+    assert names(ToolToName("a", "search", "search"), ToolToName("b", "search"), always_prefixed=True) == [
         alone,
         "b_search",
     ]
@@ -126,7 +130,7 @@ WORDS = [
 def test_names_are_valid_unique_and_the_same_in_any_order(seed: int, always_prefixed: bool) -> None:
     chance = random.Random(seed)
     tools = {
-        Named(chance.choice(WORDS), chance.choice(WORDS), chance.choice([None, *WORDS]))
+        ToolToName(chance.choice(WORDS), chance.choice(WORDS), chance.choice([None, *WORDS]))
         for _ in range(chance.randrange(1, 40))
     }
     tools = list({(tool.source_key, tool.skill_id): tool for tool in sorted(tools, key=repr)}.values())

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bridge.a2a.model.objects import Part
-from bridge.mcp.client.values import Progress
+from bridge.mcp.client.values import ProgressReport
 from bridge.translate.content import Repeated
 from bridge.translate.extension import PROGRESS
 from bridge.translate.notes import progress_metadata, repeated_for, unaccepted_types
@@ -26,12 +26,14 @@ RESULT = (
 @pytest.mark.parametrize(
     ("progress", "numbers"),
     [
-        (Progress(1), {"progress": 1}),
-        (Progress(0.5, 2.0, "half"), {"progress": 0.5, "total": 2.0}),
-        (Progress(0, 0), {"progress": 0, "total": 0}),
+        (ProgressReport(1), {"progress": 1}),
+        (ProgressReport(0.5, 2.0, "half"), {"progress": 0.5, "total": 2.0}),
+        (ProgressReport(0, 0), {"progress": 0, "total": 0}),
     ],
 )
-def test_the_numbers_of_progress_are_metadata_as_they_were_sent(progress: Progress, numbers: Any) -> None:
+def test_the_numbers_of_progress_are_metadata_as_they_were_sent(
+    progress: ProgressReport, numbers: Any
+) -> None:
     assert progress_metadata(progress) == {PROGRESS: numbers}
 
 

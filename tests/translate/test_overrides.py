@@ -15,13 +15,13 @@ from bridge.translate.overrides import (
     ArgumentRule,
     SkillOverride,
     ToolOverride,
-    completed,
-    declared,
-    not_theirs,
+    declared_arguments,
+    hidden_arguments_in,
     overridden,
     override_for,
-    rules_for_nothing,
     shown_schema,
+    unmatched_patterns,
+    with_default_arguments,
 )
 from tests.support.tools import tool
 
@@ -102,7 +102,7 @@ def test_rules_for_tools_are_chosen_in_the_same_way() -> None:
 
 def test_a_rule_that_matches_nothing_is_found_be_it_a_name_or_a_glob() -> None:
     rules = {"a": A, "b": B, "a*": B, "[ab]": C, "a?": C, "*": A, "x*": A}
-    assert rules_for_nothing(rules, ["a", "c"]) == {
+    assert unmatched_patterns(rules, ["a", "c"]) == {
         "a?": "it matches no tool",
         "b": "there is no such tool",
         "x*": "it matches no tool",
@@ -183,7 +183,7 @@ def test_what_is_shown_of_a_schema(schema: Any, rules: Any, shown: Any) -> None:
 
 def test_a_schema_speaks_also_of_arguments_under_conditions() -> None:
     schema: Any = {**SCHEMA, "anyOf": [{"properties": {"d": STRING}}], "then": {"properties": {"e": STRING}}}
-    assert declared(schema) == {"a", "b", "c", "d", "e"}
+    assert declared_arguments(schema) == {"a", "b", "c", "d", "e"}
 
 
 # What is sent
@@ -207,13 +207,13 @@ def test_a_schema_speaks_also_of_arguments_under_conditions() -> None:
     ],
 )
 def test_what_is_sent_of_arguments(given: Any, rules: Any, sent: Any) -> None:
-    assert completed(given, SCHEMA, rules) == sent
+    assert with_default_arguments(given, SCHEMA, rules) == sent
 
 
 @pytest.mark.proves("map-hidden")
 def test_hidden_arguments_that_a_caller_sets_are_named() -> None:
     rules = {"b": HIDDEN, "c": ArgumentRule(default=1), "zz": HIDDEN}
-    assert not_theirs({"a": "1", "b": "2", "c": 3, "zz": 4}, rules) == ("b", "zz")
+    assert hidden_arguments_in({"a": "1", "b": "2", "c": 3, "zz": 4}, rules) == ("b", "zz")
 
 
 NAMES = st.sampled_from("abcd")
@@ -229,7 +229,10 @@ RULES = st.dictionaries(
 @given(st.dictionaries(NAMES, st.sampled_from(["x", "mine"])), RULES)
 def test_no_arguments_of_a_caller_change_what_is_sent_as_a_hidden_one(arguments: Any, rules: Any) -> None:
     schema: Any = {"type": "object", "properties": dict.fromkeys("abc", STRING)}
-    sent, unasked = completed(arguments, schema, rules), completed({}, schema, rules)
+    sent, unasked = (
+        with_default_arguments(arguments, schema, rules),
+        with_default_arguments({}, schema, rules),
+    )
     for name, rule in rules.items():
         if rule.hidden:
             assert sent.get(name, ABSENT) == unasked.get(name, ABSENT)
@@ -241,7 +244,7 @@ def test_what_is_shown_is_a_schema_again_and_takes_what_is_sent(rules: Any) -> N
     schema: Any = {"type": "object", "properties": dict.fromkeys("abc", STRING), "required": ["a", "b"]}
     shown = shown_schema(schema, rules)
     assert validator_of(shown).is_valid(dict.fromkeys(shown["required"], "x"))
-    assert validator_of(shown).is_valid(completed({"a": "x", "b": "x"}, schema, rules))
+    assert validator_of(shown).is_valid(with_default_arguments({"a": "x", "b": "x"}, schema, rules))
 
 
 # The tool

@@ -9,8 +9,8 @@ import pytest
 from bridge.a2a.model.objects import Message, Part
 from bridge.translate.arguments import Problem
 from bridge.translate.extension import ANSWER
-from bridge.translate.message_to_call import Unclear
-from bridge.translate.questions import Answer, answer_of, arguments, which_skill
+from bridge.translate.message_to_call import UnclearCall
+from bridge.translate.questions import ElicitAction, action_of_message, arguments, ask_which_skill
 from tests.support.tools import skills, tool
 
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
@@ -19,7 +19,7 @@ ECHO = tool("echo", "text", listed={"description": "Gives it back\nand more"}, t
 
 @pytest.mark.proves("map-route")
 def test_which_skill_is_asked_in_words_and_as_data() -> None:
-    words, data = which_skill(Unclear(), skills(ECHO, tool("now")))
+    words, data = ask_which_skill(UnclearCall(), skills(ECHO, tool("now")))
     assert words == Part(
         text="Which skill do you mean?\n- echo: Gives it back\n- now: now\n"
         'Answer with a data part {"skill": "...", "arguments": {...}}, or in text: '
@@ -44,27 +44,27 @@ def test_which_skill_is_asked_in_words_and_as_data() -> None:
 
 @pytest.mark.proves("map-route")
 def test_a_skill_that_does_not_exist_is_named() -> None:
-    words, _ = which_skill(Unclear("sing"), skills(ECHO))
+    words, _ = ask_which_skill(UnclearCall("sing"), skills(ECHO))
     assert (words.text or "").startswith("There is no skill 'sing'.\n- echo")
 
 
 @pytest.mark.proves("map-route")
 def test_skills_that_one_message_asks_for_together_are_named() -> None:
-    words, _ = which_skill(Unclear(several=("echo", "now")), skills(ECHO))
+    words, _ = ask_which_skill(UnclearCall(several=("echo", "now")), skills(ECHO))
     lead = "The message asks for more than one call (echo, now). Which one do you mean?"
     assert (words.text or "").startswith(f"{lead}\n- echo")
 
 
 @pytest.mark.proves("map-route")
 def test_without_skills_the_question_says_so() -> None:
-    words, data = which_skill(Unclear(), {})
+    words, data = ask_which_skill(UnclearCall(), {})
     assert words.text == "Which skill do you mean?\nThis agent has no skills at the moment."
     assert data.data == {"key": "which-skill", "skills": [], "example": {"skill": "", "arguments": {}}}
 
 
 @pytest.mark.proves("map-route")
 def test_many_skills_are_all_in_the_data_and_not_all_in_the_words() -> None:
-    words, data = which_skill(Unclear(), skills(*(tool(f"t{n}") for n in range(60))))
+    words, data = ask_which_skill(UnclearCall(), skills(*(tool(f"t{n}") for n in range(60))))
     assert isinstance(data.data, dict)
     assert isinstance(data.data["skills"], list)
     assert len(data.data["skills"]) == 60
@@ -88,29 +88,29 @@ def test_missing_arguments_are_asked_for_in_words_and_by_a_form() -> None:
     )
 
 
-ANSWERS: list[tuple[Any, Any, frozenset[str], Answer]] = [
-    ({ANSWER: "decline"}, {"text": "yes"}, frozenset(), Answer.DECLINE),
-    ({ANSWER: "cancel"}, {"text": "yes"}, frozenset(), Answer.CANCEL),
-    ({ANSWER: "accept"}, {"data": {"action": "cancel"}}, frozenset(), Answer.ACCEPT),
-    ({ANSWER: "perhaps"}, {"text": "x"}, frozenset(), Answer.ACCEPT),
-    (None, {"data": {"action": "decline"}}, frozenset({"text"}), Answer.DECLINE),
-    (None, {"data": {"action": "cancel"}}, frozenset(), Answer.CANCEL),
-    (None, {"data": {"action": "cancel"}}, frozenset({"action"}), Answer.ACCEPT),
-    ({ANSWER: "cancel"}, {"data": {"action": "accept"}}, frozenset({"action"}), Answer.CANCEL),
-    (None, {"data": {"action": "cancel", "why": "x"}}, frozenset(), Answer.ACCEPT),
-    (None, {"data": {"action": "jump"}}, frozenset(), Answer.ACCEPT),
-    (None, {"data": {"action": ["cancel"]}}, frozenset(), Answer.ACCEPT),
-    (None, {"data": "cancel"}, frozenset(), Answer.ACCEPT),
-    (None, {"text": "no"}, frozenset(), Answer.ACCEPT),
-    (None, {"text": "cancel"}, frozenset(), Answer.ACCEPT),
-    (None, {"text": '{"action": "cancel"}'}, frozenset(), Answer.ACCEPT),
+ANSWERS: list[tuple[Any, Any, frozenset[str], ElicitAction]] = [
+    ({ANSWER: "decline"}, {"text": "yes"}, frozenset(), ElicitAction.DECLINE),
+    ({ANSWER: "cancel"}, {"text": "yes"}, frozenset(), ElicitAction.CANCEL),
+    ({ANSWER: "accept"}, {"data": {"action": "cancel"}}, frozenset(), ElicitAction.ACCEPT),
+    ({ANSWER: "perhaps"}, {"text": "x"}, frozenset(), ElicitAction.ACCEPT),
+    (None, {"data": {"action": "decline"}}, frozenset({"text"}), ElicitAction.DECLINE),
+    (None, {"data": {"action": "cancel"}}, frozenset(), ElicitAction.CANCEL),
+    (None, {"data": {"action": "cancel"}}, frozenset({"action"}), ElicitAction.ACCEPT),
+    ({ANSWER: "cancel"}, {"data": {"action": "accept"}}, frozenset({"action"}), ElicitAction.CANCEL),
+    (None, {"data": {"action": "cancel", "why": "x"}}, frozenset(), ElicitAction.ACCEPT),
+    (None, {"data": {"action": "jump"}}, frozenset(), ElicitAction.ACCEPT),
+    (None, {"data": {"action": ["cancel"]}}, frozenset(), ElicitAction.ACCEPT),
+    (None, {"data": "cancel"}, frozenset(), ElicitAction.ACCEPT),
+    (None, {"text": "no"}, frozenset(), ElicitAction.ACCEPT),
+    (None, {"text": "cancel"}, frozenset(), ElicitAction.ACCEPT),
+    (None, {"text": '{"action": "cancel"}'}, frozenset(), ElicitAction.ACCEPT),
 ]
 
 
 @pytest.mark.proves("map-refuse")
 @pytest.mark.parametrize(("metadata", "part", "fields", "answer"), ANSWERS)
 def test_a_question_is_refused_only_explicitly(
-    metadata: Any, part: Any, fields: frozenset[str], answer: Answer
+    metadata: Any, part: Any, fields: frozenset[str], answer: ElicitAction
 ) -> None:
     said = Message(message_id="m", role="ROLE_USER", parts=(Part.model_validate(part),), metadata=metadata)
-    assert answer_of(said, fields) is answer
+    assert action_of_message(said, fields) is answer

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from pydantic_core import from_json, to_json
 
-from bridge.a2a.model.objects import Artifact, GoingOn, Message, Part, Role, Task, TaskState, TaskStatus
-from bridge.a2a.wire.extensions import Gate
+from bridge.a2a.model.objects import AppendedText, Artifact, Message, Part, Role, Task, TaskState, TaskStatus
+from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.mcp.schemas import validator_of
-from bridge.translate.blocks import PART_META, Reading, blocks_from_parts
+from bridge.translate.blocks import PART_META, ResultRules, blocks_from_parts
 from bridge.translate.content import LinkRules, Repeated, parts_from_result, peer_metadata
 from bridge.translate.extension import BLOCK, GATED, PEER, SKILL
 from bridge.translate.faults import error_metadata, parts_of_failure
@@ -24,7 +24,7 @@ from bridge.translate.result import (
     STATE_META,
     STATUS_META,
     UNFINISHED_META,
-    Unfinished,
+    UnfinishedCall,
     result_from_message,
     result_from_task,
     server_error_in,
@@ -33,7 +33,7 @@ from bridge.translate.result import (
 
 GOLDEN = Path(__file__).with_name("golden")
 CASES = sorted(path.name.removesuffix(".mcp.json") for path in GOLDEN.glob("*.mcp.json"))
-ACTIVE, PLAIN = Reading(extension_active=True), Reading()
+ACTIVE, PLAIN = ResultRules(extension_active=True), ResultRules()
 N_SCHEMA = validator_of({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
 IMAGE = Part(raw="iVBORw0K", media_type="image/png")
 
@@ -69,7 +69,7 @@ def task_of(result: Any, *, active: bool = True, repeated: Repeated = Repeated.B
         made = task(TaskState.FAILED, message=said(*parts_of_failure(parts), metadata=metadata))
     else:
         made = task(TaskState.COMPLETED, *([artifact(*parts, name="s", metadata=metadata)] if parts else []))
-    shown = Gate(GATED).shown(made.to_json(), frozenset(GATED.values()) if active else frozenset())
+    shown = ExtensionFilter(GATED).shown(made.to_json(), frozenset(GATED.values()) if active else frozenset())
     return Task.model_validate(from_json(shown))
 
 
@@ -224,7 +224,9 @@ def test_artifacts_come_in_order_each_introduced_by_its_first_block() -> None:
 
 @pytest.mark.proves("map-result")
 def test_a_text_that_came_in_pieces_is_one_block_and_with_the_extension_the_blocks_that_there_were() -> None:
-    came = task(TaskState.COMPLETED, artifact(Part(text="one "), GoingOn(text="two"), Part(text="three")))
+    came = task(
+        TaskState.COMPLETED, artifact(Part(text="one "), AppendedText(text="two"), Part(text="three"))
+    )
     about = {"_meta": {ARTIFACT_META: {"artifactId": "a"}}}
     assert result_from_task(came, PLAIN) == {"content": [{**text("one two"), **about}, text("three")]}
     assert result_from_task(came, ACTIVE) == {"content": [text("one "), text("two"), text("three")]}
@@ -290,7 +292,7 @@ def test_a_task_that_goes_on_has_no_result(state: TaskState) -> None:
         result_from_task(task(state), PLAIN)
 
 
-WITH_OUTPUT = Reading(output=N_SCHEMA)
+WITH_OUTPUT = ResultRules(output=N_SCHEMA)
 DATA = Part(data={"n": 1}, media_type="application/json")
 
 
@@ -332,7 +334,7 @@ def test_a_result_that_does_not_conform_is_an_error_that_says_what(parts: tuple[
 @pytest.mark.proves("map-result-schema")
 def test_marked_data_that_does_not_conform_is_not_lost() -> None:
     made = task_of({"content": [text("n")], "structuredContent": {"n": "x"}})
-    result = result_from_task(made, Reading(extension_active=True, output=N_SCHEMA))
+    result = result_from_task(made, ResultRules(extension_active=True, output=N_SCHEMA))
     assert result["isError"] is True
     assert result["content"][1:] == [text("n"), text('{"n": "x"}')]
 
@@ -366,13 +368,13 @@ def test_what_a_client_without_the_extension_gets_as_text_alone_is_structured_co
     made = task_of(result, active=False, repeated=Repeated.TEXT)
     assert made.artifacts is not None
     assert [part.to_object() for part in made.artifacts[0].parts] == [{"text": words}]
-    back = result_from_task(made, Reading(extension_active=True, output=output))
+    back = result_from_task(made, ResultRules(extension_active=True, output=output))
     assert {key: back[key] for key in result} == result
 
 
 @pytest.mark.proves("map-large-part")
 def test_a_part_over_the_limit_becomes_a_link_and_one_of_a_message_does_not() -> None:
-    reading = Reading(inline_limit_bytes=5, link_for=lambda part: f"a2a://x/{part.kind}")
+    reading = ResultRules(inline_limit_bytes=5, link_for=lambda part: f"a2a://x/{part.kind}")
     parts = (
         Part(text="12345"),
         Part(text="1234é", filename="n.txt"),
@@ -397,7 +399,7 @@ def test_a_part_over_the_limit_becomes_a_link_and_one_of_a_message_does_not() ->
 
 @pytest.mark.proves("map-result-exact")
 def test_with_the_extension_no_part_is_too_large() -> None:
-    reading = Reading(extension_active=True, inline_limit_bytes=1, link_for=lambda _: "x:")
+    reading = ResultRules(extension_active=True, inline_limit_bytes=1, link_for=lambda _: "x:")
     result = {"content": [text("long")]}
     assert result_from_task(task_of(result), reading) == result
 
@@ -416,7 +418,7 @@ def test_a_message_is_the_result() -> None:
     assert result_from_message(said(Part(text="hi")), WITH_OUTPUT)["isError"] is True
 
 
-UNFINISHED = Unfinished("Which colour?", TaskState.INPUT_REQUIRED, "task_reply", "h4ndle", "to answer")
+UNFINISHED = UnfinishedCall("Which colour?", TaskState.INPUT_REQUIRED, "task_reply", "h4ndle", "to answer")
 
 
 @pytest.mark.proves("map-slow-agent")

@@ -16,15 +16,15 @@ from bridge.a2a.model.objects import (
     AgentSkill,
 )
 from bridge.mcp.tools import tools_from
-from bridge.translate.call_to_message import Conversation, message_from_call
+from bridge.translate.call_to_message import MessageIds, message_from_call
 from bridge.translate.extension import URI, declaration
 from bridge.translate.own_tools import FOLLOW_UP_TOOLS, MAX_FOUND, search_tools
 from bridge.translate.skill_tools import (
-    Source,
     ToolRules,
+    ToolSource,
     find_skills,
     found_as_text,
-    listing,
+    listed_tools,
     tools_of_agents,
 )
 
@@ -66,15 +66,15 @@ def ours(*listed: Any) -> AgentCard:
     return card(*(skill(tool.name) for tool in tools), extensions=(declaration((t.name, t) for t in tools),))
 
 
-def listed(*sources: Source, rules: ToolRules = ToolRules()) -> list[Any]:  # noqa: B008 - frozen
+def listed(*sources: ToolSource, rules: ToolRules = ToolRules()) -> list[Any]:  # noqa: B008 - frozen
     return [tool.listed for tool in tools_of_agents(sources, rules)]
 
 
 @pytest.mark.proves("map-tool-original")
 def test_a_tool_of_our_extension_is_shown_exactly_without_its_execution() -> None:
     shown = {key: value for key, value in ADD.items() if key != "execution"}
-    assert listed(Source("calc", ours(ADD))) == [shown]
-    (tool,) = tools_of_agents([Source("calc", ours(ADD))], ToolRules())
+    assert listed(ToolSource("calc", ours(ADD))) == [shown]
+    (tool,) = tools_of_agents([ToolSource("calc", ours(ADD))], ToolRules())
     assert (tool.skill_id, tool.source_key) == ("add-Numbers", "calc")
     assert tool.output is not None
     assert tool.original is not None
@@ -86,22 +86,22 @@ def test_a_tool_of_our_extension_whose_schema_is_not_valid_is_shown_exactly_and_
     prop: Any,
 ) -> None:
     odd = {"name": "t", "inputSchema": {"type": "object", "properties": {"p": prop}, "required": ["p"]}}
-    assert listed(Source("x", ours(odd))) == [odd]
-    (tool,) = tools_of_agents([Source("x", ours(odd))], ToolRules())
-    sent = message_from_call(tool, {"p": 5}, Conversation(message_id="m"))
+    assert listed(ToolSource("x", ours(odd))) == [odd]
+    (tool,) = tools_of_agents([ToolSource("x", ours(odd))], ToolRules())
+    sent = message_from_call(tool, {"p": 5}, MessageIds(message_id="m"))
     assert sent.parts[0].data == {"skill": "t", "arguments": {"p": 5}}
 
 
 @pytest.mark.proves("mcp-schema-made")
 def test_a_schema_without_a_type_gets_the_one_that_it_has_to_have() -> None:
-    (shown,) = listed(Source("x", ours({"name": "t", "inputSchema": {}})))
+    (shown,) = listed(ToolSource("x", ours({"name": "t", "inputSchema": {}})))
     assert shown == {"name": "t", "inputSchema": {"type": "object"}}
 
 
 @pytest.mark.proves("map-tools")
 def test_a_skill_takes_a_message_and_says_what_it_is_for() -> None:
     made = card(skill(examples=("To Rome", "To Oslo")), icon_url="https://a/icon.png")
-    (shown,) = listed(Source("guide", made))
+    (shown,) = listed(ToolSource("guide", made))
     schema = shown.pop("inputSchema")
     assert shown == {
         "name": "plan_trip",
@@ -122,14 +122,14 @@ def test_a_skill_takes_a_message_and_says_what_it_is_for() -> None:
 
 @pytest.mark.proves("map-tools")
 def test_skills_that_take_a_message_share_one_schema_however_many_they_are() -> None:
-    tools = listed(Source("a", card(*(skill(f"s{number}") for number in range(10)))))
+    tools = listed(ToolSource("a", card(*(skill(f"s{number}") for number in range(10)))))
     assert len({id(tool["inputSchema"]) for tool in tools}) == 1
 
 
 @pytest.mark.proves("map-tool-names")
 def test_a_skill_whose_id_is_a_uuid_is_named_after_its_name_and_called_by_its_id() -> None:
     skill_id = "7c5865b5-0e10-5c5f-8442-9225c0215d23-main"
-    (tool,) = tools_of_agents([Source("guide", card(skill(skill_id)))], ToolRules())
+    (tool,) = tools_of_agents([ToolSource("guide", card(skill(skill_id)))], ToolRules())
     assert (tool.name, tool.listed["name"], tool.skill_id) == ("plan_a_trip", "plan_a_trip", skill_id)
 
 
@@ -138,7 +138,7 @@ def test_a_skill_whose_id_is_a_uuid_is_named_after_its_name_and_called_by_its_id
     "icon_url", ["javascript:alert(1)", "file:///x", "data:text/html,x", "https://", " http://a", ""]
 )
 def test_an_icon_that_no_host_should_open_is_left_out(icon_url: str) -> None:
-    assert "icons" not in listed(Source("guide", card(skill(), icon_url=icon_url)))[0]
+    assert "icons" not in listed(ToolSource("guide", card(skill(), icon_url=icon_url)))[0]
 
 
 @pytest.mark.proves("map-tools")
@@ -148,7 +148,7 @@ def test_words_reach_a_host_without_the_characters_that_nobody_sees_and_values_a
     property_of_any_name = {"type": "string", **said, "default": evil, "enum": [evil], "const": evil}
     schema = {"type": "object", "properties": {"default": property_of_any_name, "title": {"type": "string"}}}
     tool = {"name": "t", **said, "inputSchema": schema, "annotations": {"title": evil}, "_meta": said}
-    (shown,) = listed(Source("x", ours(tool)))
+    (shown,) = listed(ToolSource("x", ours(tool)))
     words = {"title": seen, "description": seen}
     assert shown == {
         "name": "t",
@@ -160,7 +160,7 @@ def test_words_reach_a_host_without_the_characters_that_nobody_sees_and_values_a
         "annotations": {"title": seen},
         "_meta": said,
     }
-    (message,) = listed(Source("x", card(skill(name=evil, description=evil, tags=(evil,)))))
+    (message,) = listed(ToolSource("x", card(skill(name=evil, description=evil, tags=(evil,)))))
     assert message["title"] == seen
     assert message["description"].startswith(f"{seen}\nThe skill {seen} of the agent Guide.\nTags: {seen}")
 
@@ -170,21 +170,21 @@ def test_only_icons_that_a_host_can_show_reach_it() -> None:
     good = [{"src": "https://a/i.png"}, {"src": "data:image/png;base64,AAAA"}]
     bad = [{"src": "javascript:alert(1)"}, {"src": "data:text/html,x"}, {"src": "file:///x"}]
     (shown,) = listed(
-        Source("x", ours({"name": "t", "inputSchema": {"type": "object"}, "icons": good + bad}))
+        ToolSource("x", ours({"name": "t", "inputSchema": {"type": "object"}, "icons": good + bad}))
     )
     assert shown["icons"] == good
 
 
 @pytest.mark.proves("map-tools")
 def test_an_agent_without_skills_gets_one_tool_for_messages() -> None:
-    (tool,) = tools_of_agents([Source("guide", card())], ToolRules())
+    (tool,) = tools_of_agents([ToolSource("guide", card())], ToolRules())
     assert (tool.name, tool.skill_id) == ("message", None)
 
 
 @pytest.mark.proves("map-tool-original")
 def test_an_agent_of_ours_whose_server_is_down_has_no_tools() -> None:
     down = card(skill("unavailable"), extensions=(declaration([]),))
-    assert listed(Source("x", down)) == []
+    assert listed(ToolSource("x", down)) == []
 
 
 @pytest.mark.proves("map-tool-original")
@@ -193,19 +193,19 @@ def test_a_skill_that_our_extension_does_not_know_takes_a_message_and_a_broken_o
     made = card(
         skill("add"), skill("broken"), skill("ask"), extensions=(AgentExtension(uri=URI, params=params),)
     )
-    tools = tools_of_agents([Source("x", made)], ToolRules())
+    tools = tools_of_agents([ToolSource("x", made)], ToolRules())
     assert [(tool.name, tool.original is None) for tool in tools] == [("add", False), ("ask", True)]
 
 
 @pytest.mark.proves("map-tools")
 def test_of_two_skills_with_one_id_the_first_counts() -> None:
-    (shown,) = listed(Source("x", card(skill("a", name="One"), skill("a", name="Two"))))
+    (shown,) = listed(ToolSource("x", card(skill("a", name="One"), skill("a", name="Two"))))
     assert shown["title"] == "One"
 
 
 @pytest.mark.proves("map-tool-names")
 def test_names_that_collide_are_prefixed_and_still_call_their_skill() -> None:
-    tools = tools_of_agents([Source("a", ours(ADD)), Source("b", ours(ADD))], ToolRules())
+    tools = tools_of_agents([ToolSource("a", ours(ADD)), ToolSource("b", ours(ADD))], ToolRules())
     assert [(tool.name, tool.listed["name"], tool.skill_id) for tool in tools] == [
         ("a_add_numbers", "a_add_numbers", "add-Numbers"),
         ("b_add_numbers", "b_add_numbers", "add-Numbers"),
@@ -214,7 +214,7 @@ def test_names_that_collide_are_prefixed_and_still_call_their_skill() -> None:
 
 @pytest.mark.proves("map-tools")
 def test_a_tool_can_stand_for_an_agent() -> None:
-    (shown,) = listed(Source("guide", card(skill(), skill("eat"))), rules=ToolRules(granularity="agent"))
+    (shown,) = listed(ToolSource("guide", card(skill(), skill("eat"))), rules=ToolRules(granularity="agent"))
     assert shown["name"] == "guide"
     assert shown["inputSchema"]["properties"]["skill"]["enum"] == ["plan-trip", "eat"]
     assert "- eat: Plans trips." in shown["description"]
@@ -228,8 +228,8 @@ def test_searching_lists_two_tools_however_many_skills_there_are() -> None:
         skill("sleep", name="Sleep"),
         skill("fly", description="Eat in the air"),
     ]
-    tools = tools_of_agents([Source("x", card(*skills))], rules)
-    assert listing(tools, rules, follow_up_tools=False) == search_tools(MAX_FOUND)
+    tools = tools_of_agents([ToolSource("x", card(*skills))], rules)
+    assert listed_tools(tools, rules, follow_up_tools=False) == search_tools(MAX_FOUND)
     assert [tool.name for tool in find_skills(tools, "where to EAT", 10)] == ["eat", "fly"]
     assert [tool.name for tool in find_skills(tools, "", 2)] == ["eat", "sleep"]
     assert find_skills(tools, "zebra", 5) == ()
@@ -243,8 +243,8 @@ def test_searching_lists_two_tools_however_many_skills_there_are() -> None:
 @pytest.mark.parametrize("granularity", ["skill", "agent", "search"])
 def test_what_is_listed_is_as_the_protocol_asks(granularity: Any) -> None:
     rules = ToolRules(granularity=granularity)
-    tools = tools_of_agents([Source("a", card(skill(), skill("b"))), Source("c", ours(ADD))], rules)
-    shown = listing(tools, rules)
+    tools = tools_of_agents([ToolSource("a", card(skill(), skill("b"))), ToolSource("c", ours(ADD))], rules)
+    shown = listed_tools(tools, rules)
     ListToolsResult.model_validate({"tools": list(shown)})
     served, left_out = tools_from(shown)
     assert not left_out

@@ -16,14 +16,21 @@ import httpx2
 from pydantic import JsonValue
 from pydantic_core import to_json
 
-from bridge.a2a.client.http import Outgoing, UnansweredError, json_from, shown, status_words, url_from
+from bridge.a2a.client.http import (
+    OutgoingRequest,
+    UnansweredError,
+    json_from,
+    redacted_url,
+    status_words,
+    url_from,
+)
 from bridge.a2a.model.errors import KINDS, ErrorKind
 from bridge.a2a.model.objects import HTTP_JSON, JSONRPC, AgentInterface
 from bridge.a2a.model.operations import AnyOperation
-from bridge.a2a.wire.dialect import Dialect, Refusal
+from bridge.a2a.wire.dialect import Dialect, ErrorObject
 from bridge.a2a.wire.rest import PLAIN_MEDIA_TYPE
 from bridge.errors import PeerError
-from bridge.jsonvalues import DEFAULT_MAX_VALUES, JsonObject, short, written
+from bridge.jsonvalues import DEFAULT_MAX_VALUES, JsonObject, json_bytes, shortened_json
 
 EVENT_STREAM: Final = "text/event-stream"
 
@@ -38,7 +45,7 @@ _GATEWAY: Final = frozenset({429, 502, 503, 504})
 class AgentRefusedError(PeerError):
     """The agent answered with an error."""
 
-    def __init__(self, said: Refusal) -> None:
+    def __init__(self, said: ErrorObject) -> None:
         more = "".join(f"\n  {one.field}: {one.description}" for one in said.violations)
         super().__init__(f"the agent refused: {said.message} ({said.reason or said.code}){more}")
         self.code = said.code
@@ -52,7 +59,7 @@ class AgentRefusedError(PeerError):
         return KINDS.get(self.reason or "") or _BY_CODE.get(self.code)
 
 
-class Binding(ABC):
+class ClientBinding(ABC):
     """One interface of an agent, in the words of its binding."""
 
     def __init__(self, interface: AgentInterface, dialect: Dialect, max_values: int) -> None:
@@ -67,10 +74,10 @@ class Binding(ABC):
         """The media types of an answer that is no stream, as an `Accept` header."""
 
     @abstractmethod
-    def request(self, operation: AnyOperation, params: JsonObject) -> Outgoing:
+    def request(self, operation: AnyOperation, params: JsonObject) -> OutgoingRequest:
         """The request that performs an operation. The tenant is the interface's, whatever `params` say."""
 
-    def payload(self, outgoing: Outgoing) -> str:
+    def payload(self, outgoing: OutgoingRequest) -> str:
         """What a request says, as JSON, without what it travels in."""
         return (outgoing.content or b"").decode()
 
@@ -90,13 +97,13 @@ class Binding(ABC):
         except PeerError:
             if response.is_success:
                 raise
-            raise unsuccessful(response) from None
+            raise http_status_error(response) from None
 
     def __str__(self) -> str:
-        return shown(self.interface.url)
+        return redacted_url(self.interface.url)
 
 
-class JsonRpc(Binding):
+class JsonRpc(ClientBinding):
     """Section 9: everything is posted to one URL."""
 
     @property
@@ -107,7 +114,7 @@ class JsonRpc(Binding):
         super().__init__(interface, dialect, max_values)
         self._numbers = itertools.count(1)
 
-    def request(self, operation: AnyOperation, params: JsonObject) -> Outgoing:
+    def request(self, operation: AnyOperation, params: JsonObject) -> OutgoingRequest:
         """A JSON-RPC call."""
         call: JsonObject = {
             "jsonrpc": "2.0",
@@ -115,7 +122,9 @@ class JsonRpc(Binding):
             "method": self.dialect.method_of(operation),
             "params": {**params, **self._tenant},
         }
-        return Outgoing("POST", self.interface.url, {"Content-Type": "application/json"}, written(call))
+        return OutgoingRequest(
+            "POST", self.interface.url, {"Content-Type": "application/json"}, json_bytes(call)
+        )
 
     def result(self, text: bytes, response: httpx2.Response) -> JsonValue:
         """The result in the envelope, whatever the HTTP status is."""
@@ -123,32 +132,34 @@ class JsonRpc(Binding):
         if isinstance(answer, dict) and isinstance(error := answer.get("error"), dict):
             raise AgentRefusedError(self.dialect.jsonrpc_refusal(error))
         if not response.is_success:
-            raise unsuccessful(response)
+            raise http_status_error(response)
         if not isinstance(answer, dict) or "result" not in answer:
-            raise PeerError(f"{self} answered with something that is no JSON-RPC answer: {short(answer)}")
+            raise PeerError(
+                f"{self} answered with something that is no JSON-RPC answer: {shortened_json(answer)}"
+            )
         return answer["result"]
 
 
-class HttpJson(Binding):
+class HttpJson(ClientBinding):
     """Section 11: verbs and paths below the interface's URL."""
 
     @property
     def accept(self) -> str:
         return ", ".join(self.dialect.media_types)
 
-    def request(self, operation: AnyOperation, params: JsonObject) -> Outgoing:
+    def request(self, operation: AnyOperation, params: JsonObject) -> OutgoingRequest:
         """A verb, a path, and the rest in the query or the body."""
         target = self.dialect.target_of(operation, {**params, **self._tenant})
         base = url_from(self.interface.url)
         path, _, query = base.raw_path.partition(b"?")
         raw = path.rstrip(b"/") + target.path.encode() + (b"?" + query if query else b"")
         headers = {} if target.body is None else {"Content-Type": self.dialect.media_types[0]}
-        content = None if target.body is None else written(target.body)
-        return Outgoing(target.verb, str(base.copy_with(raw_path=raw)), headers, content, target.query)
+        content = None if target.body is None else json_bytes(target.body)
+        return OutgoingRequest(target.verb, str(base.copy_with(raw_path=raw)), headers, content, target.query)
 
-    def payload(self, outgoing: Outgoing) -> str:
+    def payload(self, outgoing: OutgoingRequest) -> str:
         """Verb, path, query and body: all of them say something."""
-        said: JsonObject = {"verb": outgoing.method, "url": shown(outgoing.url)}
+        said: JsonObject = {"verb": outgoing.method, "url": redacted_url(outgoing.url)}
         if outgoing.query:
             said["query"] = dict(outgoing.query)
         if outgoing.content is not None:
@@ -161,19 +172,21 @@ class HttpJson(Binding):
         if (refusal := self.dialect.http_refusal(answer, response.status_code)) is not None:
             raise AgentRefusedError(refusal)
         if not response.is_success:
-            raise unsuccessful(response)
+            raise http_status_error(response)
         return answer
 
 
-_SPOKEN: Final[dict[str, type[Binding]]] = {JSONRPC: JsonRpc, HTTP_JSON: HttpJson}
+_SPOKEN: Final[dict[str, type[ClientBinding]]] = {JSONRPC: JsonRpc, HTTP_JSON: HttpJson}
 
 
-def binding_of(interface: AgentInterface, dialect: Dialect, max_values: int = DEFAULT_MAX_VALUES) -> Binding:
+def binding_of(
+    interface: AgentInterface, dialect: Dialect, max_values: int = DEFAULT_MAX_VALUES
+) -> ClientBinding:
     """The binding of an interface that is spoken; an answer, or an event, holds no more values and keys than that."""
     return _SPOKEN[interface.protocol_binding.upper()](interface, dialect, max_values)
 
 
-def unsuccessful(response: httpx2.Response) -> PeerError:
+def http_status_error(response: httpx2.Response) -> PeerError:
     """An HTTP status that says no, without an error of A2A."""
     kind = UnansweredError if response.status_code in _GATEWAY else PeerError
     return kind(status_words(response))

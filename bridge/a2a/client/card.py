@@ -18,15 +18,15 @@ import httpx2
 from pydantic import BeforeValidator, Field, ValidationError
 
 from bridge.a2a.client.http import (
-    Outgoing,
-    body_of,
+    OutgoingRequest,
     exchange,
-    faults_of,
     json_from,
     origin_of,
-    shown,
+    redacted_url,
+    response_body,
     status_words,
     url_from,
+    validation_faults,
 )
 from bridge.a2a.model import objects
 from bridge.a2a.model.objects import AgentCard
@@ -34,8 +34,8 @@ from bridge.a2a.wire.rest import CARD_PATH, OLDER_CARD_PATH
 from bridge.a2a.wire.versions import HEADER, VERSIONS
 from bridge.errors import PeerError
 from bridge.http_client import guarded_by
-from bridge.networks import Guard
-from bridge.peer_auth import NOTHING, CredentialsSource, PeerAuth
+from bridge.networks import AddressGuard
+from bridge.peer_auth import NO_CREDENTIALS, CredentialsSource, PeerAuth
 
 CARD_LIMIT_BYTES: Final = 16 * 1024 * 1024
 """What a card may weigh: one that lists a thousand tools with their schemas has a few megabytes."""
@@ -65,8 +65,8 @@ class FoundCard:
 async def fetch_card(
     http: httpx2.AsyncClient,
     url: str,
-    credentials: CredentialsSource = NOTHING,
-    guard: Guard | None = None,
+    credentials: CredentialsSource = NO_CREDENTIALS,
+    guard: AddressGuard | None = None,
 ) -> FoundCard:
     """The card of the agent at `url`: below it at a well-known path, or, when there is none, `url` itself.
 
@@ -74,16 +74,16 @@ async def fetch_card(
         NoCardError: there is a server that gives none.
         PeerError: it cannot be reached, or what is there is no card.
     """
-    for place in (places := card_places(url)):
-        found = await read_place(http, place, credentials, guard)
+    for place in (places := candidate_card_urls(url)):
+        found = await read_url(http, place, credentials, guard)
         if found is not None:
             return found_card(place, found[1])
-    raise absent(places)
+    raise no_card_at(places)
 
 
-def absent(places: Iterable[str]) -> NoCardError:
+def no_card_at(places: Iterable[str]) -> NoCardError:
     """There is no card at any of these."""
-    return NoCardError(f"there is no agent card at {' or '.join(map(shown, places))}")
+    return NoCardError(f"there is no agent card at {' or '.join(map(redacted_url, places))}")
 
 
 def found_card(place: str, text: bytes) -> FoundCard:
@@ -92,7 +92,7 @@ def found_card(place: str, text: bytes) -> FoundCard:
     Raises:
         PeerError: it cannot be read as a card of a version that is spoken.
     """
-    card, deviations = card_from(text, shown(place))
+    card, deviations = card_from(text, redacted_url(place))
     return FoundCard(place, text, card, deviations)
 
 
@@ -113,9 +113,11 @@ def card_from(text: bytes, where: str) -> tuple[AgentCard, tuple[str, ...]]:
                 "supportedInterfaces is missing"
             ) from strict
         try:
-            return _CardAsRead.model_validate(value), faults_of(strict)
+            return _CardAsRead.model_validate(value), validation_faults(strict)
         except ValidationError as exc:
-            raise PeerError(f"what is at {where} is no agent card: {'; '.join(faults_of(exc))}") from exc
+            raise PeerError(
+                f"what is at {where} is no agent card: {'; '.join(validation_faults(exc))}"
+            ) from exc
 
 
 _UNSAID: Final = VERSIONS.current.version
@@ -147,7 +149,7 @@ class _CardAsRead(AgentCard):
     skills: objects.Several[_SkillAsRead] = ()
 
 
-def card_places(url: str) -> tuple[str, ...]:
+def candidate_card_urls(url: str) -> tuple[str, ...]:
     """Where the card of the agent at `url` may be, in the order in which they are tried."""
     place = url_from(url).copy_with(fragment=None)
     if place.path.endswith(".json"):
@@ -156,11 +158,11 @@ def card_places(url: str) -> tuple[str, ...]:
     return (*map(str, below), str(place))
 
 
-async def read_place(
+async def read_url(
     http: httpx2.AsyncClient,
     url: str,
     credentials: CredentialsSource,
-    guard: Guard | None = None,
+    guard: AddressGuard | None = None,
     validators: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[httpx2.Response, bytes] | None:
     """What is at a URL, or 304 with nothing when it is as the validators say; None when nothing is there.
@@ -172,7 +174,7 @@ async def read_place(
         PeerError: it cannot be reached, or answers with something else.
     """
     headers = {**validators, HEADER: VERSIONS.current.version, "Accept": "application/json"}
-    asked = Outgoing(
+    asked = OutgoingRequest(
         "GET", url, headers, extensions=guarded_by(guard), auth=PeerAuth(url_from(url), credentials)
     )
     for _ in range(_REDIRECTS + 1):
@@ -187,8 +189,8 @@ async def read_place(
             if not response.is_success:
                 fault = NoCardError if response.is_client_error else PeerError
                 raise fault(status_words(response))
-            return response, await body_of(response, CARD_LIMIT_BYTES)
-    raise PeerError(f"{shown(url)} redirects more than {_REDIRECTS} times")
+            return response, await response_body(response, CARD_LIMIT_BYTES)
+    raise PeerError(f"{redacted_url(url)} redirects more than {_REDIRECTS} times")
 
 
 def _next_place(url: str, location: str) -> str:
@@ -196,7 +198,7 @@ def _next_place(url: str, location: str) -> str:
     following = here.join(url_from(location))
     if origin_of(str(following)) != origin_of(url):
         raise PeerError(
-            f"{shown(url)} redirects to another origin, {shown(str(following))}, which is not followed: "
+            f"{redacted_url(url)} redirects to another origin, {redacted_url(str(following))}, which is not followed: "
             "give that URL itself if you trust it"
         )
     # Who is sent there is for the user to say: a user in the place would go along in place of the credentials.

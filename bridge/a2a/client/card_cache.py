@@ -11,24 +11,24 @@ from pathlib import Path
 
 import httpx2
 
-from bridge.a2a.client.card import FoundCard, absent, card_places, found_card, read_place
+from bridge.a2a.client.card import FoundCard, candidate_card_urls, found_card, no_card_at, read_url
 from bridge.a2a.client.followed import (
-    CardBounds,
-    Followed,
-    Held,
-    Kept,
+    CachedResource,
+    CachedValue,
+    FreshnessBounds,
+    StoredResponse,
     fresh_seconds,
     may_be_stored,
     validators_of,
 )
-from bridge.a2a.client.http import NotReachedError, shown
-from bridge.address import Explanation, Wanted, explained
+from bridge.a2a.client.http import NotReachedError, redacted_url
+from bridge.address import FaultExplainer, WantedKind, explained
 from bridge.errors import PeerError
-from bridge.networks import Guard
-from bridge.peer_auth import NOTHING, CredentialsSource
+from bridge.networks import AddressGuard
+from bridge.peer_auth import NO_CREDENTIALS, CredentialsSource
 
 
-class _Kept(Kept):
+class _StoredCard(StoredResponse):
     """A card as it is kept."""
 
     place: str
@@ -37,23 +37,23 @@ class _Kept(Kept):
     """The conditional headers by which it is asked for anew."""
 
 
-_Held = Held[_Kept, FoundCard]
+_CachedCard = CachedValue[_StoredCard, FoundCard]
 
 
-class CardSource(Followed[_Kept, FoundCard]):
+class CardSource(CachedResource[_StoredCard, FoundCard]):
     """Where one agent's card comes from."""
 
     word = "card"
-    kept_type = _Kept
+    kept_type = _StoredCard
 
     def __init__(
         self,
         http: httpx2.AsyncClient,
         url: str,
         folder: Path | None,
-        bounds: CardBounds | None = None,
-        credentials: CredentialsSource = NOTHING,
-        guard: Guard | None = None,
+        bounds: FreshnessBounds | None = None,
+        credentials: CredentialsSource = NO_CREDENTIALS,
+        guard: AddressGuard | None = None,
         *,
         is_learned: bool = False,
     ) -> None:
@@ -63,10 +63,10 @@ class CardSource(Followed[_Kept, FoundCard]):
         self._credentials = credentials
         self._guard = guard
         self._is_learned = is_learned
-        self._explanation = Explanation(self._explained)
+        self._explanation = FaultExplainer(self._explained)
 
     async def refresh(self) -> FoundCard:
-        """The card as it is now; see `Followed`.
+        """The card as it is now; see `CachedResource`.
 
         Raises:
             PeerError: as there; of what is no card it says what it is instead, where the URL is the user's own.
@@ -82,36 +82,38 @@ class CardSource(Followed[_Kept, FoundCard]):
 
     async def _explained(self, fault: PeerError) -> PeerError:
         within_seconds = self._bounds.answer_seconds
-        return await explained(fault, self._http, self.url, Wanted.AGENT, self._guard, within_seconds)
+        return await explained(fault, self._http, self.url, WantedKind.AGENT, self._guard, within_seconds)
 
-    async def _fetch(self, held: _Held | None) -> _Held:
+    async def _fetch(self, held: _CachedCard | None) -> _CachedCard:
         known = held.kept.place if held else ""
-        for place in sorted(card_places(self.url), key=lambda place: place != known):
+        for place in sorted(candidate_card_urls(self.url), key=lambda place: place != known):
             conditions = held.kept.validators if held and known == place else {}
-            answer = await read_place(self._http, place, self._credentials, self._guard, conditions)
+            answer = await read_url(self._http, place, self._credentials, self._guard, conditions)
             if answer is not None:
                 return self._taken(held, place, *answer)
-        raise absent(card_places(self.url))
+        raise no_card_at(candidate_card_urls(self.url))
 
-    def _taken(self, held: _Held | None, place: str, response: httpx2.Response, text: bytes) -> _Held:
+    def _taken(
+        self, held: _CachedCard | None, place: str, response: httpx2.Response, text: bytes
+    ) -> _CachedCard:
         if response.status_code == HTTPStatus.NOT_MODIFIED:
             if held is None:
                 raise PeerError(
-                    f"{shown(self.url)} says that its card has not changed, but it was never seen"
+                    f"{redacted_url(self.url)} says that its card has not changed, but it was never seen"
                 )
             text = held.value.text
         is_same = held is not None and (held.value.url, held.value.text) == (place, text)
         found = held.value if held and is_same else found_card(place, text)
-        kept = _Kept(
+        kept = _StoredCard(
             place=place,
             text=found.text.decode(),
             validators=validators_of(response, held.kept.validators if held else {}),
             fresh_until=time.time() + fresh_seconds(response.headers, self._bounds),
             may_be_stored=may_be_stored(response.headers),
         )
-        return Held(kept, found)
+        return CachedValue(kept, found)
 
-    def _read(self, kept: _Kept) -> FoundCard:
+    def _read(self, kept: _StoredCard) -> FoundCard:
         return found_card(kept.place, kept.text.encode())
 
     def _is_news(self, before: FoundCard, now: FoundCard) -> bool:

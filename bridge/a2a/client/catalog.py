@@ -20,21 +20,21 @@ from typing import Final
 import httpx2
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from bridge.a2a.client.card import read_place
+from bridge.a2a.client.card import read_url
 from bridge.a2a.client.followed import (
-    CardBounds,
-    Followed,
-    Held,
-    Kept,
+    CachedResource,
+    CachedValue,
+    FreshnessBounds,
+    StoredResponse,
     fresh_seconds,
     may_be_stored,
     validators_of,
 )
-from bridge.a2a.client.http import json_from, origin_of, shown, url_from
-from bridge.a2a.client.interfaces import Reach, Trust
+from bridge.a2a.client.http import json_from, origin_of, redacted_url, url_from
+from bridge.a2a.client.interfaces import ConnectionPolicy, Trust
 from bridge.errors import PeerError
-from bridge.networks import Guard, is_private_host
-from bridge.peer_auth import NOTHING, CredentialsSource
+from bridge.networks import AddressGuard, is_private_host
+from bridge.peer_auth import NO_CREDENTIALS, CredentialsSource
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ _NAME_CHARACTERS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CatalogEntry:
     """An agent of a catalog."""
 
     name: str
@@ -90,29 +90,29 @@ class _Page(BaseModel):
     next_token: str
 
 
-class _Kept(Kept):
+class _StoredCatalog(StoredResponse):
     """A catalog as it is kept: all that it lists, whatever is wanted of it."""
 
     pages: tuple[_Page, ...]
 
 
-_Held = Held[_Kept, tuple[Entry, ...]]
+_CachedCatalog = CachedValue[_StoredCatalog, tuple[CatalogEntry, ...]]
 
 
-class CatalogSource(Followed[_Kept, tuple[Entry, ...]]):
+class CatalogSource(CachedResource[_StoredCatalog, tuple[CatalogEntry, ...]]):
     """Where one catalog comes from."""
 
     word = "catalog"
-    kept_type = _Kept
+    kept_type = _StoredCatalog
 
     def __init__(
         self,
         http: httpx2.AsyncClient,
         url: str,
         folder: Path | None,
-        bounds: CardBounds | None = None,
+        bounds: FreshnessBounds | None = None,
         *,
-        credentials: CredentialsSource = NOTHING,
+        credentials: CredentialsSource = NO_CREDENTIALS,
         selection: Selection | None = None,
         trust: Trust | None = None,
     ) -> None:
@@ -121,42 +121,46 @@ class CatalogSource(Followed[_Kept, tuple[Entry, ...]]):
         self._credentials = credentials
         self._selection = selection or Selection()
         self._trust = trust or Trust()
-        self.reach = Reach(url, self._trust)
+        self.reach = ConnectionPolicy(url, self._trust)
         """How connections are judged that are made for the agents that it lists."""
 
     def is_own(self, card_url: str) -> bool:
         """Whether an agent is at the catalog's own origin: only there may it be shown the catalog's credentials."""
         return origin_of(card_url) == origin_of(self.url)
 
-    def guard(self, card_url: str) -> Guard | None:
+    def guard(self, card_url: str) -> AddressGuard | None:
         """What judges connections made to read a card that the catalog named; None when any address will do."""
         return self.reach.guard(card_url, self._private_words(card_url))
 
     # Reading
 
-    async def _fetch(self, held: _Held | None) -> _Held:
+    async def _fetch(self, held: _CachedCatalog | None) -> _CachedCatalog:
         kept = await self._read_pages(held.kept.pages if held else ())
         # What is left out is logged once, not each time that the same is read.
         is_same = held is not None and _listed(kept) == _listed(held.kept)
-        return Held(kept, held.value if held and is_same else self._read(kept))
+        return CachedValue(kept, held.value if held and is_same else self._read(kept))
 
-    async def _read_pages(self, before: Sequence[_Page]) -> _Kept:
+    async def _read_pages(self, before: Sequence[_Page]) -> _StoredCatalog:
         known = {page.place: page for page in before}
         pages: dict[str, _Page] = {}
         fresh, storable, token = self._bounds.max_seconds, True, ""
         while True:
             place = self._place(token)
             if place in pages or len(pages) >= MOST_PAGES:
-                raise PeerError(f"the catalog at {shown(self.url)} does not end within {len(pages)} pages")
+                raise PeerError(
+                    f"the catalog at {redacted_url(self.url)} does not end within {len(pages)} pages"
+                )
             response, page = await self._read_page(place, known.get(place))
             pages[place] = page
             fresh = min(fresh, fresh_seconds(response.headers, self._bounds))
             storable = storable and may_be_stored(response.headers)
             if sum(len(one.agents) for one in pages.values()) > MOST_AGENTS:
-                raise PeerError(f"the catalog at {shown(self.url)} lists more than {MOST_AGENTS} agents")
+                raise PeerError(
+                    f"the catalog at {redacted_url(self.url)} lists more than {MOST_AGENTS} agents"
+                )
             if not (token := page.next_token):
                 until = time.time() + fresh
-                return _Kept(pages=tuple(pages.values()), fresh_until=until, may_be_stored=storable)
+                return _StoredCatalog(pages=tuple(pages.values()), fresh_until=until, may_be_stored=storable)
 
     def _place(self, token: str) -> str:
         asked = {"pageSize": str(PAGE_SIZE), **({"pageToken": token} if token else {})}
@@ -165,32 +169,32 @@ class CatalogSource(Followed[_Kept, tuple[Entry, ...]]):
     async def _read_page(self, place: str, known: _Page | None) -> tuple[httpx2.Response, _Page]:
         guard = self.reach.guard(self.url)
         validators = known.validators if known else {}
-        answer = await read_place(self._http, place, self._credentials, guard, validators)
+        answer = await read_url(self._http, place, self._credentials, guard, validators)
         if answer is None:
-            raise PeerError(f"there is no catalog of agents at {shown(self.url)}")
+            raise PeerError(f"there is no catalog of agents at {redacted_url(self.url)}")
         response, text = answer
         if response.status_code != HTTPStatus.NOT_MODIFIED:
             return response, _page_from(text, place, validators_of(response))
         if known is None:
-            raise PeerError(f"{shown(self.url)} says that it has not changed, but it was never seen")
+            raise PeerError(f"{redacted_url(self.url)} says that it has not changed, but it was never seen")
         return response, known.model_copy(update={"validators": validators_of(response, known.validators)})
 
     # What is taken of it
 
-    def _read(self, kept: _Kept) -> tuple[Entry, ...]:
+    def _read(self, kept: _StoredCatalog) -> tuple[CatalogEntry, ...]:
         """The agents that are wanted and may be reached; those that may not are logged."""
-        found: dict[str, Entry] = {}
+        found: dict[str, CatalogEntry] = {}
         for agent in (agent for agent in _listed(kept) if self._selection.takes(agent.name)):
             try:
-                entry = Entry(agent.name, self._card_url(agent.card_url))
+                entry = CatalogEntry(agent.name, self._card_url(agent.card_url))
             except PeerError as exc:
                 logger.warning("the agent %s is left out: %s", agent.name, exc)
                 continue
             if found.setdefault(agent.name, entry) != entry:
-                logger.warning("%s lists %s twice; the first one counts", shown(self.url), agent.name)
+                logger.warning("%s lists %s twice; the first one counts", redacted_url(self.url), agent.name)
         return tuple(found.values())
 
-    def _is_news(self, before: tuple[Entry, ...], now: tuple[Entry, ...]) -> bool:
+    def _is_news(self, before: tuple[CatalogEntry, ...], now: tuple[CatalogEntry, ...]) -> bool:
         return now != before
 
     def _card_url(self, given: str) -> str:
@@ -202,9 +206,9 @@ class CatalogSource(Followed[_Kept, tuple[Entry, ...]]):
         try:
             place = url_from(self.url).join(given).copy_with(fragment=None)
         except httpx2.InvalidURL as exc:
-            raise PeerError(f"{shown(given)!r} is no URL: {exc}") from exc
+            raise PeerError(f"{redacted_url(given)!r} is no URL: {exc}") from exc
         if place.scheme not in ("http", "https") or not place.host or place.userinfo:
-            raise PeerError(f"{shown(given)!r} is not where a card can be read")
+            raise PeerError(f"{redacted_url(given)!r} is not where a card can be read")
         url = str(place)
         leads_inside = is_private_host(place.host) and not self.reach.is_private
         if leads_inside and not (self._trust.allow_private or origin_of(url) in self._trust.origins):
@@ -212,7 +216,10 @@ class CatalogSource(Followed[_Kept, tuple[Entry, ...]]):
         return url
 
     def _private_words(self, card_url: str) -> str:
-        return f"the catalog at {shown(self.url)} is public and names {shown(card_url)}, which is a private address"
+        return (
+            f"the catalog at {redacted_url(self.url)} is public and names {redacted_url(card_url)}, which is"
+            " a private address"
+        )
 
 
 def _page_from(text: bytes, place: str, validators: dict[str, str]) -> _Page:
@@ -221,14 +228,16 @@ def _page_from(text: bytes, place: str, validators: dict[str, str]) -> _Page:
     Raises:
         PeerError: it is none.
     """
-    value = json_from(text, shown(place))
+    value = json_from(text, redacted_url(place))
     agents = value.get("agents") if isinstance(value, dict) else None
     token = (value.get("nextPageToken") or "") if isinstance(value, dict) else None
     if not isinstance(agents, list) or not isinstance(token, str):
-        raise PeerError(f"what is at {shown(place)} is no catalog of agents: it has no list of `agents`")
+        raise PeerError(
+            f"what is at {redacted_url(place)} is no catalog of agents: it has no list of `agents`"
+        )
     read = [_agent_from(one) for one in agents]
     if read.count(None):
-        logger.warning("%s lists %d agents without a name or a URL", shown(place), read.count(None))
+        logger.warning("%s lists %d agents without a name or a URL", redacted_url(place), read.count(None))
     listed = tuple(agent for agent in read if agent is not None)
     return _Page(place=place, validators=validators, agents=listed, next_token=token)
 
@@ -243,5 +252,5 @@ def _agent_from(value: JsonValue) -> _Agent | None:
     return _Agent(name=name, card_url=card_url) if isinstance(card_url, str) else None
 
 
-def _listed(kept: _Kept) -> list[_Agent]:
+def _listed(kept: _StoredCatalog) -> list[_Agent]:
     return [agent for page in kept.pages for agent in page.agents]

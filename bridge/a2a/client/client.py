@@ -19,17 +19,23 @@ import httpx2
 
 from bridge.a2a.client.bindings import AgentRefusedError, binding_of
 from bridge.a2a.client.card import FoundCard
-from bridge.a2a.client.credentials import Credentials, applied
+from bridge.a2a.client.credentials import Credentials, apply_credentials
 from bridge.a2a.client.http import NotReachedError
-from bridge.a2a.client.interfaces import Reach, Trust, interface_guard, permitted_interfaces
-from bridge.a2a.client.transports import ANSWER_LIMIT_BYTES, Deadlines, HttpTransport, Terms, Transport
+from bridge.a2a.client.interfaces import ConnectionPolicy, Trust, interface_guard, permitted_interfaces
+from bridge.a2a.client.transports import (
+    ANSWER_LIMIT_BYTES,
+    Deadlines,
+    HttpTransport,
+    Transport,
+    TransportOptions,
+)
 from bridge.a2a.model import objects, operations
 from bridge.a2a.model.objects import AgentInterface, Message, StreamResponse, Task
 from bridge.a2a.model.operations import AnswerT, RequestT, Streamed, Unary
 from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.errors import PeerError
 from bridge.jsonvalues import DEFAULT_MAX_VALUES
-from bridge.peer_auth import PeerCredentials, always
+from bridge.peer_auth import PeerCredentials, fixed_credentials
 from bridge.trace import OnHop
 
 __all__ = ["AgentClient", "AgentRefusedError", "ClientOptions", "Deadlines"]
@@ -43,7 +49,7 @@ class ClientOptions:
     """URIs to activate; those that the card does not declare are left out."""
     credentials: Credentials = field(default_factory=Credentials)
     trust: Trust = field(default_factory=Trust)
-    reach: Reach | None = None
+    reach: ConnectionPolicy | None = None
     """How connections are judged; None takes the URL of the card for the user's own."""
     deadlines: Deadlines = field(default_factory=Deadlines)
     limit_bytes: int = ANSWER_LIMIT_BYTES
@@ -82,11 +88,15 @@ class AgentClient:
         permitted = permitted_interfaces(
             found, options.trust, has_credentials=bool(options.credentials), versions=options.versions
         )
-        shown_to_agent = applied(found.card, options.credentials)
-        terms = Terms(
-            credentials=always(PeerCredentials(shown_to_agent.request_headers(), shown_to_agent.query)),
+        shown_to_agent = apply_credentials(found.card, options.credentials)
+        terms = TransportOptions(
+            credentials=fixed_credentials(
+                PeerCredentials(shown_to_agent.request_headers(), shown_to_agent.query)
+            ),
             extensions=active,
-            guard_of=partial(interface_guard, found, reach=options.reach or Reach(found.url, options.trust)),
+            guard_of=partial(
+                interface_guard, found, reach=options.reach or ConnectionPolicy(found.url, options.trust)
+            ),
             deadlines=options.deadlines,
             limit_bytes=options.limit_bytes,
             baggage_keys=options.baggage_keys,

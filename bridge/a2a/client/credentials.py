@@ -58,7 +58,7 @@ class Credentials:
 
 
 @dataclass(frozen=True)
-class Applied:
+class AppliedCredentials:
     """Where the credentials go in each request."""
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -82,7 +82,7 @@ class _Placed:
     value: str
 
 
-def applied(card: AgentCard, credentials: Credentials) -> Applied:
+def apply_credentials(card: AgentCard, credentials: Credentials) -> AppliedCredentials:
     """The credentials at their places: those of the first alternative that they satisfy.
 
     A card that requires nothing gets the bearer token all the same, since someone gave it.
@@ -108,7 +108,7 @@ def applied(card: AgentCard, credentials: Credentials) -> Applied:
             f"{card.name} asks for credentials that are not configured: {missing_words}"
         )
     headers = {**_at("header", chosen), **credentials.headers}
-    return Applied(headers, _at("query", chosen), _at("cookie", chosen))
+    return AppliedCredentials(headers, _at("query", chosen), _at("cookie", chosen))
 
 
 def _at(where: str, placed: Iterable[_Placed]) -> dict[str, str]:

@@ -16,10 +16,10 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from bridge.a2a.model.life import ENDED, IllegalTransitionError, after
+from bridge.a2a.model.life import ENDED, IllegalTransitionError, apply_event
 from bridge.a2a.model.objects import (
+    AppendedText,
     Artifact,
-    GoingOn,
     Message,
     Part,
     Role,
@@ -30,7 +30,7 @@ from bridge.a2a.model.objects import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from bridge.jsonvalues import values_in, written
+from bridge.jsonvalues import json_bytes, values_in
 
 logger = logging.getLogger(__name__)
 
@@ -44,11 +44,11 @@ _VALUE_BYTES: Final = 100
 """The same for a value in plain JSON."""
 
 
-class TooMuchError(Exception):
+class TaskTooLargeError(Exception):
     """A task holds more than is taken."""
 
 
-class Gathered:
+class FoldedTask:
     """What is known of a task from the events that were heard, and how much that holds together."""
 
     def __init__(self, limit_bytes: int) -> None:
@@ -93,7 +93,7 @@ class Gathered:
             said = task.status.message
             self._other_bytes = (weight_of_message(said) if said else 0) + _weight_of(task.metadata)
         if self._artifact_bytes + self._other_bytes > self._limit_bytes:
-            raise TooMuchError
+            raise TaskTooLargeError
 
     def _with_newest(self, task: Task) -> Task:
         """The task with the newest of its messages, as many as it may hold."""
@@ -107,7 +107,7 @@ class Gathered:
                 continue
             share -= weight
             if weight > left:
-                raise TooMuchError
+                raise TaskTooLargeError
             if share < 0 and len(kept) > 1:
                 del kept[id(message)]
                 break
@@ -126,7 +126,7 @@ def begun_by(payload: Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdat
         case TaskArtifactUpdateEvent():
             status = TaskStatus(state=TaskState.WORKING)
             begun = Task(id=payload.task_id, context_id=payload.context_id, status=status)
-            return after(begun, StreamResponse(artifact_update=payload))
+            return apply_event(begun, StreamResponse(artifact_update=payload))
         case Message():
             raise AssertionError("a message begins no task")
 
@@ -137,7 +137,7 @@ def folded(task: Task, event: StreamResponse) -> Task:
         task = _with_words_in_history(task)
     event = _with_what_goes_on(task, event)
     try:
-        return after(task, event)
+        return apply_event(task, event)
     except IllegalTransitionError as exc:
         logger.debug("taken as it is: %s", exc)
     match event.payload:
@@ -149,7 +149,7 @@ def folded(task: Task, event: StreamResponse) -> Task:
             return task
 
 
-def fuller(heard: Task, read: Task) -> Task:
+def more_complete(heard: Task, read: Task) -> Task:
     """What is known of a task that was heard to settle and then read: agents leave out on one way what they give
     on the other."""
     if read.artifacts or read.status.message or read.status.state is not heard.status.state:
@@ -175,7 +175,7 @@ def _weight_of_part(part: Part) -> int:
 
 
 def _weight_of(value: JsonValue) -> int:
-    return 0 if value is None else _VALUE_BYTES * values_in(value) + len(written(value))
+    return 0 if value is None else _VALUE_BYTES * values_in(value) + len(json_bytes(value))
 
 
 def _with_what_goes_on(task: Task, event: StreamResponse) -> StreamResponse:
@@ -197,10 +197,10 @@ def _with_what_goes_on(task: Task, event: StreamResponse) -> StreamResponse:
 
 def _marked_as(artifact: Artifact, known: Sequence[Part]) -> Artifact:
     """An artifact with the marks that its parts had, as far as they are the same."""
-    if not any(isinstance(part, GoingOn) for part in known):
+    if not any(isinstance(part, AppendedText) for part in known):
         return artifact
     parts = (
-        _going_on(part) if isinstance(old, GoingOn) and old == part else part
+        _going_on(part) if isinstance(old, AppendedText) and old == part else part
         for part, old in zip_longest(artifact.parts, known[: len(artifact.parts)])
     )
     return artifact.model_copy(update={"parts": (*parts,)})
@@ -215,8 +215,8 @@ def _beyond_text(part: Part) -> tuple[object, ...]:
     return part.metadata or None, part.media_type, part.filename, part.model_extra
 
 
-def _going_on(part: Part) -> GoingOn:
-    return GoingOn.model_construct(part.model_fields_set, **part.__dict__, **(part.model_extra or {}))
+def _going_on(part: Part) -> AppendedText:
+    return AppendedText.model_construct(part.model_fields_set, **part.__dict__, **(part.model_extra or {}))
 
 
 def _with_words_in_history(task: Task) -> Task:

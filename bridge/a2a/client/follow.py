@@ -26,7 +26,7 @@ import anyio
 
 from bridge.a2a.client.bindings import AgentRefusedError
 from bridge.a2a.client.client import AgentClient
-from bridge.a2a.client.fold import Gathered, TooMuchError, fuller
+from bridge.a2a.client.fold import FoldedTask, TaskTooLargeError, more_complete
 from bridge.a2a.client.http import NotReachedError, UnansweredError
 from bridge.a2a.model.life import ENDED, SETTLED
 from bridge.a2a.model.objects import (
@@ -38,7 +38,7 @@ from bridge.a2a.model.objects import (
     TaskStatus,
 )
 from bridge.errors import PeerError
-from bridge.pauses import Pauses
+from bridge.pauses import Backoff
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class OutcomeUnknownError(PeerError):
     def __init__(self, message: str, task_id: str | None) -> None:
         super().__init__(f"{message}. Whether the agent took the message is unknown; it is not sent again")
         self.task_id = task_id
-        """The task that the message was for, which `wait` can look at; None when it was to begin one."""
+        """The task that the message was for, which `wait_until_settled` can look at; None when it was to begin one."""
 
 
 class TaskLostError(PeerError):
@@ -67,7 +67,7 @@ class TaskLostError(PeerError):
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class FollowPace:
     """How a task is followed where no stream tells of it."""
 
     first_seconds: float = 0.2
@@ -80,9 +80,9 @@ class Pace:
     stale_seconds: float = 10.0
     """How long a task may show the question that was just answered before it is taken for asked again."""
 
-    def pauses(self) -> Pauses:
+    def pauses(self) -> Backoff:
         """Between two looks at it."""
-        return Pauses(self.first_seconds, self.most_seconds, factor=1.5)
+        return Backoff(self.first_seconds, self.most_seconds, factor=1.5)
 
 
 def _ignore(_: object) -> None:
@@ -103,13 +103,14 @@ async def converse(
     client: AgentClient,
     request: SendMessageRequest,
     listener: Listener = Listener(),
-    pace: Pace = Pace(),
+    pace: FollowPace = FollowPace(),
     answered: TaskStatus | None = None,
 ) -> Task | Message:
     """Send one message and follow its task until it has settled: it has ended, or asks for something.
 
     `answered` is the status whose question the message answers: the task may show it for a while yet.
-    At AUTH_REQUIRED the stream is left although it stays open; `wait` goes on listening when it is given that status.
+    At AUTH_REQUIRED the stream is left although it stays open; `wait_until_settled` goes on listening when it is given
+    that status.
 
     Cancelling this coroutine leaves the far task alone. Who wants it cancelled calls `client.cancel` with the
     id that `on_task` gave. When there is none yet, the send must not be cut off, since the id comes by it: run
@@ -140,11 +141,11 @@ async def converse(
     return await following.settled(following.task.id, is_listening=client.streams)
 
 
-async def wait(
+async def wait_until_settled(
     client: AgentClient,
     task_id: str,
     listener: Listener = Listener(),
-    pace: Pace = Pace(),
+    pace: FollowPace = FollowPace(),
     answered: TaskStatus | None = None,
 ) -> Task:
     """Follow a task that is known already until it has settled. It is read first: one that has ended has no stream.
@@ -172,9 +173,9 @@ class _Following:
     """One task as it is followed: what is known of it, and how."""
 
     def __init__(
-        self, client: AgentClient, listener: Listener, pace: Pace, answered: TaskStatus | None
+        self, client: AgentClient, listener: Listener, pace: FollowPace, answered: TaskStatus | None
     ) -> None:
-        self._gathered = Gathered(pace.task_limit_bytes)
+        self._gathered = FoldedTask(pace.task_limit_bytes)
         self._client = client
         self._listener = listener
         self._pace = pace
@@ -267,7 +268,7 @@ class _Following:
         """
         try:
             return self._gathered.take(event)
-        except TooMuchError:
+        except TaskTooLargeError:
             limit = (
                 f"{self._pace.task_limit_bytes} bytes, which is not taken: `task_limit_bytes` is the limit"
             )
@@ -284,7 +285,7 @@ class _Following:
         except PeerError as exc:
             # It has ended, or is of an agent that streams only what it is sent.
             logger.debug("%s lets nobody subscribe: %s", self._client, exc)
-            self._can_subscribe = is_passing(exc)
+            self._can_subscribe = is_transient(exc)
             return False if self._can_subscribe else None
 
     async def _look(self, task_id: str) -> Task:
@@ -296,7 +297,7 @@ class _Following:
             try:
                 task = await self._client.get(task_id)
             except PeerError as exc:
-                if not is_passing(exc):
+                if not is_transient(exc):
                     raise
                 if not is_told:
                     is_told, seconds = True, self._pace.outage_seconds
@@ -315,7 +316,7 @@ class _Following:
         be had twice, and what no stream tells is there."""
         assert self.task is not None
         try:
-            self.take(StreamResponse(task=fuller(self.task, await self._client.get(task_id))))
+            self.take(StreamResponse(task=more_complete(self.task, await self._client.get(task_id))))
         except PeerError as exc:
             logger.info("a task of %s is taken as it was heard: %s", self._client, exc)
         return self.task
@@ -347,7 +348,7 @@ def event_of(answer: Task | Message) -> StreamResponse:
     return StreamResponse(task=answer) if isinstance(answer, Task) else StreamResponse(message=answer)
 
 
-def is_passing(exc: PeerError) -> bool:
+def is_transient(exc: PeerError) -> bool:
     """Whether a read that failed may succeed a little later."""
     if isinstance(exc, AgentRefusedError):
         return exc.kind is not None and exc.kind.http_status == _UNAVAILABLE

@@ -28,9 +28,9 @@ import anyio.to_thread
 import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from bridge.a2a.client.http import UnansweredError, shown
+from bridge.a2a.client.http import UnansweredError, redacted_url
 from bridge.errors import PeerError, UsageError
-from bridge.pauses import Pauses
+from bridge.pauses import Backoff
 from bridge.private import write_privately
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ _VALIDATORS: Final = {"etag": "If-None-Match", "last-modified": "If-Modified-Sin
 
 
 @dataclass(frozen=True, slots=True)
-class CardBounds:
+class FreshnessBounds:
     """How long a card holds, whatever its server says, and how it is asked for anew."""
 
     min_seconds: float = 60.0
@@ -53,12 +53,12 @@ class CardBounds:
     answer_seconds: float = 30.0
     """How long its server may take."""
 
-    def pauses(self) -> Pauses:
+    def pauses(self) -> Backoff:
         """Between two attempts to have it."""
-        return Pauses(self.retry_seconds, max(self.min_seconds, self.retry_seconds))
+        return Backoff(self.retry_seconds, max(self.min_seconds, self.retry_seconds))
 
 
-class Kept(BaseModel):
+class StoredResponse(BaseModel):
     """What is kept of an answer."""
 
     model_config = ConfigDict(frozen=True)
@@ -91,19 +91,19 @@ class Kept(BaseModel):
             file.unlink(missing_ok=True)
 
 
-KeptT = TypeVar("KeptT", bound=Kept)
+KeptT = TypeVar("KeptT", bound=StoredResponse)
 ValueT = TypeVar("ValueT")
 
 
 @dataclass(frozen=True, slots=True)
-class Held(Generic[KeptT, ValueT]):
+class CachedValue(Generic[KeptT, ValueT]):
     """What is in hand: an answer as it is kept, and what was read of it."""
 
     kept: KeptT
     value: ValueT = field(repr=False)
 
 
-class Followed(ABC, Generic[KeptT, ValueT]):
+class CachedResource(ABC, Generic[KeptT, ValueT]):
     """Where something comes from that is followed."""
 
     word: ClassVar[str]
@@ -111,18 +111,23 @@ class Followed(ABC, Generic[KeptT, ValueT]):
     kept_type: type[KeptT]
 
     def __init__(
-        self, http: httpx2.AsyncClient, url: str, folder: Path | None, bounds: CardBounds | None, kept_as: str
+        self,
+        http: httpx2.AsyncClient,
+        url: str,
+        folder: Path | None,
+        bounds: FreshnessBounds | None,
+        kept_as: str,
     ) -> None:
         """`folder` keeps it between two runs; None keeps it in memory alone. There its name is made of `kept_as`."""
         self.url = url
         self._http = http
-        self._bounds = bounds or CardBounds()
+        self._bounds = bounds or FreshnessBounds()
         name = hashlib.sha256(kept_as.encode()).hexdigest()[:32]
         self._file = folder / f"{name}.json" if folder else None
-        self._held: Held[KeptT, ValueT] | None = None
+        self._held: CachedValue[KeptT, ValueT] | None = None
 
     @abstractmethod
-    async def _fetch(self, held: Held[KeptT, ValueT] | None) -> Held[KeptT, ValueT]:
+    async def _fetch(self, held: CachedValue[KeptT, ValueT] | None) -> CachedValue[KeptT, ValueT]:
         """What is there now, asked for with what is held of it. What has not changed is the same object.
 
         Raises:
@@ -147,10 +152,10 @@ class Followed(ABC, Generic[KeptT, ValueT]):
             self._held = self._held_in(self._file)
         return self._held.value if self._held else None
 
-    def _held_in(self, file: Path) -> Held[KeptT, ValueT] | None:
+    def _held_in(self, file: Path) -> CachedValue[KeptT, ValueT] | None:
         kept = self.kept_type.read(file)
         try:
-            return Held(kept, self._read(kept)) if kept else None
+            return CachedValue(kept, self._read(kept)) if kept else None
         except PeerError as exc:
             logger.debug("%s is passed over: %s", file, exc)
             return None
@@ -166,7 +171,7 @@ class Followed(ABC, Generic[KeptT, ValueT]):
             with anyio.fail_after(self._bounds.answer_seconds):
                 held = self._held = await self._fetch(self._held)
         except TimeoutError as exc:
-            late = f"{shown(self.url)} gave no {self.word} within {self._bounds.answer_seconds:g} s"
+            late = f"{redacted_url(self.url)} gave no {self.word} within {self._bounds.answer_seconds:g} s"
             raise UnansweredError(late) from exc
         if self._file is not None:
             await anyio.to_thread.run_sync(held.kept.write, self._file)
@@ -197,7 +202,7 @@ class Followed(ABC, Generic[KeptT, ValueT]):
         return min(max(left, 0), self._bounds.max_seconds)
 
 
-def fresh_seconds(headers: httpx2.Headers, bounds: CardBounds) -> float:
+def fresh_seconds(headers: httpx2.Headers, bounds: FreshnessBounds) -> float:
     """How long an answer holds by its headers, within the bounds (RFC 9111 section 4.2). A private cache's reading."""
     said = headers.get("cache-control", "")
     seconds = 0.0

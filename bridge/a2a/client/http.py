@@ -14,9 +14,9 @@ import httpx2
 from pydantic import JsonValue, ValidationError
 
 from bridge.a2a.model.errors import PARSE_ERROR, TOO_LARGE, A2AError
-from bridge.a2a.wire.jsontext import parse
+from bridge.a2a.wire.jsontext import parse_json
 from bridge.errors import PeerError, reason_of
-from bridge.jsonvalues import DEFAULT_MAX_VALUES, short
+from bridge.jsonvalues import DEFAULT_MAX_VALUES, shortened_json
 from bridge.networks import PrivateAddressError
 
 _NEVER_LEFT: Final = (
@@ -38,7 +38,7 @@ class UnansweredError(PeerError):
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
+class OutgoingRequest:
     """One request: what `exchange` sends."""
 
     method: str
@@ -54,7 +54,7 @@ class Outgoing:
 
 
 @asynccontextmanager
-async def exchange(http: httpx2.AsyncClient, outgoing: Outgoing) -> AsyncIterator[httpx2.Response]:
+async def exchange(http: httpx2.AsyncClient, outgoing: OutgoingRequest) -> AsyncIterator[httpx2.Response]:
     """One request and its response, whose body is still to be read. Redirects are left to the caller.
 
     Raises:
@@ -80,18 +80,18 @@ async def exchange(http: httpx2.AsyncClient, outgoing: Outgoing) -> AsyncIterato
         kind = NotReachedError if isinstance(exc, _NEVER_LEFT) else UnansweredError
         unheard = "cannot be reached" if kind is NotReachedError else "gave no answer"
         fault = unheard if response is None else "broke off its answer"
-        raise kind(f"{shown(outgoing.url)} {fault}: {reason_of(exc)}") from exc
+        raise kind(f"{redacted_url(outgoing.url)} {fault}: {reason_of(exc)}") from exc
     finally:
         if response is not None:
             await response.aclose()
 
 
-async def body_of(response: httpx2.Response, limit_bytes: int) -> bytes:
+async def response_body(response: httpx2.Response, limit_bytes: int) -> bytes:
     body = bytearray()
     async for chunk in response.aiter_bytes():
         body += chunk
         if len(body) > limit_bytes:
-            raise PeerError(f"{shown(str(response.url))} answered with more than {limit_bytes} bytes")
+            raise PeerError(f"{redacted_url(str(response.url))} answered with more than {limit_bytes} bytes")
     return bytes(body)
 
 
@@ -99,13 +99,13 @@ def url_from(url: str) -> httpx2.URL:
     try:
         place = httpx2.URL(url)
     except httpx2.InvalidURL as exc:
-        raise PeerError(f"{shown(url)!r} is no URL: {exc}") from exc
+        raise PeerError(f"{redacted_url(url)!r} is no URL: {exc}") from exc
     if place.port is not None and not 0 < place.port < 1 << 16:
-        raise PeerError(f"{shown(url)!r} is no URL: there is no port {place.port}")
+        raise PeerError(f"{redacted_url(url)!r} is no URL: there is no port {place.port}")
     return place
 
 
-def shown(url: str) -> str:
+def redacted_url(url: str) -> str:
     """A URL as it may be said aloud: without credentials and query."""
     try:
         place = httpx2.URL(url)
@@ -129,7 +129,7 @@ def json_from(
     text: bytes, where: str, max_values: int = DEFAULT_MAX_VALUES, limited_by: str = ""
 ) -> JsonValue:
     try:
-        return parse(text, max_values=max_values)
+        return parse_json(text, max_values=max_values)
     except A2AError as exc:
         if exc.kind is TOO_LARGE:
             most = f"more than {max_values} values and keys"
@@ -139,14 +139,12 @@ def json_from(
 
 
 def status_words(response: httpx2.Response) -> str:
-    said = (
-        f"{shown(str(response.url))} answered HTTP {response.status_code} {response.reason_phrase}".rstrip()
-    )
+    said = f"{redacted_url(str(response.url))} answered HTTP {response.status_code} {response.reason_phrase}".rstrip()
     scheme = response.headers.get("www-authenticate", "").partition(" ")[0]
     return f"{said} (it asks for credentials: {scheme})" if scheme else said
 
 
-def faults_of(exc: ValidationError) -> tuple[str, ...]:
+def validation_faults(exc: ValidationError) -> tuple[str, ...]:
     """Which fields are at fault, and what was found there."""
     found = []
     for error in exc.errors(include_url=False, include_context=False):
@@ -155,5 +153,5 @@ def faults_of(exc: ValidationError) -> tuple[str, ...]:
             found.append(f"{field} is missing")
         else:
             words = error["msg"].removeprefix("Value error, ")
-            found.append(f"{field or 'the whole'}: {words}; found {short(error['input'])}")
+            found.append(f"{field or 'the whole'}: {words}; found {shortened_json(error['input'])}")
     return tuple(found[:10])

@@ -13,19 +13,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from bridge.a2a.client.card import FoundCard
-from bridge.a2a.client.http import origin_of, shown, url_from
+from bridge.a2a.client.http import origin_of, redacted_url, url_from
 from bridge.a2a.model.objects import BINDINGS, AgentCard, AgentInterface
 from bridge.a2a.wire.dialect import Dialect
 from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.errors import PeerError
 from bridge.networks import (
-    FirstSeen,
-    Guard,
-    Resolve,
+    AddressGuard,
+    RebindingJudge,
+    ResolveName,
     addresses_of,
     allowing_private,
     is_private_host,
-    never_private,
+    refusing_private,
 )
 
 
@@ -108,25 +108,25 @@ def permitted_interfaces(
 
 
 @dataclass
-class Reach:
+class ConnectionPolicy:
     """How connections are judged that are made for one agent, or for the agents of one catalog."""
 
     own_url: str
     """What the user gave. Its name may lead inside, unless it was public before; all others were learned there."""
     trust: Trust = field(default_factory=Trust)
-    resolve: Resolve = addresses_of
-    seen: FirstSeen = field(default_factory=FirstSeen)
+    resolve: ResolveName = addresses_of
+    seen: RebindingJudge = field(default_factory=RebindingJudge)
 
-    def guard(self, url: str, words: str = "") -> Guard | None:
+    def guard(self, url: str, words: str = "") -> AddressGuard | None:
         """What judges connections to a URL; None when any address will do. One that was learned is refused with
         these words."""
         host, origin = url_from(url).host, origin_of(url)
         if self.trust.allow_private or origin in self.trust.origins or self.is_private:
             return None
         if origin != origin_of(self.own_url):
-            return Guard(never_private(words), self.resolve)
+            return AddressGuard(refusing_private(words), self.resolve)
         allowed_by = allowing_private(on_command_line=self.trust.on_command_line)
-        return Guard(self.seen.judge(host, allowed_by), self.resolve)
+        return AddressGuard(self.seen.judge(host, allowed_by), self.resolve)
 
     @property
     def is_private(self) -> bool:
@@ -134,7 +134,7 @@ class Reach:
         return is_private_host(url_from(self.own_url).host)
 
 
-def interface_guard(found: FoundCard, url: str, reach: Reach) -> Guard | None:
+def interface_guard(found: FoundCard, url: str, reach: ConnectionPolicy) -> AddressGuard | None:
     """What judges connections to a URL that a card names."""
     return reach.guard(url, _private_words(found, url, reach.trust))
 
@@ -149,7 +149,7 @@ def _refusal(found: FoundCard, url: str, trust: Trust, has_credentials: bool) ->
         return _private_words(found, url, trust)
     if has_credentials:
         return (
-            f"the card at {shown(found.url)} says to call {shown(url)}, which is another origin, so the "
+            f"the card at {redacted_url(found.url)} says to call {redacted_url(url)}, which is another origin, so the "
             f"credentials are not sent there. If you trust it, {trust.how_to_add(there)}"
         )
     return None
@@ -157,6 +157,6 @@ def _refusal(found: FoundCard, url: str, trust: Trust, has_credentials: bool) ->
 
 def _private_words(found: FoundCard, url: str, trust: Trust) -> str:
     return (
-        f"the card at {shown(found.url)} is public and says to call {shown(url)}, which is a private address. "
-        f"If you trust it, {trust.how_to_add(origin_of(url))}"
+        f"the card at {redacted_url(found.url)} is public and says to call {redacted_url(url)}, which is a"
+        f" private address. If you trust it, {trust.how_to_add(origin_of(url))}"
     )

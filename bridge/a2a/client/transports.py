@@ -1,7 +1,7 @@
 """The ways to an agent: each takes an operation and gives its answer, or its events, in the terms of `model`.
 
-What holds for every way, however it carries bytes, stands in its `Terms`: what the agent is shown, which addresses may
-be connected to, how long it may take and how much it may say.
+What holds for every way, however it carries bytes, stands in its `TransportOptions`: what the agent is shown, which
+addresses may be connected to, how long it may take and how much it may say.
 
 Spec: A2A 1.0 sections 3.1 (operations), 3.2.6 (service parameters).
 """
@@ -18,18 +18,18 @@ import anyio
 import httpx2
 from pydantic import JsonValue, ValidationError
 
-from bridge.a2a.client.bindings import EVENT_STREAM, Binding
-from bridge.a2a.client.http import UnansweredError, body_of, exchange, faults_of, url_from
+from bridge.a2a.client.bindings import EVENT_STREAM, ClientBinding
+from bridge.a2a.client.http import UnansweredError, exchange, response_body, url_from, validation_faults
 from bridge.a2a.model.objects import AgentInterface, StreamResponse
 from bridge.a2a.model.operations import SEND_MESSAGE, AnswerT, AnyOperation, RequestT, Streamed, Unary
-from bridge.a2a.wire.dialect import EventReader as DialectReader
+from bridge.a2a.wire.dialect import EventDecoder as DialectReader
 from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
 from bridge.errors import PeerError
 from bridge.http_client import guarded_by
 from bridge.jsonvalues import JsonObject
-from bridge.networks import Guard
+from bridge.networks import AddressGuard
 from bridge.peer_auth import CredentialsSource, PeerAuth
-from bridge.sse import EventReader
+from bridge.sse import SseReader
 from bridge.trace import OnHop, told_to_peer
 from bridge.web import is_loopback
 
@@ -50,14 +50,14 @@ class Deadlines:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class TransportOptions:
     """What holds for every way to one agent."""
 
     credentials: CredentialsSource
     """Asked before each request for what the agent is shown with it."""
     extensions: Sequence[str]
     """The URIs of those that are activated."""
-    guard_of: Callable[[str], Guard | None]
+    guard_of: Callable[[str], AddressGuard | None]
     """What judges the address of a connection to a URL; None where any will do."""
     deadlines: Deadlines
     limit_bytes: int
@@ -99,7 +99,7 @@ class Transport(ABC):
 class HttpTransport(Transport):
     """Either binding over HTTP. The HTTP client that it is given carries no credentials of its own."""
 
-    def __init__(self, http: httpx2.AsyncClient, binding: Binding, terms: Terms) -> None:
+    def __init__(self, http: httpx2.AsyncClient, binding: ClientBinding, terms: TransportOptions) -> None:
         self.interface = binding.interface
         self._http = http
         self._binding = binding
@@ -131,7 +131,7 @@ class HttpTransport(Transport):
         try:
             with anyio.fail_after(seconds):
                 async with self._exchange(operation, params) as response:
-                    value = self._result(await body_of(response, self._terms.limit_bytes), response)
+                    value = self._result(await response_body(response, self._terms.limit_bytes), response)
         except TimeoutError as exc:
             raise UnansweredError(f"{self} did not answer within {seconds:g} s") from exc
         try:
@@ -147,7 +147,7 @@ class HttpTransport(Transport):
         async with self._exchange(operation, params) as response:
             if not response.headers.get("content-type", "").startswith(EVENT_STREAM):
                 # An error, or an agent that has all to say at once.
-                text = await body_of(response, self._terms.limit_bytes)
+                text = await response_body(response, self._terms.limit_bytes)
                 for event in self._read(reader, text, response):
                     yield event
                 return
@@ -158,7 +158,7 @@ class HttpTransport(Transport):
 
     async def _texts(self, response: httpx2.Response) -> AsyncGenerator[bytes, None]:
         """The data of each event of a stream. Only one that has begun can be too silent."""
-        events, silence_seconds = EventReader(self._terms.limit_bytes), None
+        events, silence_seconds = SseReader(self._terms.limit_bytes), None
         chunks = response.aiter_bytes()
         while chunk := await self._chunk(chunks, silence_seconds):
             try:
@@ -216,4 +216,6 @@ class HttpTransport(Transport):
         return self._binding.result(text, response)
 
     def _no_answer(self, wanted: str, exc: ValidationError) -> PeerError:
-        return PeerError(f"{self} answered with something that is no {wanted}: {'; '.join(faults_of(exc))}")
+        return PeerError(
+            f"{self} answered with something that is no {wanted}: {'; '.join(validation_faults(exc))}"
+        )

@@ -24,7 +24,7 @@ from bridge.jsonvalues import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
-class Ids:
+class IdsAndClock:
     """Where new ids and times come from."""
 
     new: Callable[[], str]
@@ -38,7 +38,7 @@ class Ids:
 class EventMaker:
     """Makes the events of one task."""
 
-    ids: Ids
+    ids: IdsAndClock
     task_id: str
     context_id: str
 

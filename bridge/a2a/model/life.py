@@ -63,7 +63,7 @@ class IllegalTransitionError(Exception):
     """An event that cannot follow: the task has ended, or the event is another task's."""
 
 
-def after(task: Task, event: StreamResponse) -> Task:
+def apply_event(task: Task, event: StreamResponse) -> Task:
     """The task once an event has happened to it.
 
     Raises:

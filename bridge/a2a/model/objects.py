@@ -171,7 +171,7 @@ class Part(Model):
         return written
 
 
-class GoingOn(Part):
+class AppendedText(Part):
     """A text that `append` added to the text before it, of which it is a piece. Only who heard it come knows this:
     on the wire it is a part like others, and equal to one that says the same."""
 
@@ -448,6 +448,6 @@ class AgentCard(Model):
     icon_url: str | None = None
 
 
-def text_of(parts: Sequence[Part]) -> str:
+def text_of_parts(parts: Sequence[Part]) -> str:
     """The text parts, joined by line breaks: what a person would read."""
     return "\n".join(part.text for part in parts if part.text is not None)

@@ -1,8 +1,8 @@
 """Who is let in to one agent, for how long, and how many may listen at once.
 
-A `Visit` is one request, from when it came in until it was answered. It is admitted before its body is read, and once
-more after each wait, since who may call can change in between. A stream takes a place before it is opened, so that
-those that are being opened count among the open ones.
+A `RequestAdmission` is one request, from when it came in until it was answered. It is admitted before its body is
+read, and once more after each wait, since who may call can change in between. A stream takes a place before it is
+opened, so that those that are being opened count among the open ones.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bridge import trace
 from bridge.a2a.model.errors import UNAVAILABLE, A2AError
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Access
-from bridge.web import Place
+from bridge.web import FaceAddress
 
 
 class Endable(Protocol):
@@ -28,19 +28,19 @@ class Endable(Protocol):
 class AdmissionControl:
     """Admits requests to one agent, and counts its streams."""
 
-    def __init__(self, access: Access, place: Place, face: str, streams_most: int) -> None:
+    def __init__(self, access: Access, place: FaceAddress, face: str, streams_most: int) -> None:
         """`face` is the agent's name, by which principals are told what they may use."""
         self.access = access
         self.place = place
         self.face = face
         self.streams_most = streams_most
-        self.listening: set[Visit] = set()
+        self.listening: set[RequestAdmission] = set()
         """Those that have a place for a stream."""
 
-    def begin(self, headers: Headers) -> Visit:
+    def begin(self, headers: Headers) -> RequestAdmission:
         """A request came in, and its trace begins."""
         trace.begin(trace.in_headers(headers.getlist))
-        return Visit(self, headers)
+        return RequestAdmission(self, headers)
 
     def let_go(self, principals: frozenset[str]) -> None:
         """End the streams of these: they are let in no more. Their tasks go on."""
@@ -49,7 +49,7 @@ class AdmissionControl:
                 visit.stream.end()
 
 
-class Visit:
+class RequestAdmission:
     """One request to an agent, to be entered for as long as it is answered."""
 
     __slots__ = ("_changes", "_control", "_headers", "principal", "stream")

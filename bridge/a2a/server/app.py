@@ -34,25 +34,25 @@ from bridge.a2a.model.errors import (
 )
 from bridge.a2a.model.objects import AgentCard
 from bridge.a2a.model.operations import AnyOperation, Streamed, Unary
-from bridge.a2a.server.admission import AdmissionControl, Visit
-from bridge.a2a.server.event_stream import EventStream, StreamPace, is_gone
+from bridge.a2a.server.admission import AdmissionControl, RequestAdmission
+from bridge.a2a.server.event_stream import EventStream, StreamPace, is_disconnected
 from bridge.a2a.server.security import with_security
 from bridge.a2a.server.service import Service, Stream
 from bridge.a2a.tasks.agent import Agent
-from bridge.a2a.tasks.intake import Caller
+from bridge.a2a.tasks.intake import CallContext
 from bridge.a2a.wire import jsonrpc, rest
-from bridge.a2a.wire.dialect import Dialect, EventWriter
-from bridge.a2a.wire.jsontext import parse
+from bridge.a2a.wire.dialect import Dialect, EventEncoder
+from bridge.a2a.wire.jsontext import parse_json
 from bridge.a2a.wire.rest import CARD_PATH, OLDER_CARD_PATH
 from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
 from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Access, Scheme
 from bridge.web import (
-    Place,
+    FaceAddress,
     RefusedError,
-    body_of,
     etags_in,
+    request_body,
     require_json,
 )
 
@@ -72,7 +72,7 @@ _REFUSALS: Final[Mapping[int, ErrorKind]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class ServerLimits:
+class AgentLimits:
     """What one client may send, and how many may listen."""
 
     body_bytes: int
@@ -92,8 +92,8 @@ class AgentServer:
         agent: Agent,
         service: Service,
         access: Access,
-        place: Place,
-        limits: ServerLimits,
+        place: FaceAddress,
+        limits: AgentLimits,
         pace: StreamPace,
         name: str = "",
         versions: Versions = VERSIONS,
@@ -134,7 +134,7 @@ class AgentServer:
             is_read = answer.was_written
         else:
             request.visit.leave_place()
-            is_read = request.on_written is not None and not is_gone(request.receive)
+            is_read = request.on_written is not None and not is_disconnected(request.receive)
             await answer(request.scope, request.receive, send)
         if is_read and request.on_written is not None:
             request.on_written()
@@ -231,24 +231,29 @@ class AgentServer:
 
     # What both share
 
-    def _caller(self, request: _Request, principal: Principal) -> Caller:
+    def _caller(self, request: _Request, principal: Principal) -> CallContext:
         asked = {
             uri.strip()
             for header in self._versions.extensions_headers
             for line in request.headers.getlist(header)
             for uri in line.split(",")
         }
-        return Caller(principal, frozenset(asked) & self._agent.extensions)
+        return CallContext(principal, frozenset(asked) & self._agent.extensions)
 
     async def _json(self, request: _Request) -> JsonValue:
-        body = await body_of(request.receive, request.headers, self._limits.body_bytes)
+        body = await request_body(request.receive, request.headers, self._limits.body_bytes)
         if not body and request.path not in ("", "/"):
             return {}  # POST /tasks/{id}:cancel says all in its path
         require_json(request.headers, _ACCEPTED)
-        return parse(body, self._limits.json_depth, self._limits.json_values)
+        return parse_json(body, self._limits.json_depth, self._limits.json_values)
 
     async def _perform(
-        self, request: _Request, dialect: Dialect, operation: AnyOperation, params: JsonValue, caller: Caller
+        self,
+        request: _Request,
+        dialect: Dialect,
+        operation: AnyOperation,
+        params: JsonValue,
+        caller: CallContext,
     ) -> bytes | _Events:
         """Do what is asked, for a caller who is still let in once the whole of it was read."""
         if isinstance(operation, Streamed):
@@ -285,7 +290,7 @@ class _Events:
     """A stream, and what writes it in its client's dialect."""
 
     stream: Stream
-    writer: EventWriter
+    writer: EventEncoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +309,7 @@ class _Request:
 
     __slots__ = ("headers", "on_written", "path", "query", "receive", "scope", "verb", "visit")
 
-    def __init__(self, scope: Scope, receive: Receive, headers: Headers, visit: Visit) -> None:
+    def __init__(self, scope: Scope, receive: Receive, headers: Headers, visit: RequestAdmission) -> None:
         self.on_written: Callable[[], None] | None = None
         """To be called once the answer was written in full to a client that was there."""
         self.scope = scope
@@ -321,7 +326,7 @@ class _Request:
         return self.headers.get(VERSION_HEADER) or self.query.get(VERSION_HEADER)
 
 
-def _activated(caller: Caller, dialect: Dialect) -> dict[str, str]:
+def _activated(caller: CallContext, dialect: Dialect) -> dict[str, str]:
     """The extensions that are active, repeated to the client (section 4.6)."""
     return {dialect.extensions_header: ", ".join(sorted(caller.extensions))} if caller.extensions else {}
 

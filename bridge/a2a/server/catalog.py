@@ -26,7 +26,7 @@ from starlette.types import Receive, Scope, Send
 from bridge.a2a.model.objects import AgentCard
 from bridge.a2a.wire.rest import CARD_PATH
 from bridge.access.verifiers import Access
-from bridge.web import API_KEY_HEADER, Place, RefusedError, etags_in
+from bridge.web import API_KEY_HEADER, FaceAddress, RefusedError, etags_in
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ _VARY: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class CatalogAgent:
     """An agent that is published."""
 
     name: str
@@ -59,9 +59,9 @@ class CatalogApp:
 
     def __init__(
         self,
-        agents: Callable[[], Iterable[Published]],
+        agents: Callable[[], Iterable[CatalogAgent]],
         access: Access,
-        place: Place,
+        place: FaceAddress,
         max_age_seconds: int = 60,
     ) -> None:
         """`max_age_seconds` is how long a client may keep an answer without asking again."""

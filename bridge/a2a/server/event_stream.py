@@ -15,8 +15,8 @@ import anyio
 from starlette.types import Message, Receive, Scope, Send
 
 from bridge.a2a.server.service import Stream
-from bridge.a2a.tasks.live import Seen
-from bridge.a2a.wire.dialect import EventWriter
+from bridge.a2a.tasks.live import WatchedEvent
+from bridge.a2a.wire.dialect import EventEncoder
 from bridge.sse import HEARTBEAT, frame
 
 logger = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class EventStream:
     def __init__(
         self,
         stream: Stream,
-        writer: EventWriter,
+        writer: EventEncoder,
         wrap: Callable[[bytes], bytes],
         pace: StreamPace,
         headers: Mapping[str, str],
@@ -83,7 +83,7 @@ class EventStream:
                 if seen is None or self._is_ended:
                     return True
                 body, last = self._frames(seen), seen.last
-            if (last or body is HEARTBEAT) and is_gone(receive):
+            if (last or body is HEARTBEAT) and is_disconnected(receive):
                 return False
             with anyio.move_on_after(self._pace.stall_seconds) as patience:
                 await send({"type": "http.response.body", "body": body, "more_body": True})
@@ -95,12 +95,12 @@ class EventStream:
         self.was_written = True
         return True
 
-    def _frames(self, seen: Seen) -> bytes:
+    def _frames(self, seen: WatchedEvent) -> bytes:
         """What an event is on the wire: mostly one frame."""
         return b"".join([frame(self._wrap(text)) for text in self._writer.write(seen.text, last=seen.last)])
 
 
-def is_gone(receive: Receive) -> bool:
+def is_disconnected(receive: Receive) -> bool:
     """Whether the client has closed the connection, as far as the server knows without reading on."""
     # Each call comes by here: a deadline of no time at all, which asks the same, takes three rounds of the event loop.
     while (message := _at_hand(receive)) is not None:

@@ -28,9 +28,9 @@ from bridge.a2a.model.operations import (
     Unary,
 )
 from bridge.a2a.tasks.engine import Engine
-from bridge.a2a.tasks.intake import Caller
-from bridge.a2a.tasks.live import Seen, Watcher
-from bridge.a2a.wire.extensions import Gate
+from bridge.a2a.tasks.intake import CallContext
+from bridge.a2a.tasks.live import WatchedEvent, Watcher
+from bridge.a2a.wire.extensions import ExtensionFilter
 
 
 def _nothing() -> None:
@@ -38,7 +38,7 @@ def _nothing() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Generic[AnswerT]):
+class OperationAnswer(Generic[AnswerT]):
     """What an operation gives."""
 
     value: AnswerT
@@ -50,7 +50,11 @@ class Stream:
     """A task's events for one client, as JSON. Close it when the client is gone."""
 
     def __init__(
-        self, watcher: Watcher, gate: Gate, caller: Caller, written: Callable[[], None] = _nothing
+        self,
+        watcher: Watcher,
+        gate: ExtensionFilter,
+        caller: CallContext,
+        written: Callable[[], None] = _nothing,
     ) -> None:
         """`written` is to be called once all of it was written to a client that was there."""
         self.written = written
@@ -58,13 +62,13 @@ class Stream:
         self._gate = gate
         self._extensions = caller.extensions
 
-    async def next(self) -> Seen | None:
+    async def next(self) -> WatchedEvent | None:
         """The next event, or None once the stream is over."""
         seen = await self._watcher.next()
         if seen is None:
             return None
         shown = self._gate.shown(seen.text, self._extensions)
-        return seen if shown is seen.text else Seen(shown, seen.last)
+        return seen if shown is seen.text else WatchedEvent(shown, seen.last)
 
     def close(self) -> None:
         """Stop watching; the task goes on."""
@@ -74,7 +78,7 @@ class Stream:
 class Service:
     """One agent's operations."""
 
-    def __init__(self, engine: Engine, gate: Gate, max_parts: int) -> None:
+    def __init__(self, engine: Engine, gate: ExtensionFilter, max_parts: int) -> None:
         self._engine = engine
         self._gate = gate
         self._max_parts = max_parts
@@ -92,20 +96,20 @@ class Service:
 
     @overload
     async def perform(
-        self, operation: Unary[RequestT, AnswerT], request: RequestT, caller: Caller
-    ) -> Answer[AnswerT]: ...
+        self, operation: Unary[RequestT, AnswerT], request: RequestT, caller: CallContext
+    ) -> OperationAnswer[AnswerT]: ...
 
     @overload
     async def perform(
-        self, operation: Streamed[RequestT, AnswerT], request: RequestT, caller: Caller
+        self, operation: Streamed[RequestT, AnswerT], request: RequestT, caller: CallContext
     ) -> Stream: ...
 
     async def perform(
         self,
         operation: Unary[RequestT, AnswerT] | Streamed[RequestT, AnswerT],
         request: RequestT,
-        caller: Caller,
-    ) -> Answer[AnswerT] | Stream:
+        caller: CallContext,
+    ) -> OperationAnswer[AnswerT] | Stream:
         """Serve one operation: its answer, or a stream of StreamResponses.
 
         Raises:
@@ -118,9 +122,9 @@ class Service:
             written = partial(self._engine.written, request, caller)
         if isinstance(operation, Streamed):
             return Stream(await self._engine.perform(operation, request, caller), self._gate, caller, written)
-        return Answer(await self._engine.perform(operation, request, caller), written)
+        return OperationAnswer(await self._engine.perform(operation, request, caller), written)
 
-    def shown(self, text: bytes, caller: Caller) -> bytes:
+    def shown(self, text: bytes, caller: CallContext) -> bytes:
         """An answer as JSON, as its caller is to see it."""
         return self._gate.shown(text, caller.extensions)
 

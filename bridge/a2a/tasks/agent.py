@@ -49,13 +49,13 @@ class Turn:
     """The tasks in the message's context that wait for an answer, when the message was not taken for one."""
 
 
-Hearing = Callable[[Turn], Callable[[Commit], None]]
+AnswerHandler = Callable[[Turn], Callable[[Commit], None]]
 """How work that goes on takes an answer: it refuses the turn by raising A2AError, or gives what is called once the
 message was accepted, with the commit that says when it is stored."""
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldMessage:
     """A message that came while its task was at work."""
 
     turn: Turn
@@ -72,7 +72,7 @@ class HeldLimits:
 
 
 @dataclass(slots=True)
-class Standing:
+class WorkStatus:
     """What is known of some work also after it, which costs little for as long as its message is remembered."""
 
     is_at_work: bool = True
@@ -82,17 +82,17 @@ class Standing:
 
 
 @dataclass(eq=False)
-class Running:
+class RunningWork:
     """The work that goes on for a task."""
 
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     finished: anyio.Event = field(default_factory=anyio.Event)
     canceled: bool = False
     """The client asked for it."""
-    hearing: Hearing | None = None
+    hearing: AnswerHandler | None = None
     """What takes the client's answers while the work goes on; None while it takes none."""
-    standing: Standing = field(default_factory=Standing)
-    held: list[Held] = field(default_factory=list)
+    standing: WorkStatus = field(default_factory=WorkStatus)
+    held: list[HeldMessage] = field(default_factory=list)
     """What its client said meanwhile, until the worker makes use of it."""
     held_messages: int = 0
     held_bytes: int = 0
@@ -102,7 +102,7 @@ class Running:
     moved: Signal = field(default_factory=Signal)
     """Told when `hearing` or `finished` changes."""
 
-    def listen(self, hearing: Hearing | None) -> None:
+    def listen(self, hearing: AnswerHandler | None) -> None:
         """Take answers from here on, or no more of them."""
         self.hearing = hearing
         self.standing.is_at_work = hearing is None and not self.finished.is_set()
@@ -114,7 +114,7 @@ class Running:
             return False
         self.held_messages += 1
         self.held_bytes += size_bytes
-        self.held.append(Held(turn, anyio.current_time()))
+        self.held.append(HeldMessage(turn, anyio.current_time()))
         return True
 
     def finish(self) -> None:
@@ -138,12 +138,12 @@ class Job:
     accepted: Commit
     """Says when the message that started this is stored: await it before anything that cannot be taken back, so
     that the same message, sent again after a crash, finds this task instead of doing it twice."""
-    running: Running
+    running: RunningWork
     is_left: Callable[[], bool]
     """Whether the bridge stops, and another process can go on with this: what goes on elsewhere is then left as it
     is."""
 
-    def listen(self, hearing: Hearing | None) -> None:
+    def listen(self, hearing: AnswerHandler | None) -> None:
         """From here on, take answers in this way while the work goes on; None takes no more of them."""
         self.running.listen(hearing)
 
@@ -152,7 +152,7 @@ class Job:
         self.running.standing.is_repeatable = True
 
     @property
-    def held(self) -> list[Held]:
+    def held(self) -> list[HeldMessage]:
         """What the client said while this was at work. What the worker makes use of, it takes out."""
         return self.running.held
 
@@ -184,7 +184,7 @@ class Job:
         return self.emit(self.events.artifact(artifact, append=append, last_chunk=last_chunk), None)
 
 
-class Work(Protocol):
+class PlannedWork(Protocol):
     """What a worker does with one turn, once there is a task."""
 
     async def __call__(self, job: Job) -> None: ...
@@ -202,7 +202,7 @@ class Agent(Protocol):
         """The URIs of the extensions that a client may activate."""
         ...
 
-    def plan(self, turn: Turn) -> Work:
+    def plan(self, turn: Turn) -> PlannedWork:
         """Decide what a turn means, without waiting.
 
         Raises:
@@ -214,7 +214,7 @@ class Agent(Protocol):
         """Whether a message that names a context alone answers what `turn.task`, the only one there, asks."""
         ...
 
-    def resume(self, kept: bytes, state: TaskState, owner: str) -> Work | None:
+    def resume(self, kept: bytes, state: TaskState, owner: str) -> PlannedWork | None:
         """What goes on with a task that was being worked on, or waited, when an earlier process ended.
 
         `kept` is what the worker kept with it, `owner` the name of its principal. None: it goes on waiting, or fails

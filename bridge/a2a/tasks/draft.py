@@ -15,18 +15,18 @@ from dataclasses import dataclass
 import anyio
 
 from bridge.a2a.model.objects import Message, Role, StreamResponse, Task, TaskState
-from bridge.a2a.tasks.agent import Job, Work
+from bridge.a2a.tasks.agent import Job, PlannedWork
 from bridge.a2a.tasks.commit import Commit
-from bridge.a2a.tasks.live import Live, Submit
-from bridge.store.records import Change, Done, MessageKey, Origin
+from bridge.a2a.tasks.live import LiveTask, Submit
+from bridge.store.records import Change, MessageKey, OnStored, TaskOrigin
 
 
 @dataclass(frozen=True, slots=True)
-class Brief:
+class BriefWork:
     """Work that is answered with a Message alone when it completes without anything else to say. As it may be done
     twice when its message is sent again, it has to be work that does no harm then."""
 
-    work: Work
+    work: PlannedWork
 
     async def __call__(self, job: Job) -> None:
         """Do the work."""
@@ -38,9 +38,9 @@ class _HeldBack:
 
     def __init__(self, submit: Submit) -> None:
         self._submit = submit
-        self._held: list[tuple[Change, Done]] | None = []
+        self._held: list[tuple[Change, OnStored]] | None = []
 
-    def take(self, change: Change, done: Done) -> None:
+    def take(self, change: Change, done: OnStored) -> None:
         if self._held is None:
             self._submit(change, done)
         else:
@@ -52,11 +52,11 @@ class _HeldBack:
             self._submit(change, done)
 
 
-class Draft(Live):
+class DraftTask(LiveTask):
     """One task in memory, or a Message."""
 
     def __init__(
-        self, task_id: str, origin: Origin, submit: Submit, on_change: Callable[[Live], None]
+        self, task_id: str, origin: TaskOrigin, submit: Submit, on_change: Callable[[LiveTask], None]
     ) -> None:
         self._held = _HeldBack(submit)
         super().__init__(task_id, origin, self._held.take, on_change)

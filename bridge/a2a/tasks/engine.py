@@ -18,7 +18,7 @@ from typing import Final, Self, overload
 
 import anyio
 
-from bridge.a2a.model.events import Ids
+from bridge.a2a.model.events import IdsAndClock
 from bridge.a2a.model.life import ENDED, INTERRUPTED, SETTLED, IllegalTransitionError, with_history, with_note
 from bridge.a2a.model.objects import (
     CancelTaskRequest,
@@ -38,19 +38,19 @@ from bridge.a2a.model.objects import (
     milliseconds,
 )
 from bridge.a2a.model.operations import AnswerT, RequestT, Streamed, Unary
-from bridge.a2a.tasks.agent import Agent, Job, Running, Turn, Work
+from bridge.a2a.tasks.agent import Agent, Job, PlannedWork, RunningWork, Turn
 from bridge.a2a.tasks.commit import Commit
-from bridge.a2a.tasks.draft import Draft
+from bridge.a2a.tasks.draft import DraftTask
 from bridge.a2a.tasks.idempotency import MessageBook
-from bridge.a2a.tasks.intake import Accepted, Caller, EngineLimits, Intake
-from bridge.a2a.tasks.listing import query_from, response_from, shown_of
-from bridge.a2a.tasks.live import Live, Watcher
-from bridge.a2a.tasks.refusals import ended, not_cancelable, unavailable
-from bridge.a2a.tasks.registry import Tasks
+from bridge.a2a.tasks.intake import AcceptedMessage, CallContext, EngineLimits, Intake
+from bridge.a2a.tasks.listing import listed_task, query_from, response_from
+from bridge.a2a.tasks.live import LiveTask, Watcher
+from bridge.a2a.tasks.refusals import task_has_ended, task_not_cancelable, temporarily_unavailable
+from bridge.a2a.tasks.registry import TaskRegistry
 from bridge.access.principals import Principal
 from bridge.errors import StoreError
 from bridge.store.records import Store
-from bridge.store.retention import Retention, retain
+from bridge.store.retention import Retention, evict_periodically
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class Engine:
         self,
         agent: Agent,
         store: Store,
-        ids: Ids,
+        ids: IdsAndClock,
         limits: EngineLimits,
         retention: Retention | None = None,
     ) -> None:
@@ -86,7 +86,7 @@ class Engine:
         )
         self._closing = False
         self._idle = anyio.Event()
-        self._tasks = Tasks(store, ids, self.limits.store_pace, self._look_whether_idle)
+        self._tasks = TaskRegistry(store, ids, self.limits.store_pace, self._look_whether_idle)
         self._intake = Intake(agent, store, ids, self._tasks, self._messages, self._start)
         self._stack = AsyncExitStack()
 
@@ -102,7 +102,7 @@ class Engine:
                 raise
             self._stack = stack.pop_all()
         if self._retention is not None:
-            self._group.start_soon(retain, self._store, self._retention, self._ids.now_ms)
+            self._group.start_soon(evict_periodically, self._store, self._retention, self._ids.now_ms)
         self._group.start_soon(self._end_unanswered)
         return self
 
@@ -128,19 +128,19 @@ class Engine:
 
     @overload
     async def perform(
-        self, operation: Unary[RequestT, AnswerT], request: RequestT, caller: Caller
+        self, operation: Unary[RequestT, AnswerT], request: RequestT, caller: CallContext
     ) -> AnswerT: ...
 
     @overload
     async def perform(
-        self, operation: Streamed[RequestT, AnswerT], request: RequestT, caller: Caller
+        self, operation: Streamed[RequestT, AnswerT], request: RequestT, caller: CallContext
     ) -> Watcher: ...
 
     async def perform(
         self,
         operation: Unary[RequestT, AnswerT] | Streamed[RequestT, AnswerT],
         request: RequestT,
-        caller: Caller,
+        caller: CallContext,
     ) -> AnswerT | Watcher:
         """Do one operation: its answer, or what watches the task. Each of them is one of the methods below.
 
@@ -153,7 +153,7 @@ class Engine:
         assert isinstance(answer, operation.answer)
         return answer
 
-    async def _answered(self, request: Model, caller: Caller) -> Model:
+    async def _answered(self, request: Model, caller: CallContext) -> Model:
         match request:
             case SendMessageRequest():
                 said = await self.send(request, caller)
@@ -168,7 +168,7 @@ class Engine:
                 return await self.cancel(request.id, caller)
         raise AssertionError(f"nobody answers a {type(request).__name__}")
 
-    async def _watched(self, request: Model, caller: Caller) -> Watcher:
+    async def _watched(self, request: Model, caller: CallContext) -> Watcher:
         match request:
             case SendMessageRequest():
                 return await self.stream(request, caller)
@@ -176,7 +176,7 @@ class Engine:
                 return await self.subscribe(request.id, caller)
         raise AssertionError(f"nobody watches a {type(request).__name__}")
 
-    async def send(self, request: SendMessageRequest, caller: Caller) -> Task | Message:
+    async def send(self, request: SendMessageRequest, caller: CallContext) -> Task | Message:
         """Take a message in and answer with its task, by default once it has ended or waits (section 3.2.2), or with
         the Message that brief work came to.
 
@@ -185,18 +185,18 @@ class Engine:
         """
         configuration = request.configuration or SendMessageConfiguration()
         accepted = await self._take(request, caller, watch=False)
-        if isinstance(accepted.live, Draft) and (reply := await accepted.live.reply()) is not None:
+        if isinstance(accepted.live, DraftTask) and (reply := await accepted.live.reply()) is not None:
             return reply
         is_left = self._closing and accepted.live.running is None
         settled = not (configuration.return_immediately or is_left or accepted.is_held)
         task = await self._tasks.reached(accepted.live, accepted.seq, settled=settled)
         return with_note(with_history(task, configuration.history_length), accepted.note)
 
-    def written(self, request: SendMessageRequest, caller: Caller) -> None:
+    def written(self, request: SendMessageRequest, caller: CallContext) -> None:
         """The answer to a message was written in full to its client."""
         self._messages.written(caller.principal.name, request.message.message_id)
 
-    async def stream(self, request: SendMessageRequest, caller: Caller) -> Watcher:
+    async def stream(self, request: SendMessageRequest, caller: CallContext) -> Watcher:
         """Take a message in and watch its task. The caller closes the watcher.
 
         Raises:
@@ -206,7 +206,7 @@ class Engine:
         assert accepted.watcher is not None
         return accepted.watcher
 
-    async def get(self, task_id: str, history_length: int | None, caller: Caller) -> Task:
+    async def get(self, task_id: str, history_length: int | None, caller: CallContext) -> Task:
         """A task as it is visible now.
 
         Raises:
@@ -215,7 +215,7 @@ class Engine:
         live = await self._tasks.own(task_id, caller.principal)
         return with_history(await self._tasks.shown(live), history_length)
 
-    async def list(self, request: ListTasksRequest, caller: Caller) -> ListTasksResponse:
+    async def list(self, request: ListTasksRequest, caller: CallContext) -> ListTasksResponse:
         """One page of the caller's tasks, the newest status first.
 
         Raises:
@@ -223,9 +223,9 @@ class Engine:
         """
         query = query_from(request, caller.principal)
         listing = await self._store.list(query)
-        return response_from(listing, [shown_of(row) for row in listing.tasks], request)
+        return response_from(listing, [listed_task(row) for row in listing.tasks], request)
 
-    async def cancel(self, task_id: str, caller: Caller) -> Task:
+    async def cancel(self, task_id: str, caller: CallContext) -> Task:
         """End a task before its time. The first terminal state wins.
 
         Raises:
@@ -233,7 +233,7 @@ class Engine:
         """
         live = await self._tasks.own(task_id, caller.principal)
         if live.task.status.state in ENDED:
-            raise not_cancelable(await self._tasks.reached(live, live.next_seq - 1, settled=True))
+            raise task_not_cancelable(await self._tasks.reached(live, live.next_seq - 1, settled=True))
         running = live.running
         if running is not None:
             running.canceled = True
@@ -247,10 +247,10 @@ class Engine:
             self._tasks.conclude(live, TaskState.CANCELED, _CANCELED)
         task = await self._tasks.reached(live, live.next_seq - 1, settled=True)
         if task.status.state is not TaskState.CANCELED:
-            raise not_cancelable(task)
+            raise task_not_cancelable(task)
         return with_history(task, None)
 
-    async def subscribe(self, task_id: str, caller: Caller) -> Watcher:
+    async def subscribe(self, task_id: str, caller: CallContext) -> Watcher:
         """Watch a task from where it is. The caller closes the watcher.
 
         Raises:
@@ -259,15 +259,19 @@ class Engine:
         live = await self._tasks.own(task_id, caller.principal)
         task = await self._tasks.shown(live)
         if task.status.state in ENDED:
-            raise ended(task)
+            raise task_has_ended(task)
         return live.watch(self.limits.watch_events)
 
-    async def _take(self, request: SendMessageRequest, caller: Caller, *, watch: bool) -> Accepted:
+    async def _take(
+        self, request: SendMessageRequest, caller: CallContext, *, watch: bool
+    ) -> AcceptedMessage:
         return await self._intake.take(request, caller, self.limits, self._require_running, watch=watch)
 
     # Doing the work
 
-    def _start(self, live: Live, running: Running, turn: Turn, stored: Commit, work: Work) -> None:
+    def _start(
+        self, live: LiveTask, running: RunningWork, turn: Turn, stored: Commit, work: PlannedWork
+    ) -> None:
         job = Job(
             turn,
             self._tasks.events_of(live),
@@ -278,7 +282,7 @@ class Engine:
         )
         self._group.start_soon(self._run, live, running, job, work)
 
-    async def _run(self, live: Live, running: Running, job: Job, work: Work) -> None:
+    async def _run(self, live: LiveTask, running: RunningWork, job: Job, work: PlannedWork) -> None:
         broke = False
         with running.scope:
             try:
@@ -301,14 +305,14 @@ class Engine:
         running.finish()
         self._tasks.changed(live)
 
-    def _emit(self, live: Live, event: StreamResponse, keep: bytes | None) -> Commit:
+    def _emit(self, live: LiveTask, event: StreamResponse, keep: bytes | None) -> Commit:
         try:
             return live.accept(event, keep=keep)
         except IllegalTransitionError as exc:
             logger.info("a late event was dropped: %s", exc)
             return Commit(done=True)
 
-    def _is_left(self, live: Live, running: Running) -> bool:
+    def _is_left(self, live: LiveTask, running: RunningWork) -> bool:
         """Whether this process stops, and the next one can go on with a task."""
         can_go_on = running.outlives or live.task.status.state in INTERRUPTED
         return self._closing and self._store.lasts and not running.canceled and can_go_on
@@ -333,7 +337,7 @@ class Engine:
             if work is None:
                 last = self._tasks.conclude(live, TaskState.FAILED, _RESTARTED)
             else:
-                live.running = Running()
+                live.running = RunningWork()
                 self._start(live, live.running, _turn_left(live), Commit(done=True), work)
         await last
 
@@ -395,12 +399,12 @@ class Engine:
 
     def _require_running(self) -> None:
         if self._closing:
-            raise unavailable("The bridge is stopping")
+            raise temporarily_unavailable("The bridge is stopping")
         if self._store.failure is not None:
-            raise unavailable("The bridge cannot store tasks at the moment")
+            raise temporarily_unavailable("The bridge cannot store tasks at the moment")
 
 
-def _turn_left(live: Live) -> Turn:
+def _turn_left(live: LiveTask) -> Turn:
     """The last message of a task that a process which is gone worked on."""
     message = next(said for said in reversed(live.task.history or ()) if said.role is Role.USER)
     principal = Principal(live.origin.owner)
@@ -420,7 +424,7 @@ class _Waits:
     What an earlier process left has nothing but the time on the wall; one that lies ahead counts as now.
     """
 
-    def __init__(self, ids: Ids) -> None:
+    def __init__(self, ids: IdsAndClock) -> None:
         self._ids = ids
         self._looked_ms = -math.inf
         self._began: dict[str, tuple[int, float]] = {}

@@ -20,10 +20,10 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.a2a.model.events import Ids
-from bridge.a2a.tasks.agent import Standing
+from bridge.a2a.model.events import IdsAndClock
+from bridge.a2a.tasks.agent import WorkStatus
 from bridge.a2a.tasks.commit import Commit
-from bridge.store.records import MessageKey, Origin, Store
+from bridge.store.records import MessageKey, Store, TaskOrigin
 
 REPEATED: Final = "urn:mcp-a2a:tool:v1/repeated"
 """Metadata of a task that is given in answer to a message which was answered before: {"answeredAt"}."""
@@ -43,12 +43,12 @@ class Repeat:
 
 
 @dataclass(slots=True)
-class _Told:
+class _AnswerRecord:
     """What is known of the answer to a message. Times are of `Ids.elapsed_ms`."""
 
     task_id: str
     accepted_ms: int
-    standing: Standing | None = None
+    standing: WorkStatus | None = None
     """How the work is that the message began, or answered; None when an earlier process took it in."""
     written_ms: int | None = None
     answered: Repeat | None = None
@@ -66,7 +66,9 @@ class _Told:
 class MessageBook:
     """The messages and contexts of one store."""
 
-    def __init__(self, store: Store, ids: Ids, repeat_seconds: float, repeat_answered_seconds: float) -> None:
+    def __init__(
+        self, store: Store, ids: IdsAndClock, repeat_seconds: float, repeat_answered_seconds: float
+    ) -> None:
         """`repeat_seconds` is how long the same message finds its task while its answer may not have arrived;
         `repeat_answered_seconds` how long it does so afterwards, where its work must not be done twice."""
         self._store = store
@@ -74,7 +76,7 @@ class MessageBook:
         self._repeat_ms = repeat_seconds * 1000
         self._repeat_answered_ms = repeat_answered_seconds * 1000
         self._messages: dict[tuple[str, str], tuple[str, MessageKey]] = {}
-        self._told: OrderedDict[tuple[str, str], _Told] = OrderedDict()
+        self._told: OrderedDict[tuple[str, str], _AnswerRecord] = OrderedDict()
         self._contexts: dict[str, str] = {}
 
     async def repeat_of(self, owner: str, key: MessageKey) -> Repeat | None:
@@ -89,7 +91,7 @@ class MessageBook:
         now_ms, told = self._ids.elapsed_ms(), self._told.get(place)
         if told is None or told.task_id != known[0]:
             age_ms = max(key.accepted_ms - known[1].accepted_ms, 0)
-            told = self._remember(place, _Told(known[0], now_ms - age_ms))
+            told = self._remember(place, _AnswerRecord(known[0], now_ms - age_ms))
         if told.written_ms is None or told.is_at_work:
             is_late = now_ms - told.accepted_ms > self._repeat_ms
             return None if is_late and not told.is_at_work else Repeat(told.task_id, None)
@@ -104,7 +106,7 @@ class MessageBook:
             told.written_ms = self._ids.elapsed_ms()
             told.answered = Repeat(told.task_id, self._ids.now_ms())
 
-    def _remember(self, place: tuple[str, str], told: _Told) -> _Told:
+    def _remember(self, place: tuple[str, str], told: _AnswerRecord) -> _AnswerRecord:
         self._told[place] = told
         self._told.move_to_end(place)
         while len(self._told) > MOST_REMEMBERED or (
@@ -113,7 +115,7 @@ class MessageBook:
             self._told.popitem(last=False)
         return told
 
-    def _is_over(self, told: _Told) -> bool:
+    def _is_over(self, told: _AnswerRecord) -> bool:
         """Whether the same message is a new one from here on, so that nothing need be known of the first."""
         since_ms = max(told.accepted_ms, told.written_ms or 0)
         longest_ms = max(self._repeat_ms, self._repeat_answered_ms)
@@ -123,12 +125,14 @@ class MessageBook:
         """Whose a context is, or None when no task is in it."""
         return self._contexts.get(context_id) or await self._store.context_owner(context_id)
 
-    def note(self, task_id: str, origin: Origin, key: MessageKey, standing: Standing, stored: Commit) -> None:
+    def note(
+        self, task_id: str, origin: TaskOrigin, key: MessageKey, standing: WorkStatus, stored: Commit
+    ) -> None:
         """Remember a message that was accepted, until the store answers for it, and whether it was answered."""
         place = origin.owner, key.message_id
         self._messages[place] = task_id, key
         self._contexts[origin.context_id] = origin.owner
-        self._remember(place, _Told(task_id, self._ids.elapsed_ms(), standing))
+        self._remember(place, _AnswerRecord(task_id, self._ids.elapsed_ms(), standing))
 
         def forget() -> None:
             if self._messages.get(place) == (task_id, key):

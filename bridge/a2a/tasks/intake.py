@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 
 from bridge.a2a.model.errors import Violation, invalid_params
-from bridge.a2a.model.events import Ids
+from bridge.a2a.model.events import IdsAndClock
 from bridge.a2a.model.life import CLOSES_STREAM, ENDED, INTERRUPTED, SETTLED
 from bridge.a2a.model.objects import (
     Message,
@@ -28,13 +28,18 @@ from bridge.a2a.model.objects import (
     TaskStatus,
     timestamp,
 )
-from bridge.a2a.tasks.agent import Agent, HeldLimits, Running, Turn, Work
+from bridge.a2a.tasks.agent import Agent, HeldLimits, PlannedWork, RunningWork, Turn
 from bridge.a2a.tasks.commit import Commit
-from bridge.a2a.tasks.draft import Brief, Draft
+from bridge.a2a.tasks.draft import BriefWork, DraftTask
 from bridge.a2a.tasks.idempotency import REPEATED, MessageBook, Repeat
-from bridge.a2a.tasks.live import Live, Watcher
-from bridge.a2a.tasks.refusals import at_work, history_full, require_answerable, too_many_open
-from bridge.a2a.tasks.registry import StorePace, Tasks
+from bridge.a2a.tasks.live import LiveTask, Watcher
+from bridge.a2a.tasks.refusals import (
+    require_answerable,
+    task_history_is_full,
+    task_is_at_work,
+    too_many_open_tasks,
+)
+from bridge.a2a.tasks.registry import StorePace, TaskRegistry
 from bridge.access.principals import Principal
 from bridge.concurrency import Signal, one_at_a_time
 from bridge.jsonvalues import JsonObject
@@ -45,7 +50,7 @@ _NAMED_BESIDE: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class CallContext:
     """Who sends, and which extensions the client activated."""
 
     principal: Principal
@@ -53,10 +58,10 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class AcceptedMessage:
     """A message that was taken in."""
 
-    live: Live
+    live: LiveTask
     seq: int
     """The event that the message became."""
     watcher: Watcher | None
@@ -68,7 +73,7 @@ class Accepted:
     """What the answer has to say in its metadata."""
 
 
-Start = Callable[[Live, Running, Turn, Commit, Work], None]
+StartWork = Callable[[LiveTask, RunningWork, Turn, Commit, PlannedWork], None]
 """Begins the work on a task."""
 
 
@@ -113,10 +118,10 @@ class Intake:
         self,
         agent: Agent,
         store: Store,
-        ids: Ids,
-        tasks: Tasks,
+        ids: IdsAndClock,
+        tasks: TaskRegistry,
         book: MessageBook,
-        start: Start,
+        start: StartWork,
     ) -> None:
         self._agent = agent
         self._store = store
@@ -129,12 +134,12 @@ class Intake:
     async def take(
         self,
         request: SendMessageRequest,
-        caller: Caller,
+        caller: CallContext,
         limits: EngineLimits,
         require_running: Callable[[], None],
         *,
         watch: bool,
-    ) -> Accepted:
+    ) -> AcceptedMessage:
         """Take a message in; `require_running` is called before anything new is begun.
 
         Raises:
@@ -158,17 +163,19 @@ class Intake:
                 return self._hear(live, live.running, turn, key, limits, watch=watch)
             return self._begin(live, turn, key, limits, watch=watch)
 
-    def _require_room(self, live: Live | None, turn: Turn, limits: EngineLimits) -> None:
+    def _require_room(self, live: LiveTask | None, turn: Turn, limits: EngineLimits) -> None:
         if live is None:
             if self._tasks.open_of(turn.principal.name) >= limits.open_tasks:
-                raise too_many_open(limits.open_tasks)
+                raise too_many_open_tasks(limits.open_tasks)
             return
         left_bytes = limits.history.total_bytes - live.history_bytes
         is_many = len(live.task.history or ()) >= limits.history.messages
         if is_many or len(turn.message.to_json()) > left_bytes:
-            raise history_full(live.task)
+            raise task_history_is_full(live.task)
 
-    async def _addressed(self, request: SendMessageRequest, caller: Caller) -> tuple[Turn, Live | None]:
+    async def _addressed(
+        self, request: SendMessageRequest, caller: CallContext
+    ) -> tuple[Turn, LiveTask | None]:
         """The turn that a message is, and the task that it goes to; None when it makes one."""
         message, principal = request.message, caller.principal
         turn = Turn(
@@ -190,7 +197,7 @@ class Intake:
             )
         return await self._in_context(turn, message.context_id) if owner is not None else (turn, None)
 
-    async def _named(self, task_id: str, context_id: str | None, principal: Principal) -> Live:
+    async def _named(self, task_id: str, context_id: str | None, principal: Principal) -> LiveTask:
         """The task that a message names, which takes messages; its context is this principal's."""
         live = await self._at_rest(task_id, principal)
         if context_id not in (None, live.origin.context_id):
@@ -202,7 +209,7 @@ class Intake:
             require_answerable(live.task)
         return live
 
-    async def _in_context(self, turn: Turn, context_id: str) -> tuple[Turn, Live | None]:
+    async def _in_context(self, turn: Turn, context_id: str) -> tuple[Turn, LiveTask | None]:
         """A message that names a context alone: an answer to the only task there that asks, or a turn of its own."""
         principal = turn.principal
         if not principal.may_list_all:
@@ -216,7 +223,7 @@ class Intake:
                 return answer, live
         return replace(turn, beside=tuple(task.task_id for task in found.tasks)), None
 
-    async def _at_rest(self, task_id: str, principal: Principal) -> Live:
+    async def _at_rest(self, task_id: str, principal: Principal) -> LiveTask:
         """The principal's task, once work that has asked hears the answer or is out of the way."""
         while True:
             live = await self._tasks.own(task_id, principal)
@@ -233,7 +240,7 @@ class Intake:
         limits: EngineLimits,
         *,
         watch: bool,
-    ) -> Accepted:
+    ) -> AcceptedMessage:
         """Take part in what the same message started earlier."""
         live = await self._tasks.own(repeat.task_id, principal)
         await self._tasks.reached(live, live.next_seq - 1, settled=False)
@@ -244,11 +251,18 @@ class Intake:
         watcher = (
             live.watch(limits.watch_events, length, closed_by=CLOSES_STREAM, note=note) if watch else None
         )
-        return Accepted(live, live.next_seq - 1, watcher, Commit(done=True), note=note)
+        return AcceptedMessage(live, live.next_seq - 1, watcher, Commit(done=True), note=note)
 
     def _hear(
-        self, live: Live, running: Running, turn: Turn, key: MessageKey, limits: EngineLimits, *, watch: bool
-    ) -> Accepted:
+        self,
+        live: LiveTask,
+        running: RunningWork,
+        turn: Turn,
+        key: MessageKey,
+        limits: EngineLimits,
+        *,
+        watch: bool,
+    ) -> AcceptedMessage:
         """Give a message to the work that goes on: an answer to what it asks, or else one that it holds."""
         if running.hearing is not None:
             hear = running.hearing(turn)
@@ -256,32 +270,32 @@ class Intake:
             hear(accepted.stored)
             return accepted
         if not running.hold(turn, len(turn.message.to_json()), limits.held):
-            raise at_work(live.task)
+            raise task_is_at_work(live.task)
         return self._accept(live, turn, key, running, limits, watch=watch, is_held=True)
 
     def _begin(
-        self, live: Live | None, turn: Turn, key: MessageKey, limits: EngineLimits, *, watch: bool
-    ) -> Accepted:
+        self, live: LiveTask | None, turn: Turn, key: MessageKey, limits: EngineLimits, *, watch: bool
+    ) -> AcceptedMessage:
         """Let the agent work on a message."""
         work = self._agent.plan(turn)
-        is_draft = isinstance(work, Brief) and not turn.configuration.return_immediately
+        is_draft = isinstance(work, BriefWork) and not turn.configuration.return_immediately
         live = live or self._tasks.new(turn.principal.name, turn.message.context_id, is_draft=is_draft)
-        live.running = running = Running()
+        live.running = running = RunningWork()
         accepted = self._accept(live, turn, key, running, limits, watch=watch)
         self._start(live, running, turn, accepted.stored, work)
         return accepted
 
     def _accept(
         self,
-        live: Live,
+        live: LiveTask,
         turn: Turn,
         key: MessageKey,
-        running: Running,
+        running: RunningWork,
         limits: EngineLimits,
         *,
         watch: bool,
         is_held: bool = False,
-    ) -> Accepted:
+    ) -> AcceptedMessage:
         """The message becomes part of its task: its first event, one more of its history while it is at work, or an
         answer that sets it to work again."""
         context_id = live.origin.context_id
@@ -297,11 +311,11 @@ class Intake:
             if not is_held:
                 live.accept(self._tasks.events_of(live).status(TaskState.WORKING))
         note = partial(self._book.note, live.id, live.origin, key, running.standing)
-        if isinstance(live, Draft) and turn.task is None:
+        if isinstance(live, DraftTask) and turn.task is None:
             live.when_task(note)
         else:
             note(commit)
-        return Accepted(live, live.next_seq - 1, watcher, commit, is_held)
+        return AcceptedMessage(live, live.next_seq - 1, watcher, commit, is_held)
 
 
 def _first_event(task_id: str, context_id: str, message: Message, key: MessageKey) -> StreamResponse:

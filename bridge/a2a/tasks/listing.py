@@ -13,7 +13,7 @@ from typing import Final
 from pydantic_core import from_json
 
 from bridge.a2a.model.errors import Violation, invalid_params
-from bridge.a2a.model.life import after, with_history, without_artifacts
+from bridge.a2a.model.life import apply_event, with_history, without_artifacts
 from bridge.a2a.model.objects import (
     ListTasksRequest,
     ListTasksResponse,
@@ -25,7 +25,7 @@ from bridge.a2a.model.objects import (
     timestamp,
 )
 from bridge.access.principals import Principal
-from bridge.store.records import Cursor, Listing, Query, StoredTask
+from bridge.store.records import Cursor, Query, StoredTask, TaskPage
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ def query_from(request: ListTasksRequest, principal: Principal) -> Query:
     )
 
 
-def response_from(listing: Listing, tasks: Sequence[Task], request: ListTasksRequest) -> ListTasksResponse:
+def response_from(listing: TaskPage, tasks: Sequence[Task], request: ListTasksRequest) -> ListTasksResponse:
     """The page that answers a request; artifacts only when asked for."""
     shown = [with_history(task, request.history_length) for task in tasks]
     if not request.include_artifacts:
@@ -87,19 +87,19 @@ def _cursor_from(token: str) -> Cursor:
         raise invalid_params(Violation("pageToken", "is not a token that ListTasks gave out")) from exc
 
 
-def shown_of(stored: StoredTask) -> Task:
+def listed_task(stored: StoredTask) -> Task:
     """A task as a list shows it: one that cannot be read must not take the others with it."""
     try:
-        return task_from(stored)
+        return task_from_stored(stored)
     except ValueError:
         logger.exception("task %s cannot be read", stored.task_id)
         status = TaskStatus(state=TaskState(stored.head.state), timestamp=timestamp(stored.head.status_ms))
         return Task(id=stored.task_id, context_id=stored.origin.context_id, status=status)
 
 
-def task_from(stored: StoredTask) -> Task:
+def task_from_stored(stored: StoredTask) -> Task:
     """A task as the fold of what is stored."""
     task = Task.model_validate(from_json(stored.snapshot))
     for event in stored.events:
-        task = after(task, StreamResponse.model_validate(from_json(event)))
+        task = apply_event(task, StreamResponse.model_validate(from_json(event)))
     return task

@@ -15,18 +15,26 @@ from typing import Self
 
 import anyio
 
-from bridge.a2a.model.life import CLOSES_STREAM, ENDED, INTERRUPTED, SETTLED, after, with_history, with_note
+from bridge.a2a.model.life import (
+    CLOSES_STREAM,
+    ENDED,
+    INTERRUPTED,
+    SETTLED,
+    apply_event,
+    with_history,
+    with_note,
+)
 from bridge.a2a.model.objects import StreamResponse, Task, TaskState, milliseconds
-from bridge.a2a.tasks.agent import Running
+from bridge.a2a.tasks.agent import RunningWork
 from bridge.a2a.tasks.commit import Commit
 from bridge.concurrency import Signal
 from bridge.errors import StoreError
 from bridge.jsonvalues import JsonObject
-from bridge.store.records import Change, Done, Head, MessageKey, Origin, StoredTask
+from bridge.store.records import Change, MessageKey, OnStored, StoredTask, TaskHead, TaskOrigin
 
 logger = logging.getLogger(__name__)
 
-Submit = Callable[[Change, Done], None]
+Submit = Callable[[Change, OnStored], None]
 """See `Store.submit`."""
 
 
@@ -43,7 +51,7 @@ class _Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class WatchedEvent:
     """What a watcher is given: one StreamResponse as JSON."""
 
     text: bytes
@@ -56,7 +64,7 @@ class Watcher:
 
     def __init__(
         self,
-        live: Live,
+        live: LiveTask,
         from_seq: int,
         history_length: int | None,
         queue_events: int,
@@ -68,7 +76,7 @@ class Watcher:
         self._from_seq = from_seq
         self._history_length = history_length
         self._closed_by = closed_by
-        self._send, self._receive = anyio.create_memory_object_stream[Seen](queue_events)
+        self._send, self._receive = anyio.create_memory_object_stream[WatchedEvent](queue_events)
         self._started = False
         self.cut_off = False
         """True when the reader was too slow."""
@@ -77,7 +85,7 @@ class Watcher:
         """Give the snapshot that a stream begins with (sections 3.1.2 and 3.1.6)."""
         self._started = True
         snapshot = StreamResponse(task=with_note(with_history(task, self._history_length), self._note))
-        self._put(Seen(snapshot.to_json(), last=task.status.state in self._closed_by))
+        self._put(WatchedEvent(snapshot.to_json(), last=task.status.state in self._closed_by))
 
     def see(self, entry: _Entry) -> None:
         """An event became visible."""
@@ -87,13 +95,15 @@ class Watcher:
             self.start(entry.task)
         elif entry.event.message is None:
             update = entry.event.status_update
-            self._put(Seen(entry.text, last=update is not None and update.status.state in CLOSES_STREAM))
+            self._put(
+                WatchedEvent(entry.text, last=update is not None and update.status.state in CLOSES_STREAM)
+            )
 
     def finish(self, reply: StreamResponse) -> None:
         """This is all there is."""
-        self._put(Seen(reply.to_json(), last=True))
+        self._put(WatchedEvent(reply.to_json(), last=True))
 
-    def _put(self, seen: Seen) -> None:
+    def _put(self, seen: WatchedEvent) -> None:
         try:
             self._send.send_nowait(seen)
         except anyio.WouldBlock:
@@ -116,7 +126,7 @@ class Watcher:
         self.end()
         self._receive.close()
 
-    async def next(self) -> Seen | None:
+    async def next(self) -> WatchedEvent | None:
         """The next event, or None once the stream is over, or closed."""
         try:
             return await self._receive.receive()
@@ -130,16 +140,16 @@ class Watcher:
         self.close()
 
 
-class Live:
+class LiveTask:
     """One task in memory."""
 
     def __init__(
-        self, task_id: str, origin: Origin, submit: Submit, on_change: Callable[[Live], None]
+        self, task_id: str, origin: TaskOrigin, submit: Submit, on_change: Callable[[LiveTask], None]
     ) -> None:
         self.id = task_id
         self.origin = origin
         self.kept = b""
-        self.running: Running | None = None
+        self.running: RunningWork | None = None
         self.left = False
         """Whether another process goes on with it: nothing more will happen to it here."""
         self.failure: Exception | None = None
@@ -216,7 +226,7 @@ class Live:
             IllegalTransitionError: it cannot follow.
         """
         first = self._task is None
-        task = event.task if self._task is None else after(self._task, event)
+        task = event.task if self._task is None else apply_event(self._task, event)
         assert task is not None
         self._task = task
         self._seq += 1
@@ -337,7 +347,7 @@ def _task_in(text: bytes) -> bytes:
     return text[len(b'{"task":') : -1]
 
 
-def _head(task: Task) -> Head:
+def _head(task: Task) -> TaskHead:
     status = task.status
     assert status.timestamp is not None
-    return Head(status.state.value, status.state in ENDED, milliseconds(status.timestamp))
+    return TaskHead(status.state.value, status.state in ENDED, milliseconds(status.timestamp))

@@ -27,10 +27,10 @@ def require_answerable(task: Task) -> None:
             metadata={"taskId": task.id},
         )
     if state not in INTERRUPTED:
-        raise at_work(task)
+        raise task_is_at_work(task)
 
 
-def at_work(task: Task) -> A2AError:
+def task_is_at_work(task: Task) -> A2AError:
     """The task takes no more messages until it asks."""
     return A2AError(
         UNSUPPORTED_OPERATION,
@@ -39,7 +39,7 @@ def at_work(task: Task) -> A2AError:
     )
 
 
-def history_full(task: Task) -> A2AError:
+def task_history_is_full(task: Task) -> A2AError:
     """The task holds as much as one may."""
     return A2AError(
         UNSUPPORTED_OPERATION,
@@ -48,7 +48,7 @@ def history_full(task: Task) -> A2AError:
     )
 
 
-def too_many_open(most: int) -> A2AError:
+def too_many_open_tasks(most: int) -> A2AError:
     """A principal has as many tasks that have not ended as it may."""
     return A2AError(
         OVERLOADED,
@@ -57,7 +57,7 @@ def too_many_open(most: int) -> A2AError:
     )
 
 
-def not_cancelable(task: Task) -> A2AError:
+def task_not_cancelable(task: Task) -> A2AError:
     """Its end came first (section 3.1.5)."""
     return A2AError(
         TASK_NOT_CANCELABLE,
@@ -66,12 +66,12 @@ def not_cancelable(task: Task) -> A2AError:
     )
 
 
-def unavailable(why: str) -> A2AError:
+def temporarily_unavailable(why: str) -> A2AError:
     """Nothing is taken in at the moment; try again."""
     return A2AError(UNAVAILABLE, why, headers={"Retry-After": "5"})
 
 
-def ended(task: Task) -> A2AError:
+def task_has_ended(task: Task) -> A2AError:
     """There is nothing left to watch (section 3.1.6)."""
     return A2AError(
         UNSUPPORTED_OPERATION,

@@ -16,18 +16,18 @@ import anyio
 import anyio.abc
 
 from bridge.a2a.model.errors import task_not_found
-from bridge.a2a.model.events import EventMaker, Ids
+from bridge.a2a.model.events import EventMaker, IdsAndClock
 from bridge.a2a.model.life import ENDED
 from bridge.a2a.model.objects import Part, Task, TaskState
 from bridge.a2a.tasks.commit import Commit
-from bridge.a2a.tasks.draft import Draft
-from bridge.a2a.tasks.listing import task_from
-from bridge.a2a.tasks.live import Live
-from bridge.a2a.tasks.refusals import unavailable
+from bridge.a2a.tasks.draft import DraftTask
+from bridge.a2a.tasks.listing import task_from_stored
+from bridge.a2a.tasks.live import LiveTask
+from bridge.a2a.tasks.refusals import temporarily_unavailable
 from bridge.access.principals import Principal
 from bridge.concurrency import Signal, one_at_a_time
 from bridge.errors import StoreConflictError, StoreError
-from bridge.store.records import Origin, Store, StoredTask
+from bridge.store.records import Store, StoredTask, TaskOrigin
 
 _UNSTORED: Final = "The bridge could not store what happened to this task"
 
@@ -46,23 +46,25 @@ class StorePace:
     """How long to wait before it is tried again once it failed."""
 
 
-class Tasks:
+class TaskRegistry:
     """Where the engine finds a task. Used within the task group that it is started in."""
 
-    def __init__(self, store: Store, ids: Ids, pace: StorePace, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self, store: Store, ids: IdsAndClock, pace: StorePace, on_change: Callable[[], None]
+    ) -> None:
         """`on_change` is called when something happened to any task."""
         self._store = store
         self._ids = ids
         self._pace = pace
         self._on_change = on_change
-        self._live: dict[str, Live] = {}
+        self._live: dict[str, LiveTask] = {}
         self._loading: dict[str, Signal] = {}
-        self._resting: OrderedDict[str, Live] = OrderedDict()
+        self._resting: OrderedDict[str, LiveTask] = OrderedDict()
         """Tasks that wait for their clients, the one that came last at the end."""
         self._resting_bytes = 0
         self._open: dict[str, set[str]] = {}
         """The tasks that have not ended, by their owners."""
-        self._unstored: dict[str, Live] = {}
+        self._unstored: dict[str, LiveTask] = {}
         """Those whose events could not be stored."""
         self._disturbed = anyio.Event()
         """Set when there is one more of them."""
@@ -72,15 +74,15 @@ class Tasks:
         self._group = group
         group.start_soon(self._look_after_store)
 
-    def __iter__(self) -> Iterator[Live]:
+    def __iter__(self) -> Iterator[LiveTask]:
         """Those in memory."""
         return iter(tuple(self._live.values()))
 
-    def new(self, owner: str, context_id: str | None, *, is_draft: bool = False) -> Live:
+    def new(self, owner: str, context_id: str | None, *, is_draft: bool = False) -> LiveTask:
         """A task that does not exist yet: its first event makes it, or for a draft, the first that needs a task."""
         task_id = self._ids.new()
-        origin = Origin(context_id or self._ids.new(), owner, self._ids.now_ms())
-        live = (Draft if is_draft else Live)(task_id, origin, self._store.submit, self.changed)
+        origin = TaskOrigin(context_id or self._ids.new(), owner, self._ids.now_ms())
+        live = (DraftTask if is_draft else LiveTask)(task_id, origin, self._store.submit, self.changed)
         self._live[task_id] = live
         self.count(origin.owner, task_id)
         return live
@@ -93,13 +95,13 @@ class Tasks:
         """A task has not ended."""
         self._open.setdefault(owner, set()).add(task_id)
 
-    def _count_out(self, live: Live) -> None:
+    def _count_out(self, live: LiveTask) -> None:
         mine = self._open.get(live.origin.owner, set())
         mine.discard(live.id)
         if not mine:
             self._open.pop(live.origin.owner, None)
 
-    async def own(self, task_id: str, principal: Principal) -> Live:
+    async def own(self, task_id: str, principal: Principal) -> LiveTask:
         """The principal's task, from memory or the store.
 
         Raises:
@@ -110,11 +112,11 @@ class Tasks:
             raise task_not_found(task_id)
         return live
 
-    async def find(self, task_id: str) -> Live | None:
+    async def find(self, task_id: str) -> LiveTask | None:
         """A task, whoever owns it."""
         return self._live.get(task_id) or await self._load(task_id)
 
-    async def _load(self, task_id: str) -> Live | None:
+    async def _load(self, task_id: str) -> LiveTask | None:
         async with one_at_a_time(self._loading, task_id):
             if task_id in self._live:
                 return self._live[task_id]
@@ -124,30 +126,30 @@ class Tasks:
             stored = await self._store.load(task_id)
             return None if stored is None else self.hold(stored)
 
-    def hold(self, stored: StoredTask) -> Live:
+    def hold(self, stored: StoredTask) -> LiveTask:
         """A stored task, in memory; one that has ended needs no place there.
 
         Raises:
             ValueError: what is stored cannot be read.
         """
-        live = Live(stored.task_id, stored.origin, self._store.submit, self.changed)
-        live.restore(task_from(stored), stored)
+        live = LiveTask(stored.task_id, stored.origin, self._store.submit, self.changed)
+        live.restore(task_from_stored(stored), stored)
         return live if live.task.status.state in ENDED else self._held(live)
 
-    def _held(self, live: Live) -> Live:
+    def _held(self, live: LiveTask) -> LiveTask:
         self._live[live.id] = live
         # Whoever asked for it makes use of it before another gets a turn; if it only looked, it leaves again.
         self._group.start_soon(self._leave_if_idle, live)
         return live
 
-    async def _leave_if_idle(self, live: Live) -> None:
+    async def _leave_if_idle(self, live: LiveTask) -> None:
         self.changed(live)
 
-    async def shown(self, live: Live) -> Task:
+    async def shown(self, live: LiveTask) -> Task:
         """The task as it is visible now."""
         return live.visible or await self.reached(live, 1, settled=False)
 
-    async def reached(self, live: Live, seq: int, *, settled: bool) -> Task:
+    async def reached(self, live: LiveTask, seq: int, *, settled: bool) -> Task:
         """See `Live.reached`.
 
         Raises:
@@ -156,18 +158,18 @@ class Tasks:
         try:
             return await live.reached(seq, settled=settled)
         except StoreError as exc:
-            raise unavailable("The bridge cannot store tasks at the moment") from exc
+            raise temporarily_unavailable("The bridge cannot store tasks at the moment") from exc
 
-    def events_of(self, live: Live) -> EventMaker:
+    def events_of(self, live: LiveTask) -> EventMaker:
         """What makes a task's events."""
         return EventMaker(self._ids, live.id, live.origin.context_id)
 
-    def conclude(self, live: Live, state: TaskState, words: str) -> Commit:
+    def conclude(self, live: LiveTask, state: TaskState, words: str) -> Commit:
         """End a task from here, with a message that says why."""
         events = self.events_of(live)
         return live.accept(events.status(state, events.message((Part(text=words),))), keep=b"")
 
-    def changed(self, live: Live) -> None:
+    def changed(self, live: LiveTask) -> None:
         """Something happened to a task: it may have ended, have to be mended, or may leave memory."""
         if live.is_over:
             self._count_out(live)
@@ -177,7 +179,7 @@ class Tasks:
             self._rest(live)
         self._on_change()
 
-    def _rest(self, live: Live) -> None:
+    def _rest(self, live: LiveTask) -> None:
         if live.is_over or live.weight_bytes > RESTING_BYTES:
             return
         self._resting[live.id] = live
@@ -186,7 +188,7 @@ class Tasks:
             _, oldest = self._resting.popitem(last=False)
             self._resting_bytes -= oldest.weight_bytes
 
-    def _mend(self, live: Live) -> None:
+    def _mend(self, live: LiveTask) -> None:
         """A task whose events could not be stored is stopped, and ended as soon as the store can write again."""
         if live.running is not None:
             live.running.scope.cancel()
@@ -209,11 +211,11 @@ class Tasks:
                     self._end_unstored(live)
             await anyio.sleep(self._pace.retry_seconds)
 
-    def _taken_unstored(self) -> Sequence[Live]:
+    def _taken_unstored(self) -> Sequence[LiveTask]:
         taken, self._unstored = self._unstored, {}
         return tuple(taken.values())
 
-    def _end_unstored(self, live: Live) -> None:
+    def _end_unstored(self, live: LiveTask) -> None:
         overtaken = isinstance(live.failure, StoreConflictError)
         live.fall_back()
         if overtaken or live.visible is None:

@@ -17,13 +17,13 @@ from pydantic import JsonValue
 from bridge.a2a.model.errors import INTERNAL, KINDS, A2AError, Violation
 from bridge.a2a.model.objects import AgentCard, StreamResponse
 from bridge.a2a.model.operations import AnswerT, AnyOperation, Operation, RequestT, Streamed, Unary
-from bridge.a2a.wire.rest import Routes, Target
+from bridge.a2a.wire.rest import OperationRoutes, RestRequest
 from bridge.errors import PeerError
-from bridge.jsonvalues import JsonObject, short
+from bridge.jsonvalues import JsonObject, shortened_json
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ErrorObject:
     """An error as an agent said it."""
 
     code: int
@@ -34,7 +34,7 @@ class Refusal:
     violations: tuple[Violation, ...] = ()
 
 
-def refusal_from(error: JsonObject, details: JsonValue) -> Refusal:
+def refusal_from(error: JsonObject, details: JsonValue) -> ErrorObject:
     """An error by its code and message; of the details, what says which it is and what is at fault."""
     code, message = error.get("code"), error.get("message")
     reason: str | None = None
@@ -50,15 +50,15 @@ def refusal_from(error: JsonObject, details: JsonValue) -> Refusal:
                 violations.append(Violation(str(one.get("field", "")), str(one.get("description", ""))))
     if (kind := KINDS.get(reason or "")) is not None:
         code = kind.jsonrpc_code
-    return Refusal(
+    return ErrorObject(
         code if isinstance(code, int) else INTERNAL.jsonrpc_code,
-        message if isinstance(message, str) and message else short(error),
+        message if isinstance(message, str) and message else shortened_json(error),
         reason,
         tuple(violations),
     )
 
 
-class EventWriter(ABC):
+class EventEncoder(ABC):
     """The events of one stream, on their way out."""
 
     @abstractmethod
@@ -66,7 +66,7 @@ class EventWriter(ABC):
         """What one StreamResponse, as JSON of `model`, is in the dialect: mostly one JSON text, or none, or several."""
 
 
-class EventReader(ABC):
+class EventDecoder(ABC):
     """The events of one stream, on their way in."""
 
     @abstractmethod
@@ -87,7 +87,7 @@ class Dialect(ABC):
     """Which protocol bindings it is spoken in."""
     methods: ClassVar[Mapping[str, AnyOperation]]
     """What JSON-RPC calls the operations."""
-    routes: ClassVar[Routes]
+    routes: ClassVar[OperationRoutes]
     """Where HTTP+JSON has them."""
     media_types: ClassVar[tuple[str, ...]]
     """What HTTP+JSON calls its bodies, the preferred one first."""
@@ -109,7 +109,7 @@ class Dialect(ABC):
         """The answer of an operation as JSON."""
 
     @abstractmethod
-    def writer(self, operation: Streamed[RequestT, AnswerT]) -> EventWriter:
+    def writer(self, operation: Streamed[RequestT, AnswerT]) -> EventEncoder:
         """What writes the events of one stream."""
 
     @abstractmethod
@@ -141,7 +141,7 @@ class Dialect(ABC):
                 return name
         raise self._without(operation)
 
-    def target_of(self, operation: AnyOperation, params: JsonObject) -> Target:
+    def target_of(self, operation: AnyOperation, params: JsonObject) -> RestRequest:
         """Where HTTP+JSON sends an operation.
 
         Raises:
@@ -164,15 +164,15 @@ class Dialect(ABC):
         """
 
     @abstractmethod
-    def reader(self, operation: Streamed[RequestT, AnswerT]) -> EventReader:
+    def reader(self, operation: Streamed[RequestT, AnswerT]) -> EventDecoder:
         """What reads the events of one stream."""
 
     @abstractmethod
-    def jsonrpc_refusal(self, error: JsonObject) -> Refusal:
+    def jsonrpc_refusal(self, error: JsonObject) -> ErrorObject:
         """What the `error` of a JSON-RPC answer says."""
 
     @abstractmethod
-    def http_refusal(self, body: JsonValue, status: int) -> Refusal | None:
+    def http_refusal(self, body: JsonValue, status: int) -> ErrorObject | None:
         """The error that the body of an HTTP+JSON answer is; None when it is none of A2A."""
 
     def _without(self, operation: AnyOperation) -> PeerError:

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from pydantic_core import from_json, to_json
 
 
-class Gate:
+class ExtensionFilter:
     """Which metadata keys belong to which extension."""
 
     def __init__(self, keys: Mapping[str, str]) -> None:

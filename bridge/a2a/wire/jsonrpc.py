@@ -19,7 +19,7 @@ RequestId = str | int | float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class JsonRpcCall:
     """A request: which method, with what, and the id that the answer repeats."""
 
     id: RequestId
@@ -36,7 +36,7 @@ def id_of(payload: JsonValue) -> RequestId:
     return None
 
 
-def call_from(payload: JsonValue) -> Call:
+def call_from(payload: JsonValue) -> JsonRpcCall:
     """A parsed request.
 
     Raises:
@@ -53,7 +53,7 @@ def call_from(payload: JsonValue) -> Call:
     request_id = id_of(payload)
     if request_id is None:
         raise A2AError(INVALID_REQUEST, '"id" must be a string or a number: A2A has no notifications')
-    return Call(request_id, method, {} if params is None else params)
+    return JsonRpcCall(request_id, method, {} if params is None else params)
 
 
 def result_bytes(request_id: RequestId, result: bytes) -> bytes:

@@ -18,7 +18,9 @@ DEFAULT_MAX_DEPTH: Final = 64
 the stack of what walks it. (protobuf's JSON parser stops at 100.)"""
 
 
-def parse(text: bytes, max_depth: int = DEFAULT_MAX_DEPTH, max_values: int = DEFAULT_MAX_VALUES) -> JsonValue:
+def parse_json(
+    text: bytes, max_depth: int = DEFAULT_MAX_DEPTH, max_values: int = DEFAULT_MAX_VALUES
+) -> JsonValue:
     """A JSON text as plain values.
 
     Raises:

@@ -56,7 +56,7 @@ def route(verbs: str, template: str, operation: AnyOperation) -> Route:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RestRequest:
     """Where a request goes: what `Routes.match` and `Routes.params_from` turn back."""
 
     verb: str
@@ -67,7 +67,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Routes:
+class OperationRoutes:
     """The paths of one version, in the order in which they are tried."""
 
     routes: Sequence[Route]
@@ -123,7 +123,7 @@ class Routes:
             params["includeArtifacts"] = _BOOLEANS[flag]
         return {**params, **path_params}
 
-    def target_of(self, operation: AnyOperation, params: JsonObject) -> Target | None:
+    def target_of(self, operation: AnyOperation, params: JsonObject) -> RestRequest | None:
         """The request of an operation: its fields in the path, in the query of a GET or DELETE, or in the body; None
         when there is no path to it.
 
@@ -138,9 +138,9 @@ class Routes:
         if tenant := rest.get("tenant"):
             path = f"/{quote(str(tenant), safe='')}{path}"
         if verb == "POST":
-            return Target(verb, path, {}, rest)
+            return RestRequest(verb, path, {}, rest)
         rest.pop("tenant", None)
-        return Target(verb, path, {name: _query_value(value) for name, value in rest.items()}, None)
+        return RestRequest(verb, path, {name: _query_value(value) for name, value in rest.items()}, None)
 
 
 def _query_value(value: JsonValue) -> str:

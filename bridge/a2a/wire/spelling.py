@@ -108,14 +108,14 @@ class Spelling(ABC):
 
     def event_from(self, value: JsonValue) -> JsonValue:
         """A StreamResponse or a SendMessageResponse, of what may stand there bare."""
-        event = tolerant.event_from(value)
+        event = tolerant.normalized_event(value)
         if not isinstance(event, dict):
             return event
         return {name: _READ[name](self, item) if name in _READ else item for name, item in event.items()}
 
     def task_from(self, value: JsonValue) -> JsonValue:
         """A task, bare or wrapped."""
-        return self._task_from(tolerant.task_from(value))
+        return self._task_from(tolerant.normalized_task(value))
 
     def message_from(self, value: JsonValue) -> JsonValue:
         """A message."""

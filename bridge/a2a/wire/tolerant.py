@@ -27,7 +27,7 @@ _WITHOUT_ZONE: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?")
 _ROLES: Final = {role.name: role.value for role in Role}
 
 
-def event_from(value: JsonValue) -> JsonValue:
+def normalized_event(value: JsonValue) -> JsonValue:
     """A StreamResponse, or the answer to a message, whose payload may stand there bare."""
     if not isinstance(value, dict):
         return value
@@ -38,14 +38,14 @@ def event_from(value: JsonValue) -> JsonValue:
     return {**others, **{name: _EVENTS[name](item) for name, item in payloads.items()}}
 
 
-def task_from(value: JsonValue) -> JsonValue:
+def normalized_task(value: JsonValue) -> JsonValue:
     """A Task that may be wrapped."""
     if isinstance(value, dict) and "status" not in value and isinstance(value.get("task"), dict):
         value = value["task"]
     return _task(value)
 
 
-def tasks_from(value: JsonValue) -> JsonValue:
+def normalized_task_page(value: JsonValue) -> JsonValue:
     """A page of Tasks; one that does not say how many there are has those that it lists."""
     if not isinstance(value, dict):
         return value

@@ -39,8 +39,8 @@ from bridge.a2a.model.objects import (
 )
 from bridge.a2a.model.operations import AnswerT, AnyOperation, Operation, RequestT, Streamed, Unary
 from bridge.a2a.wire import older_card
-from bridge.a2a.wire.dialect import Dialect, EventReader, EventWriter, Refusal, refusal_from
-from bridge.a2a.wire.rest import PLAIN_MEDIA_TYPE, Routes
+from bridge.a2a.wire.dialect import Dialect, ErrorObject, EventDecoder, EventEncoder, refusal_from
+from bridge.a2a.wire.rest import PLAIN_MEDIA_TYPE, OperationRoutes
 from bridge.a2a.wire.spelling import DATA_WRAPPED, Spelling, noted, restored
 from bridge.jsonvalues import JsonObject
 
@@ -146,7 +146,7 @@ class V0_3(Dialect):
         "tasks/pushNotificationConfig/delete": operations.DELETE_PUSH_CONFIG,
         "agent/getAuthenticatedExtendedCard": operations.GET_EXTENDED_AGENT_CARD,
     }
-    routes: ClassVar = Routes((), {})
+    routes: ClassVar = OperationRoutes((), {})
     media_types: ClassVar = (PLAIN_MEDIA_TYPE,)
     extensions_header: ClassVar = "X-A2A-Extensions"
     spelling: ClassVar[Spelling] = JsonSpelling()
@@ -206,7 +206,7 @@ class V0_3(Dialect):
         """A StreamResponse, or the answer to a message."""
         return self.spelling.event(event, last=last)[1]
 
-    def writer(self, operation: Streamed[RequestT, AnswerT]) -> EventWriter:  # noqa: ARG002 - one for all
+    def writer(self, operation: Streamed[RequestT, AnswerT]) -> EventEncoder:  # noqa: ARG002 - one for all
         return _Writer(self)
 
     def jsonrpc_error(self, error: A2AError) -> JsonObject:
@@ -244,13 +244,13 @@ class V0_3(Dialect):
             value = self.spelling.task_from(value)
         return operation.answer.model_validate(value)
 
-    def reader(self, operation: Streamed[RequestT, AnswerT]) -> EventReader:  # noqa: ARG002 - one for all
+    def reader(self, operation: Streamed[RequestT, AnswerT]) -> EventDecoder:  # noqa: ARG002 - one for all
         return _Reader(self.spelling)
 
-    def jsonrpc_refusal(self, error: JsonObject) -> Refusal:
+    def jsonrpc_refusal(self, error: JsonObject) -> ErrorObject:
         return refusal_from(error, error.get("data"))
 
-    def http_refusal(self, body: JsonValue, status: int) -> Refusal | None:
+    def http_refusal(self, body: JsonValue, status: int) -> ErrorObject | None:
         said = body.get("error", body) if isinstance(body, dict) else None
         if status < _ERRORS_FROM or not isinstance(said, dict):
             return None
@@ -262,7 +262,7 @@ class V0_3(Dialect):
         return refusal_from({**said, "code": code}, said.get("data", said.get("details")))
 
 
-class _Writer(EventWriter):
+class _Writer(EventEncoder):
     def __init__(self, dialect: V0_3) -> None:
         self._dialect = dialect
 
@@ -270,7 +270,7 @@ class _Writer(EventWriter):
         return (to_json(self._dialect.event(from_json(event), last=last)),)
 
 
-class _Reader(EventReader):
+class _Reader(EventDecoder):
     def __init__(self, spelling: Spelling) -> None:
         self._spelling = spelling
 

@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 from bridge.a2a.model import operations
 from bridge.a2a.model.objects import HTTP_JSON, Role, TaskState
 from bridge.a2a.model.operations import AnyOperation
-from bridge.a2a.wire.rest import Routes, route
+from bridge.a2a.wire.rest import OperationRoutes, route
 from bridge.a2a.wire.spelling import Spelling, noted, restored
 from bridge.a2a.wire.v0_3 import V0_3, data_in, data_out, file_out
 from bridge.jsonvalues import JsonObject
@@ -98,7 +98,7 @@ class V0_3Proto(V0_3):
 
     bindings: ClassVar = (HTTP_JSON,)
     methods: ClassVar = {}
-    routes: ClassVar = Routes(_ROUTES, _QUERY)
+    routes: ClassVar = OperationRoutes(_ROUTES, _QUERY)
     spelling: ClassVar = _ProtoSpelling()
     push_name: ClassVar = "pushNotification"
     blocks_unless_said: ClassVar = False  # false is what the proto says by leaving it out

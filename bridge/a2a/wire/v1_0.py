@@ -26,8 +26,8 @@ from bridge.a2a.model.operations import (
     Unary,
 )
 from bridge.a2a.wire import tolerant
-from bridge.a2a.wire.dialect import Dialect, EventReader, EventWriter, Refusal, refusal_from
-from bridge.a2a.wire.rest import MEDIA_TYPE, PLAIN_MEDIA_TYPE, Routes, route
+from bridge.a2a.wire.dialect import Dialect, ErrorObject, EventDecoder, EventEncoder, refusal_from
+from bridge.a2a.wire.rest import MEDIA_TYPE, PLAIN_MEDIA_TYPE, OperationRoutes, route
 from bridge.jsonvalues import JsonObject
 
 _CONFIGS: Final = "/tasks/{taskId}/pushNotificationConfigs"
@@ -65,10 +65,10 @@ _QUERY: Final[Mapping[AnyOperation, frozenset[str]]] = {
 """Which query parameters are fields of the request. Others are passed over."""
 
 _READ: Final[Mapping[AnyOperation, Callable[[JsonValue], JsonValue]]] = {
-    operations.SEND_MESSAGE: tolerant.event_from,
-    operations.GET_TASK: tolerant.task_from,
-    operations.CANCEL_TASK: tolerant.task_from,
-    operations.LIST_TASKS: tolerant.tasks_from,
+    operations.SEND_MESSAGE: tolerant.normalized_event,
+    operations.GET_TASK: tolerant.normalized_task,
+    operations.CANCEL_TASK: tolerant.normalized_task,
+    operations.LIST_TASKS: tolerant.normalized_task_page,
 }
 """How the answers of other agents are put as the specification has them."""
 
@@ -77,16 +77,16 @@ def _as_it_is(value: JsonValue) -> JsonValue:
     return value
 
 
-class _Writer(EventWriter):
+class _Writer(EventEncoder):
     """Events are stored as they are written."""
 
     def write(self, event: bytes, *, last: bool) -> Sequence[bytes]:  # noqa: ARG002 - as the contract has it
         return (event,)
 
 
-class _Reader(EventReader):
+class _Reader(EventDecoder):
     def read(self, value: JsonValue) -> Sequence[StreamResponse]:
-        return (StreamResponse.model_validate(tolerant.event_from(value)),)
+        return (StreamResponse.model_validate(tolerant.normalized_event(value)),)
 
 
 class V1_0(Dialect):
@@ -95,7 +95,7 @@ class V1_0(Dialect):
     version: ClassVar = "1.0"
     bindings: ClassVar = BINDINGS
     methods: ClassVar = {operation.name: operation for operation in OPERATIONS}
-    routes: ClassVar = Routes(_ROUTES, _QUERY)
+    routes: ClassVar = OperationRoutes(_ROUTES, _QUERY)
     media_types: ClassVar = (MEDIA_TYPE, PLAIN_MEDIA_TYPE)
     extensions_header: ClassVar = "A2A-Extensions"
 
@@ -108,7 +108,7 @@ class V1_0(Dialect):
     def result(self, operation: Unary[RequestT, AnswerT], answer: AnswerT) -> bytes:  # noqa: ARG002
         return answer.to_json()
 
-    def writer(self, operation: Streamed[RequestT, AnswerT]) -> EventWriter:  # noqa: ARG002
+    def writer(self, operation: Streamed[RequestT, AnswerT]) -> EventEncoder:  # noqa: ARG002
         return _Writer()
 
     def jsonrpc_error(self, error: A2AError) -> JsonObject:
@@ -136,12 +136,12 @@ class V1_0(Dialect):
     def answer_from(self, operation: Unary[RequestT, AnswerT], value: JsonValue) -> AnswerT:
         return operation.answer.model_validate(_READ.get(operation, _as_it_is)(value))
 
-    def reader(self, operation: Streamed[RequestT, AnswerT]) -> EventReader:  # noqa: ARG002
+    def reader(self, operation: Streamed[RequestT, AnswerT]) -> EventDecoder:  # noqa: ARG002
         return _Reader()
 
-    def jsonrpc_refusal(self, error: JsonObject) -> Refusal:
+    def jsonrpc_refusal(self, error: JsonObject) -> ErrorObject:
         return refusal_from(error, error.get("data"))
 
-    def http_refusal(self, body: JsonValue, status: int) -> Refusal | None:  # noqa: ARG002 - the body says it
+    def http_refusal(self, body: JsonValue, status: int) -> ErrorObject | None:  # noqa: ARG002 - the body says it
         error = body.get("error") if isinstance(body, dict) else None
         return refusal_from(error, error.get("details")) if isinstance(error, dict) else None

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from bridge.cli.call import questions as answers
-from bridge.cli.call.arguments import Said
-from bridge.cli.card import Connection, tool_on
+from bridge.cli.call.arguments import CallRequest
+from bridge.cli.card import AgentConnection, tool_on
 from bridge.errors import PeerError, UsageError
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ ASKING: Final = frozenset({"INPUT_REQUIRED", "AUTH_REQUIRED"})
 """The states in which a task waits for an answer."""
 
 
-class Conversation:
+class AgentCalling:
     """A call with its turns, until its task has ended or nobody can answer."""
 
     def __init__(
-        self, connection: Connection, found: FoundCard, view: CallView, timeout_seconds: float | None
+        self, connection: AgentConnection, found: FoundCard, view: CallView, timeout_seconds: float | None
     ) -> None:
         self._connection = connection
         self._found = found
@@ -54,11 +54,11 @@ class Conversation:
         self._answered: TaskStatus | None = None
         """The question that was answered last. The next turn may begin with it, as the task still says so."""
 
-    def opened(self, said: Said) -> Message:
+    def opened(self, said: CallRequest) -> Message:
         """The first message of a new task."""
         return self.message(said.parts(self._card), said.metadata)
 
-    def resumed(self, task_id: str, said: Said) -> Message | None:
+    def resumed(self, task_id: str, said: CallRequest) -> Message | None:
         """Look at a task that is there already; the message that answers it, if the command line has an answer.
 
         Raises:
@@ -127,7 +127,7 @@ class Conversation:
             metadata=metadata,
         )
 
-    def _questions(self) -> list[answers.Question]:
+    def _questions(self) -> list[answers.CallQuestion]:
         assert self._status is not None
         return answers.questions_in(self._status, self._tool)
 
@@ -155,7 +155,7 @@ class Conversation:
             f"{self._connection.line('call')} {answer}",
             declinable=all(question.key is not None for question in questions),
         )
-        return answers.UNANSWERED
+        return answers.EXIT_UNANSWERED
 
     def _what_now(self) -> str:
         """What to do about a task that nobody listens to any more."""
@@ -192,13 +192,13 @@ class Conversation:
             raise
 
     async def _follow(self, agent: AgentClient, message: Message | None) -> None:
-        from bridge.a2a.client.follow import Listener, converse, wait
+        from bridge.a2a.client.follow import Listener, converse, wait_until_settled
         from bridge.a2a.model.objects import SendMessageRequest
 
         listener = Listener(self._take)
         if message is None or (self._state == "AUTH_REQUIRED" and await self._has_gone_on(agent)):
             assert self._task_id is not None
-            await wait(agent, self._task_id, listener, answered=self._answered)
+            await wait_until_settled(agent, self._task_id, listener, answered=self._answered)
         else:
             await converse(agent, SendMessageRequest(message=message), listener, answered=self._answered)
 

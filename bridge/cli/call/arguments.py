@@ -25,7 +25,7 @@ _MOST_NAMES: Final = 10
 
 
 @dataclass(frozen=True)
-class Said:
+class CallRequest:
     """What the command line asks for."""
 
     skill: str | None
@@ -37,7 +37,7 @@ class Said:
     declines: bool = False
 
     @classmethod
-    def from_options(cls, options: dict[str, Any]) -> Said:
+    def from_options(cls, options: dict[str, Any]) -> CallRequest:
         words: list[str] = list(options["words"])
         skill = words.pop(0) if words and "=" not in words[0] else None
         pairs = [_PAIR.fullmatch(word) for word in words]
@@ -61,7 +61,7 @@ class Said:
         """Whether it says anything to a task that asks."""
         return self.declines or bool(self.pairs) or self.arguments is not None or self.text is not None
 
-    def answer(self, questions: list[answers.Question]) -> answers.Answer:
+    def answer(self, questions: list[answers.CallQuestion]) -> answers.AnswerParts:
         """What it answers.
 
         Raises:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from bridge.cli.call.agent import Conversation
-from bridge.cli.call.arguments import Said
-from bridge.cli.card import Connection, call_options
+from bridge.cli.call.agent import AgentCalling
+from bridge.cli.call.arguments import CallRequest
+from bridge.cli.card import AgentConnection, call_options
 from bridge.errors import PeerError, UsageError
 
 if TYPE_CHECKING:
@@ -122,10 +122,10 @@ def call(**options: Any) -> int:
 
     if options["server"]:
         return _call_of_command(options)
-    connection = Connection.from_options(options)
+    connection = AgentConnection.from_options(options)
     if options["variables"]:
         raise UsageError("--env is for a command; a URL takes --header")
-    said = Said.from_options(options)
+    said = CallRequest.from_options(options)
     view = CallView(json_lines=options["json_output"], id_only=options["no_wait"], save=options["save"])
     try:
         found = anyio.run(connection.card)
@@ -133,7 +133,7 @@ def call(**options: Any) -> int:
         return _call_of_url(said, view, options, exc)
     if options["trace"]:
         connection = replace(connection, on_hop=partial(view.hop, "a2a"))
-    talk = Conversation(connection, found, view, options["timeout_seconds"])
+    talk = AgentCalling(connection, found, view, options["timeout_seconds"])
     try:
         message = talk.resumed(options["task_id"], said) if options["task_id"] else talk.opened(said)
         return talk.begin(message) if options["no_wait"] and message else talk.run(message)
@@ -150,14 +150,14 @@ def _call_of_command(options: dict[str, Any]) -> int:
     from bridge.cli.call.results import CallView
     from bridge.cli.call.tool import ToolCalling, require_none_for_agents, server_from
 
-    said = Said.from_options(options)
+    said = CallRequest.from_options(options)
     require_none_for_agents(options)
     server = server_from(options)
     view = CallView(json_lines=options["json_output"], id_only=False, save=options["save"])
     return ToolCalling(server, said, view, options).run()
 
 
-def _call_of_url(said: Said, view: CallView, options: dict[str, Any], no_card: PeerError) -> int:
+def _call_of_url(said: CallRequest, view: CallView, options: dict[str, Any], no_card: PeerError) -> int:
     """Call a tool of the MCP server at a URL that gives no agent card."""
     from bridge.cli.call.tool import NoServerError, ToolCalling, options_for_agents, server_from
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bridge.jsonvalues import JsonObject
     from bridge.mcp.tools import Tool
 
-UNANSWERED: Final = 3
+EXIT_UNANSWERED: Final = 3
 """The exit code of a call that asks something, when nobody is there to answer."""
 
 _JSON: Final = "application/json"
@@ -33,12 +33,12 @@ _DONE: Final = "done"
 _YES: Final = "yes"
 """What allows something."""
 
-Answer = tuple[tuple["Part", ...], "JsonObject | None"]
+AnswerParts = tuple[tuple["Part", ...], "JsonObject | None"]
 """The parts of a message and its metadata."""
 
 
 @dataclass(frozen=True)
-class Question:
+class CallQuestion:
     """One question of an agent."""
 
     key: str | None
@@ -57,7 +57,7 @@ def is_question(data: JsonValue) -> bool:
     return isinstance(data, dict) and ("questions" in data or "schema" in data or data.get("mode") == "url")
 
 
-def questions_in(status: TaskStatus, tool_of: Callable[[str], Tool | None]) -> list[Question]:
+def questions_in(status: TaskStatus, tool_of: Callable[[str], Tool | None]) -> list[CallQuestion]:
     """What a task asks: at least one question. `tool_of` gives the tool behind a skill, where the card tells it."""
     from bridge.translate.extension import QUESTION
 
@@ -68,7 +68,7 @@ def questions_in(status: TaskStatus, tool_of: Callable[[str], Tool | None]) -> l
         isinstance(part.data, dict) and part.data.get("mode") == "confirm"
         for part in (message.parts if message else ())
     )
-    only = Question(key if isinstance(key, str) else None, "", is_visit, None, confirms)
+    only = CallQuestion(key if isinstance(key, str) else None, "", is_visit, None, confirms)
     for data in [part.data for part in message.parts if is_question(part.data)] if message else ():
         assert isinstance(data, dict)
         several = data.get("questions")
@@ -76,22 +76,22 @@ def questions_in(status: TaskStatus, tool_of: Callable[[str], Tool | None]) -> l
             listed = [_question(one, tool_of) for one in several if isinstance(one, dict)]
             return [one for one in listed if one.key is not None] or [only]
         if (form := forms.form_from(data, tool_of)) is not None:
-            return [Question(only.key, "", False, form)]
+            return [CallQuestion(only.key, "", False, form)]
     return [only]
 
 
-def _question(data: JsonObject, tool_of: Callable[[str], Tool | None]) -> Question:
+def _question(data: JsonObject, tool_of: Callable[[str], Tool | None]) -> CallQuestion:
     key, words, form = data.get("key"), data.get("message"), forms.form_from(data, tool_of)
     said = words if isinstance(words, str) else ""
     if (url := data.get("url")) is not None:
         said = f"{said}\n{url}"
-    return Question(key if isinstance(key, str) else None, said, form is None, form)
+    return CallQuestion(key if isinstance(key, str) else None, said, form is None, form)
 
 
 # At the terminal
 
 
-def answer_to(questions: list[Question], *, is_first: bool) -> Answer | None:
+def answer_to(questions: list[CallQuestion], *, is_first: bool) -> AnswerParts | None:
     """What the person at the terminal answers; None to cancel the task. The first question says how to decline."""
     from bridge.a2a.model.objects import Part
     from bridge.cli import render
@@ -114,7 +114,7 @@ def answer_to(questions: list[Question], *, is_first: bool) -> Answer | None:
     return (Part(data=answers, media_type=_JSON),), None
 
 
-def _asked(question: Question, *, is_first: bool) -> str | JsonObject | None:
+def _asked(question: CallQuestion, *, is_first: bool) -> str | JsonObject | None:
     """Ask one question; None when the person ends the input instead."""
     from bridge.cli import render
 
@@ -132,11 +132,11 @@ def _asked(question: Question, *, is_first: bool) -> str | JsonObject | None:
 
 
 def answer_given(
-    questions: list[Question],
+    questions: list[CallQuestion],
     text: str | None,
     arguments: JsonObject | None,
     pairs: dict[str, tuple[str, ...]],
-) -> Answer:
+) -> AnswerParts:
     """What a command line answers.
 
     Raises:
@@ -145,17 +145,19 @@ def answer_given(
     question = questions[0]
     if text is not None:
         return (
-            _answer(question, text) if len(questions) == 1 else _answer(Question(None, "", False, None), text)
+            _answer(question, text)
+            if len(questions) == 1
+            else _answer(CallQuestion(None, "", False, None), text)
         )
     tool = question.form.tool if question.form is not None and len(questions) == 1 else None
     if arguments is None:
         arguments = {name: forms.typed_all(texts, name, tool) for name, texts in pairs.items()}
     if tool is not None:
         forms.check_names(arguments, tool, "The form")
-    return _answer(question if len(questions) == 1 else Question(None, "", False, None), arguments)
+    return _answer(question if len(questions) == 1 else CallQuestion(None, "", False, None), arguments)
 
 
-def declined(questions: list[Question]) -> Answer:
+def declined(questions: list[CallQuestion]) -> AnswerParts:
     """The answer that declines all that is asked.
 
     Raises:
@@ -171,7 +173,7 @@ def declined(questions: list[Question]) -> Answer:
     return (Part(text="declined"),), {**key, ANSWER: "decline"}
 
 
-def reply_for(questions: list[Question]) -> str:
+def reply_for(questions: list[CallQuestion]) -> str:
     """What answers these: a JSON object to be filled in, or words."""
     (question, *others) = questions
     if others:
@@ -184,7 +186,7 @@ def reply_for(questions: list[Question]) -> str:
     return _said_by_enter(question) if question.is_visit else "..."
 
 
-def words_for(questions: list[Question]) -> str:
+def words_for(questions: list[CallQuestion]) -> str:
     """How these are answered on the command line of `call`."""
     if len(questions) > 1:
         return f"--json {shlex.quote(reply_for(questions))}"
@@ -194,11 +196,11 @@ def words_for(questions: list[Question]) -> str:
     return f"--text {_said_by_enter(question)}" if question.is_visit else "--text ..."
 
 
-def _said_by_enter(question: Question) -> str:
+def _said_by_enter(question: CallQuestion) -> str:
     return _YES if question.is_confirmation else _DONE
 
 
-def _answer(question: Question, given: str | JsonObject) -> Answer:
+def _answer(question: CallQuestion, given: str | JsonObject) -> AnswerParts:
     from bridge.a2a.model.objects import Part
     from bridge.translate.extension import ANSWER, QUESTION
 

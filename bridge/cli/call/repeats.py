@@ -20,7 +20,7 @@ _KINDS: Final = frozenset({"text", "image", "audio", "blob", "resource", "file"}
 
 
 @dataclass
-class Shown:
+class ShownParts:
     """What was shown of an artifact so far."""
 
     texts: list[list[str]] = field(default_factory=list)

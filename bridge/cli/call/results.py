@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final, TypeGuard
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bridge.cli.call.questions import is_question
-from bridge.cli.call.repeats import Shown
+from bridge.cli.call.repeats import ShownParts
 from bridge.cli.render import can_ask, err, share_a_place, write
 from bridge.errors import UsageError
-from bridge.words import spelled_out
+from bridge.words import with_visible_characters
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -48,7 +48,7 @@ class CallView:
         self._id_only = id_only
         self._save = save
         self._bar: Progress | None = None
-        self._shown: dict[str, Shown] = {}
+        self._shown: dict[str, ShownParts] = {}
         """What was shown of each artifact."""
         self._said_task = ""
         self._said_status: TaskStatus | None = None
@@ -167,7 +167,7 @@ class CallView:
             self._bar.add_task("")
             self._bar.start()
         bar = self._bar.tasks[0]
-        said = spelled_out(words) or bar.description
+        said = with_visible_characters(words) or bar.description
         self._bar.update(bar.id, completed=progress, total=total, description=said)
 
     def _as_known(self, artifact: Artifact) -> None:
@@ -181,16 +181,16 @@ class CallView:
 
     def _artifact(self, artifact: Artifact, *, goes_on: bool) -> None:
         shown = self._shown.get(artifact.artifact_id) if goes_on else None
-        shown = self._shown[artifact.artifact_id] = shown or Shown()
+        shown = self._shown[artifact.artifact_id] = shown or ShownParts()
         shown.hear(artifact.parts)
         self.results(artifact.parts, shown, artifact.name or "", goes_on=goes_on)
 
     def results(
-        self, parts: Sequence[Part], shown: Shown | None = None, name: str = "", *, goes_on: bool = False
+        self, parts: Sequence[Part], shown: ShownParts | None = None, name: str = "", *, goes_on: bool = False
     ) -> None:
         """Parts as results. A text that goes on continues the line that the last one left open."""
         self._end_bar()
-        shown = shown or Shown()
+        shown = shown or ShownParts()
         repeated = shown.repeated_in(parts, goes_on=goes_on)
         for part in parts:
             self._has_result = True
@@ -207,7 +207,7 @@ class CallView:
     def _notes(self, parts: Sequence[Part], *, with_data: bool) -> Iterable[str]:
         """The parts of a message as lines. The form of a question is left out when there are words for it."""
         worded = any(part.text is not None for part in parts)
-        repeated = Shown().repeated_in(parts)
+        repeated = ShownParts().repeated_in(parts)
         for part in parts:
             shown = with_data and not is_question(part.data)
             if (part.kind != "data" or shown or not worded) and part not in repeated:

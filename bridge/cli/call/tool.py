@@ -23,7 +23,7 @@ from bridge.a2a.model.objects import Message, Part, Role, TaskState, TaskStatus
 from bridge.assembly.plan import ServerPlan
 from bridge.cli import forms, render
 from bridge.cli.call import questions as answers
-from bridge.cli.call.arguments import Said
+from bridge.cli.call.arguments import CallRequest
 from bridge.cli.call.results import CallView
 from bridge.cli.option_document import plan_of, server_at, server_of
 from bridge.errors import PeerError, UsageError, leaf_of
@@ -32,10 +32,10 @@ from bridge.mcp.client.elicitations import elicitation_in
 from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.session import Session, pauses_of_rounds
 from bridge.mcp.client.tasks import follow, handle_from
-from bridge.mcp.client.values import Progress, ToolCall
+from bridge.mcp.client.values import ProgressReport, ToolCall
 from bridge.mcp.names import ELICIT
 from bridge.mcp.tools import Tool
-from bridge.tools_as_agent.asking import Patience
+from bridge.tools_as_agent.asking import PausableDeadline
 from bridge.translate import questions
 from bridge.translate.arguments import Problem, coerced_fields, describe, problems_of, properties_of
 from bridge.translate.content import LinkRules, parts_from_result
@@ -108,7 +108,9 @@ def server_from(options: Mapping[str, Any]) -> ServerPlan:
 class ToolCalling:
     """One call, from the connection to its result; used once."""
 
-    def __init__(self, plan: ServerPlan, said: Said, view: CallView, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, plan: ServerPlan, said: CallRequest, view: CallView, options: Mapping[str, Any]
+    ) -> None:
         """Of the options of the command line, `json_output`, `timeout_seconds` and `trace` are read."""
         self._said = said
         self._view = view
@@ -118,7 +120,7 @@ class ToolCalling:
         if options["trace"]:
             self._session.on_hop = self._hop
         self._steps: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._patience: Patience | None = None
+        self._patience: PausableDeadline | None = None
         self._portal: BlockingPortal
         self._has_asked = False
 
@@ -143,7 +145,7 @@ class ToolCalling:
                 return future.result()
         except _NobodyToAskError:
             self._view.unasked()
-            return answers.UNANSWERED
+            return answers.EXIT_UNANSWERED
         except BaseExceptionGroup as group:
             raise leaf_of(group) from group
         finally:
@@ -161,7 +163,7 @@ class ToolCalling:
                 await self._session.ready()
             except PeerError as exc:
                 raise NoServerError(str(exc), detail=exc.detail) from exc
-            self._patience = Patience(self._timeout_seconds or float("inf"))
+            self._patience = PausableDeadline(self._timeout_seconds or float("inf"))
             with self._patience.scope:
                 return await self._call()
         raise PeerError(f"the tool was not done within {self._timeout_seconds:g} s, and was cancelled")
@@ -235,7 +237,7 @@ class ToolCalling:
             parts = questions.arguments(tool.name, tool, arguments, problems)
             asked = _message(parts, {QUESTION: questions.ARGUMENTS})
             answer = await self._asked(TaskStatus(state=TaskState.INPUT_REQUIRED, message=asked), tool)
-            if questions.answer_of(answer, frozenset(fields)) is not questions.Answer.ACCEPT:
+            if questions.action_of_message(answer, frozenset(fields)) is not questions.ElicitAction.ACCEPT:
                 raise _DeclinedError
             given = coerced_fields(answer_in(answer.parts, tool, fields), tool)
             arguments = {**arguments, **given}
@@ -288,7 +290,7 @@ class ToolCalling:
         await self._in_main(lambda: self._view.status(status))
         return 0 if state is TaskState.COMPLETED else 1
 
-    def _progress(self, progress: Progress) -> None:
+    def _progress(self, progress: ProgressReport) -> None:
         numbers: JsonObject = {"progress": progress.progress}
         if progress.total is not None:
             numbers["total"] = progress.total
@@ -341,7 +343,7 @@ class ToolCalling:
     async def _asked(self, status: TaskStatus, tool: Tool | None) -> Message:
         """What the person answers. The call's own time stands still meanwhile."""
 
-        def ask() -> answers.Answer:
+        def ask() -> answers.AnswerParts:
             self._view.status(status)
             self._view.settle()
             if not render.can_ask():

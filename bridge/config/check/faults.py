@@ -13,8 +13,8 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from bridge.config.check.schema_nodes import Node, node_at, range_of
-from bridge.config.text.document import Fault
+from bridge.config.check.schema_nodes import SchemaNode, node_at, range_of
+from bridge.config.text.document import ConfigFault
 from bridge.config.text.positions import KeyPath
 from bridge.config.text.secret_values import HOW_TO_REFER
 from bridge.config.text.wording import HEADER_NAME, NAME, key_name, listed, meant, table_name, title
@@ -62,9 +62,9 @@ _INSTEAD: Final = {
 """Keys that others have, by the first table and the key: what is said of them, and what to write."""
 
 
-def faults_of(
-    error: ValidationError, schema: Node, data: Mapping[str, Any], under: KeyPath = ()
-) -> list[Fault]:
+def validation_faults_of(
+    error: ValidationError, schema: SchemaNode, data: Mapping[str, Any], under: KeyPath = ()
+) -> list[ConfigFault]:
     """All that the models refuse of a document, or of the table in it that was validated alone."""
     return [
         _fault({**found, "loc": (*under, *found["loc"])}, schema, data)
@@ -72,14 +72,14 @@ def faults_of(
     ]
 
 
-def without_guesses(faults: Iterable[Fault]) -> list[Fault]:
+def without_guesses(faults: Iterable[ConfigFault]) -> list[ConfigFault]:
     """Without what is missing only because it is misspelt, of which the unknown key tells."""
     said = list(faults)
     tables = {fault.path[:-1] for fault in said if fault.unknown}
     return [fault for fault in said if not (fault.missing and fault.path in tables)]
 
 
-def _fault(found: ErrorDetails, schema: Node, data: Mapping[str, Any]) -> Fault:
+def _fault(found: ErrorDetails, schema: SchemaNode, data: Mapping[str, Any]) -> ConfigFault:
     kind, context = found["type"], found.get("ctx", {})
     path = _written(found["loc"], data)
     name = key_name(path)
@@ -91,23 +91,23 @@ def _fault(found: ErrorDetails, schema: Node, data: Mapping[str, Any]) -> Fault:
         pattern = context.get("pattern")
         hint = f"write `{table_name(name)}`" if pattern == NAME and table_name(name) else ""
         named = f"`{name}`" if name else f"a name in {title(path[:-1])}"
-        return Fault(path, f"{named} {_NAMES.get(str(pattern), 'is empty')}", hint, on_key=True)
+        return ConfigFault(path, f"{named} {_NAMES.get(str(pattern), 'is empty')}", hint, on_key=True)
     if kind == "refused":
-        return Fault(path, context["message"].replace("{key}", name), context["hint"])
+        return ConfigFault(path, context["message"].replace("{key}", name), context["hint"])
     if kind == "literal_error":
         return _not_among(path, found["input"], schema)
     if kind in _RANGE:
-        return Fault(path, f"`{name}` takes {range_of(node_at(schema, path))}, not {found['input']}")
+        return ConfigFault(path, f"`{name}` takes {range_of(node_at(schema, path))}, not {found['input']}")
     if kind in _EMPTY:
-        return Fault(path, f"`{name}` is empty")
+        return ConfigFault(path, f"`{name}` is empty")
     if kind == "invalid-json-value":
-        return Fault(path, f"`{name}` takes what JSON can hold: no dates and times, no infinity")
+        return ConfigFault(path, f"`{name}` takes what JSON can hold: no dates and times, no infinity")
     if kind == "finite_number":
-        return Fault(path, f"`{name}` takes a number that is not infinite")
+        return ConfigFault(path, f"`{name}` takes a number that is not infinite")
     takes = _TAKES.get(kind)
     if takes is None:
-        return Fault(path, f"`{name}`: {found['msg'][:1].lower()}{found['msg'][1:]}")
-    return Fault(path, f"`{name}` takes {takes}, not {_kind(found['input'])}")
+        return ConfigFault(path, f"`{name}`: {found['msg'][:1].lower()}{found['msg'][1:]}")
+    return ConfigFault(path, f"`{name}` takes {takes}, not {_kind(found['input'])}")
 
 
 def _written(loc: tuple[int | str, ...], data: Any) -> KeyPath:
@@ -121,12 +121,12 @@ def _written(loc: tuple[int | str, ...], data: Any) -> KeyPath:
     return path
 
 
-def _missing(path: KeyPath, key: str, schema: Node) -> Fault:
+def _missing(path: KeyPath, key: str, schema: SchemaNode) -> ConfigFault:
     meaning = node_at(schema, (*path, key)).get("description", "")
-    return Fault(path, f"{title(path)} needs `{key}`", meaning, on_key=True, missing=key)
+    return ConfigFault(path, f"{title(path)} needs `{key}`", meaning, on_key=True, missing=key)
 
 
-def _unknown(path: KeyPath, value: object, schema: Node) -> Fault:
+def _unknown(path: KeyPath, value: object, schema: SchemaNode) -> ConfigFault:
     key = str(path[-1])
     message, hint = _INSTEAD.get((str(path[0]), key), ("", ""))
     if not message:
@@ -134,17 +134,17 @@ def _unknown(path: KeyPath, value: object, schema: Node) -> Fault:
         hint = meant(key, known)
         is_table = len(path) == 1 and isinstance(value, dict)
         message = f"unknown table [{key}]" if is_table else f"unknown key `{key}` in {title(path[:-1])}"
-    return Fault(path, message, hint, on_key=True, unknown=True)
+    return ConfigFault(path, message, hint, on_key=True, unknown=True)
 
 
-def _not_among(path: KeyPath, value: object, schema: Node) -> Fault:
+def _not_among(path: KeyPath, value: object, schema: SchemaNode) -> ConfigFault:
     accepted = node_at(schema, path).get("enum", [])
     takes = listed(f'"{word}"' for word in accepted)
     if not isinstance(value, str):
-        return Fault(path, f"`{key_name(path)}` takes {takes}, not {_kind(value)}")
+        return ConfigFault(path, f"`{key_name(path)}` takes {takes}, not {_kind(value)}")
     close = get_close_matches(value, accepted, n=1)
     hint = f'did you mean "{close[0]}"?' if close else ""
-    return Fault(path, f"`{key_name(path)}` takes {takes}", hint)
+    return ConfigFault(path, f"`{key_name(path)}` takes {takes}", hint)
 
 
 def _kind(value: object) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from bridge.config.text.document import Fault
+from bridge.config.text.document import ConfigFault
 from bridge.config.text.positions import KeyPath
 from bridge.config.text.secret_values import HOW_TO_REFER
 from bridge.config.text.secrets import is_secret_header
@@ -20,7 +20,7 @@ from bridge.config.text.wording import listed, meant, title
 
 
 @dataclass(frozen=True)
-class Choice:
+class KeyChoice:
     """Keys of a table of which one has to be there."""
 
     path: KeyPath
@@ -30,12 +30,12 @@ class Choice:
 
 
 CHOICES: Final = (
-    Choice(("bridge", "keys", "*"), ("file", "env")),
-    Choice(("tool_servers", "*"), ("command", "url")),
-    Choice(("tool_servers", "*", "auth"), ("bearer", "api_key")),
-    Choice(("agents", "*", "auth"), ("bearer", "api_key"), only_one=False),
-    Choice(("catalogs", "*", "auth"), ("bearer", "api_key")),
-    Choice(("principals", "*"), ("bearer", "api_key"), only_one=False),
+    KeyChoice(("bridge", "keys", "*"), ("file", "env")),
+    KeyChoice(("tool_servers", "*"), ("command", "url")),
+    KeyChoice(("tool_servers", "*", "auth"), ("bearer", "api_key")),
+    KeyChoice(("agents", "*", "auth"), ("bearer", "api_key"), only_one=False),
+    KeyChoice(("catalogs", "*", "auth"), ("bearer", "api_key")),
+    KeyChoice(("principals", "*"), ("bearer", "api_key"), only_one=False),
 )
 
 _GOES_WITH: Final = {"env": "command", "cwd": "command", "headers": "url", "auth": "url"}
@@ -61,7 +61,7 @@ _NOUNS: Final = {
     "agents_as_tools": ("a published MCP server", "published MCP servers"),
 }
 
-Names = Mapping[str, frozenset[str]]
+NamesBySection = Mapping[str, frozenset[str]]
 
 _GLOB: Final = re.compile(r"[*?\[]")
 
@@ -69,7 +69,9 @@ _UNIQUE: Final = {"skills": "id", "tools": "name"}
 """Where the overrides of a face stand, and the key in them that no two may share."""
 
 
-def rule_faults(data: Mapping[str, Any], imported: frozenset[str] | None = frozenset()) -> Iterator[Fault]:
+def rule_faults(
+    data: Mapping[str, Any], imported: frozenset[str] | None = frozenset()
+) -> Iterator[ConfigFault]:
     """All that is wrong between the keys of a file; `imported` are tool servers that come from elsewhere, None when
     they are not known."""
     for choice in CHOICES:
@@ -102,26 +104,26 @@ def _inner(value: object, step: str | int) -> Iterable[tuple[str | int, object]]
     return value.items() if step == "*" else [(step, value[step])] if step in value else ()
 
 
-def _choice_faults(data: Mapping[str, Any], choice: Choice) -> Iterator[Fault]:
+def _choice_faults(data: Mapping[str, Any], choice: KeyChoice) -> Iterator[ConfigFault]:
     for path, table in tables_at(data, choice.path):
         there = [key for key in choice.keys if key in table]
         if len(there) > 1 and choice.only_one:
             message = f"{title(path)} has both `{there[0]}` and `{there[1]}`"
-            yield Fault((*path, there[1]), message, "keep one of them", on_key=True)
+            yield ConfigFault((*path, there[1]), message, "keep one of them", on_key=True)
         elif not there:
             either = listed(f"`{key}`" for key in choice.keys)
-            yield Fault(path, f"{title(path)} needs {either}", on_key=True, missing=choice.keys[0])
+            yield ConfigFault(path, f"{title(path)} needs {either}", on_key=True, missing=choice.keys[0])
 
 
-def _misplaced(path: KeyPath, table: Mapping[str, Any]) -> Iterator[Fault]:
+def _misplaced(path: KeyPath, table: Mapping[str, Any]) -> Iterator[ConfigFault]:
     for key, companion in _GOES_WITH.items():
         other = "url" if companion == "command" else "command"
         if key in table and companion not in table and other in table:
             message = f"`{key}` is for a `{companion}`, and {title(path)} has a `{other}`"
-            yield Fault((*path, key), message, _INSTEAD.get(key, ""), on_key=True)
+            yield ConfigFault((*path, key), message, _INSTEAD.get(key, ""), on_key=True)
 
 
-def _header_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[Fault]:
+def _header_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[ConfigFault]:
     """Secrets in plain, and headers that are said twice: case does not tell them apart."""
     headers = table.get("headers")
     named: dict[str, str] = {}
@@ -130,24 +132,24 @@ def _header_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[Fault]:
     for header, value in headers.items() if isinstance(headers, dict) else ():
         where = (*path, "headers", header)
         if isinstance(value, str) and is_secret_header(header):
-            yield Fault(
+            yield ConfigFault(
                 where,
                 f"`{header}` is a secret: it does not stand in the file in plain",
                 f"write {HOW_TO_REFER}",
             )
         if header.lower() in named:
             message = f"the header {header} is there twice: {named[header.lower()]} sets it too"
-            yield Fault(where, message, on_key=True)
+            yield ConfigFault(where, message, on_key=True)
         named.setdefault(header.lower(), f"`{header}`")
 
 
-def _reference_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[Fault]:
+def _reference_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[ConfigFault]:
     """A reference where a table of them belongs, which would else be one setting, called `env` or `file`."""
     for key, named in _SETTINGS.items():
         match table.get(key):
             case {"env": str(), **rest} | {"file": str(), **rest} if not rest:
                 message = f"`{key}` is a table of {named}, and this is where one of them is"
-                yield Fault((*path, key), message, f'write {key} = {{ NAME = {{ env = "VARIABLE" }} }}')
+                yield ConfigFault((*path, key), message, f'write {key} = {{ NAME = {{ env = "VARIABLE" }} }}')
 
 
 def _headers_of_auth(auth: object) -> Iterator[str]:
@@ -161,7 +163,7 @@ def _headers_of_auth(auth: object) -> Iterator[str]:
 # Whom the `from` of a face, and the skills of a principal, may name
 
 
-def _source_faults(data: Mapping[str, Any], imported: frozenset[str] | None) -> Iterator[Fault]:
+def _source_faults(data: Mapping[str, Any], imported: frozenset[str] | None) -> Iterator[ConfigFault]:
     """What is named and is not there, is there twice, or could be either of two.
 
     `imported` are tool servers that come from elsewhere; None when they cannot be known.
@@ -188,41 +190,45 @@ def sources_of(data: Mapping[str, Any], section: str) -> dict[str, dict[int, str
     }
 
 
-def _from_faults(face: KeyPath, named: Mapping[int, str], names: Names) -> Iterator[Fault]:
+def _from_faults(face: KeyPath, named: Mapping[int, str], names: NamesBySection) -> Iterator[ConfigFault]:
     section, seen = str(face[0]), set[str]()
     for index, name in named.items():
         where = (*face, "from", index)
         kinds = [kind for kind in _MADE_OF[section] if name in names[kind]]
         if name in seen:
-            yield Fault(where, f"`{name}` is named twice")
+            yield ConfigFault(where, f"`{name}` is named twice")
         elif not kinds:
             yield _unknown(where, section, name, names)
         elif len(kinds) > 1:
             both = listed((_NOUNS[kind][0] for kind in kinds), "and")
-            yield Fault(where, f"`{name}` is {both}: which is meant cannot be told", "rename one of them")
+            yield ConfigFault(
+                where, f"`{name}` is {both}: which is meant cannot be told", "rename one of them"
+            )
         seen.add(name)
 
 
-def _unknown(where: KeyPath, section: str, name: str, names: Names) -> Fault:
+def _unknown(where: KeyPath, section: str, name: str, names: NamesBySection) -> ConfigFault:
     takes = listed(_NOUNS[kind][1] for kind in _MADE_OF[section])
     others = [noun for kind, (noun, _) in _NOUNS.items() if name in names[kind]]
     if others:
-        return Fault(where, f"`{name}` is {others[0]}; {title(where[:2])} is made of {takes}")
+        return ConfigFault(where, f"`{name}` is {others[0]}; {title(where[:2])} is made of {takes}")
     known = sorted(frozenset().union(*(names[kind] for kind in _MADE_OF[section])))
     nouns = listed(_NOUNS[kind][0] for kind in _MADE_OF[section])
     hint = meant(name, known) or f"add {nouns}"
-    return Fault(where, f"there is no `{name}`: {title(where[:2])} is made of {takes}", hint, unknown=True)
+    return ConfigFault(
+        where, f"there is no `{name}`: {title(where[:2])} is made of {takes}", hint, unknown=True
+    )
 
 
-def _face_faults(path: KeyPath, written: list[object], names: Names) -> Iterator[Fault]:
+def _face_faults(path: KeyPath, written: list[object], names: NamesBySection) -> Iterator[ConfigFault]:
     faces = sorted(names["tools_as_agent"] | names["agents_as_tools"])
     for index, glob in enumerate(written):
         face, slash, rest = str(glob).partition("/")
         where = (*path, index)
         if slash and not any(fnmatchcase(name, face) for name in faces):
-            yield Fault(where, f"there is no face `{face}`", meant(face, faces))
+            yield ConfigFault(where, f"there is no face `{face}`", meant(face, faces))
         elif (slash and not rest) or glob in faces:
-            yield Fault(where, f"`{glob}` is a face, and no skill or tool of one", f'write "{face}/*"')
+            yield ConfigFault(where, f"`{glob}` is a face, and no skill or tool of one", f'write "{face}/*"')
 
 
 def _table(data: Mapping[str, Any], section: str) -> dict[str, Any]:
@@ -233,7 +239,7 @@ def _table(data: Mapping[str, Any], section: str) -> dict[str, Any]:
 # What a face's overrides of its skills or tools cannot say
 
 
-def _override_faults(path: KeyPath, face: Mapping[str, Any]) -> Iterator[Fault]:
+def _override_faults(path: KeyPath, face: Mapping[str, Any]) -> Iterator[ConfigFault]:
     """What is wrong between the keys of the overrides of a face."""
     for table, unique in _UNIQUE.items():
         overrides = face.get(table)
@@ -245,7 +251,7 @@ def _override_faults(path: KeyPath, face: Mapping[str, Any]) -> Iterator[Fault]:
                     yield from _argument_faults((*path, table, name), override, defaults)
 
 
-def _name_faults(path: KeyPath, overrides: Mapping[str, Any], unique: str) -> Iterator[Fault]:
+def _name_faults(path: KeyPath, overrides: Mapping[str, Any], unique: str) -> Iterator[ConfigFault]:
     taken: dict[str, str] = {}
     for pattern, override in overrides.items():
         given = override.get(unique) if isinstance(override, dict) else None
@@ -254,13 +260,13 @@ def _name_faults(path: KeyPath, overrides: Mapping[str, Any], unique: str) -> It
         where = (*path, pattern, unique)
         if _GLOB.search(pattern):
             message = f"`{unique}` is unique, and `{pattern}` may be several {path[-1]}"
-            yield Fault(where, message, f"give each its `{unique}` under its exact name", on_key=True)
+            yield ConfigFault(where, message, f"give each its `{unique}` under its exact name", on_key=True)
         elif given in taken:
-            yield Fault(where, f"`{pattern}` and `{taken[given]}` have the same `{unique}`")
+            yield ConfigFault(where, f"`{pattern}` and `{taken[given]}` have the same `{unique}`")
         taken.setdefault(given, pattern)
 
 
-def _argument_faults(path: KeyPath, override: Mapping[str, Any], defaults: set[str]) -> Iterator[Fault]:
+def _argument_faults(path: KeyPath, override: Mapping[str, Any], defaults: set[str]) -> Iterator[ConfigFault]:
     """`defaults` are the arguments that have one in any override: several may speak of the same tool."""
     for name, rule in _arguments(override):
         if rule.get("hidden") is not True:
@@ -268,9 +274,9 @@ def _argument_faults(path: KeyPath, override: Mapping[str, Any], defaults: set[s
         where = (*path, "arguments", name, "hidden")
         if name not in defaults:
             message = f"`{name}` is hidden and has no `default`: nobody could give it a value"
-            yield Fault(where, message, "add `default = ...`", on_key=True)
+            yield ConfigFault(where, message, "add `default = ...`", on_key=True)
         if override.get("text_into") == name:
-            yield Fault((*path, "text_into"), f"text cannot go into `{name}`: it is hidden")
+            yield ConfigFault((*path, "text_into"), f"text cannot go into `{name}`: it is hidden")
 
 
 def _with_defaults(overrides: Mapping[str, Any]) -> Iterator[str]:

@@ -18,10 +18,10 @@ _WORDS: Final = {
 
 _FORMATS: Final = {"uri": "a URL", "path": "a path"}
 
-Node = dict[str, Any]
+SchemaNode = dict[str, Any]
 
 
-def node_at(schema: Node, path: KeyPath) -> Node:
+def node_at(schema: SchemaNode, path: KeyPath) -> SchemaNode:
     """What a schema says of the value at a path; empty when it says nothing."""
     found = _followed(schema, schema)
     for step in path:
@@ -33,7 +33,7 @@ def node_at(schema: Node, path: KeyPath) -> Node:
     return found
 
 
-def range_of(node: Node) -> str:
+def range_of(node: SchemaNode) -> str:
     """Which numbers are taken: `0 to 65535`, `over 0`, `1 or more`; "" when all are."""
     least, most, above = (node.get(key) for key in ("minimum", "maximum", "exclusiveMinimum"))
     if most is None:
@@ -41,7 +41,7 @@ def range_of(node: Node) -> str:
     return f"{least} to {most}" if least is not None else f"{_above(node)}, at most {most}"
 
 
-def _above(node: Node) -> str:
+def _above(node: SchemaNode) -> str:
     least = node["exclusiveMinimum"]
     return f"{least + 1} or more" if node.get("type") == "integer" else f"more than {least}"
 
@@ -68,13 +68,13 @@ def tidied(node: Any) -> Any:
     return kept
 
 
-def _of_any_name(node: Node) -> Node:
-    named: Node | None = next(iter(node.get("patternProperties", {}).values()), None)
+def _of_any_name(node: SchemaNode) -> SchemaNode:
+    named: SchemaNode | None = next(iter(node.get("patternProperties", {}).values()), None)
     more = node.get("additionalProperties")
     return named or (more if isinstance(more, dict) else {})
 
 
-def _followed(schema: Node, node: Node) -> Node:
+def _followed(schema: SchemaNode, node: SchemaNode) -> SchemaNode:
     """The node that a reference means."""
     while "$ref" in node:
         node = schema["$defs"][node["$ref"].rpartition("/")[2]]
@@ -85,7 +85,7 @@ def _is_noise(key: str, value: object) -> bool:
     return (key == "title" and isinstance(value, str)) or (key == "default" and value in (None, {}, []))
 
 
-def takes_of(node: Node) -> str:
+def takes_of(node: SchemaNode) -> str:
     """What a key takes, in words: `a whole number, 0 to 65535`."""
     if "enum" in node:
         return listed(f'`"{word}"`' for word in node["enum"])

@@ -23,13 +23,13 @@ from bridge.config.tables.peers import (
 from bridge.config.tables.values import (
     BaggageKeys,
     BaseUrl,
-    Fail,
+    FailPolicy,
     FilePaths,
     HostNames,
     Json,
     Name,
-    Names,
     NotNegative,
+    SourceNames,
     StorePlace,
     Table,
     Text,
@@ -166,7 +166,7 @@ class ToolTable(Table):
 class ToolsAsAgentTable(Table):
     """`[tools_as_agent.NAME]`: an A2A agent at `/agents/NAME`, made of tools."""
 
-    sources: Names = Field(alias="from", description="the tool servers that it is made of")
+    sources: SourceNames = Field(alias="from", description="the tool servers that it is made of")
     mapping: Text = Field(default=DEFAULT_PROFILE, description="its mapping profile, by name or path")
     name: Text | None = Field(
         default=None, description="what its card calls it; else what its server calls itself"
@@ -174,7 +174,7 @@ class ToolsAsAgentTable(Table):
     description: Text | None = Field(
         default=None, description="what its card says of it; else the servers' instructions"
     )
-    fail: Fail | None = Field(
+    fail: FailPolicy | None = Field(
         default=None,
         description="a server of it is down at the start: end the bridge, or serve and go on trying",
     )
@@ -187,7 +187,7 @@ class ToolsAsAgentTable(Table):
 class AgentsAsToolsTable(Table):
     """`[agents_as_tools.NAME]`: an MCP server at `/mcp/NAME`, made of agents."""
 
-    sources: Names = Field(
+    sources: SourceNames = Field(
         alias="from",
         description="the agents, catalogs and published agents (`tools_as_agent`) that it is made of",
     )

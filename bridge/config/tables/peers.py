@@ -9,12 +9,13 @@ from typing import Any, Literal, Self
 from pydantic import Field, PositiveFloat, PositiveInt, PrivateAttr
 
 from bridge.config.tables.values import (
-    Command,
-    Fail,
+    CommandWords,
+    FailPolicy,
     Folder,
     HeaderName,
     HeaderSecret,
     HeaderSetting,
+    HttpUrl,
     NotNegative,
     Origins,
     SessionOf,
@@ -23,7 +24,6 @@ from bridge.config.tables.values import (
     Text,
     Texts,
     Token,
-    Url,
     Variable,
 )
 from bridge.config.tables.values import FilePath as File
@@ -63,10 +63,10 @@ class AgentAuth(Table):
 class ToolServerTable(Table):
     """`[tool_servers.NAME]`: an MCP server. The rest is as the profile of `[bridge]` says."""
 
-    command: Command | None = Field(
+    command: CommandWords | None = Field(
         default=None, description="what starts it, with its arguments; it speaks MCP over stdio"
     )
-    url: Url | None = Field(default=None, description="where it is, over Streamable HTTP or HTTP+SSE")
+    url: HttpUrl | None = Field(default=None, description="where it is, over Streamable HTTP or HTTP+SSE")
     env: dict[Text, Setting] = Field(
         default_factory=dict,
         repr=False,
@@ -81,7 +81,7 @@ class ToolServerTable(Table):
         default="auto",
         description="its generation of MCP: `legacy` is 2025-11-25 and older, `modern` 2026-07-28",
     )
-    fail: Fail | None = Field(
+    fail: FailPolicy | None = Field(
         default=None, description="it is down at the start: end the bridge, or serve and go on trying"
     )
     session: SessionOf | None = Field(default=None, description="who shares a session with it")
@@ -170,7 +170,7 @@ class ToolServerTable(Table):
 class AgentTable(Table):
     """`[agents.NAME]`: a remote A2A agent."""
 
-    card: Url = Field(description="its base URL, or that of its card")
+    card: HttpUrl = Field(description="its base URL, or that of its card")
     headers: dict[HeaderName, HeaderSetting] = Field(
         default_factory=dict, repr=False, description="HTTP headers for it"
     )
@@ -191,7 +191,7 @@ class AgentTable(Table):
 class CatalogTable(Table):
     """`[catalogs.NAME]`: more agents, from the catalog of another bridge."""
 
-    url: Url = Field(description="where the catalog is")
+    url: HttpUrl = Field(description="where the catalog is")
     auth: EndpointAuth | None = Field(default=None, description="what it is shown to be let in")
     include: Texts = Field(default=("*",), description="globs of names: the agents that are taken")
     exclude: Texts = Field(default=(), description="globs of names: those that are not, all the same")

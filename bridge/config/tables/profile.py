@@ -13,14 +13,19 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, ValidationError
 
-from bridge.config.check.faults import faults_of, without_guesses
-from bridge.config.check.schema_nodes import Node, tidied
-from bridge.config.tables.profile_places import DEFAULT, NoProfileError, mappings_folder, profile_place
-from bridge.config.tables.values import Count, Network, NotNegative
+from bridge.config.check.faults import validation_faults_of, without_guesses
+from bridge.config.check.schema_nodes import SchemaNode, tidied
+from bridge.config.tables.profile_places import (
+    DEFAULT_PROFILE_NAME,
+    NoProfileError,
+    mappings_folder,
+    profile_place,
+)
+from bridge.config.tables.values import Count, NetworkText, NotNegative
 from bridge.config.tables.values import Table as _Table
 from bridge.config.text.diagnostics import ConfigError
-from bridge.config.text.document import Document, Fault, read_toml
-from bridge.config.text.sources import DEFAULT_SOURCE, Source, source_at
+from bridge.config.text.document import ConfigFault, Document, read_toml
+from bridge.config.text.sources import DEFAULT_SOURCE, ValueSource, source_at
 from bridge.config.text.wording import listed, spelled
 
 EXTENDS: Final = "extends"
@@ -128,7 +133,7 @@ class ConnectionsTable(_Table):
     most: PositiveInt
     new: PositiveInt
     each: PositiveInt
-    proxies: Annotated[list[Network], Field(max_length=1000)]
+    proxies: Annotated[list[NetworkText], Field(max_length=1000)]
     idle_seconds: PositiveFloat
 
 
@@ -210,13 +215,13 @@ class ResolvedProfile:
     """A profile, and where each of its values comes from."""
 
     profile: Profile
-    origins: Mapping[tuple[str, str], Source]
+    origins: Mapping[tuple[str, str], ValueSource]
     """By table and key."""
     files: frozenset[Path]
     """All that it was read from."""
 
 
-def load_profile(name: str = DEFAULT, folder: Path | None = None) -> Profile:
+def load_profile(name: str = DEFAULT_PROFILE_NAME, folder: Path | None = None) -> Profile:
     """A profile by its name in `mappings/`, or by the path of a file, relative to the folder.
 
     Raises:
@@ -226,7 +231,7 @@ def load_profile(name: str = DEFAULT, folder: Path | None = None) -> Profile:
     return resolve_profile(name, folder).profile
 
 
-def resolve_profile(name: str = DEFAULT, folder: Path | None = None) -> ResolvedProfile:
+def resolve_profile(name: str = DEFAULT_PROFILE_NAME, folder: Path | None = None) -> ResolvedProfile:
     """A profile with everything that it extends, and where each value comes from.
 
     Raises:
@@ -234,7 +239,7 @@ def resolve_profile(name: str = DEFAULT, folder: Path | None = None) -> Resolved
         NoProfileError: there is none.
     """
     values: dict[str, Any] = {}
-    origins: dict[tuple[str, str], Source] = {}
+    origins: dict[tuple[str, str], ValueSource] = {}
     layers = _layers(profile_place(name, folder))
     profile: Profile | None = None
     for layer in layers:
@@ -246,9 +251,9 @@ def resolve_profile(name: str = DEFAULT, folder: Path | None = None) -> Resolved
     return ResolvedProfile(profile, origins, frozenset(layer.path for layer in layers))
 
 
-def profile_schema() -> Node:
+def profile_schema() -> SchemaNode:
     """What the keys of a profile take."""
-    schema: Node = tidied(Profile.model_json_schema())
+    schema: SchemaNode = tidied(Profile.model_json_schema())
     return schema
 
 
@@ -260,16 +265,16 @@ def _layers(path: Path, above: tuple[Path, ...] = ()) -> list[Document]:
         return [document]
     if not isinstance(extended, str):
         raise ConfigError(
-            [document.diagnostic(Fault((EXTENDS,), f"`{EXTENDS}` takes the name or path of a profile"))]
+            [document.diagnostic(ConfigFault((EXTENDS,), f"`{EXTENDS}` takes the name or path of a profile"))]
         )
     try:
         base = profile_place(extended, path.parent)
     except NoProfileError as exc:
-        raise ConfigError([document.diagnostic(Fault((EXTENDS,), exc.message, exc.hint))]) from exc
+        raise ConfigError([document.diagnostic(ConfigFault((EXTENDS,), exc.message, exc.hint))]) from exc
     below = (*above, path.resolve())
     if base.resolve() in below:
         raise ConfigError(
-            [document.diagnostic(Fault((EXTENDS,), f"the profile extends itself by way of {base}"))]
+            [document.diagnostic(ConfigFault((EXTENDS,), f"the profile extends itself by way of {base}"))]
         )
     return [*_layers(base, below), document]
 
@@ -282,11 +287,11 @@ def _validated(values: dict[str, Any], layer: Document) -> Profile:
     try:
         return Profile.model_validate(values)
     except ValidationError as exc:
-        faults = without_guesses(faults_of(exc, profile_schema(), values))
+        faults = without_guesses(validation_faults_of(exc, profile_schema(), values))
         raise ConfigError(layer.diagnostics(_with_one_for_all_missing(faults))) from exc
 
 
-def _with_one_for_all_missing(faults: list[Fault]) -> Iterator[Fault]:
+def _with_one_for_all_missing(faults: list[ConfigFault]) -> Iterator[ConfigFault]:
     """Keys can be missing only where nothing is extended, and then there may be many."""
     missing = [fault for fault in faults if fault.missing]
     yield from (fault for fault in faults if not fault.missing)
@@ -296,10 +301,14 @@ def _with_one_for_all_missing(faults: list[Fault]) -> Iterator[Fault]:
         message = (
             f"a profile that extends none holds every key; this one lacks {listed([*some, *more], 'and')}"
         )
-        yield Fault((), message, f'write {EXTENDS} = "{DEFAULT}" as its first line, and only what differs')
+        yield ConfigFault(
+            (),
+            message,
+            f'write {EXTENDS} = "{DEFAULT_PROFILE_NAME}" as its first line, and only what differs',
+        )
 
 
-def _origin(layer: Document, table: str, key: str) -> Source:
-    if layer.path == mappings_folder() / f"{DEFAULT}.toml":
+def _origin(layer: Document, table: str, key: str) -> ValueSource:
+    if layer.path == mappings_folder() / f"{DEFAULT_PROFILE_NAME}.toml":
         return DEFAULT_SOURCE
     return source_at(layer, (table, key), "profile")

@@ -11,7 +11,7 @@ from bridge.config.text.secret_values import expanded
 from bridge.config.text.wording import meant
 from bridge.errors import UsageError
 
-DEFAULT: Final = "default"
+DEFAULT_PROFILE_NAME: Final = "default"
 
 
 class NoProfileError(UsageError):
@@ -27,7 +27,7 @@ def absolute_name(name: str, folder: Path) -> str:
     return str(Path.absolute(folder / expanded(name))) if _is_path(name) else name
 
 
-def profile_place(name: str = DEFAULT, folder: Path | None = None) -> Path:
+def profile_place(name: str = DEFAULT_PROFILE_NAME, folder: Path | None = None) -> Path:
     """The file of a profile.
 
     Raises:

@@ -192,7 +192,7 @@ _PATHS_SCHEMA: Final = {"anyOf": [_PATH_SCHEMA, {"type": "array", "items": _PATH
 
 NotNegative = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=0)]
-Fail = Literal["open", "closed"]
+FailPolicy = Literal["open", "closed"]
 SessionOf = Literal["shared", "principal", "context"]
 
 Words = StringConstraints(min_length=1)
@@ -200,10 +200,10 @@ Text = Annotated[str, Words]
 Name = Annotated[str, StringConstraints(pattern=NAME)]
 HeaderName = Annotated[str, StringConstraints(pattern=HEADER_NAME)]
 Json = Annotated[JsonValue, WithJsonSchema({})]
-Url = Annotated[str, AfterValidator(_url), WithJsonSchema(_URL_SCHEMA)]
-BaseUrl = Annotated[Url, AfterValidator(_base_url)]
-Network = Annotated[str, AfterValidator(_network)]
-Origin = Annotated[str, AfterValidator(_origin), WithJsonSchema(_URL_SCHEMA)]
+HttpUrl = Annotated[str, AfterValidator(_url), WithJsonSchema(_URL_SCHEMA)]
+BaseUrl = Annotated[HttpUrl, AfterValidator(_base_url)]
+NetworkText = Annotated[str, AfterValidator(_network)]
+OriginUrl = Annotated[str, AfterValidator(_origin), WithJsonSchema(_URL_SCHEMA)]
 FilePath = Annotated[Path, PlainValidator(_path), WithJsonSchema(_PATH_SCHEMA)]
 Folder = Annotated[Path, PlainValidator(_folder), WithJsonSchema(_PATH_SCHEMA)]
 StorePlace = Annotated[str, PlainValidator(_store), WithJsonSchema(_TEXT_SCHEMA)]
@@ -218,9 +218,9 @@ Setting = Annotated[
 HeaderSetting = Annotated[Setting, AfterValidator(_fit_for_header)]
 
 Texts = Annotated[tuple[Text, ...], Field(strict=False)]
-Command = Annotated[tuple[str, ...], Field(strict=False, min_length=1), BeforeValidator(_words)]
-Names = Annotated[tuple[Text, ...], Field(strict=False, min_length=1)]
-Origins = Annotated[tuple[Origin, ...], Field(strict=False)]
+CommandWords = Annotated[tuple[str, ...], Field(strict=False, min_length=1), BeforeValidator(_words)]
+SourceNames = Annotated[tuple[Text, ...], Field(strict=False, min_length=1)]
+Origins = Annotated[tuple[OriginUrl, ...], Field(strict=False)]
 HostNames = Annotated[tuple[Annotated[str, AfterValidator(_host_name)], ...], Field(strict=False)]
 BaggageKeys = Annotated[tuple[Annotated[str, AfterValidator(_baggage_key)], ...], Field(strict=False)]
 FilePaths = Annotated[

@@ -37,7 +37,7 @@ _LONG_NUMBER: Final = re.compile(r"[0-9][0-9_]{4000,}")
 
 
 @dataclass(frozen=True)
-class Fault:
+class ConfigFault:
     """Something wrong at a path of a document. A message may not repeat what may be secret."""
 
     path: KeyPath
@@ -62,14 +62,14 @@ class Document:
     masked: str = field(repr=False)
     """The text without what may be secret, of the same length line for line."""
 
-    def diagnostic(self, fault: Fault) -> Diagnostic:
+    def diagnostic(self, fault: ConfigFault) -> Diagnostic:
         """A fault with its place and line."""
         place = place_of(self.positions, fault.path, key=fault.on_key)
         if place is None:
             return Diagnostic(self.path, fault.message, fault.hint)
         return at(self.path, self.masked, place, fault.message, fault.hint)
 
-    def diagnostics(self, faults: Iterable[Fault]) -> list[Diagnostic]:
+    def diagnostics(self, faults: Iterable[ConfigFault]) -> list[Diagnostic]:
         """Faults with their places and lines. What a key holds that nobody knows may be a secret, and is masked."""
         said = list(faults)
         unknown = [fault.path for fault in said if fault.unknown and fault.on_key]
@@ -90,7 +90,7 @@ class Document:
         """The file and the line on which a path begins."""
         return f"{self.path}:{self.line(path)}"
 
-    def refuse(self, faults: Iterable[Fault], elsewhere: Iterable[Diagnostic]) -> None:
+    def refuse(self, faults: Iterable[ConfigFault], elsewhere: Iterable[Diagnostic]) -> None:
         """Tell what is wrong with it, and in other files.
 
         Raises:
@@ -166,11 +166,11 @@ def _reason_of(exc: Exception) -> str:
     return (exc.strerror if isinstance(exc, OSError) else None) or "it is no path of a file"
 
 
-def _wide_numbers(data: dict[str, Any]) -> Iterator[Fault]:
+def _wide_numbers(data: dict[str, Any]) -> Iterator[ConfigFault]:
     for path in leaves(data):
         value = value_at(data, path)
         if isinstance(value, int) and value.bit_length() >= _WIDEST_NUMBER:
-            yield Fault(path, f"the number is too large: it takes more than {_WIDEST_NUMBER} bits")
+            yield ConfigFault(path, f"the number is too large: it takes more than {_WIDEST_NUMBER} bits")
 
 
 def _long_number(path: Path, text: str) -> Diagnostic:

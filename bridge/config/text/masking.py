@@ -13,7 +13,7 @@ from typing import Any, Final
 from bridge.config.text.positions import KeyPath, Positions, Span
 from bridge.config.text.wording import shown_url
 
-VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """The name of an environment variable. What is none may be the secret itself, put where its name belongs."""
 
 HIDDEN: Final = "***"
@@ -122,7 +122,7 @@ def masked_line(before: str, source: str, *, masked: bool) -> str:
 def _may_be_secret(path: KeyPath, value: object) -> bool:
     names = [step for step in path if isinstance(step, str)]
     if len(names) > 1 and names[-1] in _NOT_SECRET and names[-2] not in ("headers", "env"):
-        return names[-1] == "env" and not VARIABLE.fullmatch(str(value))
+        return names[-1] == "env" and not VARIABLE_NAME.fullmatch(str(value))
     return not _SECRET_TABLES.isdisjoint(names) or any(map(_NAMED_SECRET.search, names[-1:]))
 
 

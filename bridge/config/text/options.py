@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from bridge.config.text.diagnostics import ConfigError, Diagnostic
-from bridge.config.text.document import Fault
+from bridge.config.text.document import ConfigFault
 from bridge.config.text.masking import leaves
 from bridge.config.text.positions import KeyPath
-from bridge.config.text.sources import Source
+from bridge.config.text.sources import ValueSource
 from bridge.config.text.wording import key_name
 from bridge.errors import UsageError
 
@@ -33,12 +33,12 @@ class OptionDocument:
         """Which option says it."""
         return self.option_at(path)
 
-    def sources(self) -> Iterator[tuple[KeyPath, Source]]:
+    def sources(self) -> Iterator[tuple[KeyPath, ValueSource]]:
         """Every value, with its option."""
         for path in leaves(self.data):
-            yield path, Source("command line", self.option_at(path))
+            yield path, ValueSource("command line", self.option_at(path))
 
-    def refuse(self, faults: Iterable[Fault], elsewhere: Iterable[Diagnostic]) -> None:
+    def refuse(self, faults: Iterable[ConfigFault], elsewhere: Iterable[Diagnostic]) -> None:
         """Tell what is wrong with it, or else in other files.
 
         Raises:
@@ -49,13 +49,13 @@ class OptionDocument:
         if others := list(elsewhere):
             raise ConfigError(others)
 
-    def _told(self, fault: Fault) -> str:
+    def _told(self, fault: ConfigFault) -> str:
         option = self.option_at(fault.path)
         is_entry = option == self.option_at(fault.path[:-1])
         return told_of_option(fault, option, is_entry=is_entry)
 
 
-def told_of_option(fault: Fault, option: str, *, is_entry: bool = False) -> str:
+def told_of_option(fault: ConfigFault, option: str, *, is_entry: bool = False) -> str:
     """What is wrong with the value of an option, which stands in the place of the key; or with an entry of it."""
     key = f"`{key_name(fault.path)}` "
     words = f"{option}: {fault.message}" if option else fault.message

@@ -11,7 +11,7 @@ from typing import Final
 from pydantic import BaseModel, ValidationInfo
 from pydantic_core import PydanticCustomError
 
-from bridge.config.text.masking import VARIABLE
+from bridge.config.text.masking import VARIABLE_NAME
 
 HOW_TO_REFER: Final = '{ env = "NAME" } or { file = "PATH" }'
 
@@ -28,7 +28,7 @@ class Secret:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadingContext:
     """What the values of a file are read with."""
 
     folder: Path
@@ -52,9 +52,9 @@ def refused(message: str, hint: str = "") -> PydanticCustomError:
     return PydanticCustomError("refused", "{message}", {"message": message, "hint": hint})
 
 
-def reading_of(info: ValidationInfo) -> Reading:
+def reading_of(info: ValidationInfo) -> ReadingContext:
     """What the file is read with; a table that is made by a program is of the current folder."""
-    return info.context if isinstance(info.context, Reading) else Reading(Path.cwd(), {})
+    return info.context if isinstance(info.context, ReadingContext) else ReadingContext(Path.cwd(), {})
 
 
 def secret_of(given: object, info: ValidationInfo) -> Secret:
@@ -104,10 +104,10 @@ def secrets_in(value: object) -> Iterator[Secret]:
                 yield from secrets_in(inner)
 
 
-def from_environment(name: str, reading: Reading) -> Secret:
+def from_environment(name: str, reading: ReadingContext) -> Secret:
     """The secret in a variable."""
     value = reading.environment.get(name, "").strip()
-    if not value and not VARIABLE.fullmatch(name):  # it may be the secret itself
+    if not value and not VARIABLE_NAME.fullmatch(name):  # it may be the secret itself
         raise refused(
             "`{key}` is to name an environment variable: letters, digits and _",
             "set a variable to the secret, and write the name of that variable",

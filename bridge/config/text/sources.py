@@ -12,14 +12,14 @@ from typing import Final, Literal
 from bridge.config.text.document import Document
 from bridge.config.text.positions import KeyPath
 
-Kind = Literal["default", "profile", "file", "environment", "command line"]
+SourceKind = Literal["default", "profile", "file", "environment", "command line"]
 
 
 @dataclass(frozen=True)
-class Source:
+class ValueSource:
     """Where a value comes from."""
 
-    kind: Kind
+    kind: SourceKind
     place: str = ""
     """The file and line, the option, or the variable; "" for a default."""
 
@@ -27,30 +27,30 @@ class Source:
         return f"{self.kind} {self.place}".strip()
 
 
-DEFAULT_SOURCE: Final = Source("default")
+DEFAULT_SOURCE: Final = ValueSource("default")
 
 
 @dataclass(frozen=True)
-class Sources:
+class ValueSources:
     """Where the values of the file come from, by path. What is not written anywhere is a default."""
 
-    places: Mapping[KeyPath, Source]
+    places: Mapping[KeyPath, ValueSource]
 
-    def of(self, path: KeyPath) -> Source:
+    def of(self, path: KeyPath) -> ValueSource:
         """Where the value at a path comes from."""
         return self.places.get(path, DEFAULT_SOURCE)
 
-    def with_changes(self, changes: Mapping[KeyPath, Source]) -> Sources:
+    def with_changes(self, changes: Mapping[KeyPath, ValueSource]) -> ValueSources:
         """These, with others in their place."""
-        return Sources({**self.places, **changes})
+        return ValueSources({**self.places, **changes})
 
 
-def sources_in(document: Document) -> Iterator[tuple[KeyPath, Source]]:
+def sources_in(document: Document) -> Iterator[tuple[KeyPath, ValueSource]]:
     """Every value of a file, with its line."""
     for path in document.positions:
         yield path, source_at(document, path, "file")
 
 
-def source_at(document: Document, path: KeyPath, kind: Kind) -> Source:
+def source_at(document: Document, path: KeyPath, kind: SourceKind) -> ValueSource:
     """The line of a file on which a value stands."""
-    return Source(kind, document.place(path))
+    return ValueSource(kind, document.place(path))

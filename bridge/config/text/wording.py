@@ -9,10 +9,10 @@ from typing import Final
 
 from bridge.config.text.positions import KeyPath
 
-NAME_LIMIT: Final = 40
+TABLE_NAME_LIMIT: Final = 40
 """Characters of a table's name: it stands in paths, in file names, and before the names of tools."""
 
-NAME: Final = rf"^[a-z0-9][a-z0-9_-]{{0,{NAME_LIMIT - 1}}}$"
+NAME: Final = rf"^[a-z0-9][a-z0-9_-]{{0,{TABLE_NAME_LIMIT - 1}}}$"
 """A table's name, as a pattern."""
 
 HEADER_NAME: Final = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
@@ -65,7 +65,7 @@ def listed(words: Iterable[str], last: str = "or") -> str:
 
 def table_name(written: str) -> str:
     """A name as that of a table; "" when nothing of it is left."""
-    return _NOT_IN_NAMES.sub("-", written.lower()).strip("-_")[:NAME_LIMIT].strip("-_")
+    return _NOT_IN_NAMES.sub("-", written.lower()).strip("-_")[:TABLE_NAME_LIMIT].strip("-_")
 
 
 def meant(word: str, known: Iterable[str]) -> str:

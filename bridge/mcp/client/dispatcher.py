@@ -56,10 +56,10 @@ from mcp_types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from bridge.jsonvalues import JsonObject, exceeds_floats, written
-from bridge.mcp.client.elicitations import MODES, Questions
+from bridge.jsonvalues import JsonObject, exceeds_floats, json_bytes
+from bridge.mcp.client.elicitations import MODES, ElicitationRouter
 from bridge.mcp.client.faults import DEFAULT_RESULT_LIMIT_BYTES, FLOODED, UNREACHABLE, error_of
-from bridge.mcp.client.values import OnProgress, Progress
+from bridge.mcp.client.values import OnProgress, ProgressReport
 from bridge.mcp.names import ELICIT, TASKS_EXTENSION
 from bridge.trace import OnHop
 
@@ -97,7 +97,7 @@ OnTaskNews = Callable[[JsonObject], None]
 """Takes the task as the server describes it in a notification."""
 
 
-class _Answer:
+class _PendingResponse:
     """What a request of ours waits for."""
 
     __slots__ = ("arrived", "outcome")
@@ -132,7 +132,7 @@ class Wire(JSONRPCDispatcher):
         self,
         name: str,
         streams: TransportStreams,
-        questions: Questions,
+        questions: ElicitationRouter,
         on_tools_changed: Callable[[], None],
         bounds: UnansweredBounds = UnansweredBounds(),
     ) -> None:
@@ -149,7 +149,7 @@ class Wire(JSONRPCDispatcher):
         self._questions = questions
         self._on_tools_changed = on_tools_changed
         self._writable = True
-        self._answers: dict[RequestId, _Answer] = {}
+        self._answers: dict[RequestId, _PendingResponse] = {}
         self._progress: dict[str, OnProgress] = {}
         self._task_news: dict[str, OnTaskNews] = {}
         self._tokens = itertools.count(1)
@@ -207,7 +207,7 @@ class Wire(JSONRPCDispatcher):
         if self.ended:
             raise self._not_sent()
         await anyio.lowlevel.checkpoint_if_cancelled()
-        answer = self._answers[request_id] = _Answer()
+        answer = self._answers[request_id] = _PendingResponse()
         request = JSONRPCRequest(jsonrpc="2.0", id=request_id, method=method, params=params)
         if self.on_hop is not None:
             self._hop(">", method=method, params=params)
@@ -396,7 +396,7 @@ class Stamp:
 
 def _weight_of(request: JSONRPCRequest) -> int:
     """About how much a request of the server holds."""
-    return len(written([request.id, request.method, request.params]))
+    return len(json_bytes([request.id, request.method, request.params]))
 
 
 def _line_in(exc: Exception) -> str:
@@ -441,12 +441,12 @@ def _answer_in(exc: Exception) -> tuple[RequestId, dict[str, Any] | ErrorData] |
     return None
 
 
-def _progress_from(params: Mapping[str, Any]) -> Progress | None:
+def _progress_from(params: Mapping[str, Any]) -> ProgressReport | None:
     progress, total = _number(params.get("progress")), _number(params.get("total"))
     message = params.get("message")
     if progress is None:
         return None
-    return Progress(progress, total, message if isinstance(message, str) else None)
+    return ProgressReport(progress, total, message if isinstance(message, str) else None)
 
 
 def _number(value: Any) -> int | float | None:

@@ -67,7 +67,7 @@ class _Caller:
     """The questions that wait for an answer."""
 
 
-class Questions:
+class ElicitationRouter:
     """The calls of one connection that may be asked something."""
 
     def __init__(self, name: str, attribution_seconds: float, on_question: Callable[[], None]) -> None:

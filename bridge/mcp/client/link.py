@@ -25,9 +25,9 @@ from pydantic import JsonValue
 
 from bridge.concurrency import Signal
 from bridge.errors import PeerError
-from bridge.jsonvalues import JsonObject, written
+from bridge.jsonvalues import JsonObject, json_bytes
 from bridge.mcp.client.dispatcher import OnTaskNews, Stamp, UnansweredBounds, Wire
-from bridge.mcp.client.elicitations import Questions
+from bridge.mcp.client.elicitations import ElicitationRouter
 from bridge.mcp.client.eras import Era, negotiate
 from bridge.mcp.client.faults import (
     BROKEN_OFF,
@@ -42,11 +42,11 @@ from bridge.mcp.client.faults import (
 )
 from bridge.mcp.client.stderr import LastWords
 from bridge.mcp.client.transports.http_sse import http_sse, may_be_http_sse
-from bridge.mcp.client.transports.stdio import Command, child
-from bridge.mcp.client.transports.streamable_http import Target, streamable_http
-from bridge.mcp.client.values import Asker, Greeting, Listing, OnProgress, ToolCall
-from bridge.mcp.tools import SchemaWork, Tool, tools_from
-from bridge.pauses import Pauses
+from bridge.mcp.client.transports.stdio import StdioTarget, child
+from bridge.mcp.client.transports.streamable_http import ServerTarget, streamable_http
+from bridge.mcp.client.values import Asker, Greeting, OnProgress, ToolCall, ToolListing
+from bridge.mcp.tools import SchemaBudget, Tool, tools_from
+from bridge.pauses import Backoff
 from bridge.version import __version__
 from bridge.words import web_link
 
@@ -97,7 +97,7 @@ class Link:
     session: ClientSession
     era: Era
     stamp: Stamp
-    questions: Questions
+    questions: ElicitationRouter
     last_words: LastWords
     is_child: bool
     listening: anyio.Event = field(default_factory=anyio.Event)
@@ -138,7 +138,7 @@ class Link:
         capabilities = self.session.server_capabilities
         return bool(capabilities and capabilities.tools and capabilities.tools.list_changed)
 
-    async def list_tools(self, bounds: ListBounds) -> Listing:
+    async def list_tools(self, bounds: ListBounds) -> ToolListing:
         """Every page of tools/list.
 
         Raises:
@@ -153,7 +153,7 @@ class Link:
             if not isinstance(tools, list):
                 raise PeerError(f"{self.name} answered tools/list without a list of tools")
             listed += tools
-            held_bytes += len(written(page))
+            held_bytes += len(json_bytes(page))
             if len(listed) > bounds.tools:
                 raise PeerError(
                     f"{self.name} lists more than {bounds.tools} tools: `tools_most` is the limit"
@@ -164,7 +164,7 @@ class Link:
                 )
             before, cursor = cursor, page.get("nextCursor")
             if cursor is None:
-                return Listing(*tools_from(listed, SchemaWork(bounds.schema_values)))
+                return ToolListing(*tools_from(listed, SchemaBudget(bounds.schema_values)))
             if cursor == before:
                 break
         raise PeerError(f"{self.name} never ends its list of tools ({len(listed)} so far)")
@@ -275,7 +275,7 @@ class Link:
 
     async def _listen(self) -> None:
         """Hold a listen stream open; what it brings is seen on the wire. A lost one is opened again."""
-        pauses = Pauses(1.0, 60.0)
+        pauses = Backoff(1.0, 60.0)
         while True:
             try:
                 async with listen(self.session, tools_list_changed=True) as changes:
@@ -300,7 +300,7 @@ class Link:
 @asynccontextmanager
 async def open_link(
     name: str,
-    target: Target,
+    target: ServerTarget,
     era: Era,
     deadline: Deadline,
     *,
@@ -309,8 +309,8 @@ async def open_link(
     unanswered_most: int,
     over_http_sse: bool = False,
 ) -> AsyncIterator[Link]:
-    """Connect to a server and greet it before the deadline. For the two after it see `Questions`, and for the one
-    after these `UnansweredBounds`.
+    """Connect to a server and greet it before the deadline. For the two after it see `ElicitationRouter`, and for the
+    one after these `UnansweredBounds`.
 
     Raises:
         UsageError: its command cannot be started (in a group of exceptions).
@@ -320,7 +320,7 @@ async def open_link(
     """
     last_words, holder = LastWords(), _Holder()
     async with _streams(name, target, last_words, holder.fault, over_http_sse) as streams:
-        questions = Questions(name, attribution_seconds, on_question)
+        questions = ElicitationRouter(name, attribution_seconds, on_question)
         bounds = UnansweredBounds(unanswered_most, target.result_limit_bytes)
         wire = Wire(name, streams, questions, holder.tools_changed, bounds)
         async with ClientSession(
@@ -334,7 +334,7 @@ async def open_link(
                     detail=str(last_words),
                 )
             stamp = Stamp.of(session, CLIENT)
-            is_child = isinstance(target, Command)
+            is_child = isinstance(target, StdioTarget)
             holder.link = Link(name, wire, session, spoken, stamp, questions, last_words, is_child)
             yield holder.link
 
@@ -386,12 +386,12 @@ class _Holder:
 @asynccontextmanager
 async def _streams(
     name: str,
-    target: Target,
+    target: ServerTarget,
     last_words: LastWords,
     on_fault: Callable[[str], None],
     over_http_sse: bool,
 ) -> AsyncIterator[TransportStreams]:
-    if isinstance(target, Command):
+    if isinstance(target, StdioTarget):
         async with child(target, name, last_words) as streams:
             yield streams
     else:

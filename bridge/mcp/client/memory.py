@@ -81,7 +81,7 @@ class ServerMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class KnownServer:
     """What the file has of one server."""
 
     server_id: str
@@ -95,7 +95,7 @@ class Remembered:
         return self.facts.get(Fact.NAME, "")
 
 
-def remembered_in(path: Path) -> list[Remembered]:
+def remembered_in(path: Path) -> list[KnownServer]:
     """All servers in the file, in the order in which they were met.
 
     Raises:
@@ -105,7 +105,7 @@ def remembered_in(path: Path) -> list[Remembered]:
     for key, value in _known_in(path).items():
         fact, _, server_id = key.partition(":")
         servers.setdefault(server_id, {})[fact] = value
-    return [Remembered(server_id, facts) for server_id, facts in servers.items()]
+    return [KnownServer(server_id, facts) for server_id, facts in servers.items()]
 
 
 def forget_servers(path: Path, server_ids: Collection[str]) -> None:

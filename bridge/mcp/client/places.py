@@ -47,7 +47,7 @@ class Claimant:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class SlotHold:
     """A call whose client is asked something, so that its place is free for no other."""
 
     caller: Claimant
@@ -55,7 +55,7 @@ class Hold:
     """When its question is withdrawn if others go on waiting; infinite while nobody waits."""
 
 
-OnHeld = Callable[[Hold], None]
+OnHeld = Callable[[SlotHold], None]
 """Tells a call that waits what it waits for."""
 
 
@@ -66,9 +66,9 @@ class _Ticket:
     caller: Claimant
     on_held: OnHeld
     since: float
-    place: Place | None = None
+    place: CallSlot | None = None
     is_displaced: bool = False
-    told_of: Place | None = None
+    told_of: CallSlot | None = None
     """The place that it was told it waits for."""
     deadline: float = math.inf
     """When it has to withdraw the question behind which it waits; infinite for one that is not its principal's next."""
@@ -81,17 +81,17 @@ class _Ticket:
 
 
 @dataclass(eq=False)
-class _Seats:
+class _SessionSlots:
     """A session, and how many of its places are taken."""
 
     session: Session
     taken: int = 0
 
 
-class Place:
+class CallSlot:
     """The place of a call on a session, for as long as the call runs."""
 
-    def __init__(self, line: Line, seats: _Seats, caller: Claimant) -> None:
+    def __init__(self, line: CallQueue, seats: _SessionSlots, caller: Claimant) -> None:
         self.session = seats.session
         self.caller = caller
         self.seats = seats
@@ -135,7 +135,7 @@ class Place:
         self._line.holding.pop(self, None)
 
 
-class Line:
+class CallQueue:
     """The calls for some sessions that are alike: those that run, and those that wait."""
 
     def __init__(
@@ -149,7 +149,7 @@ class Line:
     ) -> None:
         """`contended_seconds` is how long a question may be open once others wait. `open_another` makes one more
         session when all places are taken; with it, the line is shared by principals."""
-        self._seats = [_Seats(first)]
+        self._seats = [_SessionSlots(first)]
         self._places_each = places_each
         self._contended_seconds = contended_seconds
         self._most_sessions = most_sessions
@@ -157,9 +157,9 @@ class Line:
         self._waiting: dict[str, dict[_Ticket, None]] = {}
         """By principal; who is served next stands first, and so do its calls."""
         self._running: Counter[str] = Counter()
-        self.holding: dict[Place, None] = {}
+        self.holding: dict[CallSlot, None] = {}
         """Those whose calls' clients are asked something, the oldest question first."""
-        self._blocker: Place | None = None
+        self._blocker: CallSlot | None = None
         """The place whose question has been open for longest, while others wait for it."""
         self._deadline = math.inf
         """When that question is withdrawn."""
@@ -185,11 +185,11 @@ class Line:
         return self._running.total()
 
     @property
-    def holds(self) -> tuple[Hold, ...]:
+    def holds(self) -> tuple[SlotHold, ...]:
         """The calls whose clients are asked something, the oldest question first."""
         left = max(self._deadline - anyio.current_time(), 0)
         return tuple(
-            Hold(place.caller, left if place is self._blocker else math.inf) for place in self.holding
+            SlotHold(place.caller, left if place is self._blocker else math.inf) for place in self.holding
         )
 
     def limit(self, places_each: int) -> None:
@@ -200,7 +200,7 @@ class Line:
     @asynccontextmanager
     async def place(
         self, caller: Claimant, within_seconds: float, on_held: OnHeld = lambda _: None
-    ) -> AsyncIterator[Place]:
+    ) -> AsyncIterator[CallSlot]:
         """Wait for a place, and have it for as long as this is entered.
 
         Raises:
@@ -250,9 +250,9 @@ class Line:
         for ticket in nexts if newcomer is None or newcomer.place else (*nexts, newcomer):
             if self._blocker not in (None, ticket.told_of):
                 ticket.told_of = self._blocker
-                ticket.on_held(Hold(self._blocker.caller, left))
+                ticket.on_held(SlotHold(self._blocker.caller, left))
 
-    def _contended(self) -> tuple[Place | None, float]:
+    def _contended(self) -> tuple[CallSlot | None, float]:
         """The question behind which others wait, and when it is withdrawn."""
         if not self.holding or not self._waiting or self._free(may_open=False) is not None:
             return None, math.inf
@@ -305,26 +305,26 @@ class Line:
         is_shared = self._open_another is not None
         return places - places // 4 if is_shared and places >= SHARED_FROM else places
 
-    def _free(self, *, may_open: bool = True) -> _Seats | None:
+    def _free(self, *, may_open: bool = True) -> _SessionSlots | None:
         """A session with a free place; a new one is opened when there is none and there may be more."""
         if free := [seats for seats in self._seats if seats.taken < self._places_each]:
             return self._least_taken(free)
         if not may_open or self._open_another is None or len(self._seats) >= self._most_sessions:
             return None
-        self._seats.append(_Seats(self._open_another()))
+        self._seats.append(_SessionSlots(self._open_another()))
         return self._seats[-1]
 
-    def _least_taken(self, seats: list[_Seats]) -> _Seats:
+    def _least_taken(self, seats: list[_SessionSlots]) -> _SessionSlots:
         return min(seats, key=lambda one: (one.session.down is not None, one.taken))
 
-    def _seat(self, ticket: _Ticket, seats: _Seats) -> None:
+    def _seat(self, ticket: _Ticket, seats: _SessionSlots) -> None:
         self._forget(ticket)
         principal = ticket.caller.principal
         if principal in self._waiting:
             self._waiting[principal] = self._waiting.pop(principal)  # the others come first now
         seats.taken += 1
         self._running[principal] += 1
-        ticket.place = Place(self, seats, ticket.caller)
+        ticket.place = CallSlot(self, seats, ticket.caller)
         ticket.moved.tell()
 
     def _leave(self, ticket: _Ticket) -> None:

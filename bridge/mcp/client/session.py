@@ -21,7 +21,7 @@ import anyio.abc
 from pydantic import JsonValue
 
 from bridge import trace
-from bridge.address import Explanation
+from bridge.address import FaultExplainer
 from bridge.errors import BridgeError, PeerError, UsageError, leaf_of
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.dispatcher import OnTaskNews
@@ -36,10 +36,10 @@ from bridge.mcp.client.link import (
     open_link,
 )
 from bridge.mcp.client.memory import Fact, ServerMemory
-from bridge.mcp.client.transports.streamable_http import Target, Url, explained_at, is_local
-from bridge.mcp.client.values import Asker, Greeting, Listing, OnProgress, ToolCall
+from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget, explained_at, is_local
+from bridge.mcp.client.values import Asker, Greeting, OnProgress, ToolCall, ToolListing
 from bridge.mcp.tools import Tool
-from bridge.pauses import Pauses
+from bridge.pauses import Backoff
 
 logger = logging.getLogger(__name__)
 
@@ -81,12 +81,12 @@ class SessionPace:
     list_bounds: ListBounds
 
 
-def pauses_of_rounds() -> Pauses:
+def pauses_of_rounds() -> Backoff:
     """Between two calls with which a server that asks for nothing wants to be called again.
 
     Spec: MCP 2026-07-28 basic/patterns/mrtr.
     """
-    return Pauses(0.1, 10.0)
+    return Backoff(0.1, 10.0)
 
 
 class Session:
@@ -95,7 +95,7 @@ class Session:
     def __init__(
         self,
         name: str,
-        target: Target,
+        target: ServerTarget,
         *,
         era: Era = Era.AUTO,
         memory: ServerMemory | None = None,
@@ -111,7 +111,7 @@ class Session:
         """
         self._name = name
         self.target = target
-        self.listing = Listing()
+        self.listing = ToolListing()
         self.greeting: Greeting | None = None
         """What the server said of itself when it was last connected."""
         self.down: str | None = "not connected yet"
@@ -132,7 +132,9 @@ class Session:
         self._wanted = anyio.Event()
         self._tools: dict[str, Tool] = {}
         self._detail = ""
-        self._explanation = Explanation(partial(explained_at, target)) if isinstance(target, Url) else None
+        self._explanation = (
+            FaultExplainer(partial(explained_at, target)) if isinstance(target, HttpTarget) else None
+        )
         self._at_fault: type[PeerError | UsageError] = PeerError
 
     @property
@@ -268,7 +270,7 @@ class Session:
     # Owning
 
     async def _own(self, tasks: anyio.abc.TaskGroup) -> None:
-        pauses = Pauses(FIRST_PAUSE_SECONDS, self._pace.longest_pause_seconds)
+        pauses = Backoff(FIRST_PAUSE_SECONDS, self._pace.longest_pause_seconds)
         while True:
             try:
                 link: Link = await tasks.start(self._hold)
@@ -373,7 +375,7 @@ class Session:
         was_legacy = self._memory.recall(Fact.ERA, server) == Era.LEGACY
         return Era.LEGACY if was_legacy or self._memory.recall(Fact.MUTE, server) else Era.AUTO
 
-    async def _first_listing(self, link: Link, deadline: Deadline) -> Listing:
+    async def _first_listing(self, link: Link, deadline: Deadline) -> ToolListing:
         """The tools, listed once their changes are listened to, so that none goes unheard.
 
         Raises:
@@ -405,7 +407,7 @@ class Session:
             except (PeerError, TimeoutError) as exc:
                 logger.warning("%s: its tools changed, but cannot be listed: %s", self.name, _words(exc))
 
-    def _came_up(self, link: Link, listing: Listing) -> None:
+    def _came_up(self, link: Link, listing: ToolListing) -> None:
         if self._tried.is_set():
             logger.info("%s is up again", self.name)
         self._link, self.greeting, self.down = link, link.greeting, None
@@ -424,7 +426,7 @@ class Session:
         self._tried.set()
         self._on_change()
 
-    def _listed(self, listing: Listing) -> None:
+    def _listed(self, listing: ToolListing) -> None:
         before, self.listing = self.listing, listing
         known = {tool.name: tool.unchecked for tool in before.tools}
         self._tools = {tool.name: tool for tool in listing.tools}

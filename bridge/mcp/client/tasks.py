@@ -87,7 +87,7 @@ async def follow(
         TaskCancelledError: it was cancelled on the server.
         ServerLostError: the server no longer knows the task, or cannot be asked.
     """
-    following = _Following(session, handle, asker, on_status)
+    following = _TaskPoller(session, handle, asker, on_status)
     try:
         return await following.run()
     except anyio.get_cancelled_exc_class():
@@ -97,7 +97,7 @@ async def follow(
         raise
 
 
-class _Following:
+class _TaskPoller:
     """One task that is followed."""
 
     def __init__(self, session: Session, handle: TaskHandle, asker: Asker, on_status: OnStatus) -> None:

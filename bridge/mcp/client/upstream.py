@@ -25,10 +25,10 @@ from bridge.errors import BusyError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.memory import Fact, ServerMemory
-from bridge.mcp.client.places import Hold, Line
+from bridge.mcp.client.places import CallQueue, SlotHold
 from bridge.mcp.client.session import Session, SessionPace
-from bridge.mcp.client.transports.streamable_http import Target
-from bridge.mcp.client.values import Greeting, Listing
+from bridge.mcp.client.transports.streamable_http import ServerTarget
+from bridge.mcp.client.values import Greeting, ToolListing
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class QueueFullError(BusyError):
 class _Own:
     """The session of one principal, or of one context of a principal."""
 
-    line: Line
+    line: CallQueue
     users: int = 0
     moved: Signal = field(default_factory=Signal)
     """Told when it is taken, given back or to be closed."""
@@ -71,7 +71,7 @@ class Upstream:
     def __init__(
         self,
         name: str,
-        target: Target,
+        target: ServerTarget,
         *,
         era: Era = Era.AUTO,
         memory: ServerMemory | None = None,
@@ -106,8 +106,8 @@ class Upstream:
 
     def _line(
         self, session: Session, *, most_sessions: int = 1, open_another: Callable[[], Session] | None = None
-    ) -> Line:
-        return Line(
+    ) -> CallQueue:
+        return CallQueue(
             session,
             places_each=self._places_each,
             contended_seconds=self._rules.contended_question_seconds,
@@ -115,7 +115,7 @@ class Upstream:
             open_another=open_another,
         )
 
-    def _lines(self) -> Iterator[Line]:
+    def _lines(self) -> Iterator[CallQueue]:
         yield self._shared
         for own in tuple(self._own.values()):
             yield own.line
@@ -140,7 +140,7 @@ class Upstream:
                 session.name = name
 
     @property
-    def listing(self) -> Listing:
+    def listing(self) -> ToolListing:
         """What the server lists."""
         return self._first.listing
 
@@ -155,7 +155,7 @@ class Upstream:
         return self._first.down
 
     @property
-    def holds(self) -> tuple[Hold, ...]:
+    def holds(self) -> tuple[SlotHold, ...]:
         """The calls whose clients are asked something, so that their places are free for no other."""
         return tuple(hold for line in self._lines() for hold in line.holds)
 
@@ -217,7 +217,7 @@ class Upstream:
             await self._freed.wait()
 
     @asynccontextmanager
-    async def line(self, principal: str, context_id: str) -> AsyncIterator[Line]:
+    async def line(self, principal: str, context_id: str) -> AsyncIterator[CallQueue]:
         """The line in which a caller stands; its session is kept open as long as this is entered.
 
         Raises:
@@ -251,7 +251,7 @@ class Upstream:
         return session
 
     @asynccontextmanager
-    async def _own_line(self, key: tuple[str, ...]) -> AsyncIterator[Line]:
+    async def _own_line(self, key: tuple[str, ...]) -> AsyncIterator[CallQueue]:
         own = self._own.get(key) or self._open_own(key)
         own.users += 1
         own.moved.tell()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.tools import LeftOut, Tool
+from bridge.mcp.tools import Tool, UnservableTool
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,11 @@ class Greeting:
 
 
 @dataclass(frozen=True)
-class Listing:
+class ToolListing:
     """The tools that a server lists and that can be served, and the others."""
 
     tools: tuple[Tool, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[UnservableTool, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ProgressReport:
     """One progress notification, its numbers as they were sent."""
 
     progress: int | float
@@ -53,7 +53,7 @@ class Progress:
     message: str | None = None
 
 
-OnProgress = Callable[[Progress], None]
+OnProgress = Callable[[ProgressReport], None]
 
 
 class Asker(Protocol):

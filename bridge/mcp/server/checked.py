@@ -21,7 +21,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from bridge.mcp.names import TASKS_EXTENSION
 from bridge.mcp.server.face import ToolFace
 from bridge.mcp.server.requests import Context
-from bridge.mcp.server.subscriptions import Listening
+from bridge.mcp.server.subscriptions import Subscriptions
 from bridge.mcp.server.tasks import PARAMS
 
 InputSchemas = Callable[[str], Mapping[str, Any] | None]
@@ -32,7 +32,7 @@ _ResultT = TypeVar("_ResultT")
 
 
 def checked_server(
-    face: ToolFace, answers: ServerMiddleware[Any], listen: Listening, input_schema: InputSchemas
+    face: ToolFace, answers: ServerMiddleware[Any], listen: Subscriptions, input_schema: InputSchemas
 ) -> Server[Any]:
     """The server under a face's name, every request of which ends in `answers`."""
     kind = _Server if face.tasks is None else _TaskServer

@@ -26,7 +26,7 @@ from bridge.mcp.names import ELICIT, TASKS_EXTENSION
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredCapabilities:
     """What a client said that it can be asked, with its request or when it connected."""
 
     forms: bool = False
@@ -34,7 +34,9 @@ class Declared:
     tasks: bool = False
 
     @classmethod
-    def in_capabilities(cls, capabilities: ClientCapabilities | None, *, is_modern: bool) -> Declared:
+    def in_capabilities(
+        cls, capabilities: ClientCapabilities | None, *, is_modern: bool
+    ) -> DeclaredCapabilities:
         """An empty `elicitation` stands for forms. The tasks extension counts from 2026-07-28 on."""
         if capabilities is None:
             return cls()
@@ -50,18 +52,18 @@ class _Question(Request[dict[str, Any], Literal["elicitation/create"]]):
     method: Literal["elicitation/create"] = ELICIT
 
 
-class _Answer(BaseModel):
+class _ElicitResult(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     action: Literal["accept", "decline", "cancel"]
 
 
 @dataclass(frozen=True, slots=True)
-class LegacyAsk:
+class LegacyElicitation:
     """`serving.Ask` for one request of a legacy client."""
 
     context: ServerRequestContext[Any, Any]
-    declared: Declared
+    declared: DeclaredCapabilities
 
     async def __call__(self, questions: Mapping[str, JsonObject]) -> Mapping[str, JsonObject]:
         """See `serving.Ask`."""
@@ -93,7 +95,7 @@ class LegacyAsk:
         try:
             answer = await self.context.session.send_request(
                 _Question(params=question),  # type: ignore[arg-type]  # a ServerRequest with its params unread
-                _Answer,
+                _ElicitResult,
                 metadata=ServerMessageMetadata(related_request_id=self.context.request_id),
             )
         except MCPError as exc:

@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Access
 from bridge.jsonvalues import holds_more_values
-from bridge.web import Place, RefusedError, body_of, require_json
+from bridge.web import FaceAddress, RefusedError, request_body, require_json
 
 _JSON: Final = "application/json"
 _METHODS: Final = ("GET", "POST", "DELETE")
@@ -55,7 +55,7 @@ class Endpoint:
     inner: ASGIApp
     """The SDK's session manager."""
     access: Access
-    place: Place
+    place: FaceAddress
     path: str
     name: str
     """The face's, by which principals are told what they may use."""
@@ -154,7 +154,7 @@ class Endpoint:
         """
         if scope["method"] != "POST":
             return receive
-        body = await body_of(receive, Headers(scope=scope), self.body_bytes)
+        body = await request_body(receive, Headers(scope=scope), self.body_bytes)
         if holds_more_values(body, self.json_values):
             raise RefusedError(413, f"The message holds more than {self.json_values} values and keys")
         waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from bridge.access.principals import MayUse, everything
+from bridge.access.principals import MayUse, may_use_everything
 from bridge.errors import BridgeError, PeerError, telling_of
 from bridge.jsonvalues import JsonObject
 
@@ -36,7 +36,7 @@ def refusal_of(exc: BridgeError, before: str = "") -> McpRefusal:
     return McpRefusal(telling_of(exc).mcp_code, f"{before}{exc}")
 
 
-class Report(Protocol):
+class ReportProgress(Protocol):
     """Tells the client how far its call has come; does nothing for a client that gave no progress token."""
 
     def __call__(
@@ -50,7 +50,7 @@ class Report(Protocol):
         ...
 
 
-class Ask(Protocol):
+class AskClient(Protocol):
     """Asks a legacy client while its call waits."""
 
     async def __call__(self, questions: Mapping[str, JsonObject]) -> Mapping[str, JsonObject]:
@@ -75,7 +75,7 @@ async def _ask_nobody(questions: Mapping[str, JsonObject]) -> Mapping[str, JsonO
 
 
 @dataclass(frozen=True, slots=True)
-class Incoming:
+class IncomingCall:
     """One tools/call, of a tool that is listed."""
 
     name: str
@@ -83,7 +83,7 @@ class Incoming:
     meta: JsonObject = field(default_factory=dict)
     """The request's `_meta`, as it was sent."""
     principal: str = "local"
-    may_use: MayUse = everything
+    may_use: MayUse = may_use_everything
     """Which tools the caller may use: this one, but a call may name others in its arguments."""
     is_modern: bool = False
     """Whether the client speaks 2026-07-28: it may be answered with `resultType` input_required."""
@@ -97,18 +97,18 @@ class Incoming:
     """A modern client's answers to the questions of the round before, by key, unread."""
     request_state: str | None = None
     """What the round before was answered with; it comes from the client."""
-    report: Report = _report_to_nobody
-    ask: Ask = _ask_nobody
+    report: ReportProgress = _report_to_nobody
+    ask: AskClient = _ask_nobody
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class TaskCaller:
     """Who asks about a task, and how it can be asked itself."""
 
     principal: str = "local"
     takes_forms: bool = False
     takes_urls: bool = False
-    may_use: MayUse = everything
+    may_use: MayUse = may_use_everything
     """Which tools it may use: it is told nothing of the tasks of others."""
 
 
@@ -121,11 +121,11 @@ class TaskFace(Protocol):
     Spec: the tasks extension, io.modelcontextprotocol/tasks.
     """
 
-    def knows(self, task_id: str, caller: Caller) -> bool:
+    def knows(self, task_id: str, caller: TaskCaller) -> bool:
         """Whether an id is one of a task of this caller. Looks nowhere else."""
         ...
 
-    async def get(self, task_id: str, caller: Caller) -> JsonObject:
+    async def get(self, task_id: str, caller: TaskCaller) -> JsonObject:
         """The task as it stands.
 
         Raises:
@@ -133,7 +133,7 @@ class TaskFace(Protocol):
         """
         ...
 
-    async def update(self, task_id: str, responses: JsonObject, caller: Caller) -> None:
+    async def update(self, task_id: str, responses: JsonObject, caller: TaskCaller) -> None:
         """Take answers to what it asks, by key and unread. Those to nothing that is open are passed over.
 
         Raises:
@@ -141,7 +141,7 @@ class TaskFace(Protocol):
         """
         ...
 
-    async def cancel(self, task_id: str, caller: Caller) -> None:
+    async def cancel(self, task_id: str, caller: TaskCaller) -> None:
         """Ask for its end; it may go on, or end otherwise.
 
         Raises:
@@ -149,7 +149,7 @@ class TaskFace(Protocol):
         """
         ...
 
-    async def watch(self, task_id: str, caller: Caller, tell: Callable[[JsonObject], None]) -> None:
+    async def watch(self, task_id: str, caller: TaskCaller, tell: Callable[[JsonObject], None]) -> None:
         """Tell how it stands, now and whenever that has changed, until it has ended or this is cancelled."""
         ...
 
@@ -181,11 +181,11 @@ class ToolFace(Protocol):
         """The tasks that calls may be answered with; None when none ever is."""
         ...
 
-    def tools(self, may_use: MayUse = everything) -> Sequence[JsonObject]:
+    def tools(self, may_use: MayUse = may_use_everything) -> Sequence[JsonObject]:
         """Each a Tool; what stands in it goes out unread. Asked for with every call: it has to be quick."""
         ...
 
-    def resources(self, may_use: MayUse = everything) -> Sequence[JsonObject]:
+    def resources(self, may_use: MayUse = may_use_everything) -> Sequence[JsonObject]:
         """Each a Resource."""
         ...
 
@@ -193,11 +193,11 @@ class ToolFace(Protocol):
         """Each a ResourceTemplate."""
         ...
 
-    def prompts(self, may_use: MayUse = everything) -> Sequence[JsonObject]:
+    def prompts(self, may_use: MayUse = may_use_everything) -> Sequence[JsonObject]:
         """Each a Prompt."""
         ...
 
-    async def call(self, incoming: Incoming) -> JsonObject:
+    async def call(self, incoming: IncomingCall) -> JsonObject:
         """A CallToolResult, or for a modern client any result with its `resultType`; it goes out unread.
 
         Cancelled when the client cancels the call, or has gone where that means the same.
@@ -208,7 +208,7 @@ class ToolFace(Protocol):
         """
         ...
 
-    async def read(self, uri: str, principal: str, may_use: MayUse = everything) -> JsonObject:
+    async def read(self, uri: str, principal: str, may_use: MayUse = may_use_everything) -> JsonObject:
         """A ReadResourceResult.
 
         Raises:
@@ -217,7 +217,7 @@ class ToolFace(Protocol):
         ...
 
     async def prompt(
-        self, name: str, arguments: Mapping[str, str], may_use: MayUse = everything
+        self, name: str, arguments: Mapping[str, str], may_use: MayUse = may_use_everything
     ) -> JsonObject:
         """A GetPromptResult.
 

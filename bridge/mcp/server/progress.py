@@ -24,7 +24,7 @@ class _Reported:
     message: str | None
 
 
-class Reports:
+class ProgressSender:
     """Takes reports at any time and sends them one after the other."""
 
     def __init__(self, session: ServerSession) -> None:

@@ -17,10 +17,10 @@ from pydantic import JsonValue
 from bridge import trace
 from bridge.access.principals import LOCAL, Principal
 from bridge.jsonvalues import JsonObject, is_deeper
-from bridge.mcp.server.elicit import Declared, LegacyAsk
+from bridge.mcp.server.elicit import DeclaredCapabilities, LegacyElicitation
 from bridge.mcp.server.endpoint import LET_GO
-from bridge.mcp.server.face import INVALID_PARAMS, Incoming, McpRefusal
-from bridge.mcp.server.progress import Reports
+from bridge.mcp.server.face import INVALID_PARAMS, IncomingCall, McpRefusal
+from bridge.mcp.server.progress import ProgressSender
 
 Context = ServerRequestContext[Any, Any]
 
@@ -72,15 +72,15 @@ def require_readable(context: Context, depth: int) -> None:
         raise McpRefusal(INVALID_PARAMS, "A number in the parameters is out of range")
 
 
-def incoming_of(context: Context, reports: Reports) -> Incoming:
+def incoming_of(context: Context, reports: ProgressSender) -> IncomingCall:
     """A tools/call as the face is asked it."""
     modern, meta = is_modern(context), param(context, "_meta") or {}
     principal = principal_of(context)
-    declared = Declared.in_capabilities(context.session.client_capabilities, is_modern=modern)
+    declared = DeclaredCapabilities.in_capabilities(context.session.client_capabilities, is_modern=modern)
     more: dict[str, Any] = {"report": reports} if asks_for_progress(context) else {}
     if not modern:
-        more["ask"] = LegacyAsk(context, declared)
-    return Incoming(
+        more["ask"] = LegacyElicitation(context, declared)
+    return IncomingCall(
         name=param(context, "name"),
         arguments=param(context, "arguments") or {},
         meta=meta,

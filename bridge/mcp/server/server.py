@@ -24,7 +24,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from pydantic_core import PydanticSerializationError, to_json
 from starlette.types import ASGIApp
 
-from bridge.access.principals import MayUse, everything
+from bridge.access.principals import MayUse, may_use_everything
 from bridge.access.verifiers import Access
 from bridge.concurrency import Signal
 from bridge.errors import ECHO_CHARACTERS, echoed, leaf_of
@@ -32,7 +32,7 @@ from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.checked import checked_server, introduce
 from bridge.mcp.server.endpoint import Endpoint
 from bridge.mcp.server.face import INTERNAL_ERROR, INVALID_PARAMS, McpRefusal, ToolFace
-from bridge.mcp.server.progress import Reports
+from bridge.mcp.server.progress import ProgressSender
 from bridge.mcp.server.requests import (
     Context,
     asks_for_progress,
@@ -45,9 +45,9 @@ from bridge.mcp.server.requests import (
     require_readable,
 )
 from bridge.mcp.server.stdio import stdio_streams
-from bridge.mcp.server.subscriptions import Listening
+from bridge.mcp.server.subscriptions import Subscriptions
 from bridge.mcp.server.tasks import TaskMethods
-from bridge.web import Place
+from bridge.web import FaceAddress
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class McpServer:
     def __init__(self, face: ToolFace, limits: McpLimits) -> None:
         self._face = face
         self._limits = limits
-        self._listening = Listening(face.tasks, self._limits.streams)
+        self._listening = Subscriptions(face.tasks, self._limits.streams)
         self._legacy: set[ServerSession] = set()
         self._changed = anyio.Event()
         self._running = 0
@@ -114,7 +114,7 @@ class McpServer:
 
     @asynccontextmanager
     async def at(
-        self, access: Access, place: Place, path: str = "/mcp", name: str = ""
+        self, access: Access, place: FaceAddress, path: str = "/mcp", name: str = ""
     ) -> AsyncIterator[ASGIApp]:
         """The ASGI application of the endpoint, which serves as long as this is entered.
 
@@ -220,7 +220,7 @@ class McpServer:
         name = param(context, "name")
         if self._input_schema(name, principal_of(context).may_use) is None:
             raise McpRefusal(INVALID_PARAMS, f"Unknown tool: {echoed(name)}")
-        reports = Reports(context.session)
+        reports = ProgressSender(context.session)
         incoming = incoming_of(context, reports)
         if not asks_for_progress(context):
             return await self._face.call(incoming)
@@ -284,7 +284,7 @@ class McpServer:
         self._legacy.add(session)
         session._connection.exit_stack.callback(self._legacy.discard, session)
 
-    def _input_schema(self, name: str, may_use: MayUse = everything) -> JsonObject | None:
+    def _input_schema(self, name: str, may_use: MayUse = may_use_everything) -> JsonObject | None:
         """What a tool is called with; None when there is none of this name for the caller."""
         for tool in self._face.tools(lambda other: other == name and may_use(other)):
             if tool.get("name") == name:

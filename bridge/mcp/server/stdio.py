@@ -40,12 +40,12 @@ from mcp_types import (
 from pydantic_core import from_json
 
 from bridge.jsonvalues import holds_more_values
-from bridge.mcp.lines import Lines, TooLong, line_of, message_in
+from bridge.mcp.lines import LineSplitter, OverlongLine, line_of, message_in
 
 logger = logging.getLogger(__name__)
 
-Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
-Outgoing = MemoryObjectSendStream[SessionMessage]
+ClientMessages = MemoryObjectReceiveStream[SessionMessage | Exception]
+ServerMessages = MemoryObjectSendStream[SessionMessage]
 
 _CHUNK_BYTES: Final = 64 * 1024
 """As much as a pipe holds."""
@@ -64,9 +64,9 @@ _LAST_SECONDS: Final = 1.0
 class StdioClient:
     """The client at our stdin and stdout."""
 
-    of_each_era: tuple[Incoming, Incoming]
+    of_each_era: tuple[ClientMessages, ClientMessages]
     """What it sends in the older era, and in the modern one. It has left when these end."""
-    sink: Outgoing
+    sink: ServerMessages
 
 
 @asynccontextmanager
@@ -76,12 +76,14 @@ async def stdio_streams(limit_bytes: int, max_values: int) -> AsyncIterator[Stdi
     legacy, legacy_messages = anyio.create_memory_object_stream[SessionMessage | Exception](_LINES_AHEAD)
     modern, modern_messages = anyio.create_memory_object_stream[SessionMessage | Exception](_LINES_AHEAD)
     sink, outgoing = anyio.create_memory_object_stream[SessionMessage](LINES_WAITING)
-    writer = _Writer(wire_out, outgoing)
+    writer = _StdoutWriter(wire_out, outgoing)
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(writer.run, tasks.cancel_scope)
             read = partial(_message_or_refusal, limit_bytes=limit_bytes, max_values=max_values)
-            tasks.start_soon(_read, wire_in, Lines(limit_bytes), read, _Eras(legacy, modern), sink.clone())
+            tasks.start_soon(
+                _read, wire_in, LineSplitter(limit_bytes), read, _Eras(legacy, modern), sink.clone()
+            )
             try:
                 yield StdioClient((legacy_messages, modern_messages), sink)
             finally:
@@ -149,10 +151,10 @@ def _is_modern(request: JSONRPCRequest) -> bool:
 
 async def _read(
     wire_in: int,
-    lines: Lines,
-    read: Callable[[bytes | TooLong], SessionMessage],
+    lines: LineSplitter,
+    read: Callable[[bytes | OverlongLine], SessionMessage],
     received: _Eras,
-    sink: Outgoing,
+    sink: ServerMessages,
 ) -> None:
     with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError), closing(received), sink:
         while chunk := await _chunk(wire_in):
@@ -179,8 +181,8 @@ async def _chunk(wire_in: int) -> bytes:
         return b""
 
 
-def _message_or_refusal(line: bytes | TooLong, limit_bytes: int, max_values: int) -> SessionMessage:
-    if isinstance(line, TooLong):
+def _message_or_refusal(line: bytes | OverlongLine, limit_bytes: int, max_values: int) -> SessionMessage:
+    if isinstance(line, OverlongLine):
         return _refusal(INVALID_REQUEST, f"The message is larger than {limit_bytes} bytes")
     if holds_more_values(line, max_values):
         return _refusal(INVALID_REQUEST, f"The message holds more than {max_values} values and keys")
@@ -199,7 +201,7 @@ def _refusal(code: int, words: str) -> SessionMessage:
     return SessionMessage(JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=code, message=words)))
 
 
-class _Writer:
+class _StdoutWriter:
     """Writes what the server says. Shielded: what is said while it is being stopped still goes out."""
 
     def __init__(self, wire_out: int, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:

@@ -24,7 +24,7 @@ from mcp_types import (
 )
 
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.server.face import Caller, TaskFace
+from bridge.mcp.server.face import TaskCaller, TaskFace
 from bridge.mcp.server.requests import Context, param, require_admitted
 from bridge.mcp.server.tasks import caller_of, require_declared
 
@@ -38,11 +38,11 @@ _LISTS: Final = {
 }
 
 
-class _Told(Notification[dict[str, Any], str]):
+class _RawNotification(Notification[dict[str, Any], str]):
     """A notification that goes out as it is."""
 
 
-class Listening:
+class Subscriptions:
     """Serves the streams: one call is one stream, until its client leaves or `close` ends them all."""
 
     def __init__(self, tasks: TaskFace | None, most_streams: int) -> None:
@@ -88,7 +88,7 @@ class Listening:
             if stream.principal in principals:
                 stream.cut()
 
-    async def _follow(self, task_id: str, caller: Caller, stream: _Stream) -> None:
+    async def _follow(self, task_id: str, caller: TaskCaller, stream: _Stream) -> None:
         def tell(task: JsonObject) -> None:
             stream.put(task_id, "notifications/tasks", task)
 
@@ -149,7 +149,7 @@ class _Stream:
         self.close()
 
     async def _send(self, method: str, params: JsonObject) -> None:
-        told = _Told(method=method, params={**params, "_meta": self.meta})
+        told = _RawNotification(method=method, params={**params, "_meta": self.meta})
         await self._context.session.send_notification(
             told,  # type: ignore[arg-type]  # a ServerNotification with its params unread
             related_request_id=self._context.request_id,

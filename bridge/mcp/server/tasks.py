@@ -22,8 +22,8 @@ from mcp_types import (
 
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.names import TASKS_EXTENSION
-from bridge.mcp.server.elicit import Declared
-from bridge.mcp.server.face import Caller, TaskFace
+from bridge.mcp.server.elicit import DeclaredCapabilities
+from bridge.mcp.server.face import TaskCaller, TaskFace
 from bridge.mcp.server.requests import Context, is_modern, param, principal_of
 
 _NEEDED: Final[JsonObject] = {"requiredCapabilities": {"extensions": {TASKS_EXTENSION: {}}}}
@@ -83,11 +83,11 @@ def require_declared(context: Context) -> None:
         raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, words, _NEEDED)
 
 
-def caller_of(context: Context) -> Caller:
+def caller_of(context: Context) -> TaskCaller:
     """Who asks, by what it declared."""
     declared = _declared(context)
     principal = principal_of(context)
-    return Caller(principal.name, declared.forms, declared.urls, principal.may_use)
+    return TaskCaller(principal.name, declared.forms, declared.urls, principal.may_use)
 
 
 def _task_id(context: Context) -> str:
@@ -108,5 +108,7 @@ def _task_id(context: Context) -> str:
     return task_id
 
 
-def _declared(context: Context) -> Declared:
-    return Declared.in_capabilities(context.session.client_capabilities, is_modern=is_modern(context))
+def _declared(context: Context) -> DeclaredCapabilities:
+    return DeclaredCapabilities.in_capabilities(
+        context.session.client_capabilities, is_modern=is_modern(context)
+    )

@@ -17,18 +17,18 @@ from starlette.types import Receive, Scope, Send
 
 from bridge.a2a.client.card import FoundCard, fetch_card
 from bridge.a2a.client.card_cache import CardSource
-from bridge.a2a.client.followed import CardBounds, fresh_seconds
+from bridge.a2a.client.followed import FreshnessBounds, fresh_seconds
 from bridge.a2a.wire.rest import CARD_PATH
 from bridge.errors import PeerError
-from bridge.peer_auth import PeerCredentials, always
+from bridge.peer_auth import PeerCredentials, fixed_credentials
 from tests.support.agents import found_at, serving
 from tests.support.running import listening
 
 pytestmark = pytest.mark.proves("a2a-8.6-kept")
 
-QUICK = CardBounds(min_seconds=0.01, max_seconds=0.02, retry_seconds=0.01)
-BOUNDS = CardBounds(min_seconds=60, max_seconds=3600)
-KEY = always(PeerCredentials({"X-Key": "k"}))
+QUICK = FreshnessBounds(min_seconds=0.01, max_seconds=0.02, retry_seconds=0.01)
+BOUNDS = FreshnessBounds(min_seconds=60, max_seconds=3600)
+KEY = fixed_credentials(PeerCredentials({"X-Key": "k"}))
 
 
 class Publisher:
@@ -251,7 +251,7 @@ async def test_a_server_that_hangs_is_left_by_a_deadline(http: httpx2.AsyncClien
 
     async with listening(hanging) as url:
         with anyio.fail_after(10), pytest.raises(PeerError, match="gave no card within"):
-            await CardSource(http, url, None, CardBounds(answer_seconds=0.05)).refresh()
+            await CardSource(http, url, None, FreshnessBounds(answer_seconds=0.05)).refresh()
 
 
 @pytest.mark.parametrize(

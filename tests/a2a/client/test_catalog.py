@@ -17,25 +17,25 @@ from starlette.types import Receive, Scope, Send
 
 from bridge.a2a.client import catalog as catalog_source
 from bridge.a2a.client.card_cache import CardSource
-from bridge.a2a.client.catalog import CatalogSource, Entry, Selection
-from bridge.a2a.client.followed import CardBounds
+from bridge.a2a.client.catalog import CatalogEntry, CatalogSource, Selection
+from bridge.a2a.client.followed import FreshnessBounds
 from bridge.a2a.client.interfaces import Trust
 from bridge.a2a.server.catalog import CatalogApp
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Access, Credential, verifiers_of
 from bridge.errors import PeerError
 from bridge.http_client import GuardedClient
-from bridge.peer_auth import PeerCredentials, always
-from bridge.web import Place
+from bridge.peer_auth import PeerCredentials, fixed_credentials
+from bridge.web import FaceAddress
 from tests.a2a.server.test_catalog import Shelf
 from tests.support.running import listening
 
 pytestmark = pytest.mark.proves("catalog-source")
 
-QUICK = CardBounds(min_seconds=0.01, max_seconds=0.02, retry_seconds=0.01)
+QUICK = FreshnessBounds(min_seconds=0.01, max_seconds=0.02, retry_seconds=0.01)
 PUBLIC = "https://catalog.example.com/agents"
-KEY = always(PeerCredentials({"X-Key": "k"}))
-TOKEN = always(PeerCredentials({"Authorization": "Bearer token"}))
+KEY = fixed_credentials(PeerCredentials({"X-Key": "k"}))
+TOKEN = fixed_credentials(PeerCredentials({"Authorization": "Bearer token"}))
 
 Json = dict[str, Any]
 
@@ -92,7 +92,7 @@ def public_source(catalog: Any, **choices: Any) -> CatalogSource:
     return CatalogSource(http, PUBLIC, None, **choices)
 
 
-def names(entries: tuple[Entry, ...] | None) -> list[str]:
+def names(entries: tuple[CatalogEntry, ...] | None) -> list[str]:
     return [entry.name for entry in entries or ()]
 
 
@@ -108,13 +108,14 @@ async def test_the_catalog_of_another_bridge_is_read_whole(tmp_path: Path, http:
     for number in range(250):
         shelf.put(f"agent-{number:03}")
     access = Access(verifiers_of([Credential(Principal("us"), "token")]))
-    async with listening(CatalogApp(shelf.published, access, Place())) as url:
+    async with listening(CatalogApp(shelf.published, access, FaceAddress())) as url:
         with pytest.raises(PeerError, match=r"401 .*asks for credentials: Bearer"):
             await CatalogSource(http, f"{url}/agents", None).refresh()
         source = CatalogSource(http, f"{url}/agents", tmp_path, credentials=TOKEN)
         entries = await source.refresh()
         assert entries == tuple(
-            Entry(name, f"{url}/agents/{name}/.well-known/agent-card.json") for name in sorted(shelf.cards)
+            CatalogEntry(name, f"{url}/agents/{name}/.well-known/agent-card.json")
+            for name in sorted(shelf.cards)
         )
         assert await source.refresh() is entries
         del shelf.cards["agent-007"]
@@ -292,9 +293,9 @@ async def test_odd_agents_are_left_out_and_the_others_taken(caplog: pytest.LogCa
         {"name": "near", "cardUrl": "/agents/near/card.json#fragment"},
     ]
     assert await public_source(Catalog(odd, note="kept to itself")).refresh() == (
-        Entry("twice", "https://one.example.com/"),
-        Entry("base", "https://base.example.com/a2a"),
-        Entry("near", "https://catalog.example.com/agents/near/card.json"),
+        CatalogEntry("twice", "https://one.example.com/"),
+        CatalogEntry("base", "https://base.example.com/a2a"),
+        CatalogEntry("near", "https://catalog.example.com/agents/near/card.json"),
     )
     assert "lists 8 agents without a name or a URL" in caplog.text
     assert "lists twice twice" in caplog.text
@@ -377,7 +378,7 @@ async def test_a_catalog_that_hangs_is_left_by_a_deadline(http: httpx2.AsyncClie
 
     async with listening(hanging) as url:
         with anyio.fail_after(10), pytest.raises(PeerError, match="gave no catalog within"):
-            await CatalogSource(http, url, None, CardBounds(answer_seconds=0.05)).refresh()
+            await CatalogSource(http, url, None, FreshnessBounds(answer_seconds=0.05)).refresh()
 
 
 @pytest.mark.proves("catalog-source")
@@ -387,7 +388,7 @@ async def test_new_agents_are_told_and_old_ones_are_not(tmp_path: Path, http: ht
     told: list[list[str]] = []
     moved = anyio.Event()
 
-    async def on_change(entries: tuple[Entry, ...]) -> None:
+    async def on_change(entries: tuple[CatalogEntry, ...]) -> None:
         told.append(names(entries))
         moved.set()
 
@@ -414,7 +415,7 @@ async def test_a_catalog_that_was_not_there_is_told_when_it_comes(http: httpx2.A
     catalog, came = Catalog([]), anyio.Event()
     catalog.status = 503
 
-    async def on_change(entries: tuple[Entry, ...]) -> None:
+    async def on_change(entries: tuple[CatalogEntry, ...]) -> None:
         assert entries == ()
         came.set()
 

@@ -22,7 +22,7 @@ from bridge.a2a.client.bindings import AgentRefusedError
 from bridge.a2a.client.card import CARD_LIMIT_BYTES, FoundCard, card_from, fetch_card
 from bridge.a2a.client.client import AgentClient, ClientOptions, Deadlines
 from bridge.a2a.client.credentials import Credentials
-from bridge.a2a.client.http import NotReachedError, UnansweredError, origin_of, shown
+from bridge.a2a.client.http import NotReachedError, UnansweredError, origin_of, redacted_url
 from bridge.a2a.client.interfaces import Trust, interface_of, permitted_interfaces
 from bridge.a2a.model.objects import (
     AgentCard,
@@ -36,12 +36,12 @@ from bridge.a2a.model.objects import (
     Task,
     TaskState,
     TaskStatus,
-    text_of,
+    text_of_parts,
 )
 from bridge.a2a.wire.rest import CARD_PATH
 from bridge.errors import PeerError
 from bridge.http_client import GuardedClient
-from bridge.peer_auth import PeerCredentials, always
+from bridge.peer_auth import PeerCredentials, fixed_credentials
 from tests.support.agents import give, say, serving
 from tests.support.command import ROOT
 from tests.support.faults import RESET
@@ -287,7 +287,7 @@ async def test_a_redirect_says_nothing_of_who_asks(http: httpx2.AsyncClient) -> 
         return RedirectResponse(str(request.url.replace(path="/card", username="mallory", password="x")))
 
     async with answering(answer) as url:
-        await fetch_card(http, url, always(PeerCredentials({"Authorization": "Bearer s3cret"})))
+        await fetch_card(http, url, fixed_credentials(PeerCredentials({"Authorization": "Bearer s3cret"})))
         await fetch_card(http, url.replace("://", "://ada:pass@"))
     assert asked == ["Bearer s3cret"] * 2 + ["Basic YWRhOnBhc3M="] * 2
 
@@ -319,7 +319,7 @@ async def test_an_agent_that_cannot_be_reached_is_named_with_the_reason(http: ht
 
 @pytest.mark.proves("a2a-13.4-secrets")
 def test_urls_are_shown_without_secrets_and_compared_by_origin() -> None:
-    assert shown("https://user:secret@x.test/a?key=secret#b") == "https://x.test/a"
+    assert redacted_url("https://user:secret@x.test/a?key=secret#b") == "https://x.test/a"
     assert (
         origin_of("https://x.test/a") == origin_of("https://user@X.test:443") != origin_of("http://x.test/a")
     )
@@ -367,7 +367,7 @@ async def test_a_message_is_sent_and_its_task_read_again(
     assert isinstance(task, Task)
     assert task.status.state is TaskState.COMPLETED
     assert task.artifacts is not None
-    assert text_of(task.artifacts[0].parts) == "hello"
+    assert text_of_parts(task.artifacts[0].parts) == "hello"
     assert await agent.get(task.id) == task
 
 
@@ -382,7 +382,7 @@ async def test_a_stream_gives_each_event_in_order(
     assert last.status_update is not None
     assert last.status_update.status.state is TaskState.COMPLETED
     said = [event.status_update.status.message for event in updates if event.status_update]
-    assert [text_of(message.parts) for message in said if message] == ["step 1", "step 2", "step 3"]
+    assert [text_of_parts(message.parts) for message in said if message] == ["step 1", "step 2", "step 3"]
 
 
 @pytest.mark.proves("map-call-followed")
@@ -457,7 +457,9 @@ async def test_an_extension_is_asked_for_only_when_the_card_declares_it(
 async def test_a_foreign_agent_is_understood(binding: str, stranger: str, http: httpx2.AsyncClient) -> None:
     agent = AgentClient(http, over(binding, await fetch_card(http, stranger)))
     events = await all_of(agent, saying("hello there"))
-    assert [text_of(e.artifact_update.artifact.parts) for e in events if e.artifact_update] == ["hello there"]
+    assert [text_of_parts(e.artifact_update.artifact.parts) for e in events if e.artifact_update] == [
+        "hello there"
+    ]
     task = await agent.send(saying("ask me"))
     assert isinstance(task, Task)
     assert task.status.state is TaskState.INPUT_REQUIRED

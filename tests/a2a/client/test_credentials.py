@@ -14,9 +14,9 @@ from starlette.types import Receive, Scope, Send
 
 from bridge.a2a.client.bindings import binding_of
 from bridge.a2a.client.client import AgentClient, ClientOptions
-from bridge.a2a.client.credentials import Applied, Credentials, applied
+from bridge.a2a.client.credentials import AppliedCredentials, Credentials, apply_credentials
 from bridge.a2a.client.interfaces import interfaces_of
-from bridge.a2a.client.transports import ANSWER_LIMIT_BYTES, Deadlines, HttpTransport, Terms
+from bridge.a2a.client.transports import ANSWER_LIMIT_BYTES, Deadlines, HttpTransport, TransportOptions
 from bridge.a2a.model.objects import AgentCard, CancelTaskRequest
 from bridge.a2a.model.operations import CANCEL_TASK
 from bridge.errors import PeerError, UsageError
@@ -49,37 +49,43 @@ def card_with(*alternatives: str, schemes: dict[str, Any] | None = None) -> Agen
 @pytest.mark.parametrize(
     ("alternatives", "credentials", "expected"),
     [
-        (["token"], Credentials(bearer="t"), Applied({"Authorization": "Bearer t"})),
-        (["key"], Credentials(api_key="k"), Applied({"X-Key": "k"})),
-        (["asked"], Credentials(api_key="k"), Applied({}, {"key": "k"})),
-        (["eaten"], Credentials(api_key="k"), Applied({}, {}, {"session": "k"})),
-        (["flat"], Credentials(api_key="k"), Applied({"X-Flat": "k"})),
-        (["oauth"], Credentials(bearer="t"), Applied({"Authorization": "Bearer t"})),
-        (["oidc"], Credentials(schemes={"oidc": "t"}), Applied({"Authorization": "Bearer t"})),
-        (["basic"], Credentials(schemes={"basic": "dTpw"}), Applied({"Authorization": "Basic dTpw"})),
+        (["token"], Credentials(bearer="t"), AppliedCredentials({"Authorization": "Bearer t"})),
+        (["key"], Credentials(api_key="k"), AppliedCredentials({"X-Key": "k"})),
+        (["asked"], Credentials(api_key="k"), AppliedCredentials({}, {"key": "k"})),
+        (["eaten"], Credentials(api_key="k"), AppliedCredentials({}, {}, {"session": "k"})),
+        (["flat"], Credentials(api_key="k"), AppliedCredentials({"X-Flat": "k"})),
+        (["oauth"], Credentials(bearer="t"), AppliedCredentials({"Authorization": "Bearer t"})),
+        (["oidc"], Credentials(schemes={"oidc": "t"}), AppliedCredentials({"Authorization": "Bearer t"})),
+        (
+            ["basic"],
+            Credentials(schemes={"basic": "dTpw"}),
+            AppliedCredentials({"Authorization": "Basic dTpw"}),
+        ),
         (
             ["key asked"],
             Credentials(api_key="k", schemes={"asked": "q"}),
-            Applied({"X-Key": "k"}, {"key": "q"}),
+            AppliedCredentials({"X-Key": "k"}, {"key": "q"}),
         ),
-        (["tls", "token key", "asked"], Credentials(api_key="k"), Applied({}, {"key": "k"})),
-        (["", "token"], Credentials(bearer="t"), Applied({"Authorization": "Bearer t"})),
-        (["", "token"], Credentials(), Applied()),
-        (["token"], Credentials({"authorization": "Own x"}), Applied({"authorization": "Own x"})),
-        (["key"], Credentials({"x-key": "k"}, bearer="t"), Applied({"x-key": "k"})),
-        ([], Credentials({"X-Plain": "yes"}), Applied({"X-Plain": "yes"})),
+        (["tls", "token key", "asked"], Credentials(api_key="k"), AppliedCredentials({}, {"key": "k"})),
+        (["", "token"], Credentials(bearer="t"), AppliedCredentials({"Authorization": "Bearer t"})),
+        (["", "token"], Credentials(), AppliedCredentials()),
+        (["token"], Credentials({"authorization": "Own x"}), AppliedCredentials({"authorization": "Own x"})),
+        (["key"], Credentials({"x-key": "k"}, bearer="t"), AppliedCredentials({"x-key": "k"})),
+        ([], Credentials({"X-Plain": "yes"}), AppliedCredentials({"X-Plain": "yes"})),
     ],
 )
 def test_the_first_alternative_that_is_satisfied_is_applied(
-    alternatives: list[str], credentials: Credentials, expected: Applied
+    alternatives: list[str], credentials: Credentials, expected: AppliedCredentials
 ) -> None:
-    assert applied(card_with(*alternatives), credentials) == expected
+    assert apply_credentials(card_with(*alternatives), credentials) == expected
 
 
 def test_a_token_that_nobody_asked_for_is_shown_all_the_same() -> None:
-    assert applied(card_with(schemes={}), Credentials(bearer="t")).headers == {"Authorization": "Bearer t"}
+    assert apply_credentials(card_with(schemes={}), Credentials(bearer="t")).headers == {
+        "Authorization": "Bearer t"
+    }
     with pytest.raises(UsageError, match="does not say where its API key goes"):
-        applied(card_with(schemes={}), Credentials(api_key="k"))
+        apply_credentials(card_with(schemes={}), Credentials(api_key="k"))
 
 
 @pytest.mark.parametrize(
@@ -96,13 +102,13 @@ def test_a_token_that_nobody_asked_for_is_shown_all_the_same() -> None:
 )
 def test_what_is_missing_is_named(alternatives: list[str], credentials: Credentials, words: str) -> None:
     with pytest.raises(PeerError, match=words):
-        applied(card_with(*alternatives), credentials)
+        apply_credentials(card_with(*alternatives), credentials)
 
 
 def test_secrets_are_not_shown() -> None:
     credentials = Credentials({"X": "s3cret"}, "s3cret", "s3cret", {"x": "s3cret"})
     assert "s3cret" not in repr(credentials) + repr(
-        Applied({"X": "s3cret"}, {"x": "s3cret"}, {"x": "s3cret"})
+        AppliedCredentials({"X": "s3cret"}, {"x": "s3cret"}, {"x": "s3cret"})
     )
     assert credentials
     assert not Credentials()
@@ -176,7 +182,9 @@ async def test_what_an_agent_is_shown_is_asked_for_before_each_request(binding: 
 
     async with listening(agent) as url, httpx2.AsyncClient() as http:
         ((interface, dialect),) = interfaces_of(found_at(url, binding).card)
-        terms = Terms(source, (), lambda _: None, Deadlines(), ANSWER_LIMIT_BYTES, frozenset(), on_hop=None)
+        terms = TransportOptions(
+            source, (), lambda _: None, Deadlines(), ANSWER_LIMIT_BYTES, frozenset(), on_hop=None
+        )
         transport = HttpTransport(http, binding_of(interface, dialect), terms)
         for _ in range(2):
             with pytest.raises(PeerError):

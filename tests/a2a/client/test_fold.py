@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import pytest
 
-from bridge.a2a.client.fold import Gathered, TooMuchError, begun_by, folded
-from bridge.a2a.model.objects import StreamResponse, Task, TaskState, text_of
+from bridge.a2a.client.fold import FoldedTask, TaskTooLargeError, begun_by, folded
+from bridge.a2a.model.objects import StreamResponse, Task, TaskState, text_of_parts
 from bridge.translate.blocks import joined, pieces_in
 
 pytestmark = pytest.mark.proves("map-heard")
@@ -59,7 +59,7 @@ def saying(words: str) -> StreamResponse:
 
 
 def said_in(found: Task) -> list[str]:
-    return [text_of(message.parts) for message in found.history or ()]
+    return [text_of_parts(message.parts) for message in found.history or ()]
 
 
 def test_what_an_agent_says_on_its_way_is_in_the_history() -> None:
@@ -70,7 +70,7 @@ def test_what_an_agent_says_on_its_way_is_in_the_history() -> None:
 
 
 def test_of_what_an_agent_says_on_its_way_the_newest_is_kept() -> None:
-    known = Gathered(16 * 1_000_000)
+    known = FoldedTask(16 * 1_000_000)
     for number in range(1000):
         known.take(saying(str(number)))
     assert said_in(known.take(status("WORKING"))) == [str(number) for number in range(900, 1000)]
@@ -89,14 +89,14 @@ def spoken(words: str) -> StreamResponse:
 
 
 def test_of_messages_in_the_middle_of_a_task_the_newest_are_kept() -> None:
-    known = Gathered(16 * 100_000)
+    known = FoldedTask(16 * 100_000)
     for number in range(1000, 2000):
         known.take(whole() if number == 1000 else spoken(str(number)))
     assert known.task is not None
     assert [one.message_id for one in known.task.history or ()] == [str(n) for n in range(1982, 2000)]
 
 
-def take_often(known: Gathered, event: StreamResponse) -> None:
+def take_often(known: FoldedTask, event: StreamResponse) -> None:
     for _ in range(1000):
         known.take(event)
 
@@ -121,14 +121,14 @@ SAID: Final = {"messageId": "m", "role": "ROLE_AGENT"}
     ],
 )
 def test_what_a_task_holds_is_bounded_together(event: StreamResponse) -> None:
-    known = Gathered(100_000)
+    known = FoldedTask(100_000)
     known.take(whole())
-    with pytest.raises(TooMuchError):
+    with pytest.raises(TaskTooLargeError):
         take_often(known, event)
 
 
 def test_what_takes_the_place_of_something_weighs_in_its_place() -> None:
-    known = Gathered(100_000)
+    known = FoldedTask(100_000)
     known.take(whole())
     for _ in range(1000):
         known.take(chunk("x" * 50_000, append=False))

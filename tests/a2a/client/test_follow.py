@@ -20,7 +20,14 @@ from starlette.types import Receive, Scope, Send
 from bridge.a2a.client.bindings import AgentRefusedError
 from bridge.a2a.client.card import FoundCard, fetch_card
 from bridge.a2a.client.client import AgentClient, ClientOptions, Deadlines
-from bridge.a2a.client.follow import Listener, OutcomeUnknownError, Pace, TaskLostError, converse, wait
+from bridge.a2a.client.follow import (
+    FollowPace,
+    Listener,
+    OutcomeUnknownError,
+    TaskLostError,
+    converse,
+    wait_until_settled,
+)
 from bridge.a2a.client.http import NotReachedError
 from bridge.a2a.model.objects import (
     Artifact,
@@ -31,7 +38,7 @@ from bridge.a2a.model.objects import (
     StreamResponse,
     Task,
     TaskState,
-    text_of,
+    text_of_parts,
 )
 from bridge.a2a.tasks.agent import Job
 from tests.peers.echo_agent import REST_PREFIX, build_app
@@ -46,7 +53,7 @@ BINDINGS = ("JSONRPC", "HTTP+JSON")
 SEND = {"JSONRPC": b"SendStreamingMessage", "HTTP+JSON": b"message:stream"}
 SUBSCRIBE = {"JSONRPC": b"SubscribeToTask", "HTTP+JSON": b":subscribe"}
 GET = {"JSONRPC": b'"GetTask"', "HTTP+JSON": b"GET /tasks/"}
-PACE = Pace(first_seconds=0.01, most_seconds=0.05)
+PACE = FollowPace(first_seconds=0.01, most_seconds=0.05)
 
 
 @pytest.fixture
@@ -114,7 +121,9 @@ class Ear:
     @property
     def chunks(self) -> list[str]:
         return [
-            text_of(event.artifact_update.artifact.parts) for event in self.events if event.artifact_update
+            text_of_parts(event.artifact_update.artifact.parts)
+            for event in self.events
+            if event.artifact_update
         ]
 
 
@@ -190,7 +199,7 @@ async def test_a_question_settles_and_its_answer_goes_on_although_the_task_still
         if job.turn.task is None:
             await say(job, TaskState.INPUT_REQUIRED, "Which?")
             return
-        await give(job, text_of(job.turn.message.parts))
+        await give(job, text_of_parts(job.turn.message.parts))
         await say(job, TaskState.COMPLETED)
 
     for more in ({}, NO_STREAMS):
@@ -224,7 +233,9 @@ async def test_auth_required_leaves_its_stream_and_can_be_waited_beyond(
             task = await converse(client, saying(), pace=PACE)
             assert isinstance(task, Task)
             assert task.status.state is TaskState.AUTH_REQUIRED
-            assert (await wait(client, task.id, pace=PACE)).status.state is TaskState.AUTH_REQUIRED
+            assert (
+                await wait_until_settled(client, task.id, pace=PACE)
+            ).status.state is TaskState.AUTH_REQUIRED
         before = proxy.count(words)
 
         async def authorise() -> None:
@@ -234,7 +245,7 @@ async def test_auth_required_leaves_its_stream_and_can_be_waited_beyond(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(authorise)
             with anyio.fail_after(20):
-                done = await wait(client, task.id, pace=PACE, answered=task.status)
+                done = await wait_until_settled(client, task.id, pace=PACE, answered=task.status)
     assert texts(done) == ["secret"]
 
 
@@ -248,12 +259,12 @@ async def test_a_task_that_is_known_is_read_first(http: httpx2.AsyncClient) -> N
         task = await converse(client, saying(), pace=PACE)
         assert isinstance(task, Task)
         ear = Ear()
-        read = await wait(client, task.id, ear.listener, PACE)
+        read = await wait_until_settled(client, task.id, ear.listener, PACE)
         assert without_history(read) == without_history(task)
         assert proxy.count(SUBSCRIBE["JSONRPC"]) == 0
         assert [event.task for event in ear.events] == [read]
         with pytest.raises(AgentRefusedError, match="TASK_NOT_FOUND"):
-            await wait(client, "no-such-task", pace=PACE)
+            await wait_until_settled(client, "no-such-task", pace=PACE)
 
 
 async def test_the_far_task_outlives_the_coroutine_and_is_cancelled_by_its_id(
@@ -275,7 +286,9 @@ async def test_the_far_task_outlives_the_coroutine_and_is_cancelled_by_its_id(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.cancel, task_id)
             with anyio.fail_after(20):
-                assert (await wait(client, task_id, pace=PACE)).status.state is TaskState.CANCELED
+                assert (
+                    await wait_until_settled(client, task_id, pace=PACE)
+                ).status.state is TaskState.CANCELED
 
 
 async def test_a_question_that_stays_is_taken_for_asked_again(http: httpx2.AsyncClient) -> None:
@@ -291,7 +304,7 @@ async def test_a_question_that_stays_is_taken_for_asked_again(http: httpx2.Async
             pace = replace(PACE, stale_seconds=0.05)
             assert await converse(client, saying(task_id="t"), pace=pace, answered=asked.status) == asked
         with anyio.move_on_after(0.2) as scope:
-            await wait(client, "t", pace=pace, answered=asked.status)
+            await wait_until_settled(client, "t", pace=pace, answered=asked.status)
         assert scope.cancelled_caught
 
 
@@ -517,14 +530,16 @@ async def test_a_foreign_agent_is_followed_asked_and_cancelled(
             assert isinstance(failed, Task)
             assert failed.status.state is TaskState.FAILED
             with pytest.raises(AgentRefusedError) as refused:
-                await wait(client, "no-such-task", pace=PACE)
+                await wait_until_settled(client, "no-such-task", pace=PACE)
             assert (refused.value.code, refused.value.reason) == (-32001, "TASK_NOT_FOUND")
             ear = Ear()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(converse, client, saying("wait"), ear.listener, PACE)
                 await ear.until(2)
                 assert (await client.cancel(ear.tasks[0])).status.state is TaskState.CANCELED
-            assert (await wait(client, ear.tasks[0], pace=PACE)).status.state is TaskState.CANCELED
+            assert (
+                await wait_until_settled(client, ear.tasks[0], pace=PACE)
+            ).status.state is TaskState.CANCELED
 
 
 @pytest.mark.parametrize("binding", BINDINGS)

@@ -14,7 +14,7 @@ from bridge.a2a.model.life import (
     NEXT,
     SETTLED,
     IllegalTransitionError,
-    after,
+    apply_event,
     with_history,
     without_artifacts,
 )
@@ -63,10 +63,10 @@ def test_a_stream_closes_at_an_end_and_at_input_required_but_not_at_auth_require
 @pytest.mark.parametrize(("before", "then"), list(product(S, S)))
 def test_a_state_follows_another_as_the_table_says(before: TaskState, then: TaskState) -> None:
     if before not in ENDED and (then is not S.SUBMITTED or before is S.SUBMITTED):
-        assert after(task(before), status(then)).status.state is then
+        assert apply_event(task(before), status(then)).status.state is then
     else:
         with pytest.raises(IllegalTransitionError):
-            after(task(before), status(then))
+            apply_event(task(before), status(then))
 
 
 @pytest.mark.proves("a2a-3.1.5-cancel")
@@ -76,7 +76,7 @@ def test_a_state_follows_another_as_the_table_says(before: TaskState, then: Task
 )
 def test_nothing_follows_an_end(ended: TaskState, late: StreamResponse) -> None:
     with pytest.raises(IllegalTransitionError, match="takes no more events"):
-        after(task(ended), late)
+        apply_event(task(ended), late)
 
 
 @pytest.mark.proves("map-task-life")
@@ -91,26 +91,26 @@ def test_nothing_follows_an_end(ended: TaskState, late: StreamResponse) -> None:
 )
 def test_an_event_of_another_task_is_none_of_this_ones(foreign: StreamResponse) -> None:
     with pytest.raises(IllegalTransitionError, match="an event of task other"):
-        after(task(), foreign)
+        apply_event(task(), foreign)
 
 
 @pytest.mark.proves("a2a-3.2.4-history")
 def test_a_question_is_history_before_its_answer_once() -> None:
     asked = task(S.INPUT_REQUIRED, message("q"), history=[message("first", "ROLE_USER")])
-    answered = after(asked, event(message=message("a", "ROLE_USER")))
-    going_on = after(answered, status(S.WORKING))
+    answered = apply_event(asked, event(message=message("a", "ROLE_USER")))
+    going_on = apply_event(answered, status(S.WORKING))
     assert [said.message_id for said in going_on.history or ()] == ["first", "q", "a"]
 
 
 @pytest.mark.proves("a2a-3.7-final")
 def test_what_a_task_says_while_it_works_is_not_kept() -> None:
-    working = after(task(S.WORKING, message("step 1")), status(S.WORKING, message("step 2")))
-    assert after(working, status(S.COMPLETED)) == task(S.COMPLETED, history=None)
+    working = apply_event(task(S.WORKING, message("step 1")), status(S.WORKING, message("step 2")))
+    assert apply_event(working, status(S.COMPLETED)) == task(S.COMPLETED, history=None)
 
 
 @pytest.mark.proves("map-task-life")
 def test_an_answer_leaves_the_state_until_the_worker_goes_on() -> None:
-    answered = after(task(S.AUTH_REQUIRED, message("q")), event(message=message("a", "ROLE_USER")))
+    answered = apply_event(task(S.AUTH_REQUIRED, message("q")), event(message=message("a", "ROLE_USER")))
     assert answered.status.state is S.AUTH_REQUIRED
 
 
@@ -127,14 +127,14 @@ ARTIFACTS: list[tuple[list[StreamResponse], list[list[str]]]] = [
 def test_artifacts_are_added_replaced_or_appended_to(events: list[StreamResponse], texts: Any) -> None:
     held = task()
     for one in events:
-        held = after(held, one)
+        held = apply_event(held, one)
     assert [[part.text for part in found.parts] for found in held.artifacts or ()] == texts
 
 
 @pytest.mark.proves("map-task-life")
 def test_a_whole_task_replaces_what_was_known() -> None:
     newer = task(S.INPUT_REQUIRED, message("q"))
-    assert after(task(), event(task=newer.to_object())) == newer
+    assert apply_event(task(), event(task=newer.to_object())) == newer
 
 
 @pytest.mark.proves("a2a-3.2.4-history")
@@ -180,7 +180,7 @@ def test_a_task_that_ended_without_words_is_shown_as_it_is() -> None:
 
 @pytest.mark.proves("a2a-3.1.4-artifacts")
 def test_a_task_without_its_artifacts_is_otherwise_the_same() -> None:
-    held = after(task(history=[message("m")]), artifact("a", "x"))
+    held = apply_event(task(history=[message("m")]), artifact("a", "x"))
     assert without_artifacts(held) == task(history=[message("m")])
 
 
@@ -188,5 +188,5 @@ def test_a_task_without_its_artifacts_is_otherwise_the_same() -> None:
 def test_an_event_leaves_the_task_before_it_as_it_was() -> None:
     before = task(S.INPUT_REQUIRED, message("q"))
     copy = Task.model_validate(before.to_object())
-    after(before, event(message=Message.model_validate(message("a", "ROLE_USER")).to_object()))
+    apply_event(before, event(message=Message.model_validate(message("a", "ROLE_USER")).to_object()))
     assert before == copy

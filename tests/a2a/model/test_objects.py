@@ -18,7 +18,7 @@ from bridge.a2a.model.objects import (
     StreamResponse,
     Task,
     milliseconds,
-    text_of,
+    text_of_parts,
     timestamp,
 )
 
@@ -264,4 +264,6 @@ def test_what_is_no_time_is_a_value_error(text: str) -> None:
 
 
 def test_the_text_of_parts_is_what_a_person_would_read() -> None:
-    assert text_of([Part(text="a"), Part(data={"text": "no"}), Part(text=""), Part(text="b")]) == "a\n\nb"
+    assert (
+        text_of_parts([Part(text="a"), Part(data={"text": "no"}), Part(text=""), Part(text="b")]) == "a\n\nb"
+    )

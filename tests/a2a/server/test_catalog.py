@@ -13,10 +13,10 @@ import pytest
 
 from bridge.a2a.model.objects import AgentCard, AgentSkill
 from bridge.a2a.server import catalog
-from bridge.a2a.server.catalog import CatalogApp, Published
+from bridge.a2a.server.catalog import CatalogAgent, CatalogApp
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Access, Credential, Scheme, verifiers_of
-from bridge.web import Place
+from bridge.web import FaceAddress
 from tests.support.agents import found_at
 from tests.support.running import listening
 
@@ -40,10 +40,10 @@ class Shelf:
         card = found_at("http://127.0.0.1/").card
         self.cards[name] = card.model_copy(update={"name": name.title(), "skills": tuple(made), **said})
 
-    def published(self) -> list[Published]:
+    def published(self) -> list[CatalogAgent]:
         """As the catalog takes them: the same card for the same base."""
         return [
-            Published(name, f"/agents/{name}", lambda base_url, card=card: card)  # type: ignore[misc]
+            CatalogAgent(name, f"/agents/{name}", lambda base_url, card=card: card)  # type: ignore[misc]
             for name, card in self.cards.items()
         ]
 
@@ -83,10 +83,10 @@ class Reader:
 
 @asynccontextmanager
 async def reading(
-    shelf: Shelf, access: Access | None = None, place: Place | None = None
+    shelf: Shelf, access: Access | None = None, place: FaceAddress | None = None
 ) -> AsyncIterator[Reader]:
     """A catalog that is served, and a client of it."""
-    app = CatalogApp(shelf.published, access or Access(()), place or Place())
+    app = CatalogApp(shelf.published, access or Access(()), place or FaceAddress())
     async with listening(app) as url, httpx2.AsyncClient() as http:
         yield Reader(http, f"{url}/agents")
 
@@ -126,7 +126,7 @@ async def test_a_catalog_of_nothing_is_an_empty_page() -> None:
 
 
 async def test_the_addresses_are_those_of_the_public_url(shelf: Shelf) -> None:
-    async with reading(shelf, place=Place("https://bridge.example.com/base")) as reader:
+    async with reading(shelf, place=FaceAddress("https://bridge.example.com/base")) as reader:
         urls = [agent["url"] for agent in (await reader.page())["agents"]]
     assert urls[0] == "https://bridge.example.com/base/agents/archive"
 
@@ -329,7 +329,9 @@ async def test_what_goes_wrong_with_a_card_is_nobodys_business(
     def broken(base_url: str) -> AgentCard:
         raise RuntimeError(f"the password of {base_url} is swordfish")
 
-    app = CatalogApp(lambda: [replace(one, card=broken) for one in shelf.published()], Access(()), Place())
+    app = CatalogApp(
+        lambda: [replace(one, card=broken) for one in shelf.published()], Access(()), FaceAddress()
+    )
     async with listening(app) as url, httpx2.AsyncClient() as http:
         answer = await http.get(f"{url}/agents")
     assert answer.status_code == 500

@@ -16,13 +16,13 @@ from bridge.a2a.model.objects import ListTasksRequest, TaskState
 from bridge.a2a.server.app import AgentServer
 from bridge.a2a.server.service import Service
 from bridge.a2a.tasks.agent import Job
-from bridge.a2a.tasks.intake import Caller
-from bridge.a2a.wire.extensions import Gate
+from bridge.a2a.tasks.intake import CallContext
+from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.access.principals import ANONYMOUS, LOCAL, Principal
-from bridge.access.verifiers import Access, Credential, Scheme, Wrong, verifiers_of
+from bridge.access.verifiers import Access, Credential, Scheme, WrongCredential, verifiers_of
 from bridge.config.tables.profile import load_profile
 from bridge.errors import UsageError
-from bridge.web import Place, RefusedError
+from bridge.web import FaceAddress, RefusedError
 from tests.support.agents import Scripted, asked, engine_of, say
 from tests.support.drivers import DRIVERS, PUSH_OPERATIONS, Driver, new_client, shape_of, state_of
 from tests.support.limits import PROFILE, agent_limits, stream_pace
@@ -295,7 +295,7 @@ async def test_to_anonymous_callers_a_task_id_is_the_key_and_lists_need_a_contex
     async def work(job: Job) -> None:
         await say(job, TaskState.COMPLETED)
 
-    everyone = Caller(await Access((), ANONYMOUS).principal_of({}))
+    everyone = CallContext(await Access((), ANONYMOUS).principal_of({}))
     async with engine_of(work) as engine:
         task, other = await engine.send(asked(), everyone), await engine.send(asked(), everyone)
         assert await engine.get(task.id, None, everyone) == task
@@ -312,7 +312,7 @@ class Named:
 
     scheme = Scheme.BEARER
 
-    async def verify(self, headers: Mapping[str, str]) -> Principal | Wrong | None:
+    async def verify(self, headers: Mapping[str, str]) -> Principal | WrongCredential | None:
         await anyio.lowlevel.checkpoint()
         name = headers.get("authorization", "").removeprefix("Bearer ")
         return Principal(name) if name.isalpha() else None
@@ -330,9 +330,9 @@ async def test_whom_a_verifier_names_has_tasks_of_their_own(
     async with engine_of(work) as engine:
         server = AgentServer(
             Scripted(work),
-            Service(engine, Gate({}), PROFILE.requests.parts),
+            Service(engine, ExtensionFilter({}), PROFILE.requests.parts),
             access,
-            Place(),
+            FaceAddress(),
             agent_limits(),
             stream_pace(),
         )

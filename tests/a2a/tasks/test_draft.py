@@ -9,9 +9,9 @@ import anyio
 import pytest
 from pydantic_core import from_json
 
-from bridge.a2a.model.objects import ListTasksRequest, Message, Task, TaskState, text_of
+from bridge.a2a.model.objects import ListTasksRequest, Message, Task, TaskState, text_of_parts
 from bridge.a2a.tasks.agent import Job
-from bridge.a2a.tasks.draft import Brief
+from bridge.a2a.tasks.draft import BriefWork
 from bridge.store.sqlite import SQLiteStore
 from tests.support.agents import ALICE, asked, engine_of, give, say
 from tests.support.drivers import PATIENCE_SECONDS, shape_of
@@ -51,10 +51,10 @@ async def kept_tasks(engine: Any) -> int:
 
 @pytest.mark.proves("map-reply")
 async def test_brief_work_that_completes_is_answered_with_a_message_and_leaves_nothing() -> None:
-    async with engine_of(Brief(quick)) as engine:
+    async with engine_of(BriefWork(quick)) as engine:
         reply = await engine.send(asked(), ALICE)
         assert isinstance(reply, Message)
-        assert text_of(reply.parts) == "done"
+        assert text_of_parts(reply.parts) == "done"
         assert reply.context_id
         assert reply.task_id is None
         assert await kept_tasks(engine) == 0
@@ -63,7 +63,7 @@ async def test_brief_work_that_completes_is_answered_with_a_message_and_leaves_n
 
 @pytest.mark.proves("map-reply", "a2a-3.1.2-message")
 async def test_the_stream_of_brief_work_is_one_message() -> None:
-    async with engine_of(Brief(quick)) as engine:
+    async with engine_of(BriefWork(quick)) as engine:
         (event,) = await streamed(engine, asked(contextId="mine"))
         assert event["message"]["parts"] == [{"text": "done"}]
         assert event["message"]["contextId"] == "mine"
@@ -75,7 +75,7 @@ async def test_what_brief_work_says_at_its_end_is_part_of_the_message() -> None:
         give(job, "done")
         await say(job, C, "and more")
 
-    async with engine_of(Brief(work)) as engine:
+    async with engine_of(BriefWork(work)) as engine:
         reply = await engine.send(asked(), ALICE)
         assert [part.text for part in reply.parts] == ["done", "and more"]
 
@@ -154,7 +154,7 @@ async def followed(job: Job) -> None:
 async def test_what_a_message_cannot_say_makes_a_task_with_all_that_happened(
     work: Any, state: TaskState, shape: list[str]
 ) -> None:
-    async with engine_of(Brief(work)) as engine:
+    async with engine_of(BriefWork(work)) as engine:
         request = asked()
         task = await engine.send(request, ALICE)
         assert isinstance(task, Task)
@@ -167,7 +167,7 @@ async def test_what_a_message_cannot_say_makes_a_task_with_all_that_happened(
 
 @pytest.mark.proves("map-reply")
 async def test_who_wants_a_task_at_once_gets_one() -> None:
-    async with engine_of(Brief(quick)) as engine:
+    async with engine_of(BriefWork(quick)) as engine:
         task = await engine.send(asked(configuration={"returnImmediately": True}), ALICE)
         assert isinstance(task, Task)
         assert await kept_tasks(engine) == 1
@@ -181,7 +181,7 @@ async def test_the_same_message_again_is_a_new_call_since_nothing_was_kept() -> 
         runs.append(job)
         await quick(job)
 
-    async with engine_of(Brief(work)) as engine:
+    async with engine_of(BriefWork(work)) as engine:
         request = asked()
         first, second = [await engine.send(request, ALICE) for _ in range(2)]
         assert isinstance(first, Message)
@@ -193,7 +193,7 @@ async def test_an_answer_to_a_task_that_began_as_a_draft_goes_on_with_it() -> No
     async def work(job: Job) -> None:
         await (asking if job.turn.task is None else quick)(job)
 
-    async with engine_of(Brief(work)) as engine:
+    async with engine_of(BriefWork(work)) as engine:
         task = await engine.send(asked(), ALICE)
         done = await engine.send(asked(taskId=task.id), ALICE)
         assert isinstance(done, Task)
@@ -216,7 +216,7 @@ async def test_a_bridge_that_stops_makes_a_task_of_brief_work_that_runs(tmp_path
 
     async with (
         SQLiteStore(tmp_path / "tasks.db") as store,
-        engine_of(Brief(work), store) as engine,
+        engine_of(BriefWork(work), store) as engine,
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(send, engine)
@@ -224,8 +224,8 @@ async def test_a_bridge_that_stops_makes_a_task_of_brief_work_that_runs(tmp_path
         await engine.drain(0)
     (task,) = answers
     assert task.status.state is F
-    assert "stopped" in text_of(task.status.message.parts)
-    async with SQLiteStore(tmp_path / "tasks.db") as store, engine_of(Brief(work), store) as engine:
+    assert "stopped" in text_of_parts(task.status.message.parts)
+    async with SQLiteStore(tmp_path / "tasks.db") as store, engine_of(BriefWork(work), store) as engine:
         assert (await engine.get(task.id, None, ALICE)).status.state is F
 
 
@@ -237,7 +237,7 @@ async def test_a_client_that_leaves_a_stream_leaves_brief_work_to_its_end() -> N
         await quick(job)
         ended.set()
 
-    async with engine_of(Brief(work)) as engine:
+    async with engine_of(BriefWork(work)) as engine:
         (await engine.stream(asked(), ALICE)).close()
         go.set()
         await ended.wait()

@@ -23,17 +23,17 @@ from bridge.a2a.model.errors import (
     A2AError,
     ErrorKind,
 )
-from bridge.a2a.model.objects import ListTasksRequest, Part, Task, TaskState, text_of, timestamp
-from bridge.a2a.tasks.agent import HeldLimits, Job, Running, Turn
+from bridge.a2a.model.objects import ListTasksRequest, Part, Task, TaskState, text_of_parts, timestamp
+from bridge.a2a.tasks.agent import HeldLimits, Job, RunningWork, Turn
 from bridge.a2a.tasks.commit import Commit
 from bridge.a2a.tasks.idempotency import REPEATED
-from bridge.a2a.tasks.intake import Caller, HistoryLimits
-from bridge.a2a.tasks.live import Seen, Watcher
+from bridge.a2a.tasks.intake import CallContext, HistoryLimits
+from bridge.a2a.tasks.live import WatchedEvent, Watcher
 from bridge.a2a.tasks.registry import RESTING_BYTES
 from bridge.access.principals import Principal
 from bridge.errors import StoreError
 from bridge.store.memory import MemoryStore
-from bridge.store.records import Change, Done, Head, StoredTask
+from bridge.store.records import Change, OnStored, StoredTask, TaskHead
 from tests.store.changes import first as first_change
 from tests.store.changes import keep
 from tests.support.agents import ALICE, Clock, asked, engine_of, give, say
@@ -43,7 +43,7 @@ from tests.support.stores import FailingStore, GatedStore, LastingStore, SlowRea
 
 W, C, F, X = TaskState.WORKING, TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELED
 INPUT, AUTH = TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED
-BOB = Caller(Principal("bob"))
+BOB = CallContext(Principal("bob"))
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +62,7 @@ async def refused(kind: ErrorKind) -> AsyncIterator[None]:
 
 def words(task: Task) -> str:
     """What the task's status says."""
-    return text_of(task.status.message.parts) if task.status.message else ""
+    return text_of_parts(task.status.message.parts) if task.status.message else ""
 
 
 async def shape(watcher: Watcher) -> list[str]:
@@ -70,7 +70,7 @@ async def shape(watcher: Watcher) -> list[str]:
     return shape_of([from_json(seen.text) for seen in await all_of(watcher)])
 
 
-async def all_of(watcher: Watcher) -> list[Seen]:
+async def all_of(watcher: Watcher) -> list[WatchedEvent]:
     """What a stream still gives."""
     found = []
     with watcher:
@@ -311,7 +311,7 @@ async def test_a_new_engine_fails_what_ran_and_keeps_what_waits() -> None:
     store, clock, gate = MemoryStore(), Clock(), Gate()
 
     async def work(job: Job) -> None:
-        if text_of(job.turn.message.parts) == "ask":
+        if text_of_parts(job.turn.message.parts) == "ask":
             return await say(job, INPUT, "Which?")
         return await gate(job)
 
@@ -452,7 +452,7 @@ async def test_of_two_principals_who_claim_a_context_at_once_one_gets_it(
     async with engine_of(finish, store) as engine, anyio.create_task_group() as group:
         answers: list[object] = []
 
-        async def claim(caller: Caller) -> None:
+        async def claim(caller: CallContext) -> None:
             try:
                 answers.append((await engine.send(asked(contextId="wanted"), caller)).status.state)
             except A2AError as exc:
@@ -740,7 +740,7 @@ class Listening:
         say(job, W)
 
         def hear(turn: Turn) -> Callable[[Commit], None]:
-            said = text_of(turn.message.parts)
+            said = text_of_parts(turn.message.parts)
             if said in self._refused:
                 raise A2AError(INVALID_PARAMS, f"not {said}")
 
@@ -771,7 +771,7 @@ async def test_work_that_hears_gets_the_answer_without_being_started_anew() -> N
         assert await shape(stream) == ["task WORKING", "artifactUpdate", "statusUpdate COMPLETED"]
         done = await engine.get(task.id, None, ALICE)
         assert work.answers == ["this"]
-        assert [text_of(one.parts) for one in done.history or ()] == ["go", "Which?", "this"]
+        assert [text_of_parts(one.parts) for one in done.history or ()] == ["go", "Which?", "this"]
         assert not list(engine._tasks)
 
 
@@ -862,7 +862,7 @@ async def test_the_same_message_finds_its_task_as_long_as_that_runs_whatever_was
 
 @pytest.mark.proves("a2a-3.3.1-idempotent")
 async def test_of_work_that_is_over_nothing_is_kept_but_how_its_message_stands() -> None:
-    works: list[ReferenceType[Running]] = []
+    works: list[ReferenceType[RunningWork]] = []
 
     async def work(job: Job) -> None:
         works.append(ref(job.running))
@@ -999,7 +999,7 @@ class CountingStore(MemoryStore):
         super().__init__()
         self.kept_bytes, self.loads = 0, 0
 
-    def submit(self, change: Change, done: Done) -> None:
+    def submit(self, change: Change, done: OnStored) -> None:
         self.kept_bytes += len(change.event) + len(change.snapshot or b"")
         super().submit(change, done)
 
@@ -1187,7 +1187,7 @@ async def test_work_that_can_be_resumed_is_and_knows_its_last_message(state: Tas
         assert job.turn.task is not None
         assert (job.turn.kept, job.turn.principal.name) == (b"resume", ALICE.principal.name)
         await job.accepted
-        give(job, text_of(job.turn.message.parts))
+        give(job, text_of_parts(job.turn.message.parts))
         await job.status(C, keep=b"")
 
     async with engine_of(first, store, clock) as old:
@@ -1198,7 +1198,7 @@ async def test_work_that_can_be_resumed_is_and_knows_its_last_message(state: Tas
             await until(lambda: not list(new._tasks))
             done = await new.get(task.id, None, ALICE)
             assert done.status.state is C
-            assert [text_of(one.parts) for one in done.artifacts or ()] == ["go on"]
+            assert [text_of_parts(one.parts) for one in done.artifacts or ()] == ["go on"]
         stored = await copy.load(task.id)
         assert stored is not None
         assert stored.private == b""
@@ -1308,7 +1308,7 @@ async def test_a_task_that_is_worked_on_is_left_to_its_work() -> None:
     work.go.set()
 
     async def both(job: Job) -> None:
-        if text_of(job.turn.message.parts) == "hears":
+        if text_of_parts(job.turn.message.parts) == "hears":
             return await work(job)
         return await say(job, INPUT, "Which?")
 
@@ -1331,7 +1331,7 @@ async def test_a_task_that_cannot_be_read_is_left_as_it_is_and_others_still_fail
         await say(job, INPUT, "Which?")
 
     store, clock = MemoryStore(), Clock()
-    head = Head(INPUT.value, ended=False, status_ms=1)
+    head = TaskHead(INPUT.value, ended=False, status_ms=1)
     await keep(store, first_change("broken", head=head))
     async with engine_of(ask, store, clock, input_timeout_seconds=0.01) as engine:
         task = await engine.send(asked(), ALICE)

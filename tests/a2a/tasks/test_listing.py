@@ -11,7 +11,7 @@ from bridge.a2a.model.errors import INVALID_PARAMS, A2AError
 from bridge.a2a.model.objects import ListTasksRequest, Task
 from bridge.a2a.tasks.listing import query_from, response_from
 from bridge.access.principals import ANONYMOUS, LOCAL, Principal
-from bridge.store.records import Cursor, Head, Listing, Origin, Query, StoredTask
+from bridge.store.records import Cursor, Query, StoredTask, TaskHead, TaskOrigin, TaskPage
 
 ALICE = Principal("alice")
 
@@ -34,7 +34,7 @@ def task(task_id: str) -> Task:
 
 
 def row(task_id: str, status_ms: int) -> StoredTask:
-    return StoredTask(task_id, Origin("c", "alice", 0), Head("s", True, status_ms), 1, b"", (), b"")
+    return StoredTask(task_id, TaskOrigin("c", "alice", 0), TaskHead("s", True, status_ms), 1, b"", (), b"")
 
 
 @pytest.mark.proves("a2a-3.1.4-list")
@@ -72,7 +72,7 @@ def test_an_anonymous_caller_lists_by_context_only() -> None:
 @pytest.mark.proves("a2a-3.1.4-list")
 @pytest.mark.parametrize("last", [row("t2", 1234), row("id:with:colons-é", 0)])
 def test_the_token_of_a_page_leads_to_the_row_after_it(last: StoredTask) -> None:
-    listing = Listing((row("t1", 2000), last), total=9, more=True)
+    listing = TaskPage((row("t1", 2000), last), total=9, more=True)
     page = response_from(listing, [task("t1"), task(last.task_id)], request(pageSize=2))
     assert (page.page_size, page.total_size) == (2, 9)
     following = query_from(request(pageSize=2, pageToken=page.next_page_token), ALICE)
@@ -81,14 +81,14 @@ def test_the_token_of_a_page_leads_to_the_row_after_it(last: StoredTask) -> None
 
 @pytest.mark.proves("a2a-3.1.4-list")
 def test_the_last_page_has_an_empty_token() -> None:
-    listing = Listing((row("t1", 1),), total=1, more=False)
+    listing = TaskPage((row("t1", 1),), total=1, more=False)
     assert response_from(listing, [task("t1")], request(historyLength=0)).to_object() == {
         "tasks": [{"id": "t1", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"}}],
         "nextPageToken": "",
         "pageSize": 50,
         "totalSize": 1,
     }
-    assert response_from(Listing((), 0, more=False), [], request()).to_object() == {
+    assert response_from(TaskPage((), 0, more=False), [], request()).to_object() == {
         "tasks": [],
         "nextPageToken": "",
         "pageSize": 50,
@@ -107,7 +107,7 @@ def test_the_last_page_has_an_empty_token() -> None:
     ],
 )
 def test_artifacts_and_history_are_shown_as_asked(fields: Any, artifacts: int, history: int) -> None:
-    listing = Listing((row("t1", 1),), total=1, more=False)
+    listing = TaskPage((row("t1", 1),), total=1, more=False)
     (shown,) = response_from(listing, [task("t1")], request(**fields)).tasks
     assert (len(shown.artifacts or ()), len(shown.history or ())) == (artifacts, history)
 

@@ -29,7 +29,7 @@ from bridge.a2a.model.objects import (
 )
 from bridge.a2a.model.operations import SEND_MESSAGE, AnswerT, Operation, RequestT, Streamed
 from bridge.a2a.tasks.agent import Job
-from bridge.a2a.wire.dialect import EventReader, EventWriter, Refusal
+from bridge.a2a.wire.dialect import ErrorObject, EventDecoder, EventEncoder
 from bridge.a2a.wire.v1_0 import V1_0
 from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.jsonvalues import JsonObject
@@ -49,14 +49,14 @@ class Renamed(V1_0):
     methods: ClassVar = {"message/send": SEND_MESSAGE, **V1_0.methods}
 
 
-class _Writer(EventWriter):
+class _Writer(EventEncoder):
     def write(self, event: bytes, *, last: bool) -> Sequence[bytes]:
         said = json.loads(event)
         texts = [json.dumps({"happened": said, "over": last}).encode()]
         return [*texts, b'{"bye":true}'] if last else texts
 
 
-class _Reader(EventReader):
+class _Reader(EventDecoder):
     def read(self, value: JsonValue) -> Sequence[StreamResponse]:
         assert isinstance(value, dict)
         return [] if "bye" in value else [StreamResponse.model_validate(value["happened"])]
@@ -77,17 +77,17 @@ class Strange(V1_0):
             return {"about": request.id}
         return super().params_of(operation, request)
 
-    def writer(self, operation: Streamed[RequestT, AnswerT]) -> EventWriter:
+    def writer(self, operation: Streamed[RequestT, AnswerT]) -> EventEncoder:
         return _Writer()
 
-    def reader(self, operation: Streamed[RequestT, AnswerT]) -> EventReader:
+    def reader(self, operation: Streamed[RequestT, AnswerT]) -> EventDecoder:
         return _Reader()
 
     def jsonrpc_error(self, error: A2AError) -> JsonObject:
         return {"code": error.kind.jsonrpc_code, "message": error.kind.reason.lower()}
 
-    def jsonrpc_refusal(self, error: JsonObject) -> Refusal:
-        return Refusal(-1, f"in its words: {error['message']}")
+    def jsonrpc_refusal(self, error: JsonObject) -> ErrorObject:
+        return ErrorObject(-1, f"in its words: {error['message']}")
 
 
 SPOKEN = Versions((V1_0(), Renamed(), Strange()))

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from pydantic_core import from_json, to_json
 
-from bridge.a2a.wire.extensions import Gate
+from bridge.a2a.wire.extensions import ExtensionFilter
 
 pytestmark = pytest.mark.proves("a2a-4.6-extensions")
 
-GATE = Gate({"urn:x/block": "urn:x", "urn:y/more": "urn:y"})
+GATE = ExtensionFilter({"urn:x/block": "urn:x", "urn:y/more": "urn:y"})
 HELD: dict[str, Any] = {
     "task": {
         "artifacts": [

@@ -8,7 +8,7 @@ import pytest
 from pydantic_core import from_json
 
 from bridge.a2a.model.errors import INVALID_REQUEST, A2AError
-from bridge.a2a.wire.jsonrpc import Call, call_from, id_of, result_bytes
+from bridge.a2a.wire.jsonrpc import JsonRpcCall, call_from, id_of, result_bytes
 
 REQUEST: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "t"}}
 
@@ -17,18 +17,18 @@ REQUEST: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "para
 @pytest.mark.parametrize(
     ("payload", "call"),
     [
-        (REQUEST, Call(1, "GetTask", {"id": "t"})),
-        ({**REQUEST, "id": "x"}, Call("x", "GetTask", {"id": "t"})),
-        ({**REQUEST, "id": ""}, Call("", "GetTask", {"id": "t"})),
-        ({**REQUEST, "id": 0}, Call(0, "GetTask", {"id": "t"})),
-        ({**REQUEST, "id": 1.5}, Call(1.5, "GetTask", {"id": "t"})),
-        ({**REQUEST, "params": None}, Call(1, "GetTask", {})),
-        ({key: REQUEST[key] for key in ("jsonrpc", "id", "method")}, Call(1, "GetTask", {})),
-        ({**REQUEST, "params": [1]}, Call(1, "GetTask", [1])),
-        ({**REQUEST, "more": 1}, Call(1, "GetTask", {"id": "t"})),
+        (REQUEST, JsonRpcCall(1, "GetTask", {"id": "t"})),
+        ({**REQUEST, "id": "x"}, JsonRpcCall("x", "GetTask", {"id": "t"})),
+        ({**REQUEST, "id": ""}, JsonRpcCall("", "GetTask", {"id": "t"})),
+        ({**REQUEST, "id": 0}, JsonRpcCall(0, "GetTask", {"id": "t"})),
+        ({**REQUEST, "id": 1.5}, JsonRpcCall(1.5, "GetTask", {"id": "t"})),
+        ({**REQUEST, "params": None}, JsonRpcCall(1, "GetTask", {})),
+        ({key: REQUEST[key] for key in ("jsonrpc", "id", "method")}, JsonRpcCall(1, "GetTask", {})),
+        ({**REQUEST, "params": [1]}, JsonRpcCall(1, "GetTask", [1])),
+        ({**REQUEST, "more": 1}, JsonRpcCall(1, "GetTask", {"id": "t"})),
     ],
 )
-def test_a_request_is_its_id_method_and_params(payload: Any, call: Call) -> None:
+def test_a_request_is_its_id_method_and_params(payload: Any, call: JsonRpcCall) -> None:
     assert call_from(payload) == call
 
 

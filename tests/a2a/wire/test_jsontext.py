@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bridge.a2a.model.errors import INVALID_REQUEST, PARSE_ERROR, A2AError, ErrorKind
-from bridge.a2a.wire.jsontext import DEFAULT_MAX_DEPTH, parse
+from bridge.a2a.wire.jsontext import DEFAULT_MAX_DEPTH, parse_json
 from bridge.jsonvalues import is_deeper
 
 pytestmark = pytest.mark.proves("web-json")
@@ -28,7 +28,7 @@ def nested(levels: int) -> bytes:
     ],
 )
 def test_json_becomes_plain_values(text: bytes, value: Any) -> None:
-    assert parse(text) == value
+    assert parse_json(text) == value
 
 
 @pytest.mark.proves("web-json")
@@ -52,16 +52,16 @@ def test_json_becomes_plain_values(text: bytes, value: Any) -> None:
 )
 def test_what_is_no_json_or_too_deep_is_refused(text: bytes, kind: ErrorKind) -> None:
     with pytest.raises(A2AError) as refused:
-        parse(text)
+        parse_json(text)
     assert refused.value.kind is kind
 
 
 @pytest.mark.proves("web-json")
 def test_the_last_allowed_level_is_allowed() -> None:
-    parse(nested(DEFAULT_MAX_DEPTH))
-    parse(nested(8), 8)
+    parse_json(nested(DEFAULT_MAX_DEPTH))
+    parse_json(nested(8), 8)
     with pytest.raises(A2AError, match="nested deeper than 8 levels"):
-        parse(nested(9), 8)
+        parse_json(nested(9), 8)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from bridge.config.tables.profile import TABLES_OF, Profile, load_profile, mappings_folder, resolve_profile
 from bridge.config.text.diagnostics import ConfigError
-from bridge.config.text.sources import Source
+from bridge.config.text.sources import ValueSource
 from bridge.config.text.wording import listed
 from bridge.errors import UsageError
 
@@ -208,10 +208,10 @@ def test_a_profile_that_extends_another_holds_only_what_differs(tmp_path: Path) 
     own = {"queue": 8, "concurrency": 3}
     expected = load_profile("long-running").run.model_copy(update=own)
     assert resolved.profile == load_profile("long-running").model_copy(update={"run": expected})
-    assert resolved.origins["run", "queue"] == Source("profile", f"{mine}:4")
-    assert resolved.origins["run", "concurrency"] == Source("profile", f"{tmp_path / 'base.toml'}:4")
+    assert resolved.origins["run", "queue"] == ValueSource("profile", f"{mine}:4")
+    assert resolved.origins["run", "concurrency"] == ValueSource("profile", f"{tmp_path / 'base.toml'}:4")
     assert resolved.origins["run", "drain_seconds"].place.endswith("long-running.toml:10")
-    assert resolved.origins["card", "max_age_seconds"] == Source("default")
+    assert resolved.origins["card", "max_age_seconds"] == ValueSource("default")
     assert {path.name for path in resolved.files} == {
         "mine.toml",
         "base.toml",

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import anyio
 
-from bridge.words import spelled_out
+from bridge.words import with_visible_characters
 from tests.hostile.attacks.attack import HOSTILE, MEGABYTE, Attack, Scene, require, state_of
 from tests.hostile.endless import FLOODING_SERVER
 from tests.hostile.raw_peer import Reply, bomb, head_of, raw_peer
@@ -95,7 +95,7 @@ async def steering_words(scene: Scene) -> str:
     await agent.post("SendMessage", message(call_part(_STEERING)))
     await agent.post(_STEERING, {})
     log = scene.log.read_text()
-    require(log == spelled_out(log), log)
+    require(log == with_visible_characters(log), log)
     return "nothing in the log steers"
 
 

@@ -11,7 +11,7 @@ from anyio import create_task_group, fail_after, wait_all_tasks_blocked
 from mcp import MCPError
 
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.client.elicitations import Questions
+from bridge.mcp.client.elicitations import ElicitationRouter
 
 QUESTION = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}
 
@@ -52,7 +52,7 @@ async def test_a_question_is_for_the_one_call_that_can_have_asked_it(
     plain: list[str], as_tasks: list[str], answers: str | None
 ) -> None:
     told: list[None] = []
-    questions = Questions("a server", 0, lambda: told.append(None))
+    questions = ElicitationRouter("a server", 0, lambda: told.append(None))
     asked = {name: Named(name) for name in (*plain, *as_tasks)}
     with ExitStack() as calls:
         for name, one in asked.items():
@@ -71,7 +71,7 @@ async def test_a_question_is_for_the_one_call_that_can_have_asked_it(
 
 @pytest.mark.proves("mcp-serial")
 async def test_a_question_of_several_calls_waits_until_one_of_them_is_left() -> None:
-    questions = Questions("a server", 60, lambda: None)
+    questions = ElicitationRouter("a server", 60, lambda: None)
     first, last = Named("first"), Named("last")
     answers: list[dict[str, Any]] = []
 
@@ -91,7 +91,7 @@ async def test_a_question_of_several_calls_waits_until_one_of_them_is_left() -> 
 @pytest.mark.proves("mcp25-elicit-mode")
 @pytest.mark.parametrize("mode", ["voice", "", None, 1, {}], ids=repr)
 async def test_a_question_of_a_mode_that_was_not_declared_is_refused(mode: Any) -> None:
-    questions = Questions("tools", 1, lambda: None)
+    questions = ElicitationRouter("tools", 1, lambda: None)
     with questions.of_call(Named("one")), pytest.raises(MCPError) as refused:
         await questions.answer({**QUESTION, "mode": mode}, lambda: False)
     assert refused.value.code == -32602

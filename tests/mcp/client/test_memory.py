@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.memory import Fact, Remembered, ServerMemory, forget_servers, remembered_in
+from bridge.mcp.client.memory import Fact, KnownServer, ServerMemory, forget_servers, remembered_in
 
 pytestmark = pytest.mark.proves("mcp-remembered")
 
@@ -49,8 +49,8 @@ def test_the_facts_of_a_server_stand_together_under_an_id_that_tells_nothing(tmp
     memory.remember(Fact.NAME, "a --token x", "Anna")
     ids = [key.partition(":")[2] for key in json.loads(file.read_text())][:2]
     assert remembered_in(file) == [
-        Remembered(ids[0], {"era": "legacy", "name": "Anna"}),
-        Remembered(ids[1], {"era": "legacy"}),
+        KnownServer(ids[0], {"era": "legacy", "name": "Anna"}),
+        KnownServer(ids[1], {"era": "legacy"}),
     ]
     assert "token" not in file.read_text()
 

@@ -13,21 +13,23 @@ import anyio
 import pytest
 
 from bridge.errors import BusyError
-from bridge.mcp.client.places import Claimant, DisplacedError, Hold, Line, Place
+from bridge.mcp.client.places import CallQueue, CallSlot, Claimant, DisplacedError, SlotHold
 from bridge.mcp.client.session import Session
-from bridge.mcp.client.transports.stdio import Command
+from bridge.mcp.client.transports.stdio import StdioTarget
 from tests.support.limits import session_pace
 
 pytestmark = pytest.mark.proves("mcp-fair")
 
 
-def line_of(places_each: int, *, most_sessions: int = 1, shared: bool = True, contended: float = 60) -> Line:
+def line_of(
+    places_each: int, *, most_sessions: int = 1, shared: bool = True, contended: float = 60
+) -> CallQueue:
     """A line before sessions that were never started: only their places count here."""
 
     def session() -> Session:
-        return Session("tools", Command(("tools",)), pace=session_pace())
+        return Session("tools", StdioTarget(("tools",)), pace=session_pace())
 
-    return Line(
+    return CallQueue(
         session(),
         places_each=places_each,
         contended_seconds=contended,
@@ -39,13 +41,13 @@ def line_of(places_each: int, *, most_sessions: int = 1, shared: bool = True, co
 class Calls:
     """Calls that stand in a line, each until it is ended."""
 
-    def __init__(self, line: Line, group: anyio.abc.TaskGroup) -> None:
+    def __init__(self, line: CallQueue, group: anyio.abc.TaskGroup) -> None:
         self.line = line
         self.served: list[str] = []
         """The names of those that got a place, in that order."""
         self.displaced: list[str] = []
-        self.waits: dict[str, list[Hold]] = {}
-        self.places: dict[str, Place] = {}
+        self.waits: dict[str, list[SlotHold]] = {}
+        self.places: dict[str, CallSlot] = {}
         self._group = group
         self._ends: dict[str, anyio.Event] = {}
 
@@ -74,7 +76,7 @@ class Calls:
 
 
 @asynccontextmanager
-async def calls_on(line: Line) -> AsyncIterator[Calls]:
+async def calls_on(line: CallQueue) -> AsyncIterator[Calls]:
     with anyio.fail_after(10):
         async with anyio.create_task_group() as group:
             yield Calls(line, group)

@@ -13,7 +13,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification
 
-from bridge.mcp.server.stdio import LINES_WAITING, _Writer
+from bridge.mcp.server.stdio import LINES_WAITING, _StdoutWriter
 
 pytestmark = pytest.mark.proves("mcp-stdio-server-lines")
 
@@ -40,7 +40,7 @@ async def writing() -> AsyncIterator[tuple[MemoryObjectSendStream[SessionMessage
         for end in (ours, theirs):
             end.setblocking(False)
         sink, outgoing = anyio.create_memory_object_stream[SessionMessage](LINES_WAITING)
-        writer = _Writer(ours.fileno(), outgoing)
+        writer = _StdoutWriter(ours.fileno(), outgoing)
         async with sink, anyio.create_task_group() as tasks:
             tasks.start_soon(writer.run, tasks.cancel_scope)
             yield sink, theirs

@@ -48,14 +48,14 @@ from bridge.mcp.client.transports.streamable_http import (
     LIMITS,
     NOT_SENT,
     FaultMappingTransport,
-    Url,
+    HttpTarget,
     beginning_of,
     client_of,
     means_session_lost,
 )
-from bridge.mcp.client.transports.too_large import id_of_cut_message, instead_of
+from bridge.mcp.client.transports.too_large import answer_to_many_values, id_of_cut_message
 from bridge.mcp.lines import message_in
-from bridge.sse import Event, EventReader
+from bridge.sse import SseEvent, SseReader
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ _OLD_TRANSPORT_STATUSES: Final = frozenset({400, 404, 405})
 _INITIALIZED: Final = "notifications/initialized"
 _CANCELLED: Final = "notifications/cancelled"
 
-_Events = AsyncGenerator[Event, None]
+_SseEvents = AsyncGenerator[SseEvent, None]
 
 
 def may_be_http_sse(error: MCPError) -> bool:
@@ -86,7 +86,7 @@ def may_be_http_sse(error: MCPError) -> bool:
 
 
 @asynccontextmanager
-async def http_sse(target: Url, on_fault: Callable[[str], None]) -> AsyncIterator[TransportStreams]:
+async def http_sse(target: HttpTarget, on_fault: Callable[[str], None]) -> AsyncIterator[TransportStreams]:
     """Speak to a server over HTTP+SSE. `on_fault` hears of each fault, by its kind.
 
     The streams end when the server ends its events. No redirect is followed: headers hold credentials.
@@ -108,7 +108,7 @@ async def http_sse(target: Url, on_fault: Callable[[str], None]) -> AsyncIterato
         _opened(target, listener) as (endpoint, events),
         anyio.create_task_group() as tasks,
     ):
-        connection = _Connection(target, on_fault, poster, endpoint, reads_in)
+        connection = _SseConnection(target, on_fault, poster, endpoint, reads_in)
         tasks.start_soon(connection.run, events, writes_out)
         try:
             yield reads_out, writes_in
@@ -117,7 +117,9 @@ async def http_sse(target: Url, on_fault: Callable[[str], None]) -> AsyncIterato
 
 
 @asynccontextmanager
-async def _opened(target: Url, client: httpx2.AsyncClient) -> AsyncIterator[tuple[httpx2.URL, _Events]]:
+async def _opened(
+    target: HttpTarget, client: httpx2.AsyncClient
+) -> AsyncIterator[tuple[httpx2.URL, _SseEvents]]:
     """Open the event stream: the address to post to, and the events after the one that named it.
 
     Raises:
@@ -131,7 +133,7 @@ async def _opened(target: Url, client: httpx2.AsyncClient) -> AsyncIterator[tupl
             with anyio.fail_after(seconds):
                 response = await stack.enter_async_context(client.stream("GET", target.url, headers=headers))
                 _check(target, response)
-                reader = EventReader(target.result_limit_bytes, _ENDS_BYTES)
+                reader = SseReader(target.result_limit_bytes, _ENDS_BYTES)
                 events = await stack.enter_async_context(aclosing(_events(response, reader)))
                 endpoint = await _endpoint(target, events)
         except TimeoutError as exc:
@@ -143,7 +145,7 @@ async def _opened(target: Url, client: httpx2.AsyncClient) -> AsyncIterator[tupl
         yield endpoint, events
 
 
-def _check(target: Url, response: httpx2.Response) -> None:
+def _check(target: HttpTarget, response: httpx2.Response) -> None:
     if response.status_code >= 300:
         why = " (redirects are not followed)" if response.is_redirect else ""
         raise PeerError(f"{target} answered the GET for its events with {_status_words(response)}{why}")
@@ -155,13 +157,13 @@ def _check(target: Url, response: httpx2.Response) -> None:
         )
 
 
-async def _events(response: httpx2.Response, reader: EventReader) -> _Events:
+async def _events(response: httpx2.Response, reader: SseReader) -> _SseEvents:
     async for chunk in response.aiter_bytes():
         for event in reader.feed(chunk):
             yield event
 
 
-async def _endpoint(target: Url, events: _Events) -> httpx2.URL:
+async def _endpoint(target: HttpTarget, events: _SseEvents) -> httpx2.URL:
     """The address to post to. Credentials travel there, so only its path and query are taken from the server."""
     async for event in events:
         if event.type != "endpoint":
@@ -173,7 +175,8 @@ async def _endpoint(target: Url, events: _Events) -> httpx2.URL:
             raise PeerError(f"{target} names an endpoint that is no address: {exc}") from exc
         if _origin(named) != _origin(base):
             raise PeerError(
-                f"{target} names an endpoint of another origin ({Url(str(named))}); credentials are not sent there"
+                f"{target} names an endpoint of another origin ({HttpTarget(str(named))}); credentials are not"
+                " sent there"
             )
         return base.copy_with(raw_path=named.raw_path)
     raise PeerError(f"{target} ended its events before it named an endpoint")
@@ -195,10 +198,10 @@ class _PostTransport(FaultMappingTransport):
 
 
 @dataclass
-class _Connection:
+class _SseConnection:
     """One open connection: what arrives goes to `arrived`, what is to be sent is posted."""
 
-    target: Url
+    target: HttpTarget
     on_fault: Callable[[str], None]
     client: httpx2.AsyncClient
     endpoint: httpx2.URL
@@ -208,7 +211,7 @@ class _Connection:
     _other_places: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(POSTS_AT_ONCE))
     _answer_places: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(POSTS_AT_ONCE))
 
-    async def run(self, events: _Events, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:
+    async def run(self, events: _SseEvents, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:
         """Send and receive until the server ends its events; then nobody hears of what is still posted."""
         async with outgoing, anyio.create_task_group() as tasks:
             tasks.start_soon(self._send_all, outgoing, tasks)
@@ -217,7 +220,7 @@ class _Connection:
             self.arrived.close()
             tasks.cancel_scope.cancel()
 
-    async def _receive(self, events: _Events) -> None:
+    async def _receive(self, events: _SseEvents) -> None:
         try:
             async for event in events:
                 if event.type == "message" and event.data:
@@ -226,13 +229,13 @@ class _Connection:
             logger.info("%s: its events broke off: %s", self.target, reason_of(exc))
             self.on_fault(BROKEN_OFF)
 
-    def _message_in(self, event: Event) -> SessionMessage | Exception:
+    def _message_in(self, event: SseEvent) -> SessionMessage | Exception:
         if event.tail is not None:
             self.on_fault(TOO_LARGE)
             words = f"a message is larger than {self.target.result_limit_bytes} bytes: {LIMITED_BY}"
             answered = id_of_cut_message(event.data, event.tail)
             return ValueError(words) if answered is None else _answer(answered, error_of(TOO_LARGE, words))
-        instead = instead_of(event.data, self.target.result_json_values)
+        instead = answer_to_many_values(event.data, self.target.result_json_values)
         if instead is None:
             return message_in(event.data)
         self.on_fault(TOO_LARGE)

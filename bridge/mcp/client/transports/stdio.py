@@ -35,8 +35,8 @@ from bridge.errors import UsageError
 from bridge.jsonvalues import DEFAULT_MAX_VALUES
 from bridge.mcp.client.faults import DEFAULT_RESULT_LIMIT_BYTES
 from bridge.mcp.client.stderr import LastWords, StderrLog
-from bridge.mcp.client.transports.too_large import answer_to, instead_of
-from bridge.mcp.lines import Lines, TooLong, line_of, message_in
+from bridge.mcp.client.transports.too_large import answer_to_many_values, answer_to_overlong
+from bridge.mcp.lines import LineSplitter, OverlongLine, line_of, message_in
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ _GONE: Final = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResour
 
 
 @dataclass(frozen=True)
-class Command:
+class StdioTarget:
     """A server that is started as a child process and spoken to over its stdin and stdout."""
 
     argv: tuple[str, ...] = field(repr=False)
@@ -86,7 +86,7 @@ class Command:
 
 
 @asynccontextmanager
-async def child(command: Command, name: str, last_words: LastWords) -> AsyncIterator[TransportStreams]:
+async def child(command: StdioTarget, name: str, last_words: LastWords) -> AsyncIterator[TransportStreams]:
     """Start a server as a child process, and end it, with its process group, on exit.
 
     What it sends that is no message comes as a ValueError. So does an answer above a limit whose id is not
@@ -108,7 +108,7 @@ async def child(command: Command, name: str, last_words: LastWords) -> AsyncIter
                 await server.end()
 
 
-async def _start(command: Command) -> Process:
+async def _start(command: StdioTarget) -> Process:
     try:
         return await anyio.open_process(
             command.argv,
@@ -124,7 +124,7 @@ async def _start(command: Command) -> Process:
 class _Child:
     """A process that runs, and the tasks that serve it."""
 
-    def __init__(self, process: Process, name: str, command: Command, last_words: LastWords) -> None:
+    def __init__(self, process: Process, name: str, command: StdioTarget, last_words: LastWords) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
@@ -173,7 +173,7 @@ class _Child:
     # From the process
 
     async def _read(self) -> None:
-        lines = Lines(self._limit_bytes)
+        lines = LineSplitter(self._limit_bytes)
         with suppress(*_GONE):
             async with self._received:
                 with suppress(*_GONE), self._reading:
@@ -197,13 +197,13 @@ class _Child:
                 await anyio.sleep(_QUIET_SECONDS)
         self._reading.cancel()
 
-    async def _deliver(self, line: bytes | TooLong) -> None:
-        if isinstance(line, TooLong):
-            item = answer_to(line, self._limit_bytes)
+    async def _deliver(self, line: bytes | OverlongLine) -> None:
+        if isinstance(line, OverlongLine):
+            item = answer_to_overlong(line, self._limit_bytes)
         elif not line or line.isspace():
             return
         else:
-            item = instead_of(line, self._max_values) or message_in(line)
+            item = answer_to_many_values(line, self._max_values) or message_in(line)
         try:
             self._received.send_nowait(item)
         except anyio.WouldBlock:

@@ -19,7 +19,7 @@ import httpx2
 from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 
-from bridge.address import Wanted, explained
+from bridge.address import WantedKind, explained
 from bridge.errors import PeerError, reason_of
 from bridge.http_client import GuardedClient, GuardedTransport, guarded_by
 from bridge.jsonvalues import DEFAULT_MAX_VALUES, holds_more_values
@@ -34,9 +34,15 @@ from bridge.mcp.client.faults import (
     VALUES_LIMITED_BY,
     error_of,
 )
-from bridge.mcp.client.transports.stdio import Command
-from bridge.networks import FirstSeen, Guard, PrivateAddressError, allowing_private, is_private_host
-from bridge.peer_auth import PeerAuth, PeerCredentials, always
+from bridge.mcp.client.transports.stdio import StdioTarget
+from bridge.networks import (
+    AddressGuard,
+    PrivateAddressError,
+    RebindingJudge,
+    allowing_private,
+    is_private_host,
+)
+from bridge.peer_auth import PeerAuth, PeerCredentials, fixed_credentials
 from bridge.web import is_loopback
 
 logger = logging.getLogger(__name__)
@@ -68,7 +74,7 @@ sent again: a tool's own error that merely speaks of a session is not one of the
 
 
 @dataclass(frozen=True)
-class Url:
+class HttpTarget:
     """A server that is reached over Streamable HTTP."""
 
     url: str = field(repr=False)
@@ -82,31 +88,33 @@ class Url:
     """Whether its name may lead to a private address once it led to a public one."""
     on_command_line: bool = field(default=False, compare=False)
     """Whether it is given there, and not in a file: who is refused is told so."""
-    seen: FirstSeen = field(default_factory=FirstSeen, repr=False, compare=False)
+    seen: RebindingJudge = field(default_factory=RebindingJudge, repr=False, compare=False)
 
     @property
-    def guard(self) -> Guard | None:
+    def guard(self) -> AddressGuard | None:
         """What judges connections to it; None when any address will do."""
         host = httpx2.URL(self.url).host
         if self.allow_private or is_private_host(host):
             return None
-        return Guard(self.seen.judge(host, allowing_private(on_command_line=self.on_command_line)))
+        return AddressGuard(self.seen.judge(host, allowing_private(on_command_line=self.on_command_line)))
 
     def __str__(self) -> str:
         parts = urlsplit(self.shown or self.url)
         return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
-Target = Command | Url
+ServerTarget = StdioTarget | HttpTarget
 
 
-def is_local(target: Target) -> bool:
+def is_local(target: ServerTarget) -> bool:
     """Whether a server is on this machine: a command, or at a loopback address."""
-    return isinstance(target, Command) or is_loopback(urlsplit(target.url).hostname or "")
+    return isinstance(target, StdioTarget) or is_loopback(urlsplit(target.url).hostname or "")
 
 
 @asynccontextmanager
-async def streamable_http(target: Url, on_fault: Callable[[str], None]) -> AsyncIterator[TransportStreams]:
+async def streamable_http(
+    target: HttpTarget, on_fault: Callable[[str], None]
+) -> AsyncIterator[TransportStreams]:
     """Speak to a server over Streamable HTTP. `on_fault` hears of each fault, by its kind."""
     transport = FaultMappingTransport(target, on_fault, limits=LIMITS)
     async with (
@@ -116,7 +124,7 @@ async def streamable_http(target: Url, on_fault: Callable[[str], None]) -> Async
         yield streams
 
 
-def client_of(target: Url, transport: httpx2.AsyncBaseTransport) -> httpx2.AsyncClient:
+def client_of(target: HttpTarget, transport: httpx2.AsyncBaseTransport) -> httpx2.AsyncClient:
     """A client that sends what the target asks for."""
     # No read timeout: a call's own deadline bounds it, and a stream may be silent for as long.
     timeout = httpx2.Timeout(None, connect=target.connect_seconds)
@@ -128,22 +136,22 @@ def client_of(target: Url, transport: httpx2.AsyncBaseTransport) -> httpx2.Async
     return httpx2.AsyncClient(
         transport=transport,
         timeout=timeout,
-        auth=PeerAuth(target.url, always(PeerCredentials(target.headers))),
+        auth=PeerAuth(target.url, fixed_credentials(PeerCredentials(target.headers))),
         event_hooks={"request": [have_judged]},
     )
 
 
-async def explained_at(target: Url, fault: PeerError) -> PeerError:
+async def explained_at(target: HttpTarget, fault: PeerError) -> PeerError:
     """A fault, with what stands at the URL instead. None of the target's headers are sent."""
     async with GuardedClient(timeout=target.connect_seconds) as client:
         bound = target.connect_seconds
-        return await explained(fault, client, target.url, Wanted.SERVER, target.guard, bound)
+        return await explained(fault, client, target.url, WantedKind.SERVER, target.guard, bound)
 
 
 class FaultMappingTransport(GuardedTransport):
     """An HTTP transport that never raises: what goes wrong is answered like a server's JSON-RPC error."""
 
-    def __init__(self, target: Url, on_fault: Callable[[str], None], *, limits: httpx2.Limits) -> None:
+    def __init__(self, target: HttpTarget, on_fault: Callable[[str], None], *, limits: httpx2.Limits) -> None:
         super().__init__(limits=limits)
         self._name = str(target)
         self._bounds = _Bounds(target.result_limit_bytes, target.result_json_values)

@@ -15,7 +15,7 @@ from mcp_types import JSONRPCError, RequestId
 
 from bridge.jsonvalues import holds_more_values
 from bridge.mcp.client.faults import LIMITED_BY, TOO_LARGE, VALUES_LIMITED_BY, error_of
-from bridge.mcp.lines import ENDS_KEPT_BYTES, TooLong
+from bridge.mcp.lines import ENDS_KEPT_BYTES, OverlongLine
 
 _MEMBER: Final = re.compile(rb'[{,]\s*"([^"\\]*)"\s*:\s*')
 _SCALAR: Final = re.compile(rb'("(?:[^"\\]|\\.)*"|-?\d+|true|false|null)\s*(?=[,}])')
@@ -24,7 +24,7 @@ _LAST_ID: Final = re.compile(
 )
 
 
-def instead_of(text: bytes, max_values: int) -> SessionMessage | ValueError | None:
+def answer_to_many_values(text: bytes, max_values: int) -> SessionMessage | ValueError | None:
     """What comes in the place of a message that holds too many values and keys; None for one that does not."""
     if not holds_more_values(text, max_values):
         return None
@@ -37,7 +37,7 @@ def instead_of(text: bytes, max_values: int) -> SessionMessage | ValueError | No
     return _too_large(request_id, f"the result holds more than {most}: {VALUES_LIMITED_BY}")
 
 
-def answer_to(line: TooLong, limit_bytes: int) -> SessionMessage | ValueError:
+def answer_to_overlong(line: OverlongLine, limit_bytes: int) -> SessionMessage | ValueError:
     """What the call gets instead of an answer above the limit, or why it gets none."""
     request_id = id_of_cut_message(line.head, line.tail)
     if request_id is None:

@@ -24,8 +24,8 @@ from pydantic import ValidationError
 from bridge.errors import UsageError
 from bridge.mcp.client.faults import DEFAULT_RESULT_LIMIT_BYTES, FAULT_KEY, TOO_LARGE
 from bridge.mcp.client.stderr import LastWords
-from bridge.mcp.client.transports.stdio import Command, child
-from bridge.mcp.lines import Lines, TooLong, line_of
+from bridge.mcp.client.transports.stdio import StdioTarget, child
+from bridge.mcp.lines import LineSplitter, OverlongLine, line_of
 from tests.support.processes import PROC, children_with, gone, is_running
 
 pytestmark = pytest.mark.proves("mcp-child")
@@ -86,7 +86,7 @@ class Started:
 @asynccontextmanager
 async def started(program: str, limit_bytes: int = DEFAULT_RESULT_LIMIT_BYTES) -> AsyncIterator[Started]:
     """A child that runs a program."""
-    command = Command((sys.executable, "-c", PREAMBLE + program), result_limit_bytes=limit_bytes)
+    command = StdioTarget((sys.executable, "-c", PREAMBLE + program), result_limit_bytes=limit_bytes)
     last_words = LastWords()
     with anyio.fail_after(30):
         async with child(command, "tools", last_words) as streams:
@@ -115,9 +115,15 @@ async def test_a_line_of_many_megabytes_arrives_whole() -> None:
 
 def test_the_lines_are_the_same_wherever_the_chunks_end() -> None:
     data = "one\n\ngrüße 🎈\r\nfour is too long\n{}\n".encode()
-    expected = [b"one", b"", "grüße 🎈\r".encode(), TooLong(b"four is too long", b"four is too long"), b"{}"]
+    expected = [
+        b"one",
+        b"",
+        "grüße 🎈\r".encode(),
+        OverlongLine(b"four is too long", b"four is too long"),
+        b"{}",
+    ]
     for size in range(1, len(data) + 1):
-        lines = Lines(limit_bytes=15)
+        lines = LineSplitter(limit_bytes=15)
         chunks = [data[at : at + size] for at in range(0, len(data), size)]
         assert [found for chunk in chunks for found in lines.feed(chunk)] == expected
 
@@ -202,7 +208,7 @@ async def test_what_answers_nothing_and_is_above_the_limit_is_passed_over(long: 
 
 
 def test_no_more_than_the_limit_is_kept_of_a_line() -> None:
-    chunk, lines = b"x" * 65536, Lines(limit_bytes=MEGABYTE)
+    chunk, lines = b"x" * 65536, LineSplitter(limit_bytes=MEGABYTE)
     tracemalloc.start()
     try:
         for _ in range(512):
@@ -211,7 +217,7 @@ def test_no_more_than_the_limit_is_kept_of_a_line() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 3 * MEGABYTE
-    assert list(lines.feed(b"\n{}\n")) == [TooLong(b"x" * 256, b"x" * 256), b"{}"]
+    assert list(lines.feed(b"\n{}\n")) == [OverlongLine(b"x" * 256, b"x" * 256), b"{}"]
 
 
 @pytest.mark.proves("mcp-utf8")
@@ -386,11 +392,11 @@ async def test_no_pipe_is_left_open_that_a_process_outside_the_group_holds() -> 
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (Command(("/nowhere/server",)), "cannot start '/nowhere/server': No such file or directory"),
-        (Command(("server\0",)), "cannot start 'server\\x00': embedded null byte"),
+        (StdioTarget(("/nowhere/server",)), "cannot start '/nowhere/server': No such file or directory"),
+        (StdioTarget(("server\0",)), "cannot start 'server\\x00': embedded null byte"),
     ],
 )
-async def test_a_command_that_cannot_be_started_is_a_clear_message(command: Command, words: str) -> None:
+async def test_a_command_that_cannot_be_started_is_a_clear_message(command: StdioTarget, words: str) -> None:
     with pytest.raises(UsageError) as failed:
         async with child(command, "tools", LastWords()):
             pass
@@ -400,7 +406,7 @@ async def test_a_command_that_cannot_be_started_is_a_clear_message(command: Comm
 async def test_a_child_gets_the_variables_of_its_command_and_few_others(tmp_path: Path) -> None:
     os.environ["NOT_FOR_CHILDREN"] = "1"
     program = PREAMBLE + "tell(cwd=os.getcwd(), names=sorted(os.environ))"
-    command = Command((sys.executable, "-c", program), {"OWN": "1"}, str(tmp_path))
+    command = StdioTarget((sys.executable, "-c", program), {"OWN": "1"}, str(tmp_path))
     async with child(command, "tools", LastWords()) as streams:
         told = await Started(streams, LastWords()).told()
     assert told["cwd"] == str(tmp_path)

@@ -22,7 +22,12 @@ from bridge.mcp.client.faults import (
     TOO_LARGE,
     UNREACHABLE,
 )
-from bridge.mcp.client.transports.streamable_http import FaultMappingTransport, Url, _BoundedEvents, _Bounds
+from bridge.mcp.client.transports.streamable_http import (
+    FaultMappingTransport,
+    HttpTarget,
+    _BoundedEvents,
+    _Bounds,
+)
 from tests.support.command import free_port
 
 LIMIT_BYTES: Final = 1000
@@ -56,7 +61,7 @@ async def _answering(answer: bytes) -> AsyncIterator[str]:
 
 
 async def _post(url: str, on_fault: Callable[[str], None], **headers: str) -> httpx2.Response:
-    target = Url(url, result_limit_bytes=LIMIT_BYTES, result_json_values=VALUES, shown="tools")
+    target = HttpTarget(url, result_limit_bytes=LIMIT_BYTES, result_json_values=VALUES, shown="tools")
     transport = FaultMappingTransport(target, on_fault, limits=httpx2.Limits())
     async with httpx2.AsyncClient(transport=transport) as client:
         with anyio.fail_after(10):
