@@ -1,8 +1,8 @@
-"""How the process keeps its memory: when Python looks for garbage, and how many heaps its threads have.
+"""What the process asks of the system and of Python: descriptors, memory, and when garbage is collected.
 
-Most objects are freed as soon as nobody refers to them. What ended with an error, and parts of the bridge that know
-each other, are garbage until Python looks for such, and that takes time from calls.
-"""
+Systems start programs with a low limit of descriptors, which any program may raise up to a second one (systemd: 1024
+and 524288). Most objects are freed as soon as nobody refers to them. What ended with an error, and parts of the bridge
+that refer to each other, are garbage until Python looks for such, and that takes time from calls."""
 
 from __future__ import annotations
 
@@ -46,3 +46,30 @@ def share_malloc_arenas() -> None:
     if sys.platform == "linux":
         with suppress(OSError, AttributeError):  # of another C library
             ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _HEAPS)
+
+
+NO_LIMIT: Final = 1_000_000
+"""What is said where the system has no limit, or does not tell: more than anybody opens."""
+
+if sys.platform == "win32":
+
+    def raise_descriptors() -> int:
+        """Allow as many descriptors as can be had; gives how many that is."""
+        return NO_LIMIT
+else:
+    import resource
+
+    _MACOS_MOST: Final = 10_240
+    """OPEN_MAX of macOS, which refuses more though it calls its hard limit infinite."""
+
+    def raise_descriptors() -> int:
+        """Allow as many descriptors as can be had; gives how many that is."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        for wanted in (hard, _MACOS_MOST):
+            if soft == resource.RLIM_INFINITY or 0 <= wanted <= soft:
+                break
+            with suppress(ValueError, OSError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+                soft = wanted
+                break
+        return NO_LIMIT if soft == resource.RLIM_INFINITY else min(soft, NO_LIMIT)

@@ -15,11 +15,10 @@ from typing import Final
 
 import anyio
 
-from bridge.assembly.aside import for_preview
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.first import StartObserver
 from bridge.assembly.parts import servers_of
-from bridge.assembly.plan import Plan
+from bridge.assembly.plan import Plan, for_preview
 from bridge.mcp.client.upstream import Upstream
 from bridge.run import unannounced_bridge
 from bridge.seal import key_in

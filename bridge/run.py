@@ -20,14 +20,12 @@ from typing import Final, Protocol
 import anyio
 import anyio.abc
 
-from bridge.assembly.aside import LOOPBACK_HOST, calls_itself
 from bridge.assembly.bounds import server_limits
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.first import StartObserver
-from bridge.assembly.plan import Plan
-from bridge.descriptors import raise_descriptors
+from bridge.assembly.plan import LOOPBACK_HOST, Plan, calls_itself
 from bridge.errors import UsageError
-from bridge.heap import free_what_was_replaced, keep_code, share_malloc_arenas
+from bridge.heap import free_what_was_replaced, keep_code, raise_descriptors, share_malloc_arenas
 from bridge.http_server import BoundedServer
 from bridge.reload import Reload
 from bridge.stopping import Shutdown, watch_signals

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from bridge.config.check.schema_nodes import SchemaNode, node_at, takes_of, unit_of
 from bridge.config.schema import config_schema, meanings_in, profile_schema
-from bridge.config.shown import toml_value
 from bridge.config.tables.models import (
     AgentTable,
     Config,
@@ -21,9 +20,9 @@ from bridge.config.tables.models import (
     ToolServerTable,
     ToolTable,
 )
-from bridge.config.tables.profile import TABLES_OF
-from bridge.config.tables.profile_places import profile_place
+from bridge.config.tables.profile import TABLES_OF, profile_place
 from bridge.config.text.document import read_toml
+from bridge.config.toml_text import toml_value
 from docs.mapping_page import mapping
 
 DOCS: Final = Path(__file__).parent

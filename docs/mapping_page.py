@@ -31,7 +31,6 @@ from bridge.translate import (
     faults,
     message_to_call,
     names,
-    notes,
     result,
     skills,
 )
@@ -127,7 +126,7 @@ def _structured() -> Iterator[str]:
         ("text named", "JSON named", "it gets"),
         (
             ("yes" if text else "no", "yes" if data else "no", form)
-            for (text, data), form in notes.REPEATED.items()
+            for (text, data), form in faults.REPEATED.items()
         ),
     )
     yield "\nA text that says anything else always stays, beside the data, and so does the text of a failure. A task "

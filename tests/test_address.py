@@ -13,7 +13,7 @@ import pytest
 from anyio.streams.tls import TLSListener, TLSStream
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
 
-from bridge.a2a.client.card_cache import CardSource
+from bridge.a2a.client.card import CardSource
 from bridge.a2a.client.followed import FreshnessBounds
 from bridge.address import url_with_scheme
 from bridge.assembly.health import readiness

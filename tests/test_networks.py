@@ -16,8 +16,7 @@ import pytest
 from anyio.streams.tls import TLSListener
 
 import bridge
-from bridge.a2a.client.card import FoundCard, fetch_card
-from bridge.a2a.client.card_cache import CardSource
+from bridge.a2a.client.card import CardSource, FoundCard, fetch_card
 from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.client.client import AgentClient, ClientOptions
 from bridge.a2a.client.http import NotReachedError, origin_of
@@ -25,7 +24,7 @@ from bridge.a2a.client.interfaces import ConnectionPolicy, Trust
 from bridge.a2a.model.objects import AgentCard
 from bridge.address import WantedKind, kind_at
 from bridge.agents_as_tools.remote_agent import RemoteAgent, read_cards
-from bridge.assembly.mistaken import other_kind_at
+from bridge.assembly.offered import other_kind_at
 from bridge.assembly.plan import RemotePlan
 from bridge.errors import PeerError
 from bridge.http_client import GuardedClient

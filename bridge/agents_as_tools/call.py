@@ -11,6 +11,8 @@ Messages go out on a task of their own, so that one whose task is not known yet 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
 from uuid import uuid4
 
 import anyio
@@ -28,19 +30,17 @@ from bridge.a2a.model.objects import (
     TaskStatus,
     text_of_parts,
 )
-from bridge.agents_as_tools.given import CallInput
-from bridge.agents_as_tools.handles import FarCall, FarQuestion, tool_mark
+from bridge.agents_as_tools.handles import FarCall, FarContext, FarQuestion, Handles, tool_mark
 from bridge.agents_as_tools.mcp_tasks import task_fields
 from bridge.agents_as_tools.remote_agent import RemoteAgent
-from bridge.agents_as_tools.sending import AgentExchange, Sending
+from bridge.agents_as_tools.sending import AgentExchange, FaceRuntime, Sending
 from bridge.agents_as_tools.shown import ToolResults, failure
-from bridge.agents_as_tools.surroundings import FaceRuntime
 from bridge.agents_as_tools.tools import PublishedTool
 from bridge.concurrency import turn
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.server.face import IncomingCall, ReportProgress
-from bridge.seal import HandleTooLongError
+from bridge.mcp.server.face import INVALID_PARAMS, IncomingCall, McpRefusal, ReportProgress
+from bridge.seal import HandleError, HandleTooLongError, request_digest
 from bridge.translate.ask_back import (
     AskingTask,
     answer_message,
@@ -50,10 +50,14 @@ from bridge.translate.ask_back import (
     with_own_keys,
 )
 from bridge.translate.call_to_message import (
+    BadArgumentsError,
     MessageIds,
+    context_in,
     message_from_call,
 )
 from bridge.translate.extension import PROGRESS
+from bridge.translate.overrides import ArgumentRule, hidden_arguments_in, with_default_arguments
+from bridge.translate.skill_tools import AgentTool
 
 logger = logging.getLogger(__name__)
 
@@ -338,3 +342,62 @@ def _tell_progress(event: StreamResponse, report: ReportProgress, *, extension_a
 
 def _number(value: object) -> float | None:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+@dataclass(frozen=True, slots=True)
+class CallInput:
+    """One call, as it came in."""
+
+    incoming: IncomingCall
+    tool: AgentTool
+    mark: str
+    """The agent's."""
+    handles: Handles
+    rules: Mapping[str, ArgumentRule]
+
+    @property
+    def digest(self) -> bytes:
+        """What makes another round the same request: what the host gave, whatever is filled in for it."""
+        return request_digest(self.incoming.name, self.incoming.arguments)
+
+    def arguments(self) -> JsonObject:
+        """The arguments as the agent gets them.
+
+        Raises:
+            BadArgumentsError: the caller sets one that is not its to set.
+        """
+        given = self.incoming.arguments
+        if theirs := hidden_arguments_in(given, self.rules):
+            raise BadArgumentsError(f"{', '.join(theirs)}: the tool {self.tool.name} has no such argument")
+        return with_default_arguments(given, self.tool.input_schema, self.rules)
+
+    def context(self, arguments: JsonObject) -> FarContext | None:
+        """The conversation that the call continues.
+
+        Raises:
+            BadArgumentsError: there is none such with this agent.
+        """
+        text = None if self.tool.original else context_in(arguments)
+        if text is None:
+            return None
+        try:
+            context = self.handles.context(text, self.incoming.principal)
+        except HandleError as exc:
+            raise BadArgumentsError(f"context: {exc}") from exc
+        if context.agent != self.mark:
+            raise BadArgumentsError("context: it belongs to another agent")
+        return context
+
+    def question(self, state: str) -> FarQuestion:
+        """The question that a round answers.
+
+        Raises:
+            McpRefusal: its state is of another call.
+        """
+        try:
+            question = self.handles.question(state, self.incoming.principal, self.digest)
+        except HandleError as exc:
+            raise McpRefusal(INVALID_PARAMS, str(exc)) from exc
+        if question.task.agent != self.mark:
+            raise McpRefusal(INVALID_PARAMS, str(HandleError()))
+        return question

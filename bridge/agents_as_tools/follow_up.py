@@ -1,11 +1,14 @@
-"""The tools with which a host comes back to a task that it was given a handle of.
+"""The bridge's own tools as they are called; `translate/own_tools.py` has how they are listed.
 
-`task_result` waits for it a little longer, `task_reply` answers what it asks, `task_cancel` ends it. Nothing
-about the task is kept here: the handle says which it is, and its agent says how it stands.
-"""
+`task_result` waits a little longer for a task that the host has a handle of, `task_reply` answers what the task asks,
+and `task_cancel` ends it. The handle names the task, and its agent says how it stands: nothing about it is kept here.
+`find_skill` and `call_skill` stand for all skills where those are too many to list."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
 from uuid import uuid4
 
 import anyio
@@ -15,15 +18,15 @@ from bridge.a2a.model.life import ENDED, SETTLED
 from bridge.a2a.model.objects import Message, SendMessageConfiguration, SendMessageRequest, Task, TaskState
 from bridge.agents_as_tools.handles import FarTask
 from bridge.agents_as_tools.remote_agent import RemoteAgent
-from bridge.agents_as_tools.sending import UnnamedMessages
+from bridge.agents_as_tools.sending import FaceRuntime, UnnamedMessages
 from bridge.agents_as_tools.shown import ToolResults
-from bridge.agents_as_tools.surroundings import FaceRuntime
 from bridge.agents_as_tools.tools import PublishedTool
-from bridge.errors import PeerError
+from bridge.errors import PeerError, echoed
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import IncomingCall
 from bridge.translate.call_to_message import BadArgumentsError, MessageIds, message_from_reply
 from bridge.translate.overrides import hidden_arguments_in
+from bridge.translate.skill_tools import AgentTool, find_skills, found_as_text
 
 
 class FollowUp:
@@ -142,3 +145,36 @@ class FollowUp:
         if outcome is None or outcome.status.state not in SETTLED:
             return shown.still_at_work(handle)
         return shown.question_in_words(outcome, handle)
+
+
+_FOUND: Final = 10
+"""Skills that find_skill gives unless it is asked for another number."""
+
+
+def found_skills(incoming: IncomingCall, tools: Sequence[AgentTool], most: int) -> JsonObject:
+    """What find_skill answers.
+
+    Raises:
+        BadArgumentsError: the arguments are not as its schema asks.
+    """
+    query, limit = incoming.arguments.get("query", ""), incoming.arguments.get("limit", _FOUND)
+    if not isinstance(query, str) or not isinstance(limit, int):
+        raise BadArgumentsError("query: what the skill should do, in words; limit: a number")
+    found = find_skills([tool for tool in tools if incoming.may_use(tool.name)], query, limit, most)
+    structured: JsonObject = {"skills": [tool.listed for tool in found]}
+    words = found_as_text(found) if found else "No skill was found."
+    return {"content": [{"type": "text", "text": words}], "structuredContent": structured}
+
+
+def call_of_skill(incoming: IncomingCall, tools: Sequence[AgentTool]) -> IncomingCall:
+    """The call that call_skill stands for.
+
+    Raises:
+        BadArgumentsError: the arguments are not as its schema asks, or there is no such skill.
+    """
+    name, given = incoming.arguments.get("skill"), incoming.arguments.get("arguments", {})
+    if not isinstance(name, str) or not isinstance(given, dict):
+        raise BadArgumentsError("skill: the name of one that find_skill gave; arguments: an object")
+    if not any(tool.name == name for tool in tools) or not incoming.may_use(name):
+        raise BadArgumentsError(f"There is no skill {echoed(name)!r}; find_skill gives their names")
+    return replace(incoming, name=name, arguments=given)

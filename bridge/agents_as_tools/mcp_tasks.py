@@ -34,9 +34,8 @@ from bridge.a2a.model.objects import (
 from bridge.agents_as_tools.handles import FarCall
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
-from bridge.agents_as_tools.sending import Sending
+from bridge.agents_as_tools.sending import FaceRuntime, Sending
 from bridge.agents_as_tools.shown import ToolResults, failure
-from bridge.agents_as_tools.surroundings import FaceRuntime
 from bridge.errors import BridgeError, PeerError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import McpRefusal, TaskCaller, refusal_of

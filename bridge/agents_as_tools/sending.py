@@ -1,8 +1,7 @@
-"""Messages on their way to an agent, each on a task of its own, and those whose agent has named no task for them.
+"""Messages on their way to an agent, each on a task of its own, and what the calls of a running face share for that.
 
-An agent may answer a message with a message, after any time, and never make a task of it. There is nothing to
-come back to then but the connection itself. So such a message is kept waiting here, in this process alone.
-"""
+An agent may answer a message with a message, after any time, and never make a task of it. Only the connection itself
+can then bring the answer. Such a message is kept waiting here, in this process alone."""
 
 from __future__ import annotations
 
@@ -10,13 +9,19 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 import anyio
+import anyio.abc
 
 from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.follow import Listener
 from bridge.a2a.model.objects import Message, StreamResponse, Task
+from bridge.agents_as_tools.handles import Handles
+from bridge.agents_as_tools.options import FaceOptions
+from bridge.agents_as_tools.tools import SkillKey
+from bridge.concurrency import ToolLimiters
 from bridge.errors import BridgeError, OwnError, PeerError
 
 logger = logging.getLogger(__name__)
@@ -117,3 +122,15 @@ class UnnamedMessages:
     def is_id(task_id: str) -> bool:
         """Whether an id is one of these."""
         return task_id.startswith(_HERE)
+
+
+@dataclass(frozen=True, slots=True)
+class FaceRuntime:
+    """Made once a face is entered, and anew with other options; a call keeps those that it began with."""
+
+    handles: Handles
+    options: FaceOptions
+    background: anyio.abc.TaskGroup
+    """Where messages go out, as long as the face is served."""
+    unnamed: UnnamedMessages
+    turns: ToolLimiters[SkillKey]

@@ -25,24 +25,29 @@ from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.server.catalog import CatalogAgent as Listed
 from bridge.a2a.server.catalog import CatalogApp
 from bridge.assembly.admission import Admission
-from bridge.assembly.catalogs import agents_in, followed_catalog
 from bridge.assembly.changes import Changes, as_it_runs, changes_between
 from bridge.assembly.first import FirstConnections, StartObserver
 from bridge.assembly.health import readiness
 from bridge.assembly.naming import own_name
-from bridge.assembly.offered import USER_FOLDER, OfferedServer, offered, shared_resources
-from bridge.assembly.parts import MountedServer, Parts, PlannedPart, catalogs_of, servers_of
+from bridge.assembly.offered import (
+    USER_FOLDER,
+    OfferedServer,
+    agents_in,
+    followed_catalog,
+    offered,
+    shared_resources,
+)
+from bridge.assembly.parts import MountedServer, Parts, PartTask, PlannedPart, catalogs_of, servers_of
 from bridge.assembly.plan import OfferedPlan, Plan, PublishedPlan, RemotePlan, ServerPlan
 from bridge.assembly.published import PublishedAgent, path_of, published
 from bridge.assembly.routes import MCP, Router, RoutingTable
-from bridge.assembly.unit import PartTask
 from bridge.errors import UsageError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.memory import FILE_NAME, ServerMemory
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.upstream import Upstream
 from bridge.short_names import name_of, slug
-from bridge.tools_as_agent.sources import SkillSource
+from bridge.tools_as_agent.agent import SkillSource
 
 logger = logging.getLogger(__name__)
 

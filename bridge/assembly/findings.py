@@ -17,8 +17,7 @@ from bridge.a2a.model.objects import AgentCard
 from bridge.access.principals import Principal
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.mistaken import other_kind_at
-from bridge.assembly.offered import OfferedServer
+from bridge.assembly.offered import OfferedServer, other_kind_at
 from bridge.assembly.parts import catalogs_of, servers_of
 from bridge.assembly.plan import Plan, RemotePlan
 from bridge.assembly.published import PublishedAgent

@@ -1,30 +1,38 @@
-"""An MCP server made of agents, offered: its agents, their tools, and its endpoint."""
+"""An MCP server made of agents: its agents, named one by one or listed by a catalog, their tools, and its endpoint.
+
+An address that gives no card is looked at only where a person wrote it down: one that a catalog names is asked for
+nothing but its card."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import anyio
 import httpx2
 from platformdirs import user_cache_path, user_state_path
 
-from bridge.a2a.client.card_cache import CardSource
+from bridge.a2a.client.card import CardSource
+from bridge.a2a.client.catalog import CatalogEntry, CatalogSource, Selection
 from bridge.a2a.client.client import ClientOptions, Deadlines
 from bridge.a2a.client.followed import FreshnessBounds
+from bridge.a2a.client.http import redacted_url
 from bridge.a2a.client.interfaces import ConnectionPolicy, Trust
+from bridge.address import WantedKind, explained
 from bridge.agents_as_tools.face import AgentsFace
 from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
-from bridge.assembly.mistaken import require_one_agent
-from bridge.assembly.plan import OfferedPlan, Plan, RemotePlan
+from bridge.assembly.plan import CatalogPlan, OfferedPlan, Plan, RemotePlan
 from bridge.config.tables.profile import AgentsTable, Profile
-from bridge.errors import UsageError
+from bridge.errors import PeerError, UsageError
 from bridge.http_client import GuardedClient
 from bridge.mcp.server.server import McpLimits, McpServer
+from bridge.networks import AddressGuard
 from bridge.peer_auth import PeerCredentials, fixed_credentials
 from bridge.private import private_folder
 from bridge.seal import Seal, agent_mark, key_in
@@ -209,3 +217,85 @@ def mcp_limits(process: Profile) -> McpLimits:
         json_values=process.requests.json_values,
         streams=process.streams.open,
     )
+
+
+logger = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def followed_catalog(
+    key: str, plan: CatalogPlan, shared: SharedResources, on_change: Callable[[], None]
+) -> AsyncIterator[CatalogSource]:
+    """Read a catalog and keep it fresh as long as this is entered; one that is down is as it was remembered."""
+    chosen = shared.process.agents
+    source = CatalogSource(
+        shared.http,
+        plan.url,
+        shared.cache_folder,
+        FreshnessBounds(chosen.card_min_seconds, chosen.card_max_seconds),
+        credentials=fixed_credentials(PeerCredentials(plan.headers)),
+        trust=Trust(allow_private=chosen.allow_private if plan.allow_private is None else plan.allow_private),
+        selection=Selection(tuple(plan.include), tuple(plan.exclude)),
+    )
+    if source.cached() is None:
+        try:
+            with anyio.move_on_after(chosen.first_cards_seconds):
+                await source.refresh()
+        except PeerError as exc:
+            logger.warning("the catalog %s cannot be read: %s", key, exc)
+
+    async def changed(_: tuple[CatalogEntry, ...]) -> None:
+        on_change()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(source.watch, changed)
+        yield source
+        group.cancel_scope.cancel()
+
+
+def agents_in(key: str, source: CatalogSource, plan: CatalogPlan) -> dict[str, RemotePlan]:
+    """The agents that a catalog lists, by `CATALOG_NAME`. Its own credentials go to its own origin only."""
+    return {
+        f"{key}_{entry.name}": RemotePlan(
+            entry.card_url,
+            headers=plan.headers if source.is_own(entry.card_url) else {},
+            account=f"catalog {key}",
+            allow_private=plan.allow_private,
+            catalog=source,
+        )
+        for entry in source.cached() or ()
+    }
+
+
+async def other_kind_at(agent: RemoteAgent, plan: RemotePlan) -> str | None:
+    """What there is in place of an agent whose card was never read, in words; None when it may still be one."""
+    if agent.has_card or not agent.is_heard_of or plan.own_card or plan.catalog:
+        return None
+    return await other_than_agent(plan.url, agent.guard)
+
+
+async def require_one_agent(agents: Mapping[RemoteAgent, RemotePlan]) -> None:
+    """Refuse to serve only what is no agent, and will not be one for being waited for.
+
+    Raises:
+        PeerError: each of the addresses is something else.
+    """
+    if any(agent.has_card for agent in agents):
+        return
+    found = [await other_kind_at(agent, plan) for agent, plan in agents.items()]
+    if found and all(found):
+        raise PeerError("\n".join(filter(None, found)))
+    _warn(filter(None, found))
+
+
+def _warn(words: Iterable[str]) -> None:
+    for line in words:
+        logger.warning("%s", line)
+
+
+async def other_than_agent(url: str, guard: AddressGuard | None = None) -> str | None:
+    """What stands at a URL that gives no card, in words that say what to do; None when that cannot be told."""
+    fault = PeerError(f"{redacted_url(url)} is no A2A agent")
+    async with GuardedClient() as http:
+        told = await explained(fault, http, url, WantedKind.AGENT, guard)
+    return None if told is fault else str(told)

@@ -10,7 +10,7 @@ from pathlib import Path
 from platformdirs import user_state_path
 from starlette.types import ASGIApp
 
-from bridge.a2a.model.events import IdsAndClock
+from bridge.a2a.model.life import IdsAndClock
 from bridge.a2a.server.app import AgentServer
 from bridge.a2a.server.service import Service
 from bridge.a2a.tasks.engine import Engine
@@ -26,9 +26,8 @@ from bridge.store.memory import MemoryStore
 from bridge.store.records import Quota, Store
 from bridge.store.retention import Retention
 from bridge.store.sqlite import SQLiteStore
-from bridge.tools_as_agent.agent import ToolsAgent
+from bridge.tools_as_agent.agent import SkillSource, ToolsAgent
 from bridge.tools_as_agent.options import AgentOptions
-from bridge.tools_as_agent.sources import SkillSource
 from bridge.translate.extension import GATED
 from bridge.translate.message_to_call import RouteRules
 

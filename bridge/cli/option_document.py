@@ -252,7 +252,7 @@ def _place(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _mapping(options: Mapping[str, Any]) -> str | None:
     from bridge.config.tables.models import DEFAULT_PROFILE
-    from bridge.config.tables.profile_places import absolute_name
+    from bridge.config.tables.profile import absolute_name
 
     name: str = options["mapping"] or DEFAULT_PROFILE
     return None if name == DEFAULT_PROFILE else absolute_name(name, Path.cwd())

@@ -90,7 +90,7 @@ def _serve_stdio(path: Path, changes: dict[str, SettingOverride], options: dict[
 
     import anyio
 
-    from bridge.assembly.aside import calls_itself, for_stdio
+    from bridge.assembly.plan import calls_itself, for_stdio
     from bridge.cli import logs
     from bridge.reload import Reload
     from bridge.run import serve_stdio

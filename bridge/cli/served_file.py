@@ -79,7 +79,7 @@ def _file(options: Mapping[str, Any]) -> Path:
 
 
 def _require_no_variables(loaded: LoadedConfig, host: Host) -> None:
-    from bridge.config.text.secret_values import secrets_in
+    from bridge.config.text.secrets import secrets_in
 
     for secret in secrets_in(loaded.config):
         source, _, name = secret.reference.partition(":")

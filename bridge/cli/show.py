@@ -44,8 +44,7 @@ def show(**options: Any) -> int:
     """
     from bridge.cli import logs, render
     from bridge.cli.serve import found, loaded_from, plan_of
-    from bridge.config.shown import shown_values
-    from bridge.config.toml_text import text_of_shown
+    from bridge.config.toml_text import shown_values, text_of_shown
 
     if options["card"] and options["tools"]:
         raise UsageError("give --card or --tools, not both")
@@ -62,7 +61,7 @@ def show(**options: Any) -> int:
 
 
 def _print_card(plan: Plan, name: str) -> int:
-    from bridge.assembly.aside import with_one_agent
+    from bridge.assembly.plan import with_one_agent
     from bridge.cli.banner import root_url
 
     _require(name, plan.published, "tools_as_agent")
@@ -77,7 +76,7 @@ def _print_card(plan: Plan, name: str) -> int:
 
 
 def _print_tools(plan: Plan, name: str) -> int:
-    from bridge.assembly.aside import with_one_server
+    from bridge.assembly.plan import with_one_server
 
     _require(name, plan.offered, "agents_as_tools")
 

@@ -26,14 +26,25 @@ from bridge.config.tables.models import (
     PrincipalTable,
     ToolsAsAgentTable,
 )
-from bridge.config.tables.profile import Profile, ResolvedProfile, resolve_profile
-from bridge.config.tables.profile_places import NoProfileError, absolute_name
+from bridge.config.tables.profile import (
+    NoProfileError,
+    Profile,
+    ResolvedProfile,
+    absolute_name,
+    resolve_profile,
+)
 from bridge.config.text.diagnostics import ConfigError, Diagnostic
-from bridge.config.text.document import ConfigFault, Document, read_toml
+from bridge.config.text.document import (
+    ConfigFault,
+    Document,
+    ValueSource,
+    ValueSources,
+    read_toml,
+    sources_in,
+)
 from bridge.config.text.options import OptionDocument, told_of_option
 from bridge.config.text.positions import KeyPath
-from bridge.config.text.secret_values import ReadingContext, expanded, secrets_in
-from bridge.config.text.sources import ValueSource, ValueSources, sources_in
+from bridge.config.text.secrets import ReadingContext, expanded, secrets_in
 from bridge.errors import UsageError
 
 

@@ -30,7 +30,7 @@ from bridge.config.text.diagnostics import ConfigError, Diagnostic
 from bridge.config.text.document import ConfigFault, Document, at, read_text
 from bridge.config.text.masking import mask, shown_words
 from bridge.config.text.positions import KeyPath, Span, Spot
-from bridge.config.text.secret_values import ReadingContext, Secret
+from bridge.config.text.secrets import ReadingContext, Secret
 from bridge.config.text.wording import shown_url, table_name
 from bridge.jsonc import JsonNode, parse_jsonc
 

@@ -14,9 +14,8 @@ from typing import Final
 from bridge.config.check.rules import CHOICES
 from bridge.config.check.schema_nodes import SchemaNode, node_at, tidied, unit_of
 from bridge.config.tables.models import Config
-from bridge.config.tables.profile import EXTENDS
+from bridge.config.tables.profile import DEFAULT_PROFILE_NAME, EXTENDS, profile_place
 from bridge.config.tables.profile import profile_schema as plain_profile_schema
-from bridge.config.tables.profile_places import DEFAULT_PROFILE_NAME, profile_place
 from bridge.config.text.document import Document, read_toml
 from bridge.config.text.positions import KeyPath
 from bridge.jsonvalues import JsonObject

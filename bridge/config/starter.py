@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from bridge.config.shown import toml_value
+from bridge.config.toml_text import toml_value
 
 SCHEMA_FILE: Final = "mcp-a2a.schema.json"
 EXAMPLE: Final = ("npx", "-y", "@modelcontextprotocol/server-everything")

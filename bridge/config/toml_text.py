@@ -1,12 +1,145 @@
-"""TOML as text, table by table, with a remark behind each value. Pure."""
+"""The configuration as it was understood, as values with their sources and as TOML text. Pure; no secret is shown."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
-from bridge.config.shown import ShownValue, toml_value
+from pydantic import BaseModel
+
+from bridge.config.load import LoadedConfig
+from bridge.config.tables.models import FACES, ToolServerTable
+from bridge.config.tables.profile import TABLES_OF
+from bridge.config.text.document import DEFAULT_SOURCE, ValueSource
+from bridge.config.text.masking import HIDDEN
+from bridge.config.text.positions import KeyPath
+from bridge.config.text.secrets import Secret, is_secret_header
+from bridge.config.text.wording import shown_url, spelled
+
+_ADDRESSES: Final = ("url", "card", "public_url")
+_REFERENCES: Final = ("env", "file")
+_SETTINGS: Final = ("env", "headers")
+_DELETE: Final = "\x7f"
+"""JSON leaves it as it is, TOML does not."""
+
+
+@dataclass(frozen=True)
+class ShownValue:
+    """One value."""
+
+    path: str
+    """`bridge.port`; of a profile, `tools_as_agent.devtools.mapping.run.concurrency`."""
+    value: str
+    """As TOML; a secret by its reference."""
+    source: ValueSource
+    is_whole: bool = True
+    """Whether it says all; else something in it is not shown, and it does not stand for the value."""
+
+
+def shown_values(loaded: LoadedConfig) -> list[ShownValue]:
+    """Every value that is set, in the order of the file's documentation: those of profiles for whom they count."""
+    return [*_of_file(loaded), *_of_profiles(loaded)]
+
+
+def toml_value(value: Any) -> str:
+    """A value as TOML on one line."""
+    match value:
+        case Secret():
+            source, _, place = value.reference.partition(":")
+            return f"{{ {source} = {toml_value(place)} }}" if source in _REFERENCES else toml_value(HIDDEN)
+        case bool():
+            return str(value).lower()
+        case str() | Path():
+            return json.dumps(str(value), ensure_ascii=False).replace(_DELETE, "\\u007f")
+        case BaseModel():
+            return toml_value({name: inner for name, inner in _keys(value) if name in _written(value)})
+        case dict():
+            pairs = [f"{_key(name)} = {toml_value(inner)}" for name, inner in value.items()]
+            return f"{{ {', '.join(pairs)} }}" if pairs else "{}"
+        case list() | tuple():
+            return f"[{', '.join(map(toml_value, value))}]"
+        case _:
+            return str(value)
+
+
+def _of_file(loaded: LoadedConfig) -> Iterator[ShownValue]:
+    for section, table in _keys(loaded.config):
+        named = (
+            [((section,), table)]
+            if isinstance(table, BaseModel)
+            else [((section, name), inner) for name, inner in table.items()]
+        )
+        for path, inner in named:
+            for key, value in _keys(inner):
+                source = loaded.sources.of((*path, key))
+                yield from (
+                    _row((*path, *steps), said, source, is_whole=whole)
+                    for steps, said, whole in _said(inner, key, value)
+                )
+
+
+def _said(table: BaseModel, key: str, value: Any) -> Iterator[tuple[KeyPath, Any, bool]]:
+    """What is shown of the value of a key: below which keys, what, and whether that is all."""
+    if key in _SETTINGS:
+        hidden = {name for name, one in value.items() if _is_hidden(name, one)}
+        value = {name: one for name, one in value.items() if name not in hidden}
+        yield from (((key, _key(name)), HIDDEN, False) for name in sorted(hidden))
+    if value in (None, (), {}) and value == _default(table, key):
+        return
+    whole = value
+    if isinstance(table, ToolServerTable):
+        value = table.shown(key) or value
+    if key in _ADDRESSES:
+        value = shown_url(value)
+    yield (key,), value, value == whole
+
+
+def _of_profiles(loaded: LoadedConfig) -> Iterator[ShownValue]:
+    config = loaded.config
+    named: list[tuple[KeyPath, str]] = [(("bridge",), config.bridge.mapping)]
+    for section in FACES:
+        faces: Mapping[str, Any] = getattr(config, section)
+        named += [((section, name), face.mapping) for name, face in faces.items()]
+    for path, name in named:
+        resolved = loaded.profiles[name]
+        for table in TABLES_OF[str(path[0])]:
+            for key, value in _keys(getattr(resolved.profile, table)):
+                source = resolved.origins.get((table, key), DEFAULT_SOURCE)
+                yield _row((*path, "mapping", table, key), value, source)
+
+
+def _row(path: KeyPath, value: Any, source: ValueSource, *, is_whole: bool = True) -> ShownValue:
+    return ShownValue(spelled(path), toml_value(value), source, is_whole)
+
+
+def _keys(table: BaseModel) -> Iterator[tuple[str, Any]]:
+    for name, field in type(table).model_fields.items():
+        yield field.alias or name, getattr(table, name)
+
+
+def _default(table: BaseModel, key: str) -> Any:
+    fields = type(table).model_fields
+    field = fields.get(key) or next(field for field in fields.values() if field.alias == key)
+    return field.get_default(call_default_factory=True)
+
+
+def _written(table: BaseModel) -> set[str]:
+    return {type(table).model_fields[name].alias or name for name in table.model_fields_set}
+
+
+def _is_hidden(name: str, value: Any) -> bool:
+    """Whether a variable or header is not shown: it stands in plain where its name, or a host, makes it a secret."""
+    if isinstance(value, Secret):
+        return value.reference.partition(":")[0] not in _REFERENCES
+    return is_secret_header(name)
+
+
+def _key(name: str) -> str:
+    return name if name.replace("-", "").replace("_", "").isalnum() and name.isascii() else toml_value(name)
+
 
 _OF_A_PROFILE: Final = "mapping."
 _OF_HOSTS: Final = "import."

@@ -1,10 +1,9 @@
-"""Lines and the messages in them, as a server writes them to its stdout and reads them from its stdin.
+"""What both sides of MCP share of the wire: the names of methods and extensions, and messages as lines of stdio.
 
-A line above the limit is not kept. It may be an answer that a call waits for, so that both of its ends are: in one of
-them stands the id.
+A line above the limit is not kept whole. It may be the answer to a call, so its first and its last bytes are kept: one
+of them holds the id.
 
-Spec: MCP 2026-07-28 basic/transports (stdio).
-"""
+Spec: MCP 2026-07-28 basic/transports (stdio)."""
 
 from __future__ import annotations
 
@@ -12,11 +11,18 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 from pydantic_core import PydanticSerializationError
+
+ELICIT: Final[Literal["elicitation/create"]] = "elicitation/create"
+"""The server asks the user something (client/elicitation)."""
+
+TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
+"""Calls that become tasks (ext-tasks)."""
+
 
 ENDS_KEPT_BYTES: Final = 256
 """What is kept of both ends of a line above the limit: the id of the answer stands in one of them."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from bridge.store.follow import TaskPosition, position_after
+from bridge.store.records import TaskPosition, position_after
 
 if TYPE_CHECKING:
     import sqlite3

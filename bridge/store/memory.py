@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from bridge.errors import StoreConflictError
-from bridge.store.follow import TaskPosition, position_after
 from bridge.store.records import (
     Change,
     OnStored,
@@ -21,6 +20,8 @@ from bridge.store.records import (
     TaskHead,
     TaskOrigin,
     TaskPage,
+    TaskPosition,
+    position_after,
 )
 from bridge.store.retention import EndedTask, surplus_of, tasks_over_byte_quota
 

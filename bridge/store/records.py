@@ -1,18 +1,19 @@
-"""What a store keeps: rows of bytes, and the promises that hold for them.
+"""What a store keeps, the rule by which it takes a change, and what every store promises.
 
-It knows no protocol model: a task is an identity, a few columns to find it by, and bytes that only the
-writer understands. It must never import a model.
+It knows no protocol model: a task is an identity, a few columns to find it by, and bytes that only their writer
+understands. It must never import a model, and it knows no table, no file and no clock.
 
-A task is a *snapshot* plus the events after it. An event gets the next sequence number of its task, from 1,
-without gaps. A change may carry a new snapshot, which replaces the old one and every event up to it.
-"""
+A task is a *snapshot* and the events after it. An event gets the next sequence number of its task, from 1,
+without gaps. A change may carry a new snapshot, which replaces the old one and every event up to it."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Final, Protocol, Self
+from typing import Final, NamedTuple, Protocol, Self
+
+from bridge.errors import StoreConflictError
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,3 +216,54 @@ class Store(AbstractAsyncContextManager["Store"], Protocol):
     async def check(self) -> None:
         """Look, without writing, whether what is kept is still there; `failure` says so when it is not."""
         ...
+
+
+class TaskPosition(NamedTuple):
+    """Where a task stands: all that the next change is measured against."""
+
+    owner: str
+    seq: int
+    """The sequence number of its last event."""
+    snapshot_seq: int
+    """The event that its snapshot was taken at; later events are kept one by one."""
+    ended: bool
+
+
+def position_after(change: Change, standing: TaskPosition | None, context_owner: str | None) -> TaskPosition:
+    """Where the task stands once the change is kept.
+
+    `standing` is None for a task that is not stored, `context_owner` is None for a context without a task.
+    Raises StoreConflictError when the change does not follow.
+    """
+    if change.origin is not None:
+        return _first_standing(change, standing, context_owner)
+    if standing is None:
+        raise StoreConflictError(f"task {change.task_id} is not stored; make it with an origin first")
+    owner, seq, snapshot_seq, ended = standing
+    if ended:
+        raise StoreConflictError(f"task {change.task_id} has ended with change {seq}; nothing follows it")
+    if change.seq != seq + 1:
+        raise StoreConflictError(
+            f"task {change.task_id} is at change {seq}; {change.seq} does not follow, {seq + 1} would"
+        )
+    return TaskPosition(
+        owner,
+        change.seq,
+        snapshot_seq if change.snapshot is None else change.seq,
+        change.head is not None and change.head.ended,
+    )
+
+
+def _first_standing(change: Change, standing: TaskPosition | None, context_owner: str | None) -> TaskPosition:
+    origin, head = change.origin, change.head
+    if origin is None or head is None or change.snapshot is None or change.seq != 1:
+        raise StoreConflictError(
+            f"task {change.task_id} cannot be made: its first change is number 1, with a head and a snapshot"
+        )
+    if standing is not None:
+        raise StoreConflictError(f"task {change.task_id} is stored already; use another id")
+    if context_owner not in (None, origin.owner):
+        raise StoreConflictError(
+            f"context {origin.context_id} belongs to someone else; use another context id"
+        )
+    return TaskPosition(origin.owner, 1, 1, head.ended)

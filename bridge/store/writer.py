@@ -35,8 +35,7 @@ from bridge.store.batch import Batch, read_context_owners, read_positions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from bridge.store.follow import TaskPosition
-    from bridge.store.records import Change, OnStored
+    from bridge.store.records import Change, OnStored, TaskPosition
 
 logger = logging.getLogger(__name__)
 

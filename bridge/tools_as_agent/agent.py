@@ -1,10 +1,10 @@
-"""An agent whose skills are the tools of servers."""
+"""An agent whose skills are the tools of servers, and how each of these servers is."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
@@ -18,17 +18,55 @@ from bridge.concurrency import ToolLimiters
 from bridge.mcp.client.upstream import QueueFullError, Upstream
 from bridge.source_state import SourceState
 from bridge.tools_as_agent.card import ToolServerSummary, make_card
-from bridge.tools_as_agent.decisions import End, Follow, RequireInput, RunTool
-from bridge.tools_as_agent.kept import FollowedTask, ResumeMode, ServerQuestion, resume_state_from
+from bridge.tools_as_agent.kept import (
+    End,
+    Follow,
+    FollowedTask,
+    RequireInput,
+    ResumeMode,
+    RunTool,
+    ServerQuestion,
+    resume_state_from,
+)
 from bridge.tools_as_agent.options import AgentOptions
-from bridge.tools_as_agent.remarks import skill_remarks
 from bridge.tools_as_agent.route import decide, is_answer
 from bridge.tools_as_agent.run import Conclusion, InputRequest, ToolRun
-from bridge.tools_as_agent.skills import Skill, Skills, skills_of
-from bridge.tools_as_agent.sources import SkillSource, SkillSourceStates
+from bridge.tools_as_agent.skills import Skill, Skills, skill_remarks, skills_of
 from bridge.translate.extension import URI
 from bridge.translate.overrides import Remark, SkillOverride
 from bridge.translate.skills import ToolKey
+
+
+@dataclass(frozen=True, slots=True)
+class SkillSource:
+    """A tool server of an agent."""
+
+    key: str
+    """What it is called in tags, and before the ids of skills whose names collide."""
+    upstream: Upstream
+    call_timeout_seconds: float | None = None
+    """How long a call of it may take; None is as the agent's options say."""
+
+
+class SkillSourceStates:
+    """Since when each server has been as it is."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._states: dict[str, SourceState] = {}
+
+    def __iter__(self) -> Iterator[SourceState]:
+        """The servers in their order."""
+        return iter(tuple(self._states.values()))
+
+    def look(self, sources: Iterable[SkillSource]) -> None:
+        """Take over how these are now."""
+        self._states = {source.key: self._state_of(source) for source in sources}
+
+    def _state_of(self, source: SkillSource) -> SourceState:
+        down, now_ms = source.upstream.down, self._now_ms()
+        return self._states.get(source.key, SourceState(source.key, down, now_ms)).then(down, now_ms)
+
 
 logger = logging.getLogger(__name__)
 

@@ -15,8 +15,7 @@ from typing import Final
 import anyio
 
 from bridge.a2a.model.objects import Message, Part, TaskState
-from bridge.a2a.tasks.agent import HeldMessage, Job, Turn
-from bridge.a2a.tasks.commit import Commit
+from bridge.a2a.tasks.agent import Commit, HeldMessage, Job, Turn
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.elicitations import CANCEL
 from bridge.mcp.client.places import CallSlot

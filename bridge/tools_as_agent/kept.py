@@ -1,7 +1,6 @@
-"""What is kept with a task that waits or is followed, so that it can go on: also in another process.
+"""What a turn comes to, and what is kept with its task so that it can go on, also in another process: values only.
 
-A kept value says by its `kind` what it is. It holds all that going on takes; nothing of it is in memory.
-"""
+A kept value says by its `kind` what it is. It holds everything that is needed to go on; nothing of it is in memory."""
 
 from __future__ import annotations
 
@@ -11,7 +10,9 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Discriminator, JsonValue, TypeAdapter
 
+from bridge.a2a.model.objects import Part, TaskState
 from bridge.jsonvalues import JsonObject
+from bridge.tools_as_agent.skills import Skill
 from bridge.trace import TraceContext, context
 
 ElicitationsByKey = dict[str, dict[str, JsonValue]]
@@ -123,3 +124,63 @@ def resume_state_from(kept: bytes) -> ResumeState | None:
         ValueError: it cannot be read.
     """
     return _KEPT.validate_json(kept) if kept else None
+
+
+@dataclass(frozen=True, slots=True)
+class RunTool:
+    """Call this tool."""
+
+    skill: Skill
+    arguments: JsonObject
+    """As its server gets them."""
+    answered: ServerQuestion | None = None
+    """What the server asked in the call that this one goes on with, with the answers."""
+
+    @property
+    def skill_id(self) -> str:
+        """The id of the skill."""
+        return self.skill.id
+
+    @property
+    def source_key(self) -> str:
+        """The key of the server."""
+        return self.skill.source_key
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Go on with a call that the server made a task of."""
+
+    task: FollowedTask
+
+    @property
+    def skill_id(self) -> str:
+        """The id that the skill had when it was called."""
+        return self.task.skill_id
+
+    @property
+    def source_key(self) -> str:
+        """The key of the server; empty in what was kept when an agent had one only."""
+        return self.task.source_key
+
+
+@dataclass(frozen=True, slots=True)
+class RequireInput:
+    """Ask the client."""
+
+    state: TaskState
+    parts: tuple[Part, ...]
+    metadata: JsonObject
+    kept: bytes
+    """What the answer will be understood by."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """End the task, saying why."""
+
+    state: TaskState
+    words: str
+
+
+Decision = RunTool | Follow | RequireInput | End

@@ -17,7 +17,7 @@ from bridge.a2a.tasks.agent import Job
 from bridge.mcp.client.values import ProgressReport
 from bridge.tools_as_agent.asking import PausableDeadline
 from bridge.tools_as_agent.options import AgentOptions
-from bridge.translate.notes import progress_metadata
+from bridge.translate.faults import progress_metadata
 
 _CHARACTER_BYTES: Final = 4
 """What a character takes at most, in UTF-8."""

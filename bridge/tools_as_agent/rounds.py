@@ -36,8 +36,15 @@ from bridge.tools_as_agent.asking import (
     new_occasion,
     question_fingerprint,
 )
-from bridge.tools_as_agent.decisions import Follow, RequireInput, RunTool
-from bridge.tools_as_agent.kept import ElicitationsByKey, FollowedTask, ResumeMode, ServerQuestion
+from bridge.tools_as_agent.kept import (
+    ElicitationsByKey,
+    Follow,
+    FollowedTask,
+    RequireInput,
+    ResumeMode,
+    RunTool,
+    ServerQuestion,
+)
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.progress import ProgressRelay
 from bridge.tools_as_agent.route import ask_server_questions, open_questions

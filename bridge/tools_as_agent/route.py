@@ -1,7 +1,8 @@
 """What one turn asks for: a tool to run, a question to ask back, or an end. Decides; does nothing.
 
-Spec: A2A 1.0 section 3.4.3.
-"""
+A call that has to be confirmed becomes a question; a yes is for that one call.
+
+Spec: A2A 1.0 sections 3.4.3 and 7.6."""
 
 from __future__ import annotations
 
@@ -9,22 +10,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from bridge.a2a.model.errors import CONTENT_TYPE_NOT_SUPPORTED, A2AError
+from bridge.a2a.model.errors import CONTENT_TYPE_NOT_SUPPORTED, A2AError, Violation, invalid_params
 from bridge.a2a.model.objects import Part, TaskState
 from bridge.a2a.tasks.agent import Turn
 from bridge.mcp.tools import Tool
-from bridge.tools_as_agent.confirming import (
-    confirmation,
-    require_names_question,
-    unless_confirmation,
-    without_unknown_arguments,
-)
-from bridge.tools_as_agent.decisions import Decision, End, Follow, RequireInput, RunTool
 from bridge.tools_as_agent.kept import (
     Confirmation,
+    Decision,
+    End,
+    Follow,
     FollowedTask,
     OwnQuestion,
+    RequireInput,
     ResumeMode,
+    RunTool,
     ServerQuestion,
     resume_state_from,
 )
@@ -39,7 +38,15 @@ from bridge.translate.arguments import (
     problems_of,
     properties_of,
 )
-from bridge.translate.confirmation import answer_to_confirmation, beside_the_answer
+from bridge.translate.confirmation import (
+    answer_to_confirmation,
+    beside_the_answer,
+    call_digest,
+    confirmation_key,
+    confirmation_metadata,
+    needs_confirmation,
+    parts_of_confirmation,
+)
 from bridge.translate.elicitation import (
     Elicitation,
     answers_from,
@@ -300,3 +307,45 @@ def _require_output_accepted(turn: Turn, skill: Skill) -> None:
             f"The skill {skill.id} answers with {', '.join(offered)}, and none of it is accepted",
             metadata={"skill": skill.id},
         )
+
+
+def require_names_question(turn: Turn, asked: Confirmation) -> None:
+    """See to it that an answer names this question, or none.
+
+    Raises:
+        A2AError: INVALID_PARAMS, when it names another, in its own metadata or in the request's.
+    """
+    for where, metadata in (("message.metadata", turn.message.metadata), ("metadata", turn.metadata)):
+        if (metadata or {}).get(QUESTION) not in (None, confirmation_key(asked.digest)):
+            fault = f"names no open question; open: {confirmation_key(asked.digest)}"
+            raise invalid_params(Violation(f'{where}["{QUESTION}"]', fault))
+
+
+def without_unknown_arguments(call: SkillCall, asked: Confirmation, tool: Tool) -> SkillCall:
+    """A call that was not agreed to, without what may be no argument but an answer that is not understood."""
+    known = {*properties_of(tool.input_schema), *asked.arguments}
+    return replace(call, arguments={name: one for name, one in call.arguments.items() if name in known})
+
+
+def unless_confirmation(
+    run: RunTool, call: SkillCall, options: AgentOptions, confirmed: str | None
+) -> RunTool | RequireInput:
+    """The call, or the question whether it may be made; `confirmed` is the digest that was said yes to."""
+    skill = run.skill
+    is_free = not needs_confirmation(skill.tool, options.confirm, skill.override.confirm)
+    if is_free or call_digest(skill.source_key, skill.tool, run.arguments) == confirmed:
+        return run
+    return confirmation(run, call)
+
+
+def confirmation(run: RunTool, call: SkillCall) -> RequireInput:
+    """The question whether a call may be made."""
+    skill = run.skill
+    digest = call_digest(skill.source_key, skill.tool, run.arguments)
+    shown = {
+        name: value for name, value in run.arguments.items() if not is_hidden(name, skill.override.arguments)
+    }
+    parts = parts_of_confirmation(skill.id, skill.tool, shown, digest)
+    kept = Confirmation(skill.id, call.arguments, digest)
+    metadata = confirmation_metadata(skill.id, shown, digest)
+    return RequireInput(TaskState.AUTH_REQUIRED, parts, metadata, kept.to_bytes())

@@ -30,14 +30,19 @@ from bridge.mcp.client.tasks import TaskCancelledError
 from bridge.mcp.client.upstream import Upstream
 from bridge.tools_as_agent.asides import message_with_notes, notes_of
 from bridge.tools_as_agent.asking import PausableDeadline
-from bridge.tools_as_agent.decisions import End, Follow, RequireInput, RunTool
+from bridge.tools_as_agent.kept import End, Follow, RequireInput, RunTool
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.progress import ProgressRelay
 from bridge.tools_as_agent.rounds import CallInRounds
 from bridge.translate.content import LinkRules, Repeated, links_to_read, parts_from_result, peer_metadata
 from bridge.translate.extension import PEER, SKILL, URI
-from bridge.translate.faults import error_metadata, parts_of_failure, state_of_error
-from bridge.translate.notes import repeated_for, unaccepted_types
+from bridge.translate.faults import (
+    error_metadata,
+    parts_of_failure,
+    repeated_for,
+    state_of_error,
+    unaccepted_types,
+)
 
 logger = logging.getLogger(__name__)
 

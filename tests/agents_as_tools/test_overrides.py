@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp import MCPError
 
-from bridge.agents_as_tools.remarks import tool_remarks
-from bridge.agents_as_tools.tools import may_be_tool_name, published_tools
+from bridge.agents_as_tools.tools import may_be_tool_name, published_tools, tool_remarks
 from bridge.translate.overrides import ArgumentRule, ToolOverride
 from bridge.translate.skill_tools import ToolRules, ToolSource, tools_of_agents
 from tests.support.agent_faces import OPTIONS, Agents, serving, words_in

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bridge.cli import expose, option_document, wrap
-from bridge.config.text.secret_values import Secret
+from bridge.config.text.secrets import Secret
 from bridge.errors import UsageError
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget

@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from bridge.config.schema import file_schema
-from bridge.config.tables.profile_places import mappings_folder
+from bridge.config.tables.profile import mappings_folder
 from tests.support.command import run_command, run_here
 from tests.support.files import DEVTOOLS, RAW, TEAM
 

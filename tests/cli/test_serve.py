@@ -19,8 +19,8 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from bridge.assembly.aside import for_stdio
 from bridge.assembly.from_file import plan_from_file
+from bridge.assembly.plan import for_stdio
 from bridge.config.load import load
 from bridge.config.text.diagnostics import ConfigError
 from bridge.run import unannounced_bridge

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from bridge.config.load import LoadedConfig, SettingOverride, load
-from bridge.config.shown import ShownValue, shown_values, toml_value
 from bridge.config.tables.models import (
     ArgumentTable,
     BridgeTable,
@@ -21,7 +20,8 @@ from bridge.config.tables.models import (
 )
 from bridge.config.tables.profile import load_profile
 from bridge.config.text.diagnostics import ConfigError
-from bridge.config.text.sources import ValueSource
+from bridge.config.text.document import ValueSource
+from bridge.config.toml_text import ShownValue, shown_values, toml_value
 from bridge.errors import UsageError
 
 TOKEN = "T0k3n-of-somebody"

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 from typing import Any
 
-from bridge.a2a.client.card import FoundCard
-from bridge.a2a.client.card_cache import CardSource
+from bridge.a2a.client.card import CardSource, FoundCard
 from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.client.client import AgentClient, ClientOptions
 from bridge.a2a.client.credentials import Credentials

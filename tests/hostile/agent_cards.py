@@ -14,8 +14,7 @@ from typing import Any, Final
 import httpx2
 import mcp_types as types
 
-from bridge.a2a.client.card import FoundCard, found_card
-from bridge.a2a.client.card_cache import CardSource
+from bridge.a2a.client.card import CardSource, FoundCard, found_card
 from bridge.a2a.client.client import AgentClient, ClientOptions, Deadlines
 from bridge.a2a.client.credentials import Credentials
 from bridge.a2a.client.followed import FreshnessBounds

@@ -9,7 +9,7 @@ from typing import Any, Final
 from mcp.shared.message import SessionMessage
 
 from bridge.agents_as_tools.handles import FarContext, FarQuestion, FarTask, Handles
-from bridge.mcp.client.transports.too_large import answer_to_overlong, id_of_cut_message
+from bridge.mcp.client.faults import answer_to_overlong, id_of_cut_message
 from bridge.mcp.lines import LineSplitter, OverlongLine, line_of, message_in
 from bridge.seal import (
     MAX_HANDLE_CHARACTERS,

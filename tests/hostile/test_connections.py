@@ -23,7 +23,7 @@ from uvicorn.server import ServerState
 
 from bridge.assembly.bounds import server_limits
 from bridge.connections import ConnectionLimits, Connections
-from bridge.descriptors import raise_descriptors
+from bridge.heap import raise_descriptors
 from bridge.http_server import BoundedProtocol, HttpServerLimits, RequestLimits
 from tests.hostile.raw_caller import flood, refusal_in, until_closed
 from tests.support.running import listening, profile_with

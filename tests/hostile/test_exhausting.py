@@ -14,8 +14,7 @@ import anyio
 import httpx2
 import pytest
 
-from bridge.a2a.client.card import CARD_LIMIT_BYTES, FoundCard
-from bridge.a2a.client.card_cache import CardSource
+from bridge.a2a.client.card import CARD_LIMIT_BYTES, CardSource, FoundCard
 from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.client.client import AgentClient, ClientOptions
 from bridge.a2a.client.follow import FollowPace, TaskLostError, converse

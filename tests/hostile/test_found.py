@@ -17,8 +17,7 @@ from jsonschema import Draft202012Validator
 from referencing import Registry
 
 from bridge.a2a.client.bindings import binding_of
-from bridge.a2a.client.card import FoundCard
-from bridge.a2a.client.card_cache import CardSource
+from bridge.a2a.client.card import CardSource, FoundCard
 from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.followed import FreshnessBounds
 from bridge.a2a.client.http import url_from

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 from mcp import Client
 
-from bridge.a2a.client.card_cache import CardSource
+from bridge.a2a.client.card import CardSource
 from bridge.a2a.client.client import ClientOptions
 from bridge.access.principals import LOCAL
 from bridge.access.verifiers import Access

@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any
 
 from bridge.a2a.client.card import FoundCard
-from bridge.a2a.model.events import IdsAndClock
+from bridge.a2a.model.life import IdsAndClock
 from bridge.a2a.model.objects import (
     AgentCapabilities,
     AgentCard,

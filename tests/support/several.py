@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx2
 
-from bridge.a2a.model.events import IdsAndClock
+from bridge.a2a.model.life import IdsAndClock
 from bridge.a2a.server.app import AgentServer
 from bridge.a2a.server.service import Service
 from bridge.a2a.tasks.engine import Engine
@@ -24,8 +24,7 @@ from bridge.mcp.client.transports.streamable_http import ServerTarget
 from bridge.mcp.client.upstream import SessionRules, Upstream
 from bridge.store.memory import MemoryStore
 from bridge.store.sqlite import SQLiteStore
-from bridge.tools_as_agent.agent import ToolsAgent
-from bridge.tools_as_agent.sources import SkillSource
+from bridge.tools_as_agent.agent import SkillSource, ToolsAgent
 from bridge.translate.extension import GATED
 from bridge.translate.overrides import SkillOverride
 from bridge.web import FaceAddress

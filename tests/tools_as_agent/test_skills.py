@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge.tools_as_agent.remarks import skill_remarks
-from bridge.tools_as_agent.skills import skills_of
+from bridge.tools_as_agent.skills import skill_remarks, skills_of
 from bridge.translate.message_to_call import RouteRules
 from bridge.translate.overrides import ArgumentRule, SkillOverride
 from tests.support.tools import options_with, tool

@@ -1,23 +1,35 @@
-"""Agent cards as a client finds and reads them: strictly where it has to call, liberally elsewhere.
+"""Agent cards as a client finds, reads and caches them: strictly where it has to call, tolerantly elsewhere.
 
-A card that lacks what one can do without is read, and says what it lacks. Redirects are followed within the
-origin only, since the client's credentials go with them.
+A card that lacks what a client can do without is read, and its deviations are listed. Redirects are followed
+within the origin only, since the client's credentials go with them. A card is cached as HTTP says
+(`http_cache.py`).
 
-Spec: A2A 1.0 section 8.
-"""
+Spec: A2A 1.0 section 8; 8.6 (caching)."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
+from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Final
 
 import httpx2
 from pydantic import BeforeValidator, Field, ValidationError
 
+from bridge.a2a.client.followed import (
+    CachedResource,
+    CachedValue,
+    FreshnessBounds,
+    StoredResponse,
+    fresh_seconds,
+    may_be_stored,
+    validators_of,
+)
 from bridge.a2a.client.http import (
+    NotReachedError,
     OutgoingRequest,
     exchange,
     json_from,
@@ -32,6 +44,7 @@ from bridge.a2a.model import objects
 from bridge.a2a.model.objects import AgentCard
 from bridge.a2a.wire.rest import CARD_PATH, OLDER_CARD_PATH
 from bridge.a2a.wire.versions import HEADER, VERSIONS
+from bridge.address import FaultExplainer, WantedKind, explained
 from bridge.errors import PeerError
 from bridge.http_client import guarded_by
 from bridge.networks import AddressGuard
@@ -203,3 +216,95 @@ def _next_place(url: str, location: str) -> str:
         )
     # Who is sent there is for the user to say: a user in the place would go along in place of the credentials.
     return str(following.copy_with(userinfo=here.userinfo))
+
+
+class _StoredCard(StoredResponse):
+    """A card as it is kept."""
+
+    place: str
+    text: str
+    validators: dict[str, str]
+    """The conditional headers by which it is asked for anew."""
+
+
+_CachedCard = CachedValue[_StoredCard, FoundCard]
+
+
+class CardSource(CachedResource[_StoredCard, FoundCard]):
+    """Where one agent's card comes from."""
+
+    word = "card"
+    kept_type = _StoredCard
+
+    def __init__(
+        self,
+        http: httpx2.AsyncClient,
+        url: str,
+        folder: Path | None,
+        bounds: FreshnessBounds | None = None,
+        credentials: CredentialsSource = NO_CREDENTIALS,
+        guard: AddressGuard | None = None,
+        *,
+        is_learned: bool = False,
+    ) -> None:
+        """`credentials` go to `url`'s origin, connections to which `guard` judges. `is_learned` says that the URL is
+        not the user's own."""
+        super().__init__(http, url, folder, bounds, kept_as=url)
+        self._credentials = credentials
+        self._guard = guard
+        self._is_learned = is_learned
+        self._explanation = FaultExplainer(self._explained)
+
+    async def refresh(self) -> FoundCard:
+        """The card as it is now; see `CachedResource`.
+
+        Raises:
+            PeerError: as there; of what is no card it says what it is instead, where the URL is the user's own.
+        """
+        try:
+            return await super().refresh()
+        except NotReachedError:
+            raise
+        except PeerError as exc:
+            if self._held is not None or self._is_learned:
+                raise
+            raise await self._explanation.of(exc) from exc
+
+    async def _explained(self, fault: PeerError) -> PeerError:
+        within_seconds = self._bounds.answer_seconds
+        return await explained(fault, self._http, self.url, WantedKind.AGENT, self._guard, within_seconds)
+
+    async def _fetch(self, held: _CachedCard | None) -> _CachedCard:
+        known = held.kept.place if held else ""
+        for place in sorted(candidate_card_urls(self.url), key=lambda place: place != known):
+            conditions = held.kept.validators if held and known == place else {}
+            answer = await read_url(self._http, place, self._credentials, self._guard, conditions)
+            if answer is not None:
+                return self._taken(held, place, *answer)
+        raise no_card_at(candidate_card_urls(self.url))
+
+    def _taken(
+        self, held: _CachedCard | None, place: str, response: httpx2.Response, text: bytes
+    ) -> _CachedCard:
+        if response.status_code == HTTPStatus.NOT_MODIFIED:
+            if held is None:
+                raise PeerError(
+                    f"{redacted_url(self.url)} says that its card has not changed, but it was never seen"
+                )
+            text = held.value.text
+        is_same = held is not None and (held.value.url, held.value.text) == (place, text)
+        found = held.value if held and is_same else found_card(place, text)
+        kept = _StoredCard(
+            place=place,
+            text=found.text.decode(),
+            validators=validators_of(response, held.kept.validators if held else {}),
+            fresh_until=time.time() + fresh_seconds(response.headers, self._bounds),
+            may_be_stored=may_be_stored(response.headers),
+        )
+        return CachedValue(kept, found)
+
+    def _read(self, kept: _StoredCard) -> FoundCard:
+        return found_card(kept.place, kept.text.encode())
+
+    def _is_news(self, before: FoundCard, now: FoundCard) -> bool:
+        return now.text != before.text

@@ -1,31 +1,35 @@
-"""The life of a task as a table, and how an event changes it. Pure.
+"""The life of a task as a table, how an event changes it, and the events that its agent makes. Pure.
 
     SUBMITTED ──▶ WORKING ──▶ COMPLETED | FAILED | CANCELED | REJECTED      ended: nothing follows
         │            ▲ │
         └────────────┤ ▼
                      INPUT_REQUIRED | AUTH_REQUIRED                         interrupted: a message goes on
 
-A task is the fold of its events: its first event is a Task, each later one a status update, an artifact
-update, or a message of the user (which is no stream event, and becomes history). What a task has said while
-it asked is history as soon as it goes on; what it said while it worked is passing and not kept. What it said
-last stands in its status alone, and is shown in its history too: there are clients that read nothing else.
+A task is the fold of its events. The first event is a Task; each later one is a status update, an artifact
+update, or a message of the user, which is no stream event and becomes history. What an agent says with a question
+becomes history when the task goes on; what it says while it works is not kept. Its last words stand in the status
+alone, and answers show them in the history too, since some clients read nothing else.
 
-Spec: A2A 1.0 sections 3.1.2, 3.4.3, 3.7, 4.1.3, 7.6.1 and 11.7.
-"""
+Spec: A2A 1.0 sections 3.1.2, 3.4.3, 3.7, 4.1.3, 4.1.4, 4.2, 7.6.1 and 11.7."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from bridge.a2a.model.objects import (
     Artifact,
     Message,
+    Part,
+    Role,
     StreamResponse,
     Task,
     TaskArtifactUpdateEvent,
     TaskState,
+    TaskStatus,
     TaskStatusUpdateEvent,
+    timestamp,
 )
 from bridge.jsonvalues import JsonObject
 
@@ -140,3 +144,55 @@ def _with_artifact(known: tuple[Artifact, ...], update: TaskArtifactUpdateEvent)
 def _changed(model: M, **fields: object) -> M:
     """A copy with other fields, unchecked: what goes in was checked when it was made."""
     return model.model_copy(update=fields)
+
+
+@dataclass(frozen=True, slots=True)
+class IdsAndClock:
+    """Where new ids and times come from."""
+
+    new: Callable[[], str]
+    now_ms: Callable[[], int]
+    """Milliseconds since the epoch, as the wall clock has them: it may be set back."""
+    elapsed_ms: Callable[[], int]
+    """Milliseconds of a clock that only goes on, from a beginning of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventMaker:
+    """Makes the events of one task."""
+
+    ids: IdsAndClock
+    task_id: str
+    context_id: str
+
+    def message(self, parts: Sequence[Part], metadata: JsonObject | None = None) -> Message:
+        """A message of the agent on this task."""
+        return Message(
+            message_id=self.ids.new(),
+            context_id=self.context_id,
+            task_id=self.task_id,
+            role=Role.AGENT,
+            parts=tuple(parts),
+            metadata=metadata,
+        )
+
+    def status(
+        self, state: TaskState, message: Message | None = None, metadata: JsonObject | None = None
+    ) -> StreamResponse:
+        """The task is now in this state."""
+        status = TaskStatus(state=state, message=message, timestamp=timestamp(self.ids.now_ms()))
+        update = TaskStatusUpdateEvent(
+            task_id=self.task_id, context_id=self.context_id, status=status, metadata=metadata
+        )
+        return StreamResponse(status_update=update)
+
+    def artifact(self, artifact: Artifact, *, append: bool, last_chunk: bool) -> StreamResponse:
+        """An output of the task, or more of one."""
+        update = TaskArtifactUpdateEvent(
+            task_id=self.task_id,
+            context_id=self.context_id,
+            artifact=artifact,
+            append=append or None,
+            last_chunk=last_chunk,
+        )
+        return StreamResponse(artifact_update=update)

@@ -1,21 +1,25 @@
-"""Who is let in to one agent, for how long, and how many may listen at once.
+"""Who is let in to one agent and for how long, how many may listen at once, and what the agent's card says of it.
 
 A `RequestAdmission` is one request, from when it came in until it was answered. It is admitted before its body is
 read, and once more after each wait, since who may call can change in between. A stream takes a place before it is
-opened, so that those that are being opened count among the open ones.
-"""
+opened, so that streams that are being opened count among the open ones.
+
+Spec: A2A 1.0 sections 4.4.1, 4.5 and 7.3 (security schemes of a card)."""
 
 from __future__ import annotations
 
-from typing import Protocol, Self
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol, Self
 
 from starlette.datastructures import Headers
 
 from bridge import trace
 from bridge.a2a.model.errors import UNAVAILABLE, A2AError
+from bridge.a2a.model.objects import AgentCard, SecurityRequirement
 from bridge.access.principals import Principal
-from bridge.access.verifiers import Access
-from bridge.web import FaceAddress
+from bridge.access.verifiers import Access, Scheme
+from bridge.jsonvalues import JsonObject
+from bridge.web import API_KEY_HEADER, FaceAddress
 
 
 class Endable(Protocol):
@@ -110,3 +114,19 @@ class RequestAdmission:
     def leave_place(self) -> None:
         """Give its place back, if it took one."""
         self._control.listening.discard(self)
+
+
+_DECLARED: Final[Mapping[Scheme, JsonObject]] = {
+    Scheme.BEARER: {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
+    Scheme.API_KEY: {"apiKeySecurityScheme": {"location": "header", "name": API_KEY_HEADER}},
+}
+
+
+def with_security(card: AgentCard, schemes: Sequence[Scheme]) -> AgentCard:
+    """A card that asks for any one of these, or for nothing when there are none, whatever it said before."""
+    declared = {scheme.value: _DECLARED[scheme] for scheme in schemes}
+    # Alternatives: one of the requirements is enough (section 4.4.1).
+    needed = tuple(SecurityRequirement(schemes={name: {"list": []}}) for name in declared)
+    return card.model_copy(
+        update={"security_schemes": declared or None, "security_requirements": needed or None}
+    )

@@ -34,9 +34,8 @@ from bridge.a2a.model.errors import (
 )
 from bridge.a2a.model.objects import AgentCard
 from bridge.a2a.model.operations import AnyOperation, Streamed, Unary
-from bridge.a2a.server.admission import AdmissionControl, RequestAdmission
+from bridge.a2a.server.admission import AdmissionControl, RequestAdmission, with_security
 from bridge.a2a.server.event_stream import EventStream, StreamPace, is_disconnected
-from bridge.a2a.server.security import with_security
 from bridge.a2a.server.service import Service, Stream
 from bridge.a2a.tasks.agent import Agent
 from bridge.a2a.tasks.intake import CallContext

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import anyio
 
 from bridge.a2a.model.objects import Message, Role, StreamResponse, Task, TaskState
-from bridge.a2a.tasks.agent import Job, PlannedWork
-from bridge.a2a.tasks.commit import Commit
+from bridge.a2a.tasks.agent import Commit, Job, PlannedWork
 from bridge.a2a.tasks.live import LiveTask, Submit
 from bridge.store.records import Change, MessageKey, OnStored, TaskOrigin
 

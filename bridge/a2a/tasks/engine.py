@@ -18,8 +18,16 @@ from typing import Final, Self, overload
 
 import anyio
 
-from bridge.a2a.model.events import IdsAndClock
-from bridge.a2a.model.life import ENDED, INTERRUPTED, SETTLED, IllegalTransitionError, with_history, with_note
+from bridge.a2a.model.errors import task_has_ended, task_not_cancelable, temporarily_unavailable
+from bridge.a2a.model.life import (
+    ENDED,
+    INTERRUPTED,
+    SETTLED,
+    IdsAndClock,
+    IllegalTransitionError,
+    with_history,
+    with_note,
+)
 from bridge.a2a.model.objects import (
     CancelTaskRequest,
     GetTaskRequest,
@@ -38,14 +46,12 @@ from bridge.a2a.model.objects import (
     milliseconds,
 )
 from bridge.a2a.model.operations import AnswerT, RequestT, Streamed, Unary
-from bridge.a2a.tasks.agent import Agent, Job, PlannedWork, RunningWork, Turn
-from bridge.a2a.tasks.commit import Commit
+from bridge.a2a.tasks.agent import Agent, Commit, Job, PlannedWork, RunningWork, Turn
 from bridge.a2a.tasks.draft import DraftTask
 from bridge.a2a.tasks.idempotency import MessageBook
 from bridge.a2a.tasks.intake import AcceptedMessage, CallContext, EngineLimits, Intake
 from bridge.a2a.tasks.listing import listed_task, query_from, response_from
 from bridge.a2a.tasks.live import LiveTask, Watcher
-from bridge.a2a.tasks.refusals import task_has_ended, task_not_cancelable, temporarily_unavailable
 from bridge.a2a.tasks.registry import TaskRegistry
 from bridge.access.principals import Principal
 from bridge.errors import StoreError

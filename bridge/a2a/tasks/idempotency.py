@@ -20,9 +20,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.a2a.model.events import IdsAndClock
-from bridge.a2a.tasks.agent import WorkStatus
-from bridge.a2a.tasks.commit import Commit
+from bridge.a2a.model.life import IdsAndClock
+from bridge.a2a.tasks.agent import Commit, WorkStatus
 from bridge.store.records import MessageKey, Store, TaskOrigin
 
 REPEATED: Final = "urn:mcp-a2a:tool:v1/repeated"

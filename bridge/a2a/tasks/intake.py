@@ -14,9 +14,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from bridge.a2a.model.errors import Violation, invalid_params
-from bridge.a2a.model.events import IdsAndClock
-from bridge.a2a.model.life import CLOSES_STREAM, ENDED, INTERRUPTED, SETTLED
+from bridge.a2a.model.errors import (
+    Violation,
+    invalid_params,
+    require_answerable,
+    task_history_is_full,
+    task_is_at_work,
+    too_many_open_tasks,
+)
+from bridge.a2a.model.life import CLOSES_STREAM, ENDED, INTERRUPTED, SETTLED, IdsAndClock
 from bridge.a2a.model.objects import (
     Message,
     Role,
@@ -28,17 +34,10 @@ from bridge.a2a.model.objects import (
     TaskStatus,
     timestamp,
 )
-from bridge.a2a.tasks.agent import Agent, HeldLimits, PlannedWork, RunningWork, Turn
-from bridge.a2a.tasks.commit import Commit
+from bridge.a2a.tasks.agent import Agent, Commit, HeldLimits, PlannedWork, RunningWork, Turn
 from bridge.a2a.tasks.draft import BriefWork, DraftTask
 from bridge.a2a.tasks.idempotency import REPEATED, MessageBook, Repeat
 from bridge.a2a.tasks.live import LiveTask, Watcher
-from bridge.a2a.tasks.refusals import (
-    require_answerable,
-    task_history_is_full,
-    task_is_at_work,
-    too_many_open_tasks,
-)
 from bridge.a2a.tasks.registry import StorePace, TaskRegistry
 from bridge.access.principals import Principal
 from bridge.concurrency import Signal, one_at_a_time

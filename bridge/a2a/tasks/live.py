@@ -25,8 +25,7 @@ from bridge.a2a.model.life import (
     with_note,
 )
 from bridge.a2a.model.objects import StreamResponse, Task, TaskState, milliseconds
-from bridge.a2a.tasks.agent import RunningWork
-from bridge.a2a.tasks.commit import Commit
+from bridge.a2a.tasks.agent import Commit, RunningWork
 from bridge.concurrency import Signal
 from bridge.errors import StoreError
 from bridge.jsonvalues import JsonObject

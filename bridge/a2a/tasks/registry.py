@@ -15,15 +15,13 @@ from typing import Final, NoReturn
 import anyio
 import anyio.abc
 
-from bridge.a2a.model.errors import task_not_found
-from bridge.a2a.model.events import EventMaker, IdsAndClock
-from bridge.a2a.model.life import ENDED
+from bridge.a2a.model.errors import task_not_found, temporarily_unavailable
+from bridge.a2a.model.life import ENDED, EventMaker, IdsAndClock
 from bridge.a2a.model.objects import Part, Task, TaskState
-from bridge.a2a.tasks.commit import Commit
+from bridge.a2a.tasks.agent import Commit
 from bridge.a2a.tasks.draft import DraftTask
 from bridge.a2a.tasks.listing import task_from_stored
 from bridge.a2a.tasks.live import LiveTask
-from bridge.a2a.tasks.refusals import temporarily_unavailable
 from bridge.access.principals import Principal
 from bridge.concurrency import Signal, one_at_a_time
 from bridge.errors import StoreConflictError, StoreError

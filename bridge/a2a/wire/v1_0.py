@@ -1,12 +1,16 @@
 """A2A 1.0, the dialect whose objects are those of `model`.
 
-Strict in what it writes, and liberal in what it reads of other agents (`tolerant.py`).
+It is strict in what it writes and tolerant in what it reads of other agents. Frameworks wrap a result or leave
+the wrapper out, write enums as 0.3 did, and times without a zone: such answers are first put into the form that
+the specification has. Only names that the protocol defines are changed; metadata and data parts are the user's
+and stay as they are. Nothing else of 0.3 is read.
 
-Spec: A2A 1.0 sections 5.3 (names), 5.4 (codes), 9.5 and 11.6 (errors), 11.3 and 11.5 (paths and queries).
-"""
+Spec: A2A 1.0 sections 3.2.3 (which of the four), 4.1.3, 4.1.5, 5.3 (names), 5.4 (codes), 5.5, 9.5 and 11.6
+(errors), 11.3 and 11.5 (paths and queries)."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Final
 
@@ -15,7 +19,7 @@ from pydantic_core import to_json
 
 from bridge.a2a.model import operations
 from bridge.a2a.model.errors import A2AError, invalid_params, violations_from
-from bridge.a2a.model.objects import BINDINGS, AgentCard, StreamResponse
+from bridge.a2a.model.objects import BINDINGS, AgentCard, Role, StreamResponse, TaskState
 from bridge.a2a.model.operations import (
     OPERATIONS,
     AnswerT,
@@ -25,10 +29,101 @@ from bridge.a2a.model.operations import (
     Streamed,
     Unary,
 )
-from bridge.a2a.wire import tolerant
 from bridge.a2a.wire.dialect import Dialect, ErrorObject, EventDecoder, EventEncoder, refusal_from
 from bridge.a2a.wire.rest import MEDIA_TYPE, PLAIN_MEDIA_TYPE, OperationRoutes, route
 from bridge.jsonvalues import JsonObject
+
+_PAYLOADS: Final = ("task", "message", "statusUpdate", "artifactUpdate")
+_STATES: Final = {
+    **{state.name: state.value for state in TaskState},
+    "CANCELLED": TaskState.CANCELED.value,
+    "TASK_STATE_CANCELLED": TaskState.CANCELED.value,
+}
+_WITHOUT_ZONE: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?")
+"""A time as frameworks write it that mean UTC and do not say so, or forget that they do not."""
+_ROLES: Final = {role.name: role.value for role in Role}
+
+
+def normalized_event(value: JsonValue) -> JsonValue:
+    """A StreamResponse, or the answer to a message, whose payload may stand there bare."""
+    if not isinstance(value, dict):
+        return value
+    payloads = {name: value[name] for name in _PAYLOADS if isinstance(value.get(name), dict)}
+    if not payloads and (name := _payload_of(value)):
+        return {name: _EVENTS[name](value)}
+    others = {name: item for name, item in value.items() if name not in _PAYLOADS}
+    return {**others, **{name: _EVENTS[name](item) for name, item in payloads.items()}}
+
+
+def normalized_task(value: JsonValue) -> JsonValue:
+    """A Task that may be wrapped."""
+    if isinstance(value, dict) and "status" not in value and isinstance(value.get("task"), dict):
+        value = value["task"]
+    return _task(value)
+
+
+def normalized_task_page(value: JsonValue) -> JsonValue:
+    """A page of Tasks; one that does not say how many there are has those that it lists."""
+    if not isinstance(value, dict):
+        return value
+    listed = value.get("tasks")
+    tasks = [_task(one) for one in listed] if isinstance(listed, list) else []
+    sizes: JsonObject = {"nextPageToken": "", "pageSize": len(tasks), "totalSize": len(tasks)}
+    return {**sizes, **value, "tasks": tasks}
+
+
+def message_from(value: JsonValue) -> JsonValue:
+    """A Message whose role may be written as before 1.0."""
+    if not isinstance(value, dict) or not isinstance(role := value.get("role"), str):
+        return value
+    return {**value, "role": _ROLES.get(role.upper(), role)}
+
+
+def _payload_of(value: JsonObject) -> str | None:
+    """Which of the four a bare object is, by what only it has."""
+    if "messageId" in value:
+        return "message"
+    if "taskId" in value:
+        return "artifactUpdate" if "artifact" in value else "statusUpdate"
+    return "task" if "id" in value and "status" in value else None
+
+
+def _task(value: JsonValue) -> JsonValue:
+    if not isinstance(value, dict):
+        return value
+    changed = _with_status(value)
+    if isinstance(history := value.get("history"), list):
+        changed["history"] = [message_from(message) for message in history]
+    return changed
+
+
+def _with_status(value: JsonValue) -> JsonObject:
+    assert isinstance(value, dict)
+    status = value.get("status")
+    if not isinstance(status, dict):
+        return dict(value)
+    changed = dict(status)
+    if isinstance(time := status.get("timestamp"), str):
+        changed["timestamp"] = f"{time}Z" if _WITHOUT_ZONE.fullmatch(time) else time or None
+    if isinstance(state := status.get("state"), str):
+        name = state.upper().replace("-", "_")
+        changed["state"] = _STATES.get(name, state)
+    if isinstance(message := status.get("message"), dict):
+        changed["message"] = message_from(message)
+    return {**value, "status": changed}
+
+
+def _as_it_is(value: JsonValue) -> JsonValue:
+    return value
+
+
+_EVENTS: Final = {
+    "task": _task,
+    "message": message_from,
+    "statusUpdate": _with_status,
+    "artifactUpdate": _as_it_is,
+}
+
 
 _CONFIGS: Final = "/tasks/{taskId}/pushNotificationConfigs"
 _ROUTES: Final = (
@@ -65,16 +160,12 @@ _QUERY: Final[Mapping[AnyOperation, frozenset[str]]] = {
 """Which query parameters are fields of the request. Others are passed over."""
 
 _READ: Final[Mapping[AnyOperation, Callable[[JsonValue], JsonValue]]] = {
-    operations.SEND_MESSAGE: tolerant.normalized_event,
-    operations.GET_TASK: tolerant.normalized_task,
-    operations.CANCEL_TASK: tolerant.normalized_task,
-    operations.LIST_TASKS: tolerant.normalized_task_page,
+    operations.SEND_MESSAGE: normalized_event,
+    operations.GET_TASK: normalized_task,
+    operations.CANCEL_TASK: normalized_task,
+    operations.LIST_TASKS: normalized_task_page,
 }
 """How the answers of other agents are put as the specification has them."""
-
-
-def _as_it_is(value: JsonValue) -> JsonValue:
-    return value
 
 
 class _Writer(EventEncoder):
@@ -86,7 +177,7 @@ class _Writer(EventEncoder):
 
 class _Reader(EventDecoder):
     def read(self, value: JsonValue) -> Sequence[StreamResponse]:
-        return (StreamResponse.model_validate(tolerant.normalized_event(value)),)
+        return (StreamResponse.model_validate(normalized_event(value)),)
 
 
 class V1_0(Dialect):

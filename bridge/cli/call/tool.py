@@ -33,7 +33,7 @@ from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.session import Session, pauses_of_rounds
 from bridge.mcp.client.tasks import follow, handle_from
 from bridge.mcp.client.values import ProgressReport, ToolCall
-from bridge.mcp.names import ELICIT
+from bridge.mcp.lines import ELICIT
 from bridge.mcp.tools import Tool
 from bridge.tools_as_agent.asking import PausableDeadline
 from bridge.translate import questions

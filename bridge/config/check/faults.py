@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails
 from bridge.config.check.schema_nodes import SchemaNode, node_at, range_of
 from bridge.config.text.document import ConfigFault
 from bridge.config.text.positions import KeyPath
-from bridge.config.text.secret_values import HOW_TO_REFER
+from bridge.config.text.secrets import HOW_TO_REFER
 from bridge.config.text.wording import HEADER_NAME, NAME, key_name, listed, meant, table_name, title
 
 _TAKES: Final = {

@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from bridge.config.text.document import ConfigFault
 from bridge.config.text.positions import KeyPath
-from bridge.config.text.secret_values import HOW_TO_REFER
-from bridge.config.text.secrets import is_secret_header
+from bridge.config.text.secrets import HOW_TO_REFER, is_secret_header
 from bridge.config.text.wording import listed, meant, title
 
 

@@ -35,7 +35,7 @@ from bridge.config.tables.values import (
     Text,
     Texts,
 )
-from bridge.config.text.secret_values import Secret
+from bridge.config.text.secrets import Secret
 
 __all__ = [
     "AgentAuth",

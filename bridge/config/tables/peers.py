@@ -28,7 +28,7 @@ from bridge.config.tables.values import (
 )
 from bridge.config.tables.values import FilePath as File
 from bridge.config.text.masking import shown_words
-from bridge.config.text.secret_values import plain
+from bridge.config.text.secrets import plain
 
 
 class HeaderKey(Table):

@@ -6,8 +6,10 @@ every key, or says which one it extends, and then only what differs: key by key,
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -15,18 +17,67 @@ from pydantic import Field, PositiveFloat, PositiveInt, ValidationError
 
 from bridge.config.check.faults import validation_faults_of, without_guesses
 from bridge.config.check.schema_nodes import SchemaNode, tidied
-from bridge.config.tables.profile_places import (
-    DEFAULT_PROFILE_NAME,
-    NoProfileError,
-    mappings_folder,
-    profile_place,
-)
 from bridge.config.tables.values import Count, NetworkText, NotNegative
 from bridge.config.tables.values import Table as _Table
 from bridge.config.text.diagnostics import ConfigError
-from bridge.config.text.document import ConfigFault, Document, read_toml
-from bridge.config.text.sources import DEFAULT_SOURCE, ValueSource, source_at
-from bridge.config.text.wording import listed, spelled
+from bridge.config.text.document import (
+    DEFAULT_SOURCE,
+    ConfigFault,
+    Document,
+    ValueSource,
+    read_toml,
+    source_at,
+)
+from bridge.config.text.secrets import expanded
+from bridge.config.text.wording import listed, meant, spelled
+from bridge.errors import UsageError
+
+DEFAULT_PROFILE_NAME: Final = "default"
+
+
+class NoProfileError(UsageError):
+    """There is no profile of this name, or no such file."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(f"{message}; {hint}" if hint else message)
+        self.message, self.hint = message, hint
+
+
+def absolute_name(name: str, folder: Path) -> str:
+    """How to name the same profile from anywhere: by its name, or by an absolute path."""
+    return str(Path.absolute(folder / expanded(name))) if _is_path(name) else name
+
+
+def profile_place(name: str = DEFAULT_PROFILE_NAME, folder: Path | None = None) -> Path:
+    """The file of a profile.
+
+    Raises:
+        NoProfileError: there is none.
+    """
+    if _is_path(name):
+        path = (folder or Path()) / expanded(name)
+        if not os.path.isfile(path):
+            raise NoProfileError(f"cannot read the mapping profile {path}: there is no such file")
+        return path
+    path = mappings_folder() / f"{name}.toml"
+    if not os.path.isfile(path):
+        known = sorted(found.stem for found in mappings_folder().glob("*.toml"))
+        raise NoProfileError(
+            f"there is no mapping profile {name!r}",
+            f"{meant(name, known)} (or give the path of a .toml file)",
+        )
+    return path
+
+
+def mappings_folder() -> Path:
+    """Where the profiles are: inside the package once it is installed, beside it in a checkout."""
+    inside = Path(str(files("bridge"))) / "mappings"
+    return inside if inside.is_dir() else inside.parent.parent / "mappings"
+
+
+def _is_path(name: str) -> bool:
+    return "/" in name or "\\" in name or name.endswith(".toml")
+
 
 EXTENDS: Final = "extends"
 

@@ -28,7 +28,7 @@ from pydantic import (
 )
 
 from bridge.config.text.masking import has_secrets, words_of
-from bridge.config.text.secret_values import (
+from bridge.config.text.secrets import (
     Secret,
     from_environment,
     reading_of,

@@ -1,17 +1,18 @@
-"""A file that was read: its text, what stands in it and where, and diagnostics of what is wrong there.
+"""A file that was read: its text, its values with their lines, and diagnostics about them; and where each value of
+the configuration comes from.
 
-It knows files and places, and which values are nobody's business; what the keys mean is known elsewhere.
-"""
+Precedence: command line over environment (`MCP_A2A_*`) over file over profile over default. What the keys mean is
+known elsewhere."""
 
 from __future__ import annotations
 
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from bridge.config.text.diagnostics import ConfigError, Diagnostic, in_order
 from bridge.config.text.masking import leaves, mask, masked_line, secret_places, value_at
@@ -213,3 +214,47 @@ def _syntax(path: Path, text: str, said: str) -> Diagnostic:
     shown = masked_line(before, source, masked=message == _UNENDED)
     message = _SAID.get(message, message)
     return Diagnostic(path, f"no TOML: {message[:1].lower()}{message[1:]}", "", line, column, span, shown)
+
+
+SourceKind = Literal["default", "profile", "file", "environment", "command line"]
+
+
+@dataclass(frozen=True)
+class ValueSource:
+    """Where a value comes from."""
+
+    kind: SourceKind
+    place: str = ""
+    """The file and line, the option, or the variable; "" for a default."""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.place}".strip()
+
+
+DEFAULT_SOURCE: Final = ValueSource("default")
+
+
+@dataclass(frozen=True)
+class ValueSources:
+    """Where the values of the file come from, by path. What is not written anywhere is a default."""
+
+    places: Mapping[KeyPath, ValueSource]
+
+    def of(self, path: KeyPath) -> ValueSource:
+        """Where the value at a path comes from."""
+        return self.places.get(path, DEFAULT_SOURCE)
+
+    def with_changes(self, changes: Mapping[KeyPath, ValueSource]) -> ValueSources:
+        """These, with others in their place."""
+        return ValueSources({**self.places, **changes})
+
+
+def sources_in(document: Document) -> Iterator[tuple[KeyPath, ValueSource]]:
+    """Every value of a file, with its line."""
+    for path in document.positions:
+        yield path, source_at(document, path, "file")
+
+
+def source_at(document: Document, path: KeyPath, kind: SourceKind) -> ValueSource:
+    """The line of a file on which a value stands."""
+    return ValueSource(kind, document.place(path))

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from bridge.config.text.diagnostics import ConfigError, Diagnostic
-from bridge.config.text.document import ConfigFault
+from bridge.config.text.document import ConfigFault, ValueSource
 from bridge.config.text.masking import leaves
 from bridge.config.text.positions import KeyPath
-from bridge.config.text.sources import ValueSource
 from bridge.config.text.wording import key_name
 from bridge.errors import UsageError
 

@@ -60,7 +60,7 @@ from bridge.jsonvalues import JsonObject, exceeds_floats, json_bytes
 from bridge.mcp.client.elicitations import MODES, ElicitationRouter
 from bridge.mcp.client.faults import DEFAULT_RESULT_LIMIT_BYTES, FLOODED, UNREACHABLE, error_of
 from bridge.mcp.client.values import OnProgress, ProgressReport
-from bridge.mcp.names import ELICIT, TASKS_EXTENSION
+from bridge.mcp.lines import ELICIT, TASKS_EXTENSION
 from bridge.trace import OnHop
 
 logger = logging.getLogger(__name__)

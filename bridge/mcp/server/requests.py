@@ -17,10 +17,9 @@ from pydantic import JsonValue
 from bridge import trace
 from bridge.access.principals import LOCAL, Principal
 from bridge.jsonvalues import JsonObject, is_deeper
-from bridge.mcp.server.elicit import DeclaredCapabilities, LegacyElicitation
+from bridge.mcp.server.elicit import DeclaredCapabilities, LegacyElicitation, ProgressSender
 from bridge.mcp.server.endpoint import LET_GO
 from bridge.mcp.server.face import INVALID_PARAMS, IncomingCall, McpRefusal
-from bridge.mcp.server.progress import ProgressSender
 
 Context = ServerRequestContext[Any, Any]
 

@@ -30,9 +30,9 @@ from bridge.concurrency import Signal
 from bridge.errors import ECHO_CHARACTERS, echoed, leaf_of
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.checked import checked_server, introduce
+from bridge.mcp.server.elicit import ProgressSender
 from bridge.mcp.server.endpoint import Endpoint
 from bridge.mcp.server.face import INTERNAL_ERROR, INVALID_PARAMS, McpRefusal, ToolFace
-from bridge.mcp.server.progress import ProgressSender
 from bridge.mcp.server.requests import (
     Context,
     asks_for_progress,

@@ -15,8 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from bridge.a2a.client.card import FoundCard, fetch_card
-from bridge.a2a.client.card_cache import CardSource
+from bridge.a2a.client.card import CardSource, FoundCard, fetch_card
 from bridge.a2a.client.followed import FreshnessBounds, fresh_seconds
 from bridge.a2a.wire.rest import CARD_PATH
 from bridge.errors import PeerError

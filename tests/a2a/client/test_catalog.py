@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from bridge.a2a.client import catalog as catalog_source
-from bridge.a2a.client.card_cache import CardSource
+from bridge.a2a.client.card import CardSource
 from bridge.a2a.client.catalog import CatalogEntry, CatalogSource, Selection
 from bridge.a2a.client.followed import FreshnessBounds
 from bridge.a2a.client.interfaces import Trust

@@ -24,8 +24,7 @@ from bridge.a2a.model.errors import (
     ErrorKind,
 )
 from bridge.a2a.model.objects import ListTasksRequest, Part, Task, TaskState, text_of_parts, timestamp
-from bridge.a2a.tasks.agent import HeldLimits, Job, RunningWork, Turn
-from bridge.a2a.tasks.commit import Commit
+from bridge.a2a.tasks.agent import Commit, HeldLimits, Job, RunningWork, Turn
 from bridge.a2a.tasks.idempotency import REPEATED
 from bridge.a2a.tasks.intake import CallContext, HistoryLimits
 from bridge.a2a.tasks.live import WatchedEvent, Watcher

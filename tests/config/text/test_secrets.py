@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.config.text.secret_values import Secret
-from bridge.config.text.secrets import child_variable_in, header_from, principal_in, secret_from
+from bridge.config.text.secrets import Secret, child_variable_in, header_from, principal_in, secret_from
 from bridge.errors import UsageError
 
 pytestmark = pytest.mark.proves("config-secrets")

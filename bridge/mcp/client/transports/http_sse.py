@@ -41,7 +41,9 @@ from bridge.mcp.client.faults import (
     LIMITED_BY,
     TOO_LARGE,
     ServerDownError,
+    answer_to_many_values,
     error_of,
+    id_of_cut_message,
     status_of,
 )
 from bridge.mcp.client.transports.streamable_http import (
@@ -53,7 +55,6 @@ from bridge.mcp.client.transports.streamable_http import (
     client_of,
     means_session_lost,
 )
-from bridge.mcp.client.transports.too_large import answer_to_many_values, id_of_cut_message
 from bridge.mcp.lines import message_in
 from bridge.sse import SseEvent, SseReader
 

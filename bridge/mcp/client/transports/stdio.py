@@ -33,9 +33,8 @@ from mcp.shared.message import SessionMessage
 
 from bridge.errors import UsageError
 from bridge.jsonvalues import DEFAULT_MAX_VALUES
-from bridge.mcp.client.faults import DEFAULT_RESULT_LIMIT_BYTES
+from bridge.mcp.client.faults import DEFAULT_RESULT_LIMIT_BYTES, answer_to_many_values, answer_to_overlong
 from bridge.mcp.client.stderr import LastWords, StderrLog
-from bridge.mcp.client.transports.too_large import answer_to_many_values, answer_to_overlong
 from bridge.mcp.lines import LineSplitter, OverlongLine, line_of, message_in
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from mcp_types import RequestId
 
-from bridge.mcp.client.transports.too_large import id_of_cut_message
+from bridge.mcp.client.faults import id_of_cut_message
 
 pytestmark = pytest.mark.proves("mcp-bounded")
 
