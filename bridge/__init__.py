@@ -51,7 +51,7 @@ async def open(config: LoadedConfig, *, own_url: str | None = None) -> AsyncIter
         bridge.errors.UsageError: a command cannot be started; a store is in use; `own_url` is needed.
     """
     from bridge.assembly.bridge import Bridge  # imports the MCP SDK, which takes most of a second
-    from bridge.assembly.from_file import plan_from_file
+    from bridge.assembly.plan_from_file import plan_from_file
 
     plan = plan_from_file(config)
     bridge = Bridge(plan, own_url=own_url)

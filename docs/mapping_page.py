@@ -21,18 +21,18 @@ from bridge.a2a.model.objects import Part, TaskState
 from bridge.a2a.tasks import idempotency
 from bridge.agents_as_tools import mcp_tasks
 from bridge.jsonvalues import JsonObject
-from bridge.tools_as_agent import asides
+from bridge.tools_as_agent import bridge_notes
 from bridge.translate import (
-    ask_back,
+    agent_questions,
     blocks,
     content,
     examples,
     extension,
-    faults,
     message_to_call,
-    names,
+    outcome,
     result,
     skills,
+    tool_names,
 )
 
 HEAD: Final = """\
@@ -68,9 +68,9 @@ PART_SAMPLES: Final[Mapping[str, JsonObject]] = {
 """One part of each kind that the table knows."""
 
 ASIDES: Final[Mapping[str, str]] = {
-    extension.UNATTRIBUTED: asides.MISSED.format(3),
-    extension.UNUSED: asides._UNUSED.format(2),
-    extension.BESIDE: asides._BESIDE.format(asides._waiting(["01a2"])),
+    extension.UNATTRIBUTED: bridge_notes.MISSED.format(3),
+    extension.UNUSED: bridge_notes._UNUSED.format(2),
+    extension.BESIDE: bridge_notes._BESIDE.format(bridge_notes._waiting(["01a2"])),
 }
 """A sample of the words under each key."""
 
@@ -126,7 +126,7 @@ def _structured() -> Iterator[str]:
         ("text named", "JSON named", "it gets"),
         (
             ("yes" if text else "no", "yes" if data else "no", form)
-            for (text, data), form in faults.REPEATED.items()
+            for (text, data), form in outcome.REPEATED.items()
         ),
     )
     yield "\nA text that says anything else always stays, beside the data, and so does the text of a failure. A task "
@@ -153,11 +153,11 @@ def _failures() -> Iterator[str]:
     rows = [("a result with `isError`", "FAILED", "the tool's content, all of it")]
     rows += [
         (f"error {code}{_error_name(code)}", _short(state), "its message; code and data in metadata")
-        for code, state in faults.STATE_OF_ERROR.items()
+        for code, state in outcome.STATE_OF_ERROR.items()
     ]
     rows += [
-        (f"error {faults.URL_REQUIRED}", "AUTH_REQUIRED", "the URLs to visit"),
-        ("any other error", _short(faults.state_of_error(0)), "its message; code and data in metadata"),
+        (f"error {outcome.URL_REQUIRED}", "AUTH_REQUIRED", "the URLs to visit"),
+        ("any other error", _short(outcome.state_of_error(0)), "its message; code and data in metadata"),
     ]
     yield from _table(("in MCP", "state", "status message"), rows)
     yield "\n### Of the agent that is published, as each binding says it\n\n"
@@ -218,13 +218,14 @@ def _questions() -> Iterator[str]:
         ("type of a field", "keywords"),
         (
             (f"`{kind}`", ", ".join(f"`{word}`" for word in sorted(words)))
-            for kind, words in ask_back._KEYWORDS.items()
+            for kind, words in agent_questions._KEYWORDS.items()
         ),
     )
-    yield f"\nFormats: {', '.join(f'`{one}`' for one in sorted(ask_back._FORMATS))}. What a "
+    yield f"\nFormats: {', '.join(f'`{one}`' for one in sorted(agent_questions._FORMATS))}. What a "
     yield "host answers, as words for an agent that is told nothing else:\n\n"
     yield from _table(
-        ("action", "words"), ((f"`{action}`", _quoted(words)) for action, words in ask_back._REFUSED.items())
+        ("action", "words"),
+        ((f"`{action}`", _quoted(words)) for action, words in agent_questions._REFUSED.items()),
     )
     yield "\nThe other way round, and what a client answers: [When a server asks](questions.md).\n\n"
     yield "### What a task says beside its tool\n\nSome words in a task's status message are the bridge's own. "
@@ -242,12 +243,12 @@ def _questions() -> Iterator[str]:
 
 def _names() -> Iterator[str]:
     yield "## Names of tools\n\n"
-    yield f"- The name that a tool has on its own server, when hosts take it: `{names._EXACT.pattern}`.\n"
+    yield f"- The name that a tool has on its own server, when hosts take it: `{tool_names._EXACT.pattern}`.\n"
     yield "- Else the skill's id in small letters, digits and `_`, at most "
-    yield f"{names.MAX_NAME_CHARACTERS} characters; the skill's name where its id holds a UUID.\n"
+    yield f"{tool_names.MAX_NAME_CHARACTERS} characters; the skill's name where its id holds a UUID.\n"
     yield "- Where several want the same, all of them get their source's name before it, "
     yield "and a part of a hash where that is not enough.\n"
-    yield f"- Reserved for the bridge: {', '.join(f'`{name}`' for name in sorted(names.RESERVED))}.\n\n"
+    yield f"- Reserved for the bridge: {', '.join(f'`{name}`' for name in sorted(tool_names.RESERVED))}.\n\n"
 
 
 def _keys() -> Iterator[str]:
@@ -293,7 +294,7 @@ def _with_short_key(part: JsonObject) -> JsonObject:
 
 def _call_in(state: TaskState) -> str:
     if state in life.INTERRUPTED:
-        return f"{_quoted(ask_back._NO_WORDS[state])}, or what it says: an elicitation, or text"
+        return f"{_quoted(agent_questions._NO_WORDS[state])}, or what it says: an elicitation, or text"
     if state in result._ENDS:
         return "a result with `isError`"
     return "the result" if state in life.ENDED else "goes on; what it says is progress"

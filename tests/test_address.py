@@ -14,16 +14,16 @@ from anyio.streams.tls import TLSListener, TLSStream
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
 
 from bridge.a2a.client.card import CardSource
-from bridge.a2a.client.followed import FreshnessBounds
-from bridge.address import url_with_scheme
+from bridge.a2a.client.http_cache import FreshnessBounds
 from bridge.assembly.health import readiness
 from bridge.assembly.parts import Parts
 from bridge.assembly.routes import Router, RoutingTable
 from bridge.errors import PeerError
-from bridge.http_client import GuardedClient
+from bridge.http.client import GuardedClient
+from bridge.http.probe import url_with_scheme
+from bridge.http.request_checks import FaceAddress
 from bridge.mcp.client.session import Session
 from bridge.mcp.client.transports.streamable_http import HttpTarget
-from bridge.web import FaceAddress
 from tests.support.certificates import served_as
 from tests.support.limits import session_pace
 from tests.support.mcp_face import Face

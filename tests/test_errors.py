@@ -20,7 +20,7 @@ from bridge.errors import (
     UsageError,
     telling_of,
 )
-from bridge.mcp.client.places import DisplacedError
+from bridge.mcp.client.call_queue import DisplacedError
 from bridge.mcp.client.upstream import QueueFullError
 from bridge.mcp.server.face import refusal_of
 from bridge.seal import HandleError

@@ -22,16 +22,16 @@ from bridge.a2a.client.client import AgentClient, ClientOptions
 from bridge.a2a.client.http import NotReachedError, origin_of
 from bridge.a2a.client.interfaces import ConnectionPolicy, Trust
 from bridge.a2a.model.objects import AgentCard
-from bridge.address import WantedKind, kind_at
 from bridge.agents_as_tools.remote_agent import RemoteAgent, read_cards
-from bridge.assembly.offered import other_kind_at
+from bridge.assembly.offered_server import other_kind_at
 from bridge.assembly.plan import RemotePlan
 from bridge.errors import PeerError
-from bridge.http_client import GuardedClient
+from bridge.http.client import GuardedClient
+from bridge.http.private_addresses import AddressGuard, PrivateAddressError, is_private_host
+from bridge.http.probe import WantedKind, kind_at
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import HttpTarget, explained_at
 from bridge.mcp.client.upstream import Upstream
-from bridge.networks import AddressGuard, PrivateAddressError, is_private_host
 from tests.support.certificates import served_as
 from tests.support.limits import session_pace, session_rules
 from tests.support.scripted_agent import plain_card

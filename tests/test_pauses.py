@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from bridge.pauses import Backoff
+from bridge.backoff import Backoff
 
 
 def given(pauses: Backoff, count: int) -> list[float]:

@@ -18,7 +18,7 @@ import pytest
 from bridge.assembly.bridge import Bridge
 from bridge.cli import logs
 from bridge.cli.serve import loaded_from, read_from
-from bridge.reload import ReadConfig, Reload
+from bridge.process.reload import ReadConfig, Reload
 from tests.support.command import logs_kept
 from tests.support.tool_server import ToolServer, listed
 
@@ -88,7 +88,7 @@ async def serving(folder: Path, *parts: str, bridge: str = "") -> AsyncIterator[
             first = read()
             there.reload = Reload(read, first, lambda *said: there.logs.append(said))
             there.bridge = await stack.enter_async_context(Bridge(first.plan, own_url=NOWHERE).run())
-            heard, logger = Heard(there.said), logging.getLogger("bridge.reload")
+            heard, logger = Heard(there.said), logging.getLogger("bridge.process.reload")
             logger.addHandler(heard)
             stack.callback(logger.removeHandler, heard)
             await there.bridge.apply(first.plan)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from pydantic_core import from_json, to_json
 
-from bridge.sse import HEARTBEAT, SseEvent, SseReader, frame
+from bridge.http.sse import HEARTBEAT, SseEvent, SseReader, frame
 
 
 def read(chunks: Sequence[bytes], limit_bytes: int = 1000) -> list[bytes]:

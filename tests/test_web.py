@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 from starlette.datastructures import Headers
 
-from bridge.web import FaceAddress, RefusedError, host_name, is_loopback, request_body, require_json
+from bridge.http.request_checks import (
+    FaceAddress,
+    RefusedError,
+    host_name,
+    is_loopback,
+    request_body,
+    require_json,
+)
 
 PLACE = FaceAddress("https://bridge.example.com/base", frozenset({"other.example", "0.0.0.0"}))
 BARE = FaceAddress()

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 from bridge.access.principals import LOCAL, Principal
 from bridge.errors import UsageError
-from bridge.web import API_KEY_HEADER, RefusedError
+from bridge.http.request_checks import API_KEY_HEADER, RefusedError
 
 
 class Scheme(StrEnum):

@@ -34,14 +34,14 @@ from bridge.agents_as_tools.handles import FarCall, FarContext, FarQuestion, Han
 from bridge.agents_as_tools.mcp_tasks import task_fields
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.sending import AgentExchange, FaceRuntime, Sending
-from bridge.agents_as_tools.shown import ToolResults, failure
+from bridge.agents_as_tools.tool_results import ToolResults, failure
 from bridge.agents_as_tools.tools import PublishedTool
 from bridge.concurrency import turn
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import INVALID_PARAMS, IncomingCall, McpRefusal, ReportProgress
 from bridge.seal import HandleError, HandleTooLongError, request_digest
-from bridge.translate.ask_back import (
+from bridge.translate.agent_questions import (
     AskingTask,
     answer_message,
     as_answered,

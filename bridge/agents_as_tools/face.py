@@ -20,15 +20,15 @@ import anyio.abc
 
 from bridge.access.principals import MayUse, may_use_everything
 from bridge.agents_as_tools.call import AgentCall
-from bridge.agents_as_tools.follow_up import FollowUp, call_of_skill, found_skills
 from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.listing import FaceListing, listing_of
 from bridge.agents_as_tools.mcp_tasks import McpTasks
 from bridge.agents_as_tools.options import FaceOptions
+from bridge.agents_as_tools.own_tools import FollowUp, call_of_skill, found_skills
 from bridge.agents_as_tools.remote_agent import RemoteAgent, read_cards
 from bridge.agents_as_tools.resources import TEMPLATE, read_card, read_part
 from bridge.agents_as_tools.sending import FaceRuntime, UnnamedMessages
-from bridge.agents_as_tools.shown import failure
+from bridge.agents_as_tools.tool_results import failure
 from bridge.agents_as_tools.tools import PublishedTool, SkillKey
 from bridge.concurrency import ToolLimiters
 from bridge.errors import BridgeError, echoed, telling_of

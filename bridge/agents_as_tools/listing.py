@@ -17,9 +17,9 @@ from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.resources import card_resource
 from bridge.agents_as_tools.tools import PublishedTool, Tools, published_tools, tool_remarks
 from bridge.jsonvalues import JsonObject
+from bridge.safe_text import web_link, without_hidden_characters
 from bridge.translate.overrides import Remark, ToolOverride
 from bridge.translate.skill_tools import AgentTool, ToolSource, listed_tools, skills_by_id, tools_of_agents
-from bridge.words import web_link, without_hidden_characters
 
 Example = tuple[PublishedTool, str]
 """An example of a skill, and its tool."""

@@ -35,12 +35,12 @@ from bridge.agents_as_tools.handles import FarCall
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.sending import FaceRuntime, Sending
-from bridge.agents_as_tools.shown import ToolResults, failure
+from bridge.agents_as_tools.tool_results import ToolResults, failure
 from bridge.errors import BridgeError, PeerError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import McpRefusal, TaskCaller, refusal_of
 from bridge.seal import HandleError
-from bridge.translate.ask_back import AgentQuestion, AskingTask, answer_message, elicitation_modes_of
+from bridge.translate.agent_questions import AgentQuestion, AskingTask, answer_message, elicitation_modes_of
 from bridge.translate.skill_tools import AgentTool
 
 logger = logging.getLogger(__name__)

@@ -17,11 +17,11 @@ from bridge.a2a.client.client import AgentClient, ClientOptions
 from bridge.a2a.client.http import redacted_url
 from bridge.a2a.model.objects import AgentCard
 from bridge.errors import PeerError
-from bridge.networks import AddressGuard
+from bridge.http.private_addresses import AddressGuard
 from bridge.seal import agent_mark
 from bridge.source_state import SourceState
 from bridge.translate.extension import URI
-from bridge.translate.names import slug
+from bridge.translate.tool_names import slug
 
 logger = logging.getLogger(__name__)
 

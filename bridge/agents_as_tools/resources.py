@@ -17,9 +17,9 @@ from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.errors import echoed
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import INVALID_PARAMS, McpRefusal
+from bridge.safe_text import without_hidden_characters
 from bridge.seal import HandleError, HandleTooLongError
 from bridge.translate.blocks import joined, pieces_in
-from bridge.words import without_hidden_characters
 
 SCHEME: Final = "a2a://"
 _NUMBERS: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)

@@ -16,7 +16,6 @@ from typing import Final
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import tools_from
 from bridge.translate.arguments import problems_of
-from bridge.translate.names import RESERVED, hosts_take
 from bridge.translate.overrides import (
     ABSENT,
     NEVER_GIVEN,
@@ -30,6 +29,7 @@ from bridge.translate.overrides import (
     with_default_arguments,
 )
 from bridge.translate.skill_tools import AgentTool
+from bridge.translate.tool_names import RESERVED, hosts_take
 
 _SAYS_NOTHING: Final = ToolOverride()
 

@@ -15,7 +15,7 @@ from typing import Final
 from bridge.access.principals import ANONYMOUS, LOCAL, Principal
 from bridge.access.verifiers import Access, Credential, Scheme, Verifier, verifiers_of
 from bridge.assembly.plan import Plan
-from bridge.web import API_KEY_HEADER, is_loopback
+from bridge.http.request_checks import API_KEY_HEADER, is_loopback
 
 logger = logging.getLogger(__name__)
 

@@ -25,11 +25,9 @@ from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.server.catalog import CatalogAgent as Listed
 from bridge.a2a.server.catalog import CatalogApp
 from bridge.assembly.admission import Admission
-from bridge.assembly.changes import Changes, as_it_runs, changes_between
-from bridge.assembly.first import FirstConnections, StartObserver
 from bridge.assembly.health import readiness
 from bridge.assembly.naming import own_name
-from bridge.assembly.offered import (
+from bridge.assembly.offered_server import (
     USER_FOLDER,
     OfferedServer,
     agents_in,
@@ -39,11 +37,13 @@ from bridge.assembly.offered import (
 )
 from bridge.assembly.parts import MountedServer, Parts, PartTask, PlannedPart, catalogs_of, servers_of
 from bridge.assembly.plan import OfferedPlan, Plan, PublishedPlan, RemotePlan, ServerPlan
-from bridge.assembly.published import PublishedAgent, path_of, published
+from bridge.assembly.plan_changes import Changes, as_it_runs, changes_between
+from bridge.assembly.published_agent import PublishedAgent, path_of, published
 from bridge.assembly.routes import MCP, Router, RoutingTable
+from bridge.assembly.startup import FirstConnections, StartObserver
 from bridge.errors import UsageError
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.client.memory import FILE_NAME, ServerMemory
+from bridge.mcp.client.known_servers import FILE_NAME, ServerMemory
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.upstream import Upstream
 from bridge.short_names import name_of, slug

@@ -9,7 +9,7 @@ from typing import Final
 from bridge.a2a.model.objects import timestamp
 from bridge.assembly.parts import Parts
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.client.places import SlotHold
+from bridge.mcp.client.call_queue import SlotHold
 from bridge.mcp.client.upstream import Upstream
 from bridge.source_state import SourceState
 

@@ -6,7 +6,7 @@ import secrets
 import time
 from typing import Final
 
-from bridge.mcp.client.memory import Fact, ServerMemory
+from bridge.mcp.client.known_servers import Fact, ServerMemory
 from bridge.mcp.client.upstream import Upstream
 
 _LOW_62: Final = (1 << 62) - 1

@@ -15,9 +15,9 @@ import anyio.abc
 from starlette.types import ASGIApp
 
 from bridge.a2a.client.catalog import CatalogSource
-from bridge.assembly.offered import OfferedServer
+from bridge.assembly.offered_server import OfferedServer
 from bridge.assembly.plan import CatalogPlan, Plan, ServerPlan
-from bridge.assembly.published import PublishedAgent
+from bridge.assembly.published_agent import PublishedAgent
 from bridge.mcp.client.upstream import Upstream
 
 T = TypeVar("T")

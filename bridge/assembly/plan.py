@@ -19,14 +19,14 @@ from bridge.assembly.own_card import OwnCard
 from bridge.config.tables.profile import Profile, RunTable, ServerTable
 from bridge.config.tables.values import MEMORY_STORE
 from bridge.errors import UsageError
+from bridge.http.request_checks import FaceAddress as WebPlace
+from bridge.http.request_checks import is_loopback
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.link import ListBounds
 from bridge.mcp.client.session import SessionPace
 from bridge.mcp.client.transports.streamable_http import ServerTarget
 from bridge.mcp.client.upstream import SessionRules
 from bridge.translate.overrides import SkillOverride, ToolOverride
-from bridge.web import FaceAddress as WebPlace
-from bridge.web import is_loopback
 
 Fail = Literal["open", "closed"]
 

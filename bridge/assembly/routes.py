@@ -17,8 +17,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridge.a2a.wire.rest import CARD_PATH
+from bridge.http.request_checks import OUTER_PATH, FaceAddress, RefusedError
 from bridge.jsonvalues import JsonObject
-from bridge.web import OUTER_PATH, FaceAddress, RefusedError
 
 AGENTS: Final = "/agents"
 MCP: Final = "/mcp"

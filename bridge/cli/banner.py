@@ -17,17 +17,17 @@ from bridge.a2a.client.http import redacted_url
 from bridge.a2a.wire.versions import HEADER, VERSIONS
 from bridge.access.verifiers import Scheme
 from bridge.cli.render import err, styled
+from bridge.http.request_checks import API_KEY_HEADER
+from bridge.safe_text import with_visible_characters
 from bridge.translate.arguments import required_of
 from bridge.translate.examples import example_of
-from bridge.web import API_KEY_HEADER
-from bridge.words import with_visible_characters
 
 if TYPE_CHECKING:
     from bridge.access.verifiers import Credential
     from bridge.assembly.bridge import Bridge
-    from bridge.assembly.offered import OfferedServer
+    from bridge.assembly.offered_server import OfferedServer
     from bridge.assembly.plan import Plan, ProcessPlan
-    from bridge.assembly.published import PublishedAgent
+    from bridge.assembly.published_agent import PublishedAgent
     from bridge.jsonvalues import JsonObject
     from bridge.mcp.client.upstream import Upstream
     from bridge.tools_as_agent.skills import Skill

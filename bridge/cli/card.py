@@ -150,7 +150,7 @@ class AgentConnection:
         """An HTTP client without the headers. It waits as long as the agent takes; the caller sets a bound."""
         import httpx2
 
-        from bridge.http_client import GuardedClient
+        from bridge.http.client import GuardedClient
 
         timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
         return GuardedClient(timeout=timeout, event_hooks={"response": [self._let_in]})
@@ -198,7 +198,7 @@ class AgentConnection:
 
         from bridge.a2a.client.card import NoCardError, fetch_card
         from bridge.a2a.client.http import NotReachedError, redacted_url
-        from bridge.peer_auth import PeerCredentials, fixed_credentials
+        from bridge.http.peer_auth import PeerCredentials, fixed_credentials
 
         try:
             with anyio.fail_after(_CARD_SECONDS):
@@ -214,8 +214,8 @@ class AgentConnection:
 
     async def explained(self, fault: PeerError) -> PeerError:
         """A fault that says what is there instead of an agent, as far as that can be told without the headers."""
-        from bridge.address import WantedKind, explained
-        from bridge.http_client import GuardedClient
+        from bridge.http.client import GuardedClient
+        from bridge.http.probe import WantedKind, explained
 
         async with GuardedClient(timeout=_CONNECT_SECONDS) as http:
             return await explained(fault, http, self.url, WantedKind.AGENT, self.reach.guard(self.url))
@@ -279,8 +279,8 @@ def _require_http(url: str) -> None:
     Raises:
         UsageError: it is none; a host without its scheme is told apart from a skill whose URL was forgotten.
     """
-    from bridge.address import url_with_scheme
     from bridge.config.text.wording import shown_url
+    from bridge.http.probe import url_with_scheme
 
     try:
         place = urlsplit(url)

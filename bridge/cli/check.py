@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 if TYPE_CHECKING:
-    from bridge.assembly.findings import Findings
     from bridge.assembly.plan import Plan
+    from bridge.assembly.preview_findings import Findings
 
 _WAIT_SECONDS: Final = 30.0
-"""As `bridge.preview` has it, which `--help` does not import."""
+"""As `bridge.process.preview` has it, which `--help` does not import."""
 
 _AT_FAULT: Final = 1
 
@@ -45,7 +45,7 @@ def check(**options: Any) -> int:
     Exit codes: 0 all is well; 1 a server or agent cannot be called, a tool cannot be served, or a rule does nothing;
     2 the file is not right.
     """
-    from bridge.cli import checked, logs
+    from bridge.cli import check_report, logs
     from bridge.cli.serve import found, loaded_from, plan_of
 
     path = found(options["file"])
@@ -56,24 +56,24 @@ def check(**options: Any) -> int:
     what = _looked_at(plan, options)
     places = [loaded.place_of(fault.path) for fault in what.faults]
     if options["as_json"]:
-        checked.print_json(path, what, places)
+        check_report.print_json(path, what, places)
     else:
-        checked.print_text(path, what, places)
+        check_report.print_text(path, what, places)
     return _AT_FAULT if what.faults else 0
 
 
 def _looked_at(plan: Plan, options: dict[str, Any]) -> Findings:
     import anyio
 
-    from bridge.assembly.findings import findings_of, offline_findings
-    from bridge.cli import checked
-    from bridge.preview import previewed
+    from bridge.assembly.preview_findings import findings_of, offline_findings
+    from bridge.cli import check_report
+    from bridge.process.preview import previewed
 
     if options["offline"]:
         return offline_findings(plan)
 
     async def look() -> Findings:
-        async with previewed(plan, checked.CheckProgress(), options["wait_seconds"]) as bridge:
+        async with previewed(plan, check_report.CheckProgress(), options["wait_seconds"]) as bridge:
             return await findings_of(plan, bridge)
 
     return anyio.run(look)

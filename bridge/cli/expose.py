@@ -110,11 +110,11 @@ def expose(**options: Any) -> int:
     if options["print_toml"]:
         return asked.write()
     if not options["over_http"]:
-        from bridge.alone import serve_agents
+        from bridge.process.agents_over_stdio import serve_agents
 
         return anyio.run(serve_agents, plan)
     from bridge.cli import banner
-    from bridge.run import serve_http
+    from bridge.process.serve import serve_http
 
     return anyio.run(serve_http, plan, banner.Quiet(plan))
 

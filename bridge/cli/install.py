@@ -16,7 +16,7 @@ from typing import Any, Final
 import click
 
 from bridge import short_names
-from bridge.cli import as_host, served_file
+from bridge.cli import install_checks, install_file
 from bridge.cli.expose import agents_options
 from bridge.errors import UsageError
 from bridge.hosts import edit, entry, files, places
@@ -98,18 +98,18 @@ def install(**options: Any) -> int:
 
 
 def _list(options: dict[str, Any]) -> int:
-    from bridge.cli import installed
+    from bridge.cli import install_list
 
     if options["urls"] or options["remove"] or options["check"]:
         raise UsageError("--list shows what there is: it takes a HOST, or nothing")
     named = options["host"]
     if named is not None and (named == _PRINTED or _HOSTS[named].is_yaml):
         raise UsageError(f"the file of {named} is not read, so nothing is known of it")
-    return installed.show([_HOSTS[named]] if named else list(places.HOSTS.values()))
+    return install_list.show([_HOSTS[named]] if named else list(places.HOSTS.values()))
 
 
 def _require_consistent(options: dict[str, Any], host: places.Host) -> None:
-    if options["face"] and not served_file.is_meant(options):
+    if options["face"] and not install_file.is_meant(options):
         raise UsageError("--face names an MCP server of a configuration file: name that file as well")
     if not options["urls"] and not (options["remove"] and options["name"]):
         raise UsageError(f"which agents? mcp-a2a install {options['host']} URL...")
@@ -137,8 +137,8 @@ def _offered_from(
     options: dict[str, Any], host: places.Host
 ) -> tuple[tuple[str, ...], tuple[str, ...], Sequence[str]]:
     """The words behind the command, what tells this server from others, and the variables that it reads."""
-    if served_file.is_meant(options):
-        served = served_file.served_from(options, host)
+    if install_file.is_meant(options):
+        served = install_file.served_from(options, host)
         return served.arguments, served.offers, ()
     exposed = _exposed_from(options, host)
     return exposed.arguments(_absolute), exposed.urls, exposed.from_environment()
@@ -190,9 +190,9 @@ def _name(options: dict[str, Any], there: Mapping[str, JsonObject], offers: tupl
         return str(options["name"])
     if known := _ours(there, offers):
         return known[0]
-    if served_file.is_meant(options):
-        return short_names.short(served_file.face_of(options))
-    return as_host.card_name(options) or short_names.name_for(options["urls"][0])
+    if install_file.is_meant(options):
+        return short_names.short(install_file.face_of(options))
+    return install_checks.card_name(options) or short_names.name_for(options["urls"][0])
 
 
 def _ours(there: Mapping[str, JsonObject], offers: tuple[str, ...]) -> list[str]:
@@ -203,8 +203,8 @@ def _ours(there: Mapping[str, JsonObject], offers: tuple[str, ...]) -> list[str]
 def _print(options: dict[str, Any], host: places.Host, server: JsonObject) -> int:
     from bridge.cli import render
 
-    as_host.require_cards(options)
-    as_host.check_as_host(options, host, server)
+    install_checks.require_cards(options)
+    install_checks.check_as_host(options, host, server)
     name = _name(options, {}, ())
     if not host.is_yaml:
         render.write(json.dumps({host.servers_key: {name: server}}, indent=2, ensure_ascii=False) + "\n")
@@ -246,7 +246,7 @@ class _Edit:
 
 def _add(options: dict[str, Any], host: places.Host, server: JsonObject, offers: tuple[str, ...]) -> int:
     file = files.read(_file(options, host))
-    as_host.require_cards(options)
+    install_checks.require_cards(options)
     try:
         there = edit.servers_in(file.text, host.servers_key, comments=host.comments)
         change = _Edit.of(file, host, _name(options, there, offers))
@@ -263,7 +263,7 @@ def _add(options: dict[str, Any], host: places.Host, server: JsonObject, offers:
             f"{file.path}: {exc}. Nothing was written",
             detail=f"\nTo add it by hand, put this into the file:\n{json.dumps(pasted, indent=2, ensure_ascii=False)}",
         ) from exc
-    as_host.check_as_host(options, host, whole)
+    install_checks.check_as_host(options, host, whole)
     return _finish(options, host, change, text)
 
 
@@ -273,8 +273,8 @@ def _remove(options: dict[str, Any], host: places.Host) -> int:
     file = files.read(_file(options, host))
     try:
         # What has a name is found by that, also when the file is not there any more.
-        is_file = served_file.is_meant(options) and not options["name"]
-        offers = served_file.offers(options) if is_file else options["urls"]
+        is_file = install_file.is_meant(options) and not options["name"]
+        offers = install_file.offers(options) if is_file else options["urls"]
         there = edit.servers_in(file.text, host.servers_key, comments=host.comments)
         names = [options["name"]] if options["name"] else _ours(there, offers)
         if not names:

@@ -18,7 +18,7 @@ from bridge.cli.completion import COMPLETION_VARIABLE
 from bridge.cli.encoding import write_what_the_terminal_lacks_otherwise
 from bridge.config.text.diagnostics import ConfigError
 from bridge.errors import TELLINGS, BridgeError, OwnError, PeerError, leaf_of, telling_of
-from bridge.heap import collect_garbage_seldom
+from bridge.process.resources import collect_garbage_seldom
 from bridge.version import __version__
 
 EXIT_INTERRUPTED: Final = 130

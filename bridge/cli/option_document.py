@@ -1,8 +1,8 @@
 """What the options of `wrap` and `expose` say, as the document that a configuration file is read into.
 
 From there on they go the way of every file: it is checked, and becomes a plan (`bridge.config.load`,
-`bridge.assembly.from_file`); `--print-toml` writes it out. Secrets stand in it as where they are read from, and paths
-are absolute. What no file can say, and what it says otherwise, is told when it is to be written.
+`bridge.assembly.plan_from_file`); `--print-toml` writes it out. Secrets stand in it as where they are read from, and
+paths are absolute. What no file can say, and what it says otherwise, is told when it is to be written.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def plan_of(data: dict[str, Any]) -> Plan:
     Raises:
         UsageError: it is not as a file should be.
     """
-    from bridge.assembly.from_file import plan_from_file
+    from bridge.assembly.plan_from_file import plan_from_file
 
     return plan_from_file(_loaded(data))
 
@@ -320,8 +320,8 @@ def server_of(words: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any
     Raises:
         UsageError: it is given what only a URL takes.
     """
-    from bridge.address import url_with_scheme
     from bridge.config.text.secrets import child_variable_in
+    from bridge.http.probe import url_with_scheme
 
     for key in (key for key in ("header", "bearer") if options.get(key)):
         raise UsageError(f"--{key} is for a URL; a command takes --env")
@@ -368,7 +368,7 @@ def _unsaid_of_wrapped(options: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _remarks_on_wrapped(options: Mapping[str, Any], store: str | None, name: str) -> Iterator[str]:
-    from bridge.assembly.from_file import store_of
+    from bridge.assembly.plan_from_file import store_of
     from bridge.config.tables.values import MEMORY_STORE
     from bridge.config.text.masking import has_secrets
     from bridge.config.text.secrets import is_secret_header
@@ -403,8 +403,8 @@ def _agents(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _require_web(url: str) -> None:
-    from bridge.address import url_with_scheme
     from bridge.config.text.wording import shown_url
+    from bridge.http.probe import url_with_scheme
 
     if not url.startswith(_WEB):
         meant = url_with_scheme(url)

@@ -18,7 +18,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from bridge.words import with_visible_characters
+from bridge.safe_text import with_visible_characters
 
 if TYPE_CHECKING:
     from bridge.a2a.client.card import FoundCard

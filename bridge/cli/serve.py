@@ -15,7 +15,7 @@ from bridge.errors import UsageError
 if TYPE_CHECKING:
     from bridge.assembly.plan import Plan
     from bridge.config.load import LoadedConfig, SettingOverride
-    from bridge.reload import ReadConfig
+    from bridge.process.reload import ReadConfig
 
 CONFIG_FILE_NAME: Final = "bridge.toml"
 """What the file is called when no other is named."""
@@ -68,8 +68,8 @@ def serve(context: click.Context, /, **options: Any) -> int:
     import anyio
 
     from bridge.cli import banner, logs
-    from bridge.reload import Reload
-    from bridge.run import serve_http as serve_plan
+    from bridge.process.reload import Reload
+    from bridge.process.serve import serve_http as serve_plan
 
     path, changes = found(options["file"]), given(context)
     if options["stdio"] is not None:
@@ -92,8 +92,8 @@ def _serve_stdio(path: Path, changes: dict[str, SettingOverride], options: dict[
 
     from bridge.assembly.plan import calls_itself, for_stdio
     from bridge.cli import logs
-    from bridge.reload import Reload
-    from bridge.run import serve_stdio
+    from bridge.process.reload import Reload
+    from bridge.process.serve import serve_stdio
 
     if refused := [name for name in ("host", "port") if name in changes]:
         raise UsageError(f"--stdio listens nowhere: it does not go with --{refused[0]}")
@@ -175,7 +175,7 @@ def loaded_from(path: Path, changes: dict[str, SettingOverride]) -> LoadedConfig
 
 def read_from(loaded: LoadedConfig) -> ReadConfig:
     """What a file says, as it is served and read again."""
-    from bridge.reload import ReadConfig
+    from bridge.process.reload import ReadConfig
 
     table = loaded.config.bridge
     return ReadConfig(plan_of(loaded), loaded.files, table.log_format, table.log_level)
@@ -187,7 +187,7 @@ def plan_of(loaded: LoadedConfig) -> Plan:
     Raises:
         UsageError: there is nothing.
     """
-    from bridge.assembly.from_file import plan_from_file
+    from bridge.assembly.plan_from_file import plan_from_file
 
     plan = plan_from_file(loaded)
     if not plan.published and not plan.offered:

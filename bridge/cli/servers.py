@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from bridge.jsonvalues import JsonObject
-    from bridge.mcp.client.memory import KnownServer
+    from bridge.mcp.client.known_servers import KnownServer
 
 _SHORT_ID: Final = 8
 """Characters of an id that tell a server from the others, and that are shown."""
@@ -34,7 +34,7 @@ _WORDS: Final = {
 def _completed(_: click.Context, __: click.Parameter, begun: str) -> list[CompletionItem]:
     from click.shell_completion import CompletionItem
 
-    from bridge.mcp.client.memory import remembered_in
+    from bridge.mcp.client.known_servers import remembered_in
 
     try:
         words = [one.name or _short(one) for one in remembered_in(_file())]
@@ -68,7 +68,7 @@ def servers(**options: Any) -> int:
     A bridge that runs goes on as it began. What was forgotten is found out anew at its next start.
     """
     from bridge.cli import logs
-    from bridge.mcp.client.memory import remembered_in
+    from bridge.mcp.client.known_servers import remembered_in
 
     logs.set_up("text", "warning")
     path = _file()
@@ -89,8 +89,8 @@ def servers(**options: Any) -> int:
 def _file() -> Path:
     from platformdirs import user_state_path
 
-    from bridge.assembly.offered import USER_FOLDER
-    from bridge.mcp.client.memory import FILE_NAME
+    from bridge.assembly.offered_server import USER_FOLDER
+    from bridge.mcp.client.known_servers import FILE_NAME
 
     return user_state_path(USER_FOLDER) / FILE_NAME
 
@@ -115,7 +115,7 @@ def _meant(word: str, known: Sequence[KnownServer]) -> KnownServer:
 
 def _forget(path: Path, forgotten: Sequence[KnownServer]) -> int:
     from bridge.cli import render
-    from bridge.mcp.client.memory import forget_servers
+    from bridge.mcp.client.known_servers import forget_servers
 
     if not forgotten:
         render.say("nothing is remembered of tool servers")
@@ -158,7 +158,7 @@ def _short(one: KnownServer) -> str:
 
 def _lines(one: KnownServer) -> list[str]:
     """What is known beside the name; a fact of another version of the bridge stands as it is."""
-    from bridge.mcp.client.memory import Fact
+    from bridge.mcp.client.known_servers import Fact
 
     return [
         _WORDS.get((fact, value), f"{fact}: {value}")

@@ -104,11 +104,11 @@ def _require(name: str, known: object, table: str) -> None:
 def _print(plan: Plan, look: Look) -> int:
     import anyio
 
-    from bridge.cli import checked, render
-    from bridge.preview import previewed
+    from bridge.cli import check_report, render
+    from bridge.process.preview import previewed
 
     async def looked() -> tuple[JsonObject, list[str]]:
-        async with previewed(plan, checked.CheckProgress()) as bridge:
+        async with previewed(plan, check_report.CheckProgress()) as bridge:
             return look(bridge)
 
     value, down = anyio.run(looked)

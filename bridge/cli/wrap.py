@@ -100,7 +100,7 @@ def wrap(**options: Any) -> int:
     import anyio
 
     from bridge.cli import banner, logs, option_document
-    from bridge.run import serve_http
+    from bridge.process.serve import serve_http
 
     logs.set_up(options["log_format"], options["log_level"])
     asked = option_document.wrapped(options)

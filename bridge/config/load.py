@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from bridge.config.check.faults import validation_faults_of, without_guesses
 from bridge.config.check.rules import rule_faults, sources_of, tables_at
+from bridge.config.check.validation_faults import validation_faults_of, without_guesses
 from bridge.config.mcp_json import HostServers, ImportedServer, read_host_file
 from bridge.config.schema import config_schema
 from bridge.config.tables.models import (

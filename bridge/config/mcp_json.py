@@ -23,8 +23,8 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from bridge.config.check.faults import validation_faults_of
 from bridge.config.check.schema_nodes import tidied
+from bridge.config.check.validation_faults import validation_faults_of
 from bridge.config.tables.peers import ToolServerTable
 from bridge.config.text.diagnostics import ConfigError, Diagnostic
 from bridge.config.text.document import ConfigFault, Document, at, read_text

@@ -31,7 +31,7 @@ from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012, UnknownDialect, specification_with
 
 from bridge.jsonvalues import JsonObject, is_deeper, values_in
-from bridge.mcp.plain_schemas import is_plainly_valid
+from bridge.mcp.schema_fast_path import is_plainly_valid
 
 MAX_SCHEMA_DEPTH: Final = 40
 """Levels in a tool's schema. Deeper ones exist only to exhaust who reads them: a2a-sdk, whose JSON goes through

@@ -20,14 +20,14 @@ import anyio
 import anyio.to_thread
 
 from bridge.errors import StoreError, UsageError
-from bridge.private import private_file, private_folder
-from bridge.store.batch import delete_tasks
+from bridge.private_files import private_file, private_folder
 from bridge.store.lock import OwnedFile, own_file
-from bridge.store.reader import Reader
 from bridge.store.records import Change, Cursor, OnStored, Query, Quota, StoredMessage, StoredTask, TaskPage
 from bridge.store.retention import surplus_of, tasks_over_byte_quota
-from bridge.store.schema import migrate, touch
-from bridge.store.writer import Writer
+from bridge.store.sqlite_batch import delete_tasks
+from bridge.store.sqlite_reader import Reader
+from bridge.store.sqlite_schema import migrate, touch
+from bridge.store.sqlite_writer import Writer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Mapping

@@ -18,7 +18,8 @@ from bridge.concurrency import ToolLimiters
 from bridge.mcp.client.upstream import QueueFullError, Upstream
 from bridge.source_state import SourceState
 from bridge.tools_as_agent.card import ToolServerSummary, make_card
-from bridge.tools_as_agent.kept import (
+from bridge.tools_as_agent.options import AgentOptions
+from bridge.tools_as_agent.resume_state import (
     End,
     Follow,
     FollowedTask,
@@ -28,7 +29,6 @@ from bridge.tools_as_agent.kept import (
     ServerQuestion,
     resume_state_from,
 )
-from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.route import decide, is_answer
 from bridge.tools_as_agent.run import Conclusion, InputRequest, ToolRun
 from bridge.tools_as_agent.skills import Skill, Skills, skill_remarks, skills_of

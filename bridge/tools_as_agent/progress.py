@@ -15,9 +15,9 @@ import anyio
 from bridge.a2a.model.objects import Part, TaskState
 from bridge.a2a.tasks.agent import Job
 from bridge.mcp.client.values import ProgressReport
-from bridge.tools_as_agent.asking import PausableDeadline
 from bridge.tools_as_agent.options import AgentOptions
-from bridge.translate.faults import progress_metadata
+from bridge.tools_as_agent.task_asker import PausableDeadline
+from bridge.translate.outcome import progress_metadata
 
 _CHARACTER_BYTES: Final = 4
 """What a character takes at most, in UTF-8."""

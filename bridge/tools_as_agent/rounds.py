@@ -21,22 +21,16 @@ from bridge.a2a.tasks.agent import Job
 from bridge.concurrency import turn
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.client.elicitations import elicitation_in
+from bridge.mcp.client.call_queue import CallQueue, CallSlot, Claimant, SlotHold
+from bridge.mcp.client.elicitation_routing import elicitation_in
 from bridge.mcp.client.faults import ServerRefusedError
-from bridge.mcp.client.places import CallQueue, CallSlot, Claimant, SlotHold
 from bridge.mcp.client.session import Session, pauses_of_rounds
 from bridge.mcp.client.tasks import TaskHandle, follow, handle_from
 from bridge.mcp.client.values import ToolCall
-from bridge.tools_as_agent.asides import words_on_waiting
-from bridge.tools_as_agent.asking import (
-    PausableDeadline,
-    QuestionPace,
-    TaskAsker,
-    answers_held,
-    new_occasion,
-    question_fingerprint,
-)
-from bridge.tools_as_agent.kept import (
+from bridge.tools_as_agent.bridge_notes import words_on_waiting
+from bridge.tools_as_agent.options import AgentOptions
+from bridge.tools_as_agent.progress import ProgressRelay
+from bridge.tools_as_agent.resume_state import (
     ElicitationsByKey,
     Follow,
     FollowedTask,
@@ -45,12 +39,18 @@ from bridge.tools_as_agent.kept import (
     RunTool,
     ServerQuestion,
 )
-from bridge.tools_as_agent.options import AgentOptions
-from bridge.tools_as_agent.progress import ProgressRelay
 from bridge.tools_as_agent.route import ask_server_questions, open_questions
+from bridge.tools_as_agent.task_asker import (
+    PausableDeadline,
+    QuestionPace,
+    TaskAsker,
+    answers_held,
+    new_occasion,
+    question_fingerprint,
+)
 from bridge.translate.arguments import whole_numbers
 from bridge.translate.elicitation import required_urls
-from bridge.translate.faults import URL_REQUIRED
+from bridge.translate.outcome import URL_REQUIRED
 
 _STATE_REFUSED: Final = (
     "The server did not take the answer any more ({}), and the call was not made again from its start, since the"

@@ -14,7 +14,8 @@ from bridge.a2a.model.errors import CONTENT_TYPE_NOT_SUPPORTED, A2AError, Violat
 from bridge.a2a.model.objects import Part, TaskState
 from bridge.a2a.tasks.agent import Turn
 from bridge.mcp.tools import Tool
-from bridge.tools_as_agent.kept import (
+from bridge.tools_as_agent.options import AgentOptions
+from bridge.tools_as_agent.resume_state import (
     Confirmation,
     Decision,
     End,
@@ -27,9 +28,8 @@ from bridge.tools_as_agent.kept import (
     ServerQuestion,
     resume_state_from,
 )
-from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.skills import Skill, Skills
-from bridge.translate import questions
+from bridge.translate import own_questions
 from bridge.translate.arguments import (
     UNKNOWN_ARGUMENT,
     Problem,
@@ -73,9 +73,9 @@ from bridge.translate.message_to_call import (
 from bridge.translate.overrides import ArgumentRule, hidden_arguments_in, is_hidden, with_default_arguments
 from bridge.translate.skills import accepts_any, output_modes_of
 
-_REFUSED: Final[Mapping[questions.ElicitAction, End]] = {
-    questions.ElicitAction.CANCEL: End(TaskState.CANCELED, "Canceled in answer to the question"),
-    questions.ElicitAction.DECLINE: End(
+_REFUSED: Final[Mapping[own_questions.ElicitAction, End]] = {
+    own_questions.ElicitAction.CANCEL: End(TaskState.CANCELED, "Canceled in answer to the question"),
+    own_questions.ElicitAction.DECLINE: End(
         TaskState.REJECTED, "The question was declined, so the skill was not run"
     ),
 }
@@ -173,16 +173,16 @@ def ask_server_questions(
 def _understood(asked: OwnQuestion | None, turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
     """A message that asks for something by itself, or answers a question of ours."""
     if asked is not None:
-        answer = questions.action_of_message(turn.message, frozenset(asked.fields))
-        if answer is not questions.ElicitAction.ACCEPT:
+        answer = own_questions.action_of_message(turn.message, frozenset(asked.fields))
+        if answer is not own_questions.ElicitAction.ACCEPT:
             return _REFUSED[answer]
         named = skill_named_in(turn.message)
         if (skill := skills.by_id.get(asked.skill_id)) and named in (None, asked.skill_id):
             return _checked(_merged(asked, skill.tool, turn), skill, turn, options)
     found = call_from_message(turn.message, turn.metadata, skills.tools, options.route)
     if isinstance(found, UnclearCall):
-        asking = questions.ask_which_skill(found, skills.tools)
-        return _ask(questions.WHICH_SKILL, asking, OwnQuestion("", {}, ()))
+        asking = own_questions.ask_which_skill(found, skills.tools)
+        return _ask(own_questions.WHICH_SKILL, asking, OwnQuestion("", {}, ()))
     skill = skills.by_id[found.skill_id]
     return _checked(_with_first(found, skill.tool, turn) if asked else found, skill, turn, options)
 
@@ -203,7 +203,7 @@ def _confirmed(asked: Confirmation, turn: Turn, skills: Skills, options: AgentOp
     call = _merged(
         OwnQuestion(asked.skill_id, asked.arguments, ()), skill.tool, replace(turn, message=beside)
     )
-    if answer is questions.ElicitAction.ACCEPT:
+    if answer is own_questions.ElicitAction.ACCEPT:
         return _checked(call, skill, turn, options, asked.digest)
     if named is None and arguments_named_in(beside) is None:
         call = without_unknown_arguments(call, asked, skill.tool)
@@ -248,8 +248,8 @@ def _checked(
     if options.incomplete == "reject":
         faults = "; ".join(describe(tool, problem) for problem in problems)
         return End(TaskState.REJECTED, f"The arguments of {skill.id} are not as its schema asks: {faults}")
-    parts = questions.arguments(skill.id, tool, call.arguments, problems)
-    return _ask(questions.ARGUMENTS, parts, _asked_for(call, tool, problems))
+    parts = own_questions.arguments(skill.id, tool, call.arguments, problems)
+    return _ask(own_questions.ARGUMENTS, parts, _asked_for(call, tool, problems))
 
 
 def _told(problem: Problem, rules: Mapping[str, ArgumentRule]) -> Problem:

@@ -24,19 +24,19 @@ from bridge.a2a.model.objects import Artifact, Part, TaskState
 from bridge.a2a.tasks.agent import Job
 from bridge.errors import BusyError, PeerError, telling_of
 from bridge.jsonvalues import JsonObject, json_bytes
+from bridge.mcp.client.call_queue import CallQueue
 from bridge.mcp.client.faults import ServerRefusedError
-from bridge.mcp.client.places import CallQueue
 from bridge.mcp.client.tasks import TaskCancelledError
 from bridge.mcp.client.upstream import Upstream
-from bridge.tools_as_agent.asides import message_with_notes, notes_of
-from bridge.tools_as_agent.asking import PausableDeadline
-from bridge.tools_as_agent.kept import End, Follow, RequireInput, RunTool
+from bridge.tools_as_agent.bridge_notes import message_with_notes, notes_of
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.progress import ProgressRelay
+from bridge.tools_as_agent.resume_state import End, Follow, RequireInput, RunTool
 from bridge.tools_as_agent.rounds import CallInRounds
+from bridge.tools_as_agent.task_asker import PausableDeadline
 from bridge.translate.content import LinkRules, Repeated, links_to_read, parts_from_result, peer_metadata
 from bridge.translate.extension import PEER, SKILL, URI
-from bridge.translate.faults import (
+from bridge.translate.outcome import (
     error_metadata,
     parts_of_failure,
     repeated_for,

@@ -21,7 +21,7 @@ from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool
 from bridge.translate.arguments import json_in, properties_of
 from bridge.translate.extension import ANSWER, ARGUMENTS, QUESTION, SKILL
-from bridge.translate.questions import ElicitAction
+from bridge.translate.own_questions import ElicitAction
 
 ConfirmPolicy = Literal["never", "destructive", "strict"]
 """Which tools are confirmed: none, those that say of themselves that they destroy, or all that do not say that they

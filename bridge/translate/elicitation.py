@@ -39,7 +39,7 @@ from bridge.translate.arguments import (
 from bridge.translate.content import MAX_DATA_DEPTH
 from bridge.translate.extension import ANSWER, BLOCK, OCCASIONS, QUESTION
 from bridge.translate.message_to_call import answer_in, with_one_text
-from bridge.translate.questions import ElicitAction, action_of_message
+from bridge.translate.own_questions import ElicitAction, action_of_message
 
 MAX_QUESTION_BYTES: Final = 262_144
 """How large a question may be, as JSON: it is shown to people, and kept with the task each time it is asked."""

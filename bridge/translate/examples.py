@@ -18,7 +18,7 @@ from bridge.jsonvalues import JsonObject
 from bridge.mcp.schemas import UncheckableError, errors_of, matches, resolved, validator_within
 from bridge.mcp.tools import Tool
 from bridge.translate.arguments import properties_of, required_of
-from bridge.translate.patterns import text_for
+from bridge.translate.pattern_examples import text_for
 
 MAX_DEPTH: Final = 8
 """Levels of an example. Deeper ones are for programs, which read the schema."""

@@ -24,8 +24,8 @@ from bridge.a2a.model.objects import AgentCard, AgentSkill
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.schemas import validator_of
 from bridge.mcp.tools import SchemaBudget, Tool, tools_from
+from bridge.safe_text import web_link, without_hidden_characters
 from bridge.translate.extension import URI
-from bridge.translate.names import ToolToName, tool_names
 from bridge.translate.own_tools import (
     AGENT_HINTS,
     MAX_FOUND,
@@ -35,7 +35,7 @@ from bridge.translate.own_tools import (
     object_schema,
     search_tools,
 )
-from bridge.words import web_link, without_hidden_characters
+from bridge.translate.tool_names import ToolToName, tool_names
 
 Granularity = Literal["skill", "agent", "search"]
 """One tool for each skill, one for each agent, or one that finds skills and one that calls them."""

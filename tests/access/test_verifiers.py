@@ -13,7 +13,7 @@ from starlette.datastructures import Headers
 from bridge.access.principals import ANONYMOUS, LOCAL, Principal
 from bridge.access.verifiers import Access, Credential, Scheme, WrongCredential, verifiers_of
 from bridge.errors import UsageError
-from bridge.web import RefusedError
+from bridge.http.request_checks import RefusedError
 
 ALICE, BOB = Principal("alice"), Principal("bob")
 ACCESS = Access(verifiers_of([Credential(ALICE, "token-a"), Credential(BOB, "token-b")]))

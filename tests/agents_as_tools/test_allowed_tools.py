@@ -18,7 +18,7 @@ from mcp.client.streamable_http import streamable_http_client
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Access, Credential, Scheme, verifiers_of
 from bridge.config.tables.profile import load_profile
-from bridge.web import FaceAddress
+from bridge.http.request_checks import FaceAddress
 from tests.support.exposing import ExposeConfig, exposed
 from tests.support.foreign import foreign_agent
 from tests.support.mcp_wire import LEGACY, MODERN, Http

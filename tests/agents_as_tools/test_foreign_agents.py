@@ -20,8 +20,8 @@ from mcp.client.streamable_http import streamable_http_client
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Access, Credential, verifiers_of
 from bridge.config.tables.profile import load_profile
-from bridge.translate.names import slug
-from bridge.web import FaceAddress
+from bridge.http.request_checks import FaceAddress
+from bridge.translate.tool_names import slug
 from tests.peers import sdk_behaviours as told
 from tests.support.exposing import ExposeConfig, Exposed, answering, exposed, exposing
 from tests.support.foreign import Foreign, foreign_agent

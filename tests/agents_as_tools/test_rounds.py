@@ -14,7 +14,7 @@ import pytest
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Access, Credential, verifiers_of
 from bridge.config.tables.profile import Profile, load_profile
-from bridge.web import FaceAddress
+from bridge.http.request_checks import FaceAddress
 from tests.support.exposing import ExposeConfig, exposed
 from tests.support.mcp_tasks import TAKES_ALL, TaskClient, accepted
 from tests.support.mcp_wire import MODERN, Http

@@ -19,8 +19,8 @@ from bridge.access.verifiers import Credential, Scheme
 from bridge.assembly.admission import NOBODY_LEFT
 from bridge.assembly.plan import OfferedPlan
 from bridge.errors import PeerError, leaf_of
+from bridge.http.request_checks import API_KEY_HEADER
 from bridge.mcp.client.transports.streamable_http import HttpTarget
-from bridge.web import API_KEY_HEADER
 from tests.assembly.test_bridge import NOWHERE, PROFILE, Live, agent, live, said, server, servers
 from tests.support.drivers import DRIVERS, Driver, JsonRpcDriver, new_client, shape_of
 from tests.support.mcp_wire import LEGACY, MODERN, Http

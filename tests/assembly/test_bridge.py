@@ -27,10 +27,10 @@ from bridge.assembly.plan import (
     ServerPlan,
 )
 from bridge.errors import PeerError, UsageError
+from bridge.http.request_checks import API_KEY_HEADER
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from bridge.translate.overrides import SkillOverride, ToolOverride
-from bridge.web import API_KEY_HEADER
 from tests.support.running import Rpc, call_part, listening, profile_with, texts
 from tests.support.tool_server import ToolServer, listed
 

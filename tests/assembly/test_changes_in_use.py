@@ -18,7 +18,7 @@ from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
 from bridge.assembly.plan import CatalogPlan, OfferedPlan, RemotePlan
 from bridge.errors import UsageError
-from bridge.heap import free_what_was_replaced
+from bridge.process.resources import free_what_was_replaced
 from bridge.translate.overrides import ArgumentRule, ToolOverride
 from tests.assembly.test_bridge import PROFILE, agent, live, said, server, servers
 from tests.support.foreign import foreign_agent

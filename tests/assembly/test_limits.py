@@ -8,7 +8,7 @@ from typing import Any
 
 from bridge.a2a.client.client import ClientOptions
 from bridge.a2a.client.follow import FollowPace
-from bridge.a2a.client.followed import FreshnessBounds
+from bridge.a2a.client.http_cache import FreshnessBounds
 from bridge.a2a.client.transports import Deadlines
 from bridge.a2a.server.app import AgentLimits
 from bridge.a2a.server.event_stream import StreamPace
@@ -16,8 +16,8 @@ from bridge.a2a.tasks.agent import HeldLimits
 from bridge.a2a.tasks.intake import EngineLimits, HistoryLimits
 from bridge.a2a.wire.jsontext import parse_json
 from bridge.agents_as_tools.options import FaceOptions
-from bridge.connections import ConnectionLimits
-from bridge.http_server import RequestLimits
+from bridge.http.connections import ConnectionLimits
+from bridge.http.server import RequestLimits
 from bridge.mcp.client.dispatcher import UnansweredBounds
 from bridge.mcp.client.link import ListBounds
 from bridge.mcp.client.session import SessionPace

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from bridge.assembly.offered import other_than_agent
+from bridge.assembly.offered_server import other_than_agent
 from tests.support.running import config_for, listening, raw_command, running
 from tests.support.sdk_server import HttpServer
 

@@ -1,4 +1,4 @@
-"""uvicorn as the bridge runs it (see bridge/run.py), for the contestants that are compared with it."""
+"""uvicorn as the bridge runs it (see bridge/process/serve.py), for the contestants that are compared with it."""
 
 from __future__ import annotations
 

@@ -169,7 +169,8 @@ def test_over_stdio_it_loads_nothing_that_it_does_not_serve_with(agent: str, tmp
     )
     code = (
         "import sys\nfrom bridge.cli.main import main\ntry:\n    main()\nexcept SystemExit:\n    pass\n"
-        f"print(sorted({{'rich', 'sqlite3', 'bridge.run', *{others!r}}} & sys.modules.keys()), file=sys.stderr)"
+        f"print(sorted({{'rich', 'sqlite3', 'bridge.process.serve', *{others!r}}} & sys.modules.keys()),"
+        " file=sys.stderr)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, "expose", agent],

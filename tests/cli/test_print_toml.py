@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from bridge.assembly.from_file import plan_from_file
 from bridge.assembly.plan import Plan
+from bridge.assembly.plan_from_file import plan_from_file
 from bridge.cli import expose, option_document, wrap
 from bridge.config.load import load
 from bridge.mcp.client.transports.streamable_http import HttpTarget

@@ -19,11 +19,11 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from bridge.assembly.from_file import plan_from_file
 from bridge.assembly.plan import for_stdio
+from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.config.text.diagnostics import ConfigError
-from bridge.run import unannounced_bridge
+from bridge.process.serve import unannounced_bridge
 from tests.support.command import ROOT, WAIT_SECONDS, Wrapping, environment, free_port, run_here
 from tests.support.files import DEVTOOLS, RAW, TEAM, an_agent, started, written
 from tests.support.forked import through_server

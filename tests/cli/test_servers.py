@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.mcp.client.memory import Fact, ServerMemory, remembered_in
+from bridge.mcp.client.known_servers import Fact, ServerMemory, remembered_in
 from tests.support.command import run_command, run_here
 
 EVERYTHING = "npx -y @modelcontextprotocol/server-everything"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.assembly.from_file import plan_from_file
+from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from tests.support.command import free_port, run_here
 from tests.support.files import DEVTOOLS, RAW, TEAM, written

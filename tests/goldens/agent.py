@@ -8,8 +8,8 @@ from typing import Any
 
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential, Scheme
+from bridge.http.request_checks import API_KEY_HEADER
 from bridge.mcp.client.eras import Era
-from bridge.web import API_KEY_HEADER
 from tests.goldens.agents import (
     AT_ONCE,
     CARD_PATH,

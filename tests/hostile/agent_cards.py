@@ -17,7 +17,7 @@ import mcp_types as types
 from bridge.a2a.client.card import CardSource, FoundCard, found_card
 from bridge.a2a.client.client import AgentClient, ClientOptions, Deadlines
 from bridge.a2a.client.credentials import Credentials
-from bridge.a2a.client.followed import FreshnessBounds
+from bridge.a2a.client.http_cache import FreshnessBounds
 from bridge.a2a.client.interfaces import ConnectionPolicy, interface_guard
 from bridge.errors import PeerError
 from bridge.translate.extension import URI

@@ -22,8 +22,8 @@ from bridge.access.principals import LOCAL
 from bridge.access.verifiers import Access
 from bridge.config.tables.profile import load_profile
 from bridge.errors import PeerError
+from bridge.http.request_checks import FaceAddress
 from bridge.translate.extension import URI
-from bridge.web import FaceAddress
 from tests.hostile.a2a_answers import strict_json
 from tests.hostile.agent_cards import QUICK, card_of, in_order
 from tests.hostile.asgi import Asked, ask, header

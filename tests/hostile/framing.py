@@ -9,8 +9,9 @@ from typing import Any, Final
 from mcp.shared.message import SessionMessage
 
 from bridge.agents_as_tools.handles import FarContext, FarQuestion, FarTask, Handles
+from bridge.http.sse import SseEvent, SseReader
 from bridge.mcp.client.faults import answer_to_overlong, id_of_cut_message
-from bridge.mcp.lines import LineSplitter, OverlongLine, line_of, message_in
+from bridge.mcp.messages import LineSplitter, OverlongLine, line_of, message_in
 from bridge.seal import (
     MAX_HANDLE_CHARACTERS,
     HandleError,
@@ -19,7 +20,6 @@ from bridge.seal import (
     Seal,
     agent_mark,
 )
-from bridge.sse import SseEvent, SseReader
 from tests.hostile.json_grammar import text
 from tests.hostile.mutations import cut, hostile_json, mutated_text
 from tests.hostile.target import Target, alone

@@ -11,9 +11,9 @@ from typing import Any, Final
 import anyio
 
 from bridge.access.verifiers import Access
+from bridge.http.request_checks import FaceAddress
 from bridge.mcp.server.face import IncomingCall
 from bridge.mcp.server.server import McpServer
-from bridge.web import FaceAddress
 from tests.hostile.a2a_answers import strict_json
 from tests.hostile.asgi import Answered, Asked, ask, header
 from tests.hostile.json_grammar import text

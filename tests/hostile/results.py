@@ -10,7 +10,7 @@ from typing import Any, Final
 import mcp_types as types
 
 from bridge.a2a.model.objects import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
-from bridge.translate.ask_back import question_words, questions_of_agent
+from bridge.translate.agent_questions import question_words, questions_of_agent
 from bridge.translate.blocks import ResultRules
 from bridge.translate.content import LinkRules, links_to_read, parts_from_result, peer_metadata
 from bridge.translate.elicitation import (
@@ -21,7 +21,7 @@ from bridge.translate.elicitation import (
     state_of_questions,
 )
 from bridge.translate.extension import PEER, SKILL
-from bridge.translate.faults import error_metadata, parts_of_failure
+from bridge.translate.outcome import error_metadata, parts_of_failure
 from bridge.translate.result import result_from_message, result_from_task
 from tests.hostile.a2a_answers import require_task, strict_json
 from tests.hostile.json_grammar import as_plain, scalar, whole

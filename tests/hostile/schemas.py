@@ -14,6 +14,7 @@ import anyio
 from bridge.a2a.model.objects import Message, Part, Role
 from bridge.errors import PeerError
 from bridge.mcp.tools import tools_from
+from bridge.translate.agent_questions import elicitation_form_from
 from bridge.translate.arguments import (
     coerced,
     coerced_fields,
@@ -22,7 +23,6 @@ from bridge.translate.arguments import (
     problems_of,
     whole_numbers,
 )
-from bridge.translate.ask_back import elicitation_form_from
 from bridge.translate.elicitation import (
     elicitation_from,
 )

@@ -21,10 +21,10 @@ import uvicorn
 from anyio.abc import SocketStream
 from uvicorn.server import ServerState
 
-from bridge.assembly.bounds import server_limits
-from bridge.connections import ConnectionLimits, Connections
-from bridge.heap import raise_descriptors
-from bridge.http_server import BoundedProtocol, HttpServerLimits, RequestLimits
+from bridge.assembly.limits import server_limits
+from bridge.http.connections import ConnectionLimits, Connections
+from bridge.http.server import BoundedProtocol, HttpServerLimits, RequestLimits
+from bridge.process.resources import raise_descriptors
 from tests.hostile.raw_caller import flood, refusal_in, until_closed
 from tests.support.running import listening, profile_with
 
@@ -490,8 +490,8 @@ async def test_without_a_descriptor_the_one_that_rests_longest_is_closed(
                 await anyio.wait_readable(honest)
                 assert b"200 OK" in honest.recv(1000)
     assert [record.name for record in caplog.records if record.levelno >= logging.WARNING] == [
-        "bridge.connections",
-        "bridge.connections",
+        "bridge.http.connections",
+        "bridge.http.connections",
     ]
 
 

@@ -19,15 +19,16 @@ from referencing import Registry
 from bridge.a2a.client.bindings import binding_of
 from bridge.a2a.client.card import CardSource, FoundCard
 from bridge.a2a.client.client import AgentClient
-from bridge.a2a.client.followed import FreshnessBounds
 from bridge.a2a.client.http import url_from
+from bridge.a2a.client.http_cache import FreshnessBounds
 from bridge.a2a.model import operations
 from bridge.a2a.model.errors import PARSE_ERROR, A2AError
 from bridge.a2a.model.objects import AgentCard, AgentInterface, Artifact, Task, TaskState, TaskStatus
 from bridge.a2a.wire.jsontext import parse_json
 from bridge.a2a.wire.v1_0 import V1_0
 from bridge.errors import PeerError
-from bridge.http_client import GuardedClient
+from bridge.http.client import GuardedClient
+from bridge.http.request_checks import RefusedError, request_body
 from bridge.mcp.schemas import MAX_SCHEMA_DEPTH, UncheckableError, errors_of, validator_of
 from bridge.mcp.tools import Tool, tools_from
 from bridge.seal import Handle, HandleBinding, HandlePurpose, Seal, agent_mark
@@ -36,10 +37,9 @@ from bridge.translate.blocks import ResultRules
 from bridge.translate.content import LinkRules, parts_from_result
 from bridge.translate.elicitation import elicitation_from
 from bridge.translate.extension import declaration
-from bridge.translate.faults import error_metadata
+from bridge.translate.outcome import error_metadata
 from bridge.translate.result import result_from_task
 from bridge.translate.skill_tools import ToolRules, ToolSource, tools_of_agents
-from bridge.web import RefusedError, request_body
 from tests.hostile.a2a_faces import TARGETS as FACE_TARGETS
 from tests.hostile.agent_cards import card_of
 from tests.hostile.asgi import Asked, header

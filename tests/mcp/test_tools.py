@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jsonschema.protocols import Validator
 
-from bridge.mcp.plain_schemas import _DIALECTS, _PLAIN, is_plain, is_plainly_valid
+from bridge.mcp.schema_fast_path import _DIALECTS, _PLAIN, is_plain, is_plainly_valid
 from bridge.mcp.schemas import MAX_SCHEMA_DEPTH, validator_of
 from bridge.mcp.tools import SchemaBudget, UnservableTool, tools_from
 from tests.support.tools import tool_of

@@ -18,9 +18,9 @@ import pytest
 
 from bridge.errors import StoreConflictError, StoreError, StoreLockedError, UsageError
 from bridge.store.records import Change, TaskHead
-from bridge.store.schema import STEPS, migrate
 from bridge.store.sqlite import SQLiteStore
-from bridge.store.writer import Writer
+from bridge.store.sqlite_schema import STEPS, migrate
+from bridge.store.sqlite_writer import Writer
 from tests.store.changes import first, keep, keep_all
 from tests.support.lines import Lines
 

@@ -20,14 +20,14 @@ from bridge.agents_as_tools.face import AgentsFace
 from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.options import FaceOptions
 from bridge.agents_as_tools.remote_agent import RemoteAgent
-from bridge.assembly.offered import face_options_of
+from bridge.assembly.offered_server import face_options_of
 from bridge.assembly.plan import OfferedPlan
 from bridge.config.tables.profile import load_profile
+from bridge.http.request_checks import FaceAddress
 from bridge.mcp.server.server import McpServer
 from bridge.seal import Seal
 from bridge.translate.extension import URI
 from bridge.translate.overrides import ToolOverride
-from bridge.web import FaceAddress
 from tests.support.limits import mcp_limits
 from tests.support.running import listening
 

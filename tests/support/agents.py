@@ -31,9 +31,9 @@ from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.access.principals import LOCAL
 from bridge.access.verifiers import Access
+from bridge.http.request_checks import FaceAddress
 from bridge.store.memory import MemoryStore
 from bridge.store.records import Store
-from bridge.web import FaceAddress
 from tests.support.limits import PROFILE, agent_limits, engine_limits, stream_pace
 from tests.support.running import listening, message
 

@@ -9,7 +9,7 @@ from bridge.a2a.server.app import AgentLimits
 from bridge.a2a.server.event_stream import StreamPace
 from bridge.a2a.tasks.agent import HeldLimits
 from bridge.a2a.tasks.intake import EngineLimits, HistoryLimits
-from bridge.assembly import bounds, offered
+from bridge.assembly import limits, offered_server
 from bridge.assembly.plan import ServerPlan
 from bridge.config.tables.profile import load_profile
 from bridge.mcp.client.eras import Era
@@ -25,7 +25,7 @@ _PLAN: Final = ServerPlan.as_profile_says(StdioTarget(("none",)), Era.AUTO, PROF
 
 def engine_limits(**said: Any) -> EngineLimits:
     """Of the tasks of an agent."""
-    return replace(bounds.engine_limits(PROFILE, PROFILE), **said)
+    return replace(limits.engine_limits(PROFILE, PROFILE), **said)
 
 
 def history_limits(**said: Any) -> HistoryLimits:
@@ -40,17 +40,17 @@ def held_limits(**said: Any) -> HeldLimits:
 
 def agent_limits(**said: Any) -> AgentLimits:
     """Of the clients of an agent."""
-    return replace(bounds.agent_limits(PROFILE, PROFILE), **said)
+    return replace(limits.agent_limits(PROFILE, PROFILE), **said)
 
 
 def stream_pace(**said: Any) -> StreamPace:
     """Of the streams of an agent."""
-    return replace(bounds.stream_pace(PROFILE), **said)
+    return replace(limits.stream_pace(PROFILE), **said)
 
 
 def mcp_limits(**said: Any) -> McpLimits:
     """Of the clients of an MCP server."""
-    return replace(offered.mcp_limits(PROFILE), **said)
+    return replace(offered_server.mcp_limits(PROFILE), **said)
 
 
 def session_pace(**said: Any) -> SessionPace:

@@ -11,8 +11,8 @@ import httpx2
 from starlette.types import Receive, Scope, Send
 
 from bridge.access.verifiers import Access
+from bridge.http.request_checks import FaceAddress
 from bridge.mcp.server.server import McpServer
-from bridge.web import FaceAddress
 from tests.support.limits import mcp_limits
 from tests.support.mcp_face import Face
 from tests.support.mcp_wire import Http

@@ -23,7 +23,7 @@ import pytest
 import uvicorn
 from mcp.client.stdio import stdio_client
 
-from bridge.http_server import BoundedServer
+from bridge.http.server import BoundedServer
 from bridge.mcp.client.transports.stdio import child
 from bridge.mcp.client.upstream import Upstream
 

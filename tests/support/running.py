@@ -16,11 +16,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bridge.a2a.tasks.engine import Engine
 from bridge.access.verifiers import Credential
-from bridge.assembly.bounds import server_limits
 from bridge.assembly.bridge import Bridge
+from bridge.assembly.limits import server_limits
 from bridge.assembly.plan import Plan, ProcessPlan, PublishedPlan, ServerPlan
 from bridge.config.tables.profile import Profile, load_profile
-from bridge.http_server import BoundedServer, HttpServerLimits
+from bridge.http.server import BoundedServer, HttpServerLimits
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import ServerTarget

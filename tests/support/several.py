@@ -19,6 +19,7 @@ from bridge.access.principals import LOCAL
 from bridge.access.verifiers import Access
 from bridge.assembly.naming import elapsed_ms, new_id, now_ms
 from bridge.errors import PeerError
+from bridge.http.request_checks import FaceAddress
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import ServerTarget
 from bridge.mcp.client.upstream import SessionRules, Upstream
@@ -27,7 +28,6 @@ from bridge.store.sqlite import SQLiteStore
 from bridge.tools_as_agent.agent import SkillSource, ToolsAgent
 from bridge.translate.extension import GATED
 from bridge.translate.overrides import SkillOverride
-from bridge.web import FaceAddress
 from tests.support.limits import (
     PROFILE,
     agent_limits,

@@ -19,8 +19,8 @@ from bridge.a2a.server.service import Service
 from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Access, Credential, Scheme, verifiers_of
+from bridge.http.request_checks import FaceAddress
 from bridge.translate.extension import GATED, SKILL
-from bridge.web import FaceAddress
 from tests.support.drivers import DRIVERS, Driver, new_client
 from tests.support.limits import PROFILE, agent_limits, stream_pace
 from tests.support.running import call_part, listening, message, mounted

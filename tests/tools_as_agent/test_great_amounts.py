@@ -202,7 +202,7 @@ async def test_a_flood_of_progress_is_in_order_thinned_and_keeps_its_last(
     assert numbers[-1] == STEPS
     assert updates[-1]["status"]["state"] == COMPLETED
     assert len(numbers) < STEPS / 2
-    assert [record.message for record in caplog.records if record.name == "bridge.store.writer"] == []
+    assert [record.message for record in caplog.records if record.name == "bridge.store.sqlite_writer"] == []
 
 
 @pytest.mark.proves("map-progress")
@@ -218,7 +218,7 @@ async def test_a_flood_that_is_canceled_leaves_no_update_of_which_the_store_cann
             if len(events) == 5:
                 await rpc.call("CancelTask", {"id": events[0]["task"]["id"]})
     assert events[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_CANCELED"
-    assert [record.message for record in caplog.records if record.name == "bridge.store.writer"] == []
+    assert [record.message for record in caplog.records if record.name == "bridge.store.sqlite_writer"] == []
 
 
 @pytest.mark.proves("map-progress")

@@ -12,7 +12,7 @@ from bridge.a2a.model.objects import Message, Part, SendMessageConfiguration, Ta
 from bridge.a2a.tasks.agent import Turn
 from bridge.access.principals import LOCAL
 from bridge.mcp.tools import Tool
-from bridge.tools_as_agent.kept import Decision, End, RequireInput, RunTool
+from bridge.tools_as_agent.resume_state import Decision, End, RequireInput, RunTool
 from bridge.tools_as_agent.route import decide
 from bridge.tools_as_agent.skills import skills_of
 from bridge.translate.extension import ANSWER, QUESTION, SKILL, URI

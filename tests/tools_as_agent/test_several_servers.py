@@ -13,7 +13,7 @@ import pytest
 
 from bridge.a2a.model.objects import TaskState
 from bridge.mcp.client.transports.streamable_http import HttpTarget
-from bridge.tools_as_agent.kept import FollowedTask
+from bridge.tools_as_agent.resume_state import FollowedTask
 from bridge.tools_as_agent.run import Conclusion
 from bridge.translate.overrides import SkillOverride
 from tests.peers.py_client import PyClient

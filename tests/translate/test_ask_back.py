@@ -10,9 +10,8 @@ from mcp_types import ElicitRequestFormParams, ElicitRequestURLParams
 
 from bridge.a2a.model.objects import Artifact, Message, Part, Role, Task, TaskState, TaskStatus
 from bridge.mcp.tools import tools_from
-from bridge.translate import questions as own_questions
-from bridge.translate.arguments import Problem
-from bridge.translate.ask_back import (
+from bridge.translate import own_questions
+from bridge.translate.agent_questions import (
     MAX_QUESTION_CHARACTERS,
     TEXT_FIELD,
     AgentQuestion,
@@ -26,6 +25,7 @@ from bridge.translate.ask_back import (
     status_with_question,
     with_lasting_keys,
 )
+from bridge.translate.arguments import Problem
 from bridge.translate.confirmation import (
     answer_to_confirmation,
     call_digest,

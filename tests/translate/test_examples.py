@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bridge.translate.examples import example_of
 from bridge.translate.overrides import ArgumentRule, SkillOverride, overridden
-from bridge.translate.patterns import text_for
+from bridge.translate.pattern_examples import text_for
 from bridge.translate.skills import skill_from
 from tests.support.tools import tool_of
 

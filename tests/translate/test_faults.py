@@ -6,7 +6,7 @@ import pytest
 
 from bridge.a2a.model.objects import Part, TaskState
 from bridge.translate.extension import BLOCK, PEER
-from bridge.translate.faults import error_metadata, parts_of_failure, state_of_error
+from bridge.translate.outcome import error_metadata, parts_of_failure, state_of_error
 
 IMAGE = Part(raw="AAAA", media_type="image/png")
 SAID = Part(text="it broke")

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from bridge.translate.names import RESERVED, ToolToName, slug, tool_names
+from bridge.translate.tool_names import RESERVED, ToolToName, slug, tool_names
 
 pytestmark = pytest.mark.proves("map-tool-names")
 

@@ -10,7 +10,7 @@ from bridge.a2a.model.objects import Part
 from bridge.mcp.client.values import ProgressReport
 from bridge.translate.content import Repeated
 from bridge.translate.extension import PROGRESS
-from bridge.translate.faults import progress_metadata, repeated_for, unaccepted_types
+from bridge.translate.outcome import progress_metadata, repeated_for, unaccepted_types
 
 RESULT = (
     Part(text="t"),

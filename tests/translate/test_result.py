@@ -18,7 +18,7 @@ from bridge.mcp.schemas import validator_of
 from bridge.translate.blocks import PART_META, ResultRules, blocks_from_parts
 from bridge.translate.content import LinkRules, Repeated, parts_from_result, peer_metadata
 from bridge.translate.extension import BLOCK, GATED, PEER, SKILL
-from bridge.translate.faults import error_metadata, parts_of_failure
+from bridge.translate.outcome import error_metadata, parts_of_failure
 from bridge.translate.result import (
     ARTIFACT_META,
     STATE_META,

@@ -19,15 +19,6 @@ from typing import Annotated, Final
 import httpx2
 from pydantic import BeforeValidator, Field, ValidationError
 
-from bridge.a2a.client.followed import (
-    CachedResource,
-    CachedValue,
-    FreshnessBounds,
-    StoredResponse,
-    fresh_seconds,
-    may_be_stored,
-    validators_of,
-)
 from bridge.a2a.client.http import (
     NotReachedError,
     OutgoingRequest,
@@ -40,15 +31,24 @@ from bridge.a2a.client.http import (
     url_from,
     validation_faults,
 )
+from bridge.a2a.client.http_cache import (
+    CachedResource,
+    CachedValue,
+    FreshnessBounds,
+    StoredResponse,
+    fresh_seconds,
+    may_be_stored,
+    validators_of,
+)
 from bridge.a2a.model import objects
 from bridge.a2a.model.objects import AgentCard
 from bridge.a2a.wire.rest import CARD_PATH, OLDER_CARD_PATH
 from bridge.a2a.wire.versions import HEADER, VERSIONS
-from bridge.address import FaultExplainer, WantedKind, explained
 from bridge.errors import PeerError
-from bridge.http_client import guarded_by
-from bridge.networks import AddressGuard
-from bridge.peer_auth import NO_CREDENTIALS, CredentialsSource, PeerAuth
+from bridge.http.client import guarded_by
+from bridge.http.peer_auth import NO_CREDENTIALS, CredentialsSource, PeerAuth
+from bridge.http.private_addresses import AddressGuard
+from bridge.http.probe import FaultExplainer, WantedKind, explained
 
 CARD_LIMIT_BYTES: Final = 16 * 1024 * 1024
 """What a card may weigh: one that lists a thousand tools with their schemas has a few megabytes."""

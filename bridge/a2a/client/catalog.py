@@ -21,7 +21,8 @@ import httpx2
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from bridge.a2a.client.card import read_url
-from bridge.a2a.client.followed import (
+from bridge.a2a.client.http import json_from, origin_of, redacted_url, url_from
+from bridge.a2a.client.http_cache import (
     CachedResource,
     CachedValue,
     FreshnessBounds,
@@ -30,11 +31,10 @@ from bridge.a2a.client.followed import (
     may_be_stored,
     validators_of,
 )
-from bridge.a2a.client.http import json_from, origin_of, redacted_url, url_from
 from bridge.a2a.client.interfaces import ConnectionPolicy, Trust
 from bridge.errors import PeerError
-from bridge.networks import AddressGuard, is_private_host
-from bridge.peer_auth import NO_CREDENTIALS, CredentialsSource
+from bridge.http.peer_auth import NO_CREDENTIALS, CredentialsSource
+from bridge.http.private_addresses import AddressGuard, is_private_host
 
 logger = logging.getLogger(__name__)
 

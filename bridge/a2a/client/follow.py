@@ -37,8 +37,8 @@ from bridge.a2a.model.objects import (
     Task,
     TaskStatus,
 )
+from bridge.backoff import Backoff
 from bridge.errors import PeerError
-from bridge.pauses import Backoff
 
 logger = logging.getLogger(__name__)
 

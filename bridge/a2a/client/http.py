@@ -16,8 +16,8 @@ from pydantic import JsonValue, ValidationError
 from bridge.a2a.model.errors import PARSE_ERROR, TOO_LARGE, A2AError
 from bridge.a2a.wire.jsontext import parse_json
 from bridge.errors import PeerError, reason_of
+from bridge.http.private_addresses import PrivateAddressError
 from bridge.jsonvalues import DEFAULT_MAX_VALUES, shortened_json
-from bridge.networks import PrivateAddressError
 
 _NEVER_LEFT: Final = (
     httpx2.ConnectError,

@@ -18,7 +18,7 @@ from bridge.a2a.model.objects import BINDINGS, AgentCard, AgentInterface
 from bridge.a2a.wire.dialect import Dialect
 from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.errors import PeerError
-from bridge.networks import (
+from bridge.http.private_addresses import (
     AddressGuard,
     RebindingJudge,
     ResolveName,

@@ -25,13 +25,13 @@ from bridge.a2a.model.operations import SEND_MESSAGE, AnswerT, AnyOperation, Req
 from bridge.a2a.wire.dialect import EventDecoder as DialectReader
 from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
 from bridge.errors import PeerError
-from bridge.http_client import guarded_by
+from bridge.http.client import guarded_by
+from bridge.http.peer_auth import CredentialsSource, PeerAuth
+from bridge.http.private_addresses import AddressGuard
+from bridge.http.request_checks import is_loopback
+from bridge.http.sse import SseReader
 from bridge.jsonvalues import JsonObject
-from bridge.networks import AddressGuard
-from bridge.peer_auth import CredentialsSource, PeerAuth
-from bridge.sse import SseReader
 from bridge.trace import OnHop, told_to_peer
-from bridge.web import is_loopback
 
 ANSWER_LIMIT_BYTES: Final = 64 * 1024 * 1024
 """What one answer, or one event of a stream, may weigh: as much as a tool's result may."""

@@ -18,8 +18,8 @@ from bridge.a2a.model.errors import UNAVAILABLE, A2AError
 from bridge.a2a.model.objects import AgentCard, SecurityRequirement
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Access, Scheme
+from bridge.http.request_checks import API_KEY_HEADER, FaceAddress
 from bridge.jsonvalues import JsonObject
-from bridge.web import API_KEY_HEADER, FaceAddress
 
 
 class Endable(Protocol):

@@ -47,7 +47,7 @@ from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
 from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Access, Scheme
-from bridge.web import (
+from bridge.http.request_checks import (
     FaceAddress,
     RefusedError,
     etags_in,

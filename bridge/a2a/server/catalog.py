@@ -26,7 +26,7 @@ from starlette.types import Receive, Scope, Send
 from bridge.a2a.model.objects import AgentCard
 from bridge.a2a.wire.rest import CARD_PATH
 from bridge.access.verifiers import Access
-from bridge.web import API_KEY_HEADER, FaceAddress, RefusedError, etags_in
+from bridge.http.request_checks import API_KEY_HEADER, FaceAddress, RefusedError, etags_in
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 from bridge.a2a.server.service import Stream
 from bridge.a2a.tasks.live import WatchedEvent
 from bridge.a2a.wire.dialect import EventEncoder
-from bridge.sse import HEARTBEAT, frame
+from bridge.http.sse import HEARTBEAT, frame
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from bridge.cli.call.questions import is_question
 from bridge.cli.call.repeats import ShownParts
 from bridge.cli.render import can_ask, err, share_a_place, write
 from bridge.errors import UsageError
-from bridge.words import with_visible_characters
+from bridge.safe_text import with_visible_characters
 
 if TYPE_CHECKING:
     from pydantic import JsonValue

@@ -28,15 +28,15 @@ from bridge.cli.call.results import CallView
 from bridge.cli.option_document import plan_of, server_at, server_of
 from bridge.errors import PeerError, UsageError, leaf_of
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.client.elicitations import elicitation_in
+from bridge.mcp.client.elicitation_routing import elicitation_in
 from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.session import Session, pauses_of_rounds
 from bridge.mcp.client.tasks import follow, handle_from
 from bridge.mcp.client.values import ProgressReport, ToolCall
-from bridge.mcp.lines import ELICIT
+from bridge.mcp.messages import ELICIT
 from bridge.mcp.tools import Tool
-from bridge.tools_as_agent.asking import PausableDeadline
-from bridge.translate import questions
+from bridge.tools_as_agent.task_asker import PausableDeadline
+from bridge.translate import own_questions
 from bridge.translate.arguments import Problem, coerced_fields, describe, problems_of, properties_of
 from bridge.translate.content import LinkRules, parts_from_result
 from bridge.translate.elicitation import (
@@ -49,8 +49,8 @@ from bridge.translate.elicitation import (
     state_of_questions,
 )
 from bridge.translate.extension import PROGRESS, QUESTION
-from bridge.translate.faults import URL_REQUIRED, parts_of_failure, state_of_error
 from bridge.translate.message_to_call import answer_in, arguments_in
+from bridge.translate.outcome import URL_REQUIRED, parts_of_failure, state_of_error
 
 _CANCEL_SECONDS: Final = 10.0
 """How long a server may take to hear that a call is cancelled."""
@@ -234,10 +234,13 @@ class ToolCalling:
             if not fields or not render.can_ask():
                 faults = [f"  {describe(tool, problem)}" for problem in problems]
                 raise UsageError("\n".join([f"{tool.name} does not take these arguments:", *faults]))
-            parts = questions.arguments(tool.name, tool, arguments, problems)
-            asked = _message(parts, {QUESTION: questions.ARGUMENTS})
+            parts = own_questions.arguments(tool.name, tool, arguments, problems)
+            asked = _message(parts, {QUESTION: own_questions.ARGUMENTS})
             answer = await self._asked(TaskStatus(state=TaskState.INPUT_REQUIRED, message=asked), tool)
-            if questions.action_of_message(answer, frozenset(fields)) is not questions.ElicitAction.ACCEPT:
+            if (
+                own_questions.action_of_message(answer, frozenset(fields))
+                is not own_questions.ElicitAction.ACCEPT
+            ):
                 raise _DeclinedError
             given = coerced_fields(answer_in(answer.parts, tool, fields), tool)
             arguments = {**arguments, **given}

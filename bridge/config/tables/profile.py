@@ -15,8 +15,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, ValidationError
 
-from bridge.config.check.faults import validation_faults_of, without_guesses
 from bridge.config.check.schema_nodes import SchemaNode, tidied
+from bridge.config.check.validation_faults import validation_faults_of, without_guesses
 from bridge.config.tables.values import Count, NetworkText, NotNegative
 from bridge.config.tables.values import Table as _Table
 from bridge.config.text.diagnostics import ConfigError

@@ -57,10 +57,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from bridge.jsonvalues import JsonObject, exceeds_floats, json_bytes
-from bridge.mcp.client.elicitations import MODES, ElicitationRouter
+from bridge.mcp.client.elicitation_routing import MODES, ElicitationRouter
 from bridge.mcp.client.faults import DEFAULT_RESULT_LIMIT_BYTES, FLOODED, UNREACHABLE, error_of
 from bridge.mcp.client.values import OnProgress, ProgressReport
-from bridge.mcp.lines import ELICIT, TASKS_EXTENSION
+from bridge.mcp.messages import ELICIT, TASKS_EXTENSION
 from bridge.trace import OnHop
 
 logger = logging.getLogger(__name__)

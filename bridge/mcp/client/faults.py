@@ -22,7 +22,7 @@ from pydantic import JsonValue
 
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject, holds_more_values
-from bridge.mcp.lines import ENDS_KEPT_BYTES, OverlongLine
+from bridge.mcp.messages import ENDS_KEPT_BYTES, OverlongLine
 
 FAULT_KEY: Final = "mcp-a2a/fault"
 """Marks, in the data of a JSON-RPC error, one that our transport made: the server never said it."""

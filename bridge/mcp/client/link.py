@@ -23,11 +23,12 @@ from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp.shared.inbound import mcp_param_headers, x_mcp_header_map
 from pydantic import JsonValue
 
+from bridge.backoff import Backoff
 from bridge.concurrency import Signal
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject, json_bytes
 from bridge.mcp.client.dispatcher import OnTaskNews, Stamp, UnansweredBounds, Wire
-from bridge.mcp.client.elicitations import ElicitationRouter
+from bridge.mcp.client.elicitation_routing import ElicitationRouter
 from bridge.mcp.client.eras import Era, negotiate
 from bridge.mcp.client.faults import (
     BROKEN_OFF,
@@ -46,9 +47,8 @@ from bridge.mcp.client.transports.stdio import StdioTarget, child
 from bridge.mcp.client.transports.streamable_http import ServerTarget, streamable_http
 from bridge.mcp.client.values import Asker, Greeting, OnProgress, ToolCall, ToolListing
 from bridge.mcp.tools import SchemaBudget, Tool, tools_from
-from bridge.pauses import Backoff
+from bridge.safe_text import web_link
 from bridge.version import __version__
-from bridge.words import web_link
 
 logger = logging.getLogger(__name__)
 

@@ -21,12 +21,14 @@ import anyio.abc
 from pydantic import JsonValue
 
 from bridge import trace
-from bridge.address import FaultExplainer
+from bridge.backoff import Backoff
 from bridge.errors import BridgeError, PeerError, UsageError, leaf_of
+from bridge.http.probe import FaultExplainer
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.dispatcher import OnTaskNews
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.faults import NotTakenError, ServerDownError, ServerRefusedError, cannot_ask
+from bridge.mcp.client.known_servers import Fact, ServerMemory
 from bridge.mcp.client.link import (
     Deadline,
     Link,
@@ -35,11 +37,9 @@ from bridge.mcp.client.link import (
     RefusedHandshakeError,
     open_link,
 )
-from bridge.mcp.client.memory import Fact, ServerMemory
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget, explained_at, is_local
 from bridge.mcp.client.values import Asker, Greeting, OnProgress, ToolCall, ToolListing
 from bridge.mcp.tools import Tool
-from bridge.pauses import Backoff
 
 logger = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from pydantic import JsonValue
 
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject, exceeds_floats
-from bridge.mcp.client.elicitations import elicitation_in
+from bridge.mcp.client.elicitation_routing import elicitation_in
 from bridge.mcp.client.faults import ServerLostError, ServerRefusedError
 from bridge.mcp.client.session import Session
 from bridge.mcp.client.values import Asker

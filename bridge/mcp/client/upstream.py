@@ -23,9 +23,9 @@ from pydantic import JsonValue
 from bridge.concurrency import Signal
 from bridge.errors import BusyError
 from bridge.jsonvalues import JsonObject
+from bridge.mcp.client.call_queue import CallQueue, SlotHold
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.memory import Fact, ServerMemory
-from bridge.mcp.client.places import CallQueue, SlotHold
+from bridge.mcp.client.known_servers import Fact, ServerMemory
 from bridge.mcp.client.session import Session, SessionPace
 from bridge.mcp.client.transports.streamable_http import ServerTarget
 from bridge.mcp.client.values import Greeting, ToolListing

@@ -24,8 +24,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Access
+from bridge.http.request_checks import FaceAddress, RefusedError, request_body, require_json
 from bridge.jsonvalues import holds_more_values
-from bridge.web import FaceAddress, RefusedError, request_body, require_json
 
 _JSON: Final = "application/json"
 _METHODS: Final = ("GET", "POST", "DELETE")

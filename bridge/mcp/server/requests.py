@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from bridge import trace
 from bridge.access.principals import LOCAL, Principal
 from bridge.jsonvalues import JsonObject, is_deeper
-from bridge.mcp.server.elicit import DeclaredCapabilities, LegacyElicitation, ProgressSender
+from bridge.mcp.server.back_channel import DeclaredCapabilities, LegacyElicitation, ProgressSender
 from bridge.mcp.server.endpoint import LET_GO
 from bridge.mcp.server.face import INVALID_PARAMS, IncomingCall, McpRefusal
 

@@ -28,9 +28,9 @@ from bridge.access.principals import MayUse, may_use_everything
 from bridge.access.verifiers import Access
 from bridge.concurrency import Signal
 from bridge.errors import ECHO_CHARACTERS, echoed, leaf_of
+from bridge.http.request_checks import FaceAddress
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.server.checked import checked_server, introduce
-from bridge.mcp.server.elicit import ProgressSender
+from bridge.mcp.server.back_channel import ProgressSender
 from bridge.mcp.server.endpoint import Endpoint
 from bridge.mcp.server.face import INTERNAL_ERROR, INVALID_PARAMS, McpRefusal, ToolFace
 from bridge.mcp.server.requests import (
@@ -44,10 +44,10 @@ from bridge.mcp.server.requests import (
     require_admitted,
     require_readable,
 )
+from bridge.mcp.server.sdk_server import checked_server, introduce
 from bridge.mcp.server.stdio import stdio_streams
 from bridge.mcp.server.subscriptions import Subscriptions
 from bridge.mcp.server.tasks import TaskMethods
-from bridge.web import FaceAddress
 
 logger = logging.getLogger(__name__)
 

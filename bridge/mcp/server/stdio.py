@@ -40,7 +40,7 @@ from mcp_types import (
 from pydantic_core import from_json
 
 from bridge.jsonvalues import holds_more_values
-from bridge.mcp.lines import LineSplitter, OverlongLine, line_of, message_in
+from bridge.mcp.messages import LineSplitter, OverlongLine, line_of, message_in
 
 logger = logging.getLogger(__name__)
 

@@ -21,8 +21,8 @@ from mcp_types import (
 )
 
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.lines import TASKS_EXTENSION
-from bridge.mcp.server.elicit import DeclaredCapabilities
+from bridge.mcp.messages import TASKS_EXTENSION
+from bridge.mcp.server.back_channel import DeclaredCapabilities
 from bridge.mcp.server.face import TaskCaller, TaskFace
 from bridge.mcp.server.requests import Context, is_modern, param, principal_of
 

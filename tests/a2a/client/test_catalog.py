@@ -18,15 +18,15 @@ from starlette.types import Receive, Scope, Send
 from bridge.a2a.client import catalog as catalog_source
 from bridge.a2a.client.card import CardSource
 from bridge.a2a.client.catalog import CatalogEntry, CatalogSource, Selection
-from bridge.a2a.client.followed import FreshnessBounds
+from bridge.a2a.client.http_cache import FreshnessBounds
 from bridge.a2a.client.interfaces import Trust
 from bridge.a2a.server.catalog import CatalogApp
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Access, Credential, verifiers_of
 from bridge.errors import PeerError
-from bridge.http_client import GuardedClient
-from bridge.peer_auth import PeerCredentials, fixed_credentials
-from bridge.web import FaceAddress
+from bridge.http.client import GuardedClient
+from bridge.http.peer_auth import PeerCredentials, fixed_credentials
+from bridge.http.request_checks import FaceAddress
 from tests.a2a.server.test_catalog import Shelf
 from tests.support.running import listening
 

@@ -20,7 +20,7 @@ from bridge.a2a.client.transports import ANSWER_LIMIT_BYTES, Deadlines, HttpTran
 from bridge.a2a.model.objects import AgentCard, CancelTaskRequest
 from bridge.a2a.model.operations import CANCEL_TASK
 from bridge.errors import PeerError, UsageError
-from bridge.peer_auth import PeerCredentials
+from bridge.http.peer_auth import PeerCredentials
 from tests.support.agents import found_at
 from tests.support.running import listening
 

@@ -16,7 +16,7 @@ from bridge.a2a.server import catalog
 from bridge.a2a.server.catalog import CatalogAgent, CatalogApp
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Access, Credential, Scheme, verifiers_of
-from bridge.web import FaceAddress
+from bridge.http.request_checks import FaceAddress
 from tests.support.agents import found_at
 from tests.support.running import listening
 

@@ -22,7 +22,7 @@ from bridge.access.principals import ANONYMOUS, LOCAL, Principal
 from bridge.access.verifiers import Access, Credential, Scheme, WrongCredential, verifiers_of
 from bridge.config.tables.profile import load_profile
 from bridge.errors import UsageError
-from bridge.web import FaceAddress, RefusedError
+from bridge.http.request_checks import FaceAddress, RefusedError
 from tests.support.agents import Scripted, asked, engine_of, say
 from tests.support.drivers import DRIVERS, PUSH_OPERATIONS, Driver, new_client, shape_of, state_of
 from tests.support.limits import PROFILE, agent_limits, stream_pace

@@ -11,7 +11,7 @@ from anyio import create_task_group, fail_after, wait_all_tasks_blocked
 from mcp import MCPError
 
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.client.elicitations import ElicitationRouter
+from bridge.mcp.client.elicitation_routing import ElicitationRouter
 
 QUESTION = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}
 

@@ -17,11 +17,11 @@ from mcp_types import jsonrpc_message_adapter
 
 from bridge.errors import PeerError
 from bridge.mcp.client.dispatcher import Wire
-from bridge.mcp.client.elicitations import ElicitationRouter
+from bridge.mcp.client.elicitation_routing import ElicitationRouter
 from bridge.mcp.client.eras import Era, negotiate
 from bridge.mcp.client.faults import ServerRefusedError
+from bridge.mcp.client.known_servers import Fact, ServerMemory
 from bridge.mcp.client.link import CLIENT
-from bridge.mcp.client.memory import Fact, ServerMemory
 from bridge.mcp.client.session import Session
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.mcp.client.values import ToolCall

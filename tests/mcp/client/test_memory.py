@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.memory import Fact, KnownServer, ServerMemory, forget_servers, remembered_in
+from bridge.mcp.client.known_servers import Fact, KnownServer, ServerMemory, forget_servers, remembered_in
 
 pytestmark = pytest.mark.proves("mcp-remembered")
 

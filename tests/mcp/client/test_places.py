@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from bridge.errors import BusyError
-from bridge.mcp.client.places import CallQueue, CallSlot, Claimant, DisplacedError, SlotHold
+from bridge.mcp.client.call_queue import CallQueue, CallSlot, Claimant, DisplacedError, SlotHold
 from bridge.mcp.client.session import Session
 from bridge.mcp.client.transports.stdio import StdioTarget
 from tests.support.limits import session_pace

@@ -27,10 +27,10 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.types import Receive, Scope, Send
 
 from bridge.errors import BridgeError, BusyError, PeerError
+from bridge.mcp.client.call_queue import CallQueue, Claimant, DisplacedError
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.faults import ServerDownError, ServerLostError, ServerRefusedError
-from bridge.mcp.client.memory import Fact, ServerMemory, remembered_in
-from bridge.mcp.client.places import CallQueue, Claimant, DisplacedError
+from bridge.mcp.client.known_servers import Fact, ServerMemory, remembered_in
 from bridge.mcp.client.session import Session, SessionPace
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget

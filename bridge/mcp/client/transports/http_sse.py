@@ -34,7 +34,8 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from bridge.errors import PeerError, reason_of
-from bridge.http_client import GuardedTransport
+from bridge.http.client import GuardedTransport
+from bridge.http.sse import SseEvent, SseReader
 from bridge.mcp.client.faults import (
     BROKEN_OFF,
     HTTP_STATUS,
@@ -55,8 +56,7 @@ from bridge.mcp.client.transports.streamable_http import (
     client_of,
     means_session_lost,
 )
-from bridge.mcp.lines import message_in
-from bridge.sse import SseEvent, SseReader
+from bridge.mcp.messages import message_in
 
 logger = logging.getLogger(__name__)
 

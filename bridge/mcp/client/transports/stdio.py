@@ -35,7 +35,7 @@ from bridge.errors import UsageError
 from bridge.jsonvalues import DEFAULT_MAX_VALUES
 from bridge.mcp.client.faults import DEFAULT_RESULT_LIMIT_BYTES, answer_to_many_values, answer_to_overlong
 from bridge.mcp.client.stderr import LastWords, StderrLog
-from bridge.mcp.lines import LineSplitter, OverlongLine, line_of, message_in
+from bridge.mcp.messages import LineSplitter, OverlongLine, line_of, message_in
 
 logger = logging.getLogger(__name__)
 

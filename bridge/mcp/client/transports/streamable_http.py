@@ -19,9 +19,18 @@ import httpx2
 from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 
-from bridge.address import WantedKind, explained
 from bridge.errors import PeerError, reason_of
-from bridge.http_client import GuardedClient, GuardedTransport, guarded_by
+from bridge.http.client import GuardedClient, GuardedTransport, guarded_by
+from bridge.http.peer_auth import PeerAuth, PeerCredentials, fixed_credentials
+from bridge.http.private_addresses import (
+    AddressGuard,
+    PrivateAddressError,
+    RebindingJudge,
+    allowing_private,
+    is_private_host,
+)
+from bridge.http.probe import WantedKind, explained
+from bridge.http.request_checks import is_loopback
 from bridge.jsonvalues import DEFAULT_MAX_VALUES, holds_more_values
 from bridge.mcp.client.faults import (
     BROKEN_OFF,
@@ -35,15 +44,6 @@ from bridge.mcp.client.faults import (
     error_of,
 )
 from bridge.mcp.client.transports.stdio import StdioTarget
-from bridge.networks import (
-    AddressGuard,
-    PrivateAddressError,
-    RebindingJudge,
-    allowing_private,
-    is_private_host,
-)
-from bridge.peer_auth import PeerAuth, PeerCredentials, fixed_credentials
-from bridge.web import is_loopback
 
 logger = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from bridge.errors import UsageError
 from bridge.mcp.client.faults import DEFAULT_RESULT_LIMIT_BYTES, FAULT_KEY, TOO_LARGE
 from bridge.mcp.client.stderr import LastWords
 from bridge.mcp.client.transports.stdio import StdioTarget, child
-from bridge.mcp.lines import LineSplitter, OverlongLine, line_of
+from bridge.mcp.messages import LineSplitter, OverlongLine, line_of
 from tests.support.processes import PROC, children_with, gone, is_running
 
 pytestmark = pytest.mark.proves("mcp-child")

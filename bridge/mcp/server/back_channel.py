@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bridge.errors import PeerError, leaf_of
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.lines import ELICIT, TASKS_EXTENSION
+from bridge.mcp.messages import ELICIT, TASKS_EXTENSION
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,14 +17,14 @@ from bridge.a2a.model.objects import AgentCard
 from bridge.access.principals import Principal
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.offered import OfferedServer, other_kind_at
+from bridge.assembly.offered_server import OfferedServer, other_kind_at
 from bridge.assembly.parts import catalogs_of, servers_of
 from bridge.assembly.plan import Plan, RemotePlan
-from bridge.assembly.published import PublishedAgent
+from bridge.assembly.published_agent import PublishedAgent
 from bridge.assembly.routes import MCP
 from bridge.errors import PeerError
 from bridge.mcp.client.upstream import Upstream
-from bridge.words import without_hidden_characters
+from bridge.safe_text import without_hidden_characters
 
 _NAMED_MOST: Final = 5
 """Tools or skills that one note names."""

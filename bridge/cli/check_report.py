@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from bridge.cli import render
 
 if TYPE_CHECKING:
-    from bridge.assembly.findings import FaceFindings, Findings, PeerFindings
+    from bridge.assembly.preview_findings import FaceFindings, Findings, PeerFindings
     from bridge.mcp.client.upstream import Upstream
 
 _KINDS: Final = {

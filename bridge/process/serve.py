@@ -20,15 +20,15 @@ from typing import Final, Protocol
 import anyio
 import anyio.abc
 
-from bridge.assembly.bounds import server_limits
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.first import StartObserver
+from bridge.assembly.limits import server_limits
 from bridge.assembly.plan import LOOPBACK_HOST, Plan, calls_itself
+from bridge.assembly.startup import StartObserver
 from bridge.errors import UsageError
-from bridge.heap import free_what_was_replaced, keep_code, raise_descriptors, share_malloc_arenas
-from bridge.http_server import BoundedServer
-from bridge.reload import Reload
-from bridge.stopping import Shutdown, watch_signals
+from bridge.http.server import BoundedServer
+from bridge.process.reload import Reload
+from bridge.process.resources import free_what_was_replaced, keep_code, raise_descriptors, share_malloc_arenas
+from bridge.process.shutdown import Shutdown, watch_signals
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from bridge.a2a.model.objects import Message, SendMessageConfiguration, SendMess
 from bridge.agents_as_tools.handles import FarTask
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.agents_as_tools.sending import FaceRuntime, UnnamedMessages
-from bridge.agents_as_tools.shown import ToolResults
+from bridge.agents_as_tools.tool_results import ToolResults
 from bridge.agents_as_tools.tools import PublishedTool
 from bridge.errors import PeerError, echoed
 from bridge.jsonvalues import JsonObject

@@ -23,7 +23,7 @@ from bridge.a2a.model.objects import Message, Part, Role, Task, TaskState, TaskS
 from bridge.jsonvalues import JsonObject
 from bridge.translate.arguments import properties_of, required_of
 from bridge.translate.extension import ANSWER, BLOCK, OCCASIONS, QUESTION, SKILL
-from bridge.translate.questions import ElicitAction
+from bridge.translate.own_questions import ElicitAction
 
 TEXT_FIELD: Final = "answer"
 """The field of a form that asks for text."""

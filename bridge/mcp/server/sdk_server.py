@@ -18,7 +18,7 @@ from mcp.server.lowlevel.server import NotificationOptions
 from mcp.server.models import InitializationOptions
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from bridge.mcp.lines import TASKS_EXTENSION
+from bridge.mcp.messages import TASKS_EXTENSION
 from bridge.mcp.server.face import ToolFace
 from bridge.mcp.server.requests import Context
 from bridge.mcp.server.subscriptions import Subscriptions

@@ -29,9 +29,9 @@ import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bridge.a2a.client.http import UnansweredError, redacted_url
+from bridge.backoff import Backoff
 from bridge.errors import PeerError, UsageError
-from bridge.pauses import Backoff
-from bridge.private import write_privately
+from bridge.private_files import write_privately
 
 logger = logging.getLogger(__name__)
 

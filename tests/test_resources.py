@@ -13,13 +13,13 @@ from tests.support.command import environment
 THREADS = 12
 PROGRAM = f"""
 import ctypes, os, sys, threading
-from bridge.heap import share_heaps
+from bridge.process.resources import share_malloc_arenas
 
 libc = ctypes.CDLL(None)
 if not hasattr(libc, "malloc_info"):
     sys.exit(77)
 if sys.argv[1] == "shared":
-    share_heaps()
+    share_malloc_arenas()
 barrier, kept = threading.Barrier({THREADS} + 1), []
 
 def take():

@@ -28,7 +28,7 @@ from bridge.concurrency import Signal
 from bridge.errors import PeerError, echoed
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.values import Asker
-from bridge.mcp.lines import ELICIT
+from bridge.mcp.messages import ELICIT
 
 logger = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from bridge.connections import ConnectionLimits, Connections
+from bridge.http.connections import ConnectionLimits, Connections
 
 logger = logging.getLogger(__name__)
 

@@ -16,11 +16,11 @@ from typing import Final
 import anyio
 
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.first import StartObserver
 from bridge.assembly.parts import servers_of
 from bridge.assembly.plan import Plan, for_preview
+from bridge.assembly.startup import StartObserver
 from bridge.mcp.client.upstream import Upstream
-from bridge.run import unannounced_bridge
+from bridge.process.serve import unannounced_bridge
 from bridge.seal import key_in
 
 WAIT_SECONDS: Final = 30.0

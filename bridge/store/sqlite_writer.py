@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import anyio
 
 from bridge.errors import StoreConflictError, StoreError
-from bridge.store.batch import Batch, read_context_owners, read_positions
+from bridge.store.sqlite_batch import Batch, read_context_owners, read_positions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

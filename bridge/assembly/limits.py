@@ -13,8 +13,8 @@ from bridge.a2a.server.event_stream import StreamPace
 from bridge.a2a.tasks.agent import HeldLimits
 from bridge.a2a.tasks.intake import EngineLimits, HistoryLimits
 from bridge.config.tables.profile import Profile
-from bridge.connections import ConnectionLimits
-from bridge.http_server import HttpServerLimits, RequestLimits
+from bridge.http.connections import ConnectionLimits
+from bridge.http.server import HttpServerLimits, RequestLimits
 
 logger = logging.getLogger(__name__)
 

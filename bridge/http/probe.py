@@ -22,8 +22,8 @@ import httpcore2
 import httpx2
 
 from bridge.errors import PeerError
-from bridge.http_client import connect_guarded, guarded_by
-from bridge.networks import AddressGuard, PrivateAddressError
+from bridge.http.client import connect_guarded, guarded_by
+from bridge.http.private_addresses import AddressGuard, PrivateAddressError
 
 _LOOK_SECONDS: Final = 5.0
 """How long may be looked: an address that is slow to say what it is stays unknown."""

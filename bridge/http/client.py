@@ -19,7 +19,7 @@ import anyio
 import httpcore2
 import httpx2
 
-from bridge.networks import AddressGuard, PrivateAddressError
+from bridge.http.private_addresses import AddressGuard, PrivateAddressError
 
 _GUARD: Final = "mcp_a2a.guard"
 """The extension of a request that holds its guard."""

@@ -12,7 +12,7 @@ from typing import Final
 from bridge.a2a.model.objects import Message, Part, timestamp
 from bridge.a2a.tasks.agent import Job
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.client.places import Claimant, SlotHold
+from bridge.mcp.client.call_queue import Claimant, SlotHold
 from bridge.translate.extension import BESIDE, UNATTRIBUTED, UNUSED
 
 UNANSWERED: Final = (

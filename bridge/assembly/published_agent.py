@@ -16,7 +16,7 @@ from bridge.a2a.server.service import Service
 from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.access.verifiers import Access
-from bridge.assembly.bounds import agent_limits, engine_limits, stream_pace
+from bridge.assembly.limits import agent_limits, engine_limits, stream_pace
 from bridge.assembly.naming import elapsed_ms, new_id, now_ms
 from bridge.assembly.own_card import OwnCard
 from bridge.assembly.plan import ProcessPlan, PublishedPlan

@@ -17,16 +17,16 @@ import anyio
 from bridge.a2a.model.objects import Message, Part, TaskState
 from bridge.a2a.tasks.agent import Commit, HeldMessage, Job, Turn
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.client.elicitations import CANCEL
-from bridge.mcp.client.places import CallSlot
-from bridge.tools_as_agent.asides import (
+from bridge.mcp.client.call_queue import CallSlot
+from bridge.mcp.client.elicitation_routing import CANCEL
+from bridge.tools_as_agent.bridge_notes import (
     GAVE_WAY,
     MISSED,
     UNANSWERED,
     message_with_notes,
     words_on_contention,
 )
-from bridge.tools_as_agent.kept import ElicitationsByKey
+from bridge.tools_as_agent.resume_state import ElicitationsByKey
 from bridge.translate.arguments import Problem
 from bridge.translate.elicitation import (
     Elicitation,

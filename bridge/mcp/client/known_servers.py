@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.errors import UsageError
-from bridge.private import write_privately
+from bridge.private_files import write_privately
 
 logger = logging.getLogger(__name__)
 

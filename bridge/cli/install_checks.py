@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bridge.cli import served_file
+from bridge.cli import install_file
 from bridge.errors import PeerError
 from bridge.hosts import places
 from bridge.short_names import name_from
@@ -49,7 +49,7 @@ def require_cards(options: dict[str, Any]) -> None:
     Raises:
         PeerError: one does not, with what there is in its place.
     """
-    if not options["check"] or served_file.is_meant(options):
+    if not options["check"] or install_file.is_meant(options):
         return
     import anyio
 
@@ -66,7 +66,7 @@ async def _fault_of(connection: AgentConnection) -> str:
         found = await connection.card_to_show()
     except PeerError as exc:
         return str(exc)
-    from bridge.http_client import GuardedClient
+    from bridge.http.client import GuardedClient
 
     async with GuardedClient() as http:
         try:
@@ -87,7 +87,7 @@ def check_as_host(options: dict[str, Any], host: places.Host, server: JsonObject
     import anyio
 
     from bridge.cli import logs, render
-    from bridge.cli.trial import ServerStart, tools_of
+    from bridge.cli.server_trial import ServerStart, tools_of
     from bridge.translate.own_tools import MAX_WAIT_SECONDS, follow_ups
 
     logs.set_up("text", "warning")

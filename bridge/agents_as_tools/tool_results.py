@@ -16,7 +16,7 @@ from bridge.agents_as_tools.resources import links_of
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.server.face import INTERNAL_ERROR, INVALID_PARAMS, McpRefusal
 from bridge.seal import HandleTooLongError
-from bridge.translate.ask_back import (
+from bridge.translate.agent_questions import (
     AgentQuestion,
     question_words,
     questions_of_agent,

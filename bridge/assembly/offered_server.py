@@ -19,10 +19,9 @@ from platformdirs import user_cache_path, user_state_path
 from bridge.a2a.client.card import CardSource
 from bridge.a2a.client.catalog import CatalogEntry, CatalogSource, Selection
 from bridge.a2a.client.client import ClientOptions, Deadlines
-from bridge.a2a.client.followed import FreshnessBounds
 from bridge.a2a.client.http import redacted_url
+from bridge.a2a.client.http_cache import FreshnessBounds
 from bridge.a2a.client.interfaces import ConnectionPolicy, Trust
-from bridge.address import WantedKind, explained
 from bridge.agents_as_tools.face import AgentsFace
 from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.options import FaceOptions
@@ -30,11 +29,12 @@ from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.plan import CatalogPlan, OfferedPlan, Plan, RemotePlan
 from bridge.config.tables.profile import AgentsTable, Profile
 from bridge.errors import PeerError, UsageError
-from bridge.http_client import GuardedClient
+from bridge.http.client import GuardedClient
+from bridge.http.peer_auth import PeerCredentials, fixed_credentials
+from bridge.http.private_addresses import AddressGuard
+from bridge.http.probe import WantedKind, explained
 from bridge.mcp.server.server import McpLimits, McpServer
-from bridge.networks import AddressGuard
-from bridge.peer_auth import PeerCredentials, fixed_credentials
-from bridge.private import private_folder
+from bridge.private_files import private_folder
 from bridge.seal import Seal, agent_mark, key_in
 from bridge.translate.extension import URI
 from bridge.translate.skill_tools import ToolRules

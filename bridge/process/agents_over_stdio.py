@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import anyio
 
-from bridge.assembly.offered import offered, shared_resources
+from bridge.assembly.offered_server import offered, shared_resources
 from bridge.assembly.plan import Plan
-from bridge.heap import keep_code
-from bridge.stopping import Shutdown, watch_signals
+from bridge.process.resources import keep_code
+from bridge.process.shutdown import Shutdown, watch_signals
 
 
 async def serve_agents(plan: Plan) -> int:

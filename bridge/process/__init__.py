@@ -1,0 +1,1 @@
+"""A bridge as a process: served until a signal comes, reloaded, previewed, and shut down."""
