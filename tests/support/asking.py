@@ -19,7 +19,7 @@ ASKING_SERVER = Path(__file__).with_name("asking_server.py")
 
 def asking_argv(era: str, *options: str) -> list[str]:
     """The command line of the asking server, `legacy` or `modern`."""
-    return [sys.executable, str(ASKING_SERVER), "--era", era, *options]
+    return [sys.executable, "-S", "-E", str(ASKING_SERVER), "--era", era, *options]
 
 
 def asking_command(era: str, *options: str) -> StdioTarget:

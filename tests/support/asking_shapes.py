@@ -14,8 +14,10 @@ from typing import Any
 
 Json = dict[str, Any]
 
-INVALID_PARAMS = -32602
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
 
 FORM: Json = {
     "type": "object",
@@ -150,6 +152,27 @@ class AskingServer:
 
     def grown_tools(self) -> list[Json]:
         return [tool(f"grown-{number + 1}") for number in range(self.grown)]
+
+
+def is_request(message: Json) -> bool:
+    """Whether it is a request; one with an id of the wrong kind is none that can be answered."""
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+        raise Refused("no JSON-RPC 2.0 message", INVALID_REQUEST, status=400)
+    if "method" in message and "id" in message:
+        if not isinstance(message["id"], str | int) or isinstance(message["id"], bool):
+            raise Refused("an id is a string or an integer", INVALID_REQUEST, status=400)
+        if not isinstance(message.get("params", {}), dict):
+            raise Refused("params is an object", status=400)
+        return True
+    return False
+
+
+def pass_on(server: AskingServer, session: Any, message: Json) -> None:
+    """What needs no answer."""
+    if "method" in message:
+        server.notice(session, message)
+    else:
+        server.receive(session, message)
 
 
 def tool(name: str, *, required: str = "", annotations: Json | None = None, **properties: str) -> Json:

@@ -38,7 +38,7 @@ _END_SECONDS: Final = 0.5
 
 def raw_command(*options: str) -> StdioTarget:
     """The raw MCP server of these tests, as a child process."""
-    return StdioTarget((sys.executable, str(RAW_SERVER), *options))
+    return StdioTarget((sys.executable, "-S", "-E", str(RAW_SERVER), *options))
 
 
 def profile_with(**tables: dict[str, Any]) -> Profile:
