@@ -18,6 +18,7 @@ from tests.support.running import EXTENSION, Running, call_part, config_for, pro
 AT_ONCE = {"returnImmediately": True}
 ANSWER = f"{EXTENSION}/answer"
 QUESTION = f"{EXTENSION}/question"
+ENDED = ("COMPLETED", "FAILED", "CANCELED", "REJECTED")
 
 
 class Asked(JsonRpcDriver):
@@ -67,15 +68,11 @@ class Asked(JsonRpcDriver):
             yield events
 
     async def ended(self, task: Json) -> Json:
-        """A task that ends by itself, once it has."""
+        """A task that ends by itself, once it has. Between two looks at it its stream is read, as far as it goes."""
         with anyio.fail_after(PATIENCE_SECONDS):
-            while state_of(found := await self.get(task["id"])) not in (
-                "COMPLETED",
-                "FAILED",
-                "CANCELED",
-                "REJECTED",
-            ):
-                await anyio.lowlevel.checkpoint()
+            while state_of(found := await self.get(task["id"])) not in ENDED:
+                request = self.request("SubscribeToTask", {"id": task["id"]})
+                await self.client.send(request)  # all of it; a refusal where the task has ended meanwhile
         return found
 
 

@@ -561,10 +561,8 @@ async def test_an_answer_to_a_question_that_is_not_open_changes_nothing(era: str
 @pytest.mark.parametrize("tool", ["ask", "ask-url", "ask-both"])
 async def test_nobody_answers_what_an_open_call_asks(tool: str, http: bool) -> None:
     async with asking("legacy", http=http, run={"input_timeout_seconds": 0.3}) as client:
-        task = await client.ask(tool)
-        async with client.watching(task) as events:
-            await events.until("FAILED")
-        assert words_of(await client.get(task["id"])) == given_up(0.3)
+        ended = await client.ended(await client.ask(tool))
+        assert (state_of(ended), words_of(ended)) == ("FAILED", given_up(0.3))
         assert {str(answer) for answer in await client.server_saw()} == {str({"action": "cancel"})}
         await client.says("pending", "0")
 
@@ -573,10 +571,9 @@ async def test_nobody_answers_what_an_open_call_asks(tool: str, http: bool) -> N
 @pytest.mark.parametrize(("era", "tool"), [("modern", "ask"), ("modern", "ask-url"), ("legacy", "need-url")])
 async def test_nobody_answers_what_a_call_asked_that_is_over(era: str, tool: str) -> None:
     async with asking(era, run={"input_timeout_seconds": 0.3}) as client:
-        task = await client.ask(tool)
-        async with client.watching(task) as events:
-            await events.until("FAILED")
-        assert words_of(await client.get(task["id"])) == "This agent's question was not answered within 0.3 s"
+        ended = await client.ended(await client.ask(tool))
+        words = "This agent's question was not answered within 0.3 s"
+        assert (state_of(ended), words_of(ended)) == ("FAILED", words)
 
 
 @pytest.mark.proves("map-asked-pause", "map-timeout")
