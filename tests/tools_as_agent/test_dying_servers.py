@@ -22,6 +22,8 @@ pytestmark = [
     pytest.mark.proves("map-lost"),
 ]
 
+KILLS: Final = 8
+"""`make interop` has a thousand."""
 COMPLETED: Final = "TASK_STATE_COMPLETED"
 FAILED: Final = "TASK_STATE_FAILED"
 
@@ -119,5 +121,5 @@ async def _ended(rpc: Rpc, task_id: str) -> Any:
 async def test_a_server_that_is_killed_again_and_again_leaves_no_call_unanswered_and_nothing_behind(
     store: str, tmp_path: Path
 ) -> None:
-    tally = await kill_often(20, store if store == "memory:" else str(tmp_path / store))
+    tally = await kill_often(KILLS, store if store == "memory:" else str(tmp_path / store))
     tally.check()

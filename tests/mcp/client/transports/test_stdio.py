@@ -368,7 +368,7 @@ async def test_nothing_is_left_of_many_children() -> None:
         "tell(); os._exit(1)",
         "tell(); os.close(1); time.sleep(0.1)",
     ):
-        for _ in range(10):
+        for _ in range(4):
             await start_and_end(program)
     gc.collect()
     assert sorted(os.listdir("/proc/self/fd")) == before
