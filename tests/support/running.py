@@ -203,6 +203,12 @@ class _Server(BoundedServer):
         if waiting.cancelled_caught:
             for task in self.server_state.tasks:
                 task.cancel()
+            for connection in list(self.server_state.connections):
+                connection.transport.abort()
+            while (
+                self.server_state.connections
+            ):  # else a later test is told of sockets that were never closed
+                await anyio.sleep(0.001)
 
 
 @asynccontextmanager
