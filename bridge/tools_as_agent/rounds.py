@@ -22,9 +22,9 @@ from bridge.concurrency import turn
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.call_queue import CallQueue, CallSlot, Claimant, SlotHold
-from bridge.mcp.client.elicitation_routing import elicitation_in
 from bridge.mcp.client.faults import ServerRefusedError
-from bridge.mcp.client.session import Session, pauses_of_rounds
+from bridge.mcp.client.rounds import Round, result_in_rounds
+from bridge.mcp.client.session import Session
 from bridge.mcp.client.tasks import TaskHandle, follow, handle_from
 from bridge.mcp.client.values import ToolCall
 from bridge.tools_as_agent.bridge_notes import words_on_waiting
@@ -83,6 +83,9 @@ class CallInRounds:
         self._limiter = limiter
         self._known = _known_answers(decision)
         self._asking: TaskAsker | None = None
+        self._session: Session | None = None
+        """Where the latest round was."""
+        self._is_anew = False
 
     @property
     def gave_up(self) -> str | None:
@@ -104,40 +107,33 @@ class CallInRounds:
         if isinstance(self._decision, Follow):
             task = self._decision.task
             return await self._follow(TaskHandle(task.task_id, task.is_legacy), self._line.session)
-        call, pauses = _first_call(self._decision, self._options), pauses_of_rounds()
-        is_anew = False
-        while True:
-            try:
-                result, session = await self._once(call, progress)
-            except ServerRefusedError as exc:
-                if exc.code == URL_REQUIRED and (urls := required_urls(exc.data)):
-                    asked = _asked(self._decision, ResumeMode.AGAIN, urls)
-                    return ask_server_questions(asked, open_questions(asked))
-                if call.request_state is None:
-                    raise
-                if not self._decision.skill.tool.is_repeatable:
-                    raise PeerError(_STATE_REFUSED.format(exc)) from exc
-                if is_anew:
-                    raise PeerError(_STATE_REFUSED_AGAIN.format(exc)) from exc
-                is_anew = True
-                self._known = _known_answers(self._decision, even_of_rounds=True)
-                call = replace(call, input_responses=None, request_state=None)
-                continue
-            if (handle := handle_from(result)) is not None:
-                return await self._follow(handle, session)
-            if result.get("resultType") != "input_required":
-                return result
-            answers = self._answers_to(result)
-            if isinstance(answers, RequireInput):
-                return answers
-            state = result.get("requestState")
-            call = replace(
-                call, input_responses=answers, request_state=state if isinstance(state, str) else None
-            )
-            if answers is None:
-                await anyio.sleep(pauses.next())
+        call = _first_call(self._decision, self._options)
+        result = await result_in_rounds(call, partial(self._once, progress), self._answers_to)
+        if isinstance(result, RequireInput) or (handle := handle_from(result)) is None:
+            return result
+        assert self._session is not None, "it made a task of a call"
+        return await self._follow(handle, self._session)
 
-    async def _once(self, call: ToolCall, progress: ProgressRelay) -> tuple[JsonObject, Session]:
+    async def _once(self, progress: ProgressRelay, call: ToolCall) -> JsonObject | RequireInput:
+        """One round; a call whose state the server does not take any more is made anew from its start, once."""
+        assert isinstance(self._decision, RunTool)
+        try:
+            return await self._in_turn(progress, call)
+        except ServerRefusedError as exc:
+            if exc.code == URL_REQUIRED and (urls := required_urls(exc.data)):
+                asked = _asked(self._decision, ResumeMode.AGAIN, urls)
+                return ask_server_questions(asked, open_questions(asked))
+            if call.request_state is None:
+                raise
+            if not self._decision.skill.tool.is_repeatable:
+                raise PeerError(_STATE_REFUSED.format(exc)) from exc
+            if self._is_anew:
+                raise PeerError(_STATE_REFUSED_AGAIN.format(exc)) from exc
+        self._is_anew = True
+        self._known = _known_answers(self._decision, even_of_rounds=True)
+        return await self._once(progress, replace(call, input_responses=None, request_state=None))
+
+    async def _in_turn(self, progress: ProgressRelay, call: ToolCall) -> JsonObject:
         self._patience.pause()
         async with (
             turn(self._limiter, self._decision.skill_id, self._options.queue_timeout_seconds) as left_seconds,
@@ -148,7 +144,8 @@ class CallInRounds:
                 self._job.status(TaskState.WORKING)
             await self._job.accepted
             self._asking = self._asking_that_keeps(partial(_kept_open, self._decision), place)
-            return await place.session.call(call, progress, self._asking), place.session
+            self._session = place.session
+            return await place.session.call(call, progress, self._asking)
 
     @property
     def _caller(self) -> Claimant:
@@ -196,26 +193,18 @@ class CallInRounds:
         """What the server says about its task."""
         self._job.status(TaskState.WORKING, self._job.message((Part(text=words),)))
 
-    def _answers_to(self, result: JsonObject) -> JsonObject | RequireInput | None:
-        """The answers to a round, when they are known already; None when it asks nothing; else the question.
-
-        Raises:
-            PeerError: what it asks cannot be passed on.
-        """
+    async def _answers_to(self, asked_now: Round) -> JsonObject | RequireInput:
+        """The answers to a round, when they are known already; else the question."""
         assert isinstance(self._decision, RunTool)
-        requests, state = result.get("inputRequests"), result.get("requestState")
-        if not isinstance(requests, dict) or not requests:
-            return None
-        questions = {key: elicitation_in(request) for key, request in requests.items()}
         given = {
             key: self._known.pop(name)
-            for key, params in questions.items()
+            for key, params in asked_now.questions.items()
             if (name := question_fingerprint(params)) in self._known
         }
         asked = replace(
-            _asked(self._decision, ResumeMode.ROUND, questions),
+            _asked(self._decision, ResumeMode.ROUND, asked_now.questions),
             given=given,
-            request_state=state if isinstance(state, str) else None,
+            request_state=asked_now.state,
         )
         if left := open_questions(asked):
             held = answers_held(self._job.held, left, self._options.held_answer_seconds)

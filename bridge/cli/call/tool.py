@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any, Final, TypeVar
 from uuid import uuid4
@@ -28,9 +27,9 @@ from bridge.cli.call.results import CallView
 from bridge.cli.option_document import plan_of, server_at, server_of
 from bridge.errors import PeerError, UsageError, leaf_of
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.client.elicitation_routing import elicitation_in
 from bridge.mcp.client.faults import ServerRefusedError
-from bridge.mcp.client.session import Session, pauses_of_rounds
+from bridge.mcp.client.rounds import Round, result_in_rounds
+from bridge.mcp.client.session import Session
 from bridge.mcp.client.tasks import follow, handle_from
 from bridge.mcp.client.values import ProgressReport, ToolCall
 from bridge.mcp.messages import ELICIT
@@ -249,33 +248,23 @@ class ToolCalling:
     # The call
 
     async def _result(self, call: ToolCall) -> JsonObject:
-        """What the call gives, in as many rounds as the server wants (MCP 2026-07-28 basic/patterns/mrtr)."""
-        pauses = pauses_of_rounds()
+        result = await result_in_rounds(call, self._once, self._answers_to)
+        handle = handle_from(result)
+        return result if handle is None else await follow(self._session, handle, self, self._working)
+
+    async def _once(self, call: ToolCall) -> JsonObject:
         while True:
             try:
-                result = await self._session.call(call, self._progress, self)
+                return await self._session.call(call, self._progress, self)
             except ServerRefusedError as exc:
                 urls = required_urls(exc.data) if exc.code == URL_REQUIRED else {}
                 if not urls:
                     raise
                 if any(answer["action"] != "accept" for answer in (await self.ask(urls)).values()):
                     raise _DeclinedError from exc
-                continue
-            if (handle := handle_from(result)) is not None:
-                return await follow(self._session, handle, self, self._working)
-            if result.get("resultType") != "input_required":
-                return result
-            requests, state = result.get("inputRequests"), result.get("requestState")
-            answered: JsonObject | None = None
-            if isinstance(requests, dict) and requests:
-                answered = {
-                    **await self.ask({key: elicitation_in(request) for key, request in requests.items()})
-                }
-            else:
-                await anyio.sleep(pauses.next())
-            call = replace(
-                call, input_responses=answered, request_state=state if isinstance(state, str) else None
-            )
+
+    async def _answers_to(self, asked: Round) -> JsonObject:
+        return {**await self.ask(asked.questions)}
 
     async def _finish(self, tool: Tool, result: JsonObject) -> int:
         self._tell({"result": result})

@@ -81,14 +81,6 @@ class SessionPace:
     list_bounds: ListBounds
 
 
-def pauses_of_rounds() -> Backoff:
-    """Between two calls with which a server that asks for nothing wants to be called again.
-
-    Spec: MCP 2026-07-28 basic/patterns/mrtr.
-    """
-    return Backoff(0.1, 10.0)
-
-
 class Session:
     """A session with a tool server, connected as long as it is entered."""
 
