@@ -14,7 +14,6 @@ from anyio.streams.tls import TLSListener, TLSStream
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
 
 from bridge.a2a.client.card import CardSource
-from bridge.a2a.client.http_cache import FreshnessBounds
 from bridge.assembly.health import readiness
 from bridge.assembly.parts import Parts
 from bridge.assembly.routes import Router, RoutingTable
@@ -23,9 +22,8 @@ from bridge.http.client import GuardedClient
 from bridge.http.probe import url_with_scheme
 from bridge.http.request_checks import FaceAddress
 from bridge.mcp.client.session import Session
-from bridge.mcp.client.transports.streamable_http import HttpTarget
 from tests.support.certificates import served_as
-from tests.support.limits import session_pace
+from tests.support.limits import card_bounds, session_pace, url_at
 from tests.support.mcp_face import Face
 from tests.support.mcp_serving import served
 from tests.support.running import listening
@@ -129,7 +127,7 @@ async def test_what_stands_where_a_tool_server_was_looked_for_is_said(at: At, hi
     with anyio.fail_after(30):
         async with (
             at() as url,
-            Session("tools", HttpTarget(url), pace=session_pace(connect_seconds=10)).run() as session,
+            Session("tools", url_at(url), pace=session_pace(connect_seconds=10)).run() as session,
         ):
             with pytest.raises(PeerError) as failed:
                 await session.ready()
@@ -143,7 +141,7 @@ async def test_what_stands_where_an_agent_was_looked_for_is_said(at: At, hint: s
     with anyio.fail_after(30):
         async with at() as url, httpx2.AsyncClient() as http:
             with pytest.raises(PeerError) as failed:
-                await CardSource(http, url, None).refresh()
+                await CardSource(http, url, None, card_bounds()).refresh()
     assert str(failed.value).endswith(_filled(hint, url))
 
 
@@ -151,7 +149,7 @@ async def test_a_session_that_began_by_looking_is_ended_again() -> None:
     server = HttpServer()
     async with server.run(), httpx2.AsyncClient() as http:
         with pytest.raises(PeerError, match="It is an MCP server"):
-            await CardSource(http, server.url, None).refresh()
+            await CardSource(http, server.url, None, card_bounds()).refresh()
         assert server._manager is not None
         assert server._manager._server_instances == {}
 
@@ -165,7 +163,7 @@ async def test_an_address_that_was_learned_is_not_looked_at() -> None:
 
     async with listening(app) as url, httpx2.AsyncClient() as http:
         with pytest.raises(PeerError, match="no JSON: ") as failed:
-            await CardSource(http, url, None, is_learned=True).refresh()
+            await CardSource(http, url, None, card_bounds(), is_learned=True).refresh()
     assert "web page" not in str(failed.value)
     assert asked == ["GET"]
 
@@ -193,7 +191,7 @@ async def test_a_handshake_that_nobody_goes_on_with_is_hung_up_on() -> None:
         url = f"http://127.0.0.1:{listener.extra(anyio.abc.SocketAttribute.local_port)}"
         for seconds in (0.2, 1, 5):  # until it gets as far as the handshake
             with pytest.raises(PeerError):
-                await CardSource(http, url, None, FreshnessBounds(answer_seconds=seconds)).refresh()
+                await CardSource(http, url, None, card_bounds(answer_seconds=seconds)).refresh()
             if shaken.is_set():
                 break
         with anyio.fail_after(30):
@@ -205,8 +203,8 @@ async def test_tls_to_a_port_without_it_is_said() -> None:
     async with a_page() as url, httpx2.AsyncClient() as http:
         secure = url.replace("http", "https")
         with pytest.raises(PeerError, match=r"cannot be reached: it speaks plain HTTP there: write http://$"):
-            await CardSource(http, secure, None).refresh()
-        async with Session("tools", HttpTarget(secure), pace=session_pace()).run() as session:
+            await CardSource(http, secure, None, card_bounds()).refresh()
+        async with Session("tools", url_at(secure), pace=session_pace()).run() as session:
             with pytest.raises(
                 PeerError, match=r"cannot be reached: it speaks plain HTTP there: write http://$"
             ):

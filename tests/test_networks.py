@@ -18,7 +18,7 @@ from anyio.streams.tls import TLSListener
 import bridge
 from bridge.a2a.client.card import CardSource, FoundCard, fetch_card
 from bridge.a2a.client.catalog import CatalogSource
-from bridge.a2a.client.client import AgentClient, ClientOptions
+from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.http import NotReachedError, origin_of
 from bridge.a2a.client.interfaces import ConnectionPolicy, Trust
 from bridge.a2a.model.objects import AgentCard
@@ -30,10 +30,10 @@ from bridge.http.client import GuardedClient
 from bridge.http.private_addresses import AddressGuard, PrivateAddressError, is_private_host
 from bridge.http.probe import WantedKind, kind_at
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.transports.streamable_http import HttpTarget, explained_at
+from bridge.mcp.client.transports.streamable_http import explained_at
 from bridge.mcp.client.upstream import Upstream
 from tests.support.certificates import served_as
-from tests.support.limits import session_pace, session_rules
+from tests.support.limits import card_bounds, client_options, session_pace, session_rules, url_at
 from tests.support.scripted_agent import plain_card
 
 PUBLIC = "93.184.216.34"
@@ -172,7 +172,7 @@ def client_of(
 ) -> AgentClient:
     card = AgentCard.model_validate(plain_card(url))
     return AgentClient(
-        http, FoundCard(card_url or url, b"", card), ClientOptions(trust=reach.trust, reach=reach)
+        http, FoundCard(card_url or url, b"", card), client_options(trust=reach.trust, reach=reach)
     )
 
 
@@ -205,7 +205,7 @@ async def test_what_a_refusal_says_to_do_can_be_done_where_the_peer_is_given(
 ) -> None:
     url = "http://agent.example.com/"
     reach = ConnectionPolicy(url, Trust(on_command_line=on_command_line), Names([["127.0.0.1"]]))
-    server = HttpTarget(url, on_command_line=on_command_line)
+    server = url_at(url, on_command_line=on_command_line)
     for seen, guard in (reach.seen, reach.guard(url)), (server.seen, server.guard):
         assert guard is not None
         seen.judge("agent.example.com", "")([PUBLIC])
@@ -285,8 +285,8 @@ async def test_what_stands_in_place_of_an_agent_is_not_looked_for_where_its_name
     async with neighbour() as there, GuardedClient() as http:
         reach = ConnectionPolicy(there.url, resolve=Names([["127.0.0.1"]]))
         reach.seen.judge("127.1", "")([PUBLIC])
-        source = CardSource(http, there.url, None, guard=reach.guard(there.url))
-        agent = RemoteAgent(there.url, source, http, ClientOptions(reach=reach))
+        source = CardSource(http, there.url, None, card_bounds(), guard=reach.guard(there.url))
+        agent = RemoteAgent(there.url, source, http, client_options(reach=reach))
         await read_cards([agent], within_seconds=10)
         assert await other_kind_at(agent, RemotePlan(there.url)) is None
     assert there.connections == 0
@@ -332,7 +332,7 @@ async def test_a_name_of_the_users_own_may_lead_inside_from_the_start_or_where_i
 
 async def test_a_name_that_was_learned_is_judged_before_it_is_connected_to_also_by_who_calls() -> None:
     async with neighbour() as there, GuardedClient() as http:
-        catalog = CatalogSource(http, "https://catalog.example.com/agents", None)
+        catalog = CatalogSource(http, "https://catalog.example.com/agents", None, card_bounds())
         for answer in ["127.0.0.1"], [PUBLIC, "::1"]:
             reach = replace(catalog.reach, resolve=Names([answer]))
             with pytest.raises(NotReachedError, match="which is a private address"):
@@ -342,7 +342,7 @@ async def test_a_name_that_was_learned_is_judged_before_it_is_connected_to_also_
 
 async def test_a_tool_server_whose_name_flips_is_not_spoken_to() -> None:
     async with neighbour() as there:
-        target = HttpTarget(there.url)
+        target = url_at(there.url)
         target.seen.judge("127.1", "")([PUBLIC])
         upstream = Upstream("tools", target, era=Era.LEGACY, pace=session_pace(), rules=session_rules())
         async with upstream.run():
@@ -351,4 +351,4 @@ async def test_a_tool_server_whose_name_flips_is_not_spoken_to() -> None:
         assert str(await explained_at(target, PeerError("down"))) == "down"
         assert there.connections == 0
         assert replace(target, allow_private=True).guard is None
-        assert HttpTarget(there.url.replace("127.1", "127.0.0.1")).guard is None
+        assert url_at(there.url.replace("127.1", "127.0.0.1")).guard is None

@@ -12,9 +12,9 @@ import pytest
 
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
-from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.tools import tools_from
 from bridge.translate.arguments import problems_of
+from tests.support.limits import command_of
 from tests.support.running import Rpc, call_part, config_for, profile_with, raw_command, running, texts
 
 ANSWERS = """
@@ -44,7 +44,7 @@ for line in sys.stdin:
 
 async def test_half_a_character_in_a_result_does_not_keep_the_call_waiting() -> None:
     async with (
-        running(config_for(StdioTarget((sys.executable, "-c", ANSWERS)))) as bridge,
+        running(config_for(command_of((sys.executable, "-c", ANSWERS)))) as bridge,
         httpx2.AsyncClient() as http,
     ):
         task = await Rpc(http, bridge.base_url).send(call_part("half"))
@@ -53,7 +53,7 @@ async def test_half_a_character_in_a_result_does_not_keep_the_call_waiting() -> 
 
 async def test_an_error_that_is_nested_deeply_can_be_read_and_listed() -> None:
     async with (
-        running(config_for(StdioTarget((sys.executable, "-c", ANSWERS)))) as bridge,
+        running(config_for(command_of((sys.executable, "-c", ANSWERS)))) as bridge,
         httpx2.AsyncClient() as http,
     ):
         rpc = Rpc(http, bridge.base_url)
@@ -64,7 +64,7 @@ async def test_an_error_that_is_nested_deeply_can_be_read_and_listed() -> None:
 
 
 async def test_what_a_child_says_before_it_dies_is_not_on_the_card(tmp_path: Path) -> None:
-    program = StdioTarget((sys.executable, "-c", "raise SystemExit('password=hunter2')"))
+    program = command_of((sys.executable, "-c", "raise SystemExit('password=hunter2')"))
     profile = profile_with(server={"fail": "open", "longest_pause_seconds": 0.3})
     config = config_for(program, profile=profile, credentials=[Credential(Principal("ada"), "t")])
     async with running(config) as bridge, httpx2.AsyncClient() as http:
@@ -75,7 +75,7 @@ async def test_what_a_child_says_before_it_dies_is_not_on_the_card(tmp_path: Pat
 
 async def test_a_server_that_is_down_keeps_its_agents_address(tmp_path: Path) -> None:
     program = tmp_path / "server.py"
-    target = StdioTarget((sys.executable, str(program)))
+    target = command_of((sys.executable, str(program)))
     profile = profile_with(server={"fail": "open", "longest_pause_seconds": 0.3})
     program.write_text(ANSWERS)
     async with running(config_for(target, profile=profile)) as bridge:

@@ -269,7 +269,7 @@ class AgentCall:
         client = self._agent.client
 
         async def sent(listener: Listener) -> Task | Message:
-            return await converse(client, request, listener, self._pace, answered)
+            return await converse(client, request, listener, pace=self._pace, answered=answered)
 
         return await self._run(client, sent)
 
@@ -277,7 +277,7 @@ class AgentCall:
         client = self._agent.client
 
         async def waited(listener: Listener) -> Task | Message:
-            return await wait_until_settled(client, task_id, listener, self._pace, answered)
+            return await wait_until_settled(client, task_id, listener, pace=self._pace, answered=answered)
 
         return await self._run(client, waited)
 

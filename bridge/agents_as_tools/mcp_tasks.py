@@ -194,7 +194,9 @@ class McpTasks:
 
             async def follow() -> None:
                 try:
-                    await wait_until_settled(opened.agent.client, task.id, Listener(hear), pace, task.status)
+                    await wait_until_settled(
+                        opened.agent.client, task.id, Listener(hear), pace=pace, answered=task.status
+                    )
                 except PeerError as exc:
                     logger.info("%s: a watched task is looked at instead: %s", opened.agent.key, exc)
                 news.set()

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import anyio
 
-from bridge.a2a.client.follow import Listener, converse, wait_until_settled
+from bridge.a2a.client.follow import converse, wait_until_settled
 from bridge.a2a.model.life import ENDED, SETTLED
 from bridge.a2a.model.objects import Message, SendMessageConfiguration, SendMessageRequest, Task, TaskState
 from bridge.agents_as_tools.handles import FarTask
@@ -78,7 +78,7 @@ class FollowUp:
         request = SendMessageRequest(message=message, configuration=SendMessageConfiguration())
         outcome: Task | Message | None = None
         with anyio.move_on_after(self._around.options.answer_within_seconds):
-            outcome = await converse(client, request, Listener(), self._around.options.pace, task.status)
+            outcome = await converse(client, request, pace=self._around.options.pace, answered=task.status)
         return self._shown(outcome)
 
     async def cancel(self) -> JsonObject:
@@ -131,7 +131,7 @@ class FollowUp:
             return self._shown(task)
         with anyio.move_on_after(seconds):
             task = await wait_until_settled(
-                client, task_id, Listener(), self._around.options.pace, task.status
+                client, task_id, pace=self._around.options.pace, answered=task.status
             )
         return self._shown(task)
 

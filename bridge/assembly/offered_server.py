@@ -190,7 +190,7 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: SharedResources
         credentials=credentials,
         trust=trust,
         reach=reach,
-        deadlines=Deadlines(chosen.agent_connect_seconds, chosen.answer_seconds, chosen.silence_seconds),
+        deadlines=deadlines(chosen),
         json_values=chosen.answer_json_values,
         baggage_keys=shared.baggage_keys,
     )
@@ -199,7 +199,7 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: SharedResources
         shared.http,
         one.url,
         folder,
-        FreshnessBounds(chosen.card_min_seconds, chosen.card_max_seconds),
+        card_bounds(chosen),
         fixed_credentials(PeerCredentials(credentials.card_headers())),
         guard=one.catalog.guard(one.url) if one.catalog else reach.guard(one.url),
         is_learned=one.catalog is not None,
@@ -207,6 +207,16 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: SharedResources
     return RemoteAgent(
         one.url, source, shared.http, options, key=key if plan.named else None, account=one.account
     )
+
+
+def card_bounds(chosen: AgentsTable) -> FreshnessBounds:
+    """How long cards and catalogs hold."""
+    return FreshnessBounds(chosen.card_min_seconds, chosen.card_max_seconds)
+
+
+def deadlines(chosen: AgentsTable) -> Deadlines:
+    """How long an agent may take."""
+    return Deadlines(chosen.agent_connect_seconds, chosen.answer_seconds, chosen.silence_seconds)
 
 
 def mcp_limits(process: Profile) -> McpLimits:
@@ -232,7 +242,7 @@ async def followed_catalog(
         shared.http,
         plan.url,
         shared.cache_folder,
-        FreshnessBounds(chosen.card_min_seconds, chosen.card_max_seconds),
+        card_bounds(chosen),
         credentials=fixed_credentials(PeerCredentials(plan.headers)),
         trust=Trust(allow_private=chosen.allow_private if plan.allow_private is None else plan.allow_private),
         selection=Selection(tuple(plan.include), tuple(plan.exclude)),

@@ -94,20 +94,20 @@ def _target(table: ToolServerTable, server: ServerTable, *, on_line: bool) -> Se
         return HttpTarget(
             table.url,
             table.request_headers(),
-            server.connect_seconds,
-            server.result_limit_bytes,
-            server.result_json_values,
-            table.shown("url") or "",
-            table.allow_private,
-            on_line,
+            shown=table.shown("url") or "",
+            allow_private=table.allow_private,
+            on_command_line=on_line,
+            connect_seconds=server.connect_seconds,
+            result_limit_bytes=server.result_limit_bytes,
+            result_json_values=server.result_json_values,
         )
     return StdioTarget(
         tuple(table.command or ()),
         table.variables(),
         str(table.cwd) if table.cwd else None,
-        server.result_limit_bytes,
-        server.result_json_values,
         tuple(table.shown("command") or ()),
+        result_limit_bytes=server.result_limit_bytes,
+        result_json_values=server.result_json_values,
     )
 
 

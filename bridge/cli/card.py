@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
     from bridge.a2a.client.card import FoundCard
     from bridge.a2a.client.client import AgentClient
+    from bridge.a2a.client.follow import FollowPace
     from bridge.a2a.client.interfaces import ConnectionPolicy
     from bridge.a2a.model.objects import AgentCard
+    from bridge.config.tables.profile import AgentsTable
     from bridge.mcp.tools import Tool
     from bridge.trace import OnHop
 
-_CONNECT_SECONDS: Final = 10.0
 _CARD_SECONDS: Final = 30.0
 """How long an agent may take over its card."""
 
@@ -134,6 +135,20 @@ class AgentConnection:
         return cls(url, headers, trusted, api_key, allow_private, tuple(_said(options)))
 
     @cached_property
+    def _profile(self) -> AgentsTable:
+        """What the default profile says of agents."""
+        from bridge.config.tables.profile import load_profile
+
+        return load_profile().agents
+
+    @property
+    def pace(self) -> FollowPace:
+        """How its tasks are followed."""
+        from bridge.a2a.client.follow import FollowPace
+
+        return FollowPace(self._profile.outage_seconds, self._profile.task_limit_bytes)
+
+    @cached_property
     def reach(self) -> ConnectionPolicy:
         """How its connections are judged."""
         from bridge.a2a.client.interfaces import ConnectionPolicy, Trust
@@ -152,7 +167,7 @@ class AgentConnection:
 
         from bridge.http.client import GuardedClient
 
-        timeout = httpx2.Timeout(None, connect=_CONNECT_SECONDS)
+        timeout = httpx2.Timeout(None, connect=self._profile.agent_connect_seconds)
         return GuardedClient(timeout=timeout, event_hooks={"response": [self._let_in]})
 
     def agent(self, http: httpx2.AsyncClient, found: FoundCard) -> AgentClient:
@@ -168,7 +183,10 @@ class AgentConnection:
             credentials=Credentials(self.headers, api_key=self.api_key),
             trust=self.reach.trust,
             reach=self.reach,
-            deadlines=Deadlines(_CONNECT_SECONDS, answer_seconds=None, silence_seconds=None),
+            deadlines=Deadlines(
+                self._profile.agent_connect_seconds, answer_seconds=None, silence_seconds=None
+            ),
+            json_values=self._profile.answer_json_values,
             on_hop=self.on_hop,
         )
         try:
@@ -217,7 +235,7 @@ class AgentConnection:
         from bridge.http.client import GuardedClient
         from bridge.http.probe import WantedKind, explained
 
-        async with GuardedClient(timeout=_CONNECT_SECONDS) as http:
+        async with GuardedClient(timeout=self._profile.agent_connect_seconds) as http:
             return await explained(fault, http, self.url, WantedKind.AGENT, self.reach.guard(self.url))
 
     async def card_to_show(self) -> FoundCard:

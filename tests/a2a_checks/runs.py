@@ -13,13 +13,13 @@ from typing import Any, Final
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.transports.streamable_http import HttpTarget
 from tests.a2a_checks.report import Report
 from tests.a2a_checks.run import run_checks
 from tests.a2a_checks.talk import SILENCE_SECONDS
 from tests.support.asking import asking_command
 from tests.support.exposing import exposing
 from tests.support.foreign import foreign_agent
+from tests.support.limits import url_at
 from tests.support.running import call_part, config_for, raw_command, running
 
 Messages = Mapping[str, Mapping[str, Any]]
@@ -102,5 +102,5 @@ async def check_again(folder: Path, era: Era, silence_seconds: float = SILENCE_S
     async with AsyncExitStack() as stack:
         agent = await stack.enter_async_context(foreign_agent())
         there = await stack.enter_async_context(exposing(folder, agent.url))
-        bridge = await stack.enter_async_context(running(config_for(HttpTarget(there.url), era=era)))
+        bridge = await stack.enter_async_context(running(config_for(url_at(there.url), era=era)))
         return await run_checks(bridge.base_url, messages=OF_AGAIN, silence_seconds=silence_seconds)

@@ -11,9 +11,9 @@ import httpx2
 import pytest
 
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.transports.streamable_http import HttpTarget
 from tests.support.exposing import exposing
 from tests.support.foreign import foreign_agent
+from tests.support.limits import url_at
 from tests.support.running import Rpc, call_part, config_for, running, texts
 
 pytestmark = pytest.mark.proves("map-agent-again")
@@ -27,7 +27,7 @@ async def there_and_back(era: str, folder: Path) -> AsyncIterator[Rpc]:
     async with AsyncExitStack() as stack:
         agent = await stack.enter_async_context(foreign_agent())
         there = await stack.enter_async_context(exposing(folder, agent.url))
-        bridge = await stack.enter_async_context(running(config_for(HttpTarget(there.url), era=Era(era))))
+        bridge = await stack.enter_async_context(running(config_for(url_at(there.url), era=Era(era))))
         http = await stack.enter_async_context(httpx2.AsyncClient(timeout=30))
         yield Rpc(http, bridge.base_url)
 

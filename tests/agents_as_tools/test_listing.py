@@ -10,12 +10,12 @@ import httpx2
 import pytest
 
 from bridge.a2a.client.card import FoundCard, card_from
-from bridge.a2a.client.client import ClientOptions
 from bridge.agents_as_tools.listing import FaceListing, Introduction, listing_of
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.jsonvalues import json_bytes
 from tests.hostile.agent_cards import card_of
 from tests.support.agent_faces import OPTIONS
+from tests.support.limits import client_options
 
 pytestmark = pytest.mark.proves("map-tools")
 
@@ -61,7 +61,7 @@ async def listed(count: int, most: int = 100, **said: str) -> tuple[FaceListing,
     card, _ = card_from(json_bytes({**card_of(URL), "skills": skills, **said}), URL)
     watched = card.model_copy(update={"skills": Skills(card.skills)})
     async with httpx2.AsyncClient() as http:
-        agent = RemoteAgent(URL, Remembered(FoundCard(URL, b"", watched)), http, ClientOptions(), key="big")
+        agent = RemoteAgent(URL, Remembered(FoundCard(URL, b"", watched)), http, client_options(), key="big")
         agent.use_what_is_remembered()
         Skills.times = 0
         rules = replace(OPTIONS.rules, skills_most=most)

@@ -18,6 +18,7 @@ from bridge.mcp.client.transports.stdio import StdioTarget
 from tests.peers.node import everything_command, require_peers
 from tests.support.asking import asking_command
 from tests.support.exposing import answering, exposing
+from tests.support.limits import command_of
 from tests.support.running import config_for, profile_with, raw_command, running
 
 pytestmark = pytest.mark.proves("map-round-trip")
@@ -167,7 +168,7 @@ async def test_every_tool_of_server_everything_is_listed_as_it_is(tmp_path: Path
     require_peers()
     answers = answering()
     async with both_ways(
-        StdioTarget(tuple(everything_command())), "auto", tmp_path, elicitation_callback=answers
+        command_of(tuple(everything_command())), "auto", tmp_path, elicitation_callback=answers
     ) as both:
         directly, through = [listed((await client.list_tools()).tools) for client in both]
         assert through == directly

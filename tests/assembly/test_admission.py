@@ -20,9 +20,9 @@ from bridge.assembly.admission import NOBODY_LEFT
 from bridge.assembly.plan import OfferedPlan
 from bridge.errors import PeerError, leaf_of
 from bridge.http.request_checks import API_KEY_HEADER
-from bridge.mcp.client.transports.streamable_http import HttpTarget
 from tests.assembly.test_bridge import NOWHERE, PROFILE, Live, agent, live, said, server, servers
 from tests.support.drivers import DRIVERS, Driver, JsonRpcDriver, new_client, shape_of
+from tests.support.limits import url_at
 from tests.support.mcp_wire import LEGACY, MODERN, Http
 from tests.support.running import VERSION, Rpc, call_part, message
 from tests.support.tool_server import ToolServer
@@ -124,7 +124,7 @@ async def test_without_its_last_principal_a_bridge_is_opened_by_the_word_that_sa
 async def test_a_secret_that_is_taken_away_is_refused_even_if_the_rest_cannot_be_taken_over(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    down = server(HttpTarget(NOWHERE), fail="closed")
+    down = server(url_at(NOWHERE), fail="closed")
     async with guarded(tmp_path, ADA, BOB) as (there, one):
         broken: dict[str, Any] = {
             "servers": {"one": server(one.target), "two": down},
@@ -142,7 +142,7 @@ async def test_a_secret_that_is_taken_away_is_refused_even_if_the_rest_cannot_be
 
 
 async def test_skills_that_are_to_be_given_wait_until_the_rest_is_taken_over(tmp_path: Path) -> None:
-    few, down = Principal("ada", skills=("echo",)), server(HttpTarget(NOWHERE), fail="closed")
+    few, down = Principal("ada", skills=("echo",)), server(url_at(NOWHERE), fail="closed")
     async with guarded(tmp_path, Credential(few, "ada-token")) as (there, one):
         rpc = Rpc(there.client, f"{there.url}/agents/a", bearer(ADA))
         await cannot_be_taken_over(

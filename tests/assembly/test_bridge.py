@@ -29,8 +29,9 @@ from bridge.assembly.plan import (
 from bridge.errors import PeerError, UsageError
 from bridge.http.request_checks import API_KEY_HEADER
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
+from bridge.mcp.client.transports.streamable_http import ServerTarget
 from bridge.translate.overrides import SkillOverride, ToolOverride
+from tests.support.limits import url_at
 from tests.support.running import Rpc, call_part, listening, profile_with, texts
 from tests.support.tool_server import ToolServer, listed
 
@@ -207,7 +208,7 @@ async def test_what_is_published_here_can_be_offered_here(
 
 async def test_a_server_that_is_down_is_said_and_fails_only_what_must_not_be_down(tmp_path: Path) -> None:
     async with servers("one") as (one,):
-        plan = {"one": server(one.target), "gone": server(HttpTarget(NOWHERE))}
+        plan = {"one": server(one.target), "gone": server(url_at(NOWHERE))}
         async with live(tmp_path, servers=plan, published={"a": agent("one", "gone")}) as there:
             assert await there.skills("a") == ["echo", "hold"]
             ready = (await there.json("/readyz"))["agents"]["a"]["servers"]["gone"]
@@ -215,7 +216,7 @@ async def test_a_server_that_is_down_is_said_and_fails_only_what_must_not_be_dow
             assert "cannot be reached" in ready["why"]
             with pytest.raises(ExceptionGroup) as caught:
                 await there.apply(
-                    servers={**plan, "lost": server(HttpTarget(NOWHERE))},
+                    servers={**plan, "lost": server(url_at(NOWHERE))},
                     published={"a": agent("one", "gone"), "b": agent("lost", fail="closed")},
                 )
             assert caught.group_contains(PeerError, match="cannot be reached")
@@ -225,7 +226,7 @@ async def test_a_server_that_is_down_is_said_and_fails_only_what_must_not_be_dow
 
 
 async def test_a_process_whose_agents_have_no_server_is_not_ready(tmp_path: Path) -> None:
-    plan = {"gone": server(HttpTarget(NOWHERE))}
+    plan = {"gone": server(url_at(NOWHERE))}
     async with live(tmp_path, servers=plan, published={"a": agent("gone")}) as there:
         assert (await there.json("/readyz", 503))["status"] == "not ready"
         assert await there.skills("a") == ["unavailable"]
@@ -242,11 +243,7 @@ async def test_only_what_differs_is_made_anew(tmp_path: Path) -> None:
             ]
             rename = {"echo": SkillOverride(name="Say it")}
             await there.apply(
-                servers={
-                    "one": plan["one"],
-                    "two": server(three.target),
-                    "unused": server(HttpTarget(NOWHERE)),
-                },
+                servers={"one": plan["one"], "two": server(three.target), "unused": server(url_at(NOWHERE))},
                 published={"a": agent("one", overrides=rename), "b": agent("two"), "c": agent("one", "two")},
             )
             after = there.bridge.upstreams

@@ -35,13 +35,18 @@ from tests.support.limits import PROFILE
 def test_what_a_profile_says_has_no_default_in_the_code() -> None:
     made_of_a_profile = (
         AgentOptions,
+        FreshnessBounds,
+        ClientOptions,
+        StdioTarget,
         ConnectionLimits,
+        Deadlines,
         EngineLimits,
         FaceOptions,
         HeldLimits,
         HistoryLimits,
         ListBounds,
         McpLimits,
+        FollowPace,
         Quota,
         RequestLimits,
         Retention,
@@ -49,36 +54,39 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
         SessionPace,
         SessionRules,
         StreamPace,
+        UnansweredBounds,
+        HttpTarget,
     )
     assert {kind.__name__: names for kind in made_of_a_profile if (names := _defaults_of(kind))} == {
         "AgentOptions": {"name", "description"},
+        "CardBounds": {"retry_seconds", "answer_seconds"},
+        "ClientOptions": {
+            "extensions",
+            "credentials",
+            "trust",
+            "reach",
+            "limit_bytes",
+            "baggage_keys",
+            "on_hop",
+            "versions",
+        },
+        "Command": {"env", "cwd", "shown"},
         "EngineLimits": {"store_pace"},
         "FaceOptions": {"title", "instructions"},
         "McpLimits": {"sessions", "session_idle_seconds", "list_ttl_ms"},
+        "Pace": {"first_seconds", "most_seconds", "stale_seconds"},
+        "Url": {"headers", "shown", "allow_private", "on_command_line", "seen"},
         "Quota": {"total_bytes", "each_bytes"},
     }
 
 
 def test_a_default_of_what_is_also_made_without_a_profile_is_that_of_the_default_profile() -> None:
-    agents, server, requests = PROFILE.agents, PROFILE.server, PROFILE.requests
-    client, pace, cards = ClientOptions(), FollowPace(), FreshnessBounds()
+    """Schemas of what is no tool server, and JSON of what is no request, are bounded by the code alone."""
     depth = signature(parse_json).parameters
-    for target in (HttpTarget("http://127.0.0.1"), StdioTarget(("none",))):
-        assert (target.result_limit_bytes, target.result_json_values) == (
-            server.result_limit_bytes,
-            server.result_json_values,
-        )
-    assert client.deadlines == Deadlines(
-        agents.agent_connect_seconds, agents.answer_seconds, agents.silence_seconds
-    )
-    assert client.json_values == agents.answer_json_values
-    assert (pace.outage_seconds, pace.task_limit_bytes) == (agents.outage_seconds, agents.task_limit_bytes)
-    assert (cards.min_seconds, cards.max_seconds) == (agents.card_min_seconds, agents.card_max_seconds)
-    assert UnansweredBounds() == UnansweredBounds(server.unanswered_most, server.result_limit_bytes)
-    assert SchemaBudget().most == server.schema_values
+    assert SchemaBudget().most == PROFILE.server.schema_values
     assert (depth["max_depth"].default, depth["max_values"].default) == (
-        requests.json_depth,
-        requests.json_values,
+        PROFILE.requests.json_depth,
+        PROFILE.requests.json_values,
     )
 
 

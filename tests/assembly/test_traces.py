@@ -18,9 +18,9 @@ from starlette.types import Receive, Scope, Send
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, RemotePlan
 from bridge.config.tables.profile import load_profile
-from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.trace import NAMES
 from tests.support.exposing import exposing
+from tests.support.limits import url_at
 from tests.support.mcp_wire import MODERN, Http
 from tests.support.running import VERSION, call_part, config_for, listening, message, running
 
@@ -135,7 +135,7 @@ async def test_the_trace_of_an_mcp_call_goes_to_the_agent_in_headers(tmp_path: P
 
 async def test_the_trace_of_an_a2a_message_goes_to_the_server_in_meta() -> None:
     server = RecordingServer()
-    async with listening(server) as url, running(config_for(HttpTarget(f"{url}/mcp"))) as bridge:
+    async with listening(server) as url, running(config_for(url_at(f"{url}/mcp"))) as bridge:
         for headers in (TRACE, MALFORMED, {"baggage": "a=1"}, {}):
             task = await send(bridge.base_url, call_part("echo", text="x"), headers=headers)
             assert task["status"]["state"] == "TASK_STATE_COMPLETED"
@@ -146,7 +146,7 @@ async def test_a_trace_goes_through_both_directions_in_a_row(tmp_path: Path) -> 
     server = RecordingServer()
     async with AsyncExitStack() as stack:
         url = await stack.enter_async_context(listening(server))
-        bridge = await stack.enter_async_context(running(config_for(HttpTarget(f"{url}/mcp"))))
+        bridge = await stack.enter_async_context(running(config_for(url_at(f"{url}/mcp"))))
         there = await stack.enter_async_context(exposing(tmp_path, bridge.base_url))
         http = await stack.enter_async_context(mcp_at(there.url))
         await http.tool(1, "echo", TRACE, text="x")
@@ -155,7 +155,7 @@ async def test_a_trace_goes_through_both_directions_in_a_row(tmp_path: Path) -> 
 
 async def test_a_task_that_waited_goes_on_with_its_trace_unless_the_answer_names_another() -> None:
     server = RecordingServer()
-    async with listening(server) as url, running(config_for(HttpTarget(f"{url}/mcp"))) as bridge:
+    async with listening(server) as url, running(config_for(url_at(f"{url}/mcp"))) as bridge:
         for headers in ({}, {"traceparent": OTHER}):
             waiting = await send(bridge.base_url, call_part("echo"), headers=TRACE)
             assert waiting["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
@@ -168,7 +168,7 @@ async def test_a_task_that_waited_goes_on_with_its_trace_unless_the_answer_names
 async def test_a_task_that_waited_keeps_its_trace_over_a_restart(tmp_path: Path) -> None:
     server = RecordingServer()
     async with listening(server) as url:
-        config = config_for(HttpTarget(f"{url}/mcp"), store=f"sqlite:///{tmp_path / 'tasks.db'}")
+        config = config_for(url_at(f"{url}/mcp"), store=f"sqlite:///{tmp_path / 'tasks.db'}")
         async with running(config) as bridge:
             waiting = await send(bridge.base_url, call_part("echo"), headers=TRACE)
         async with running(config) as bridge:
@@ -187,7 +187,7 @@ async def test_peers_beyond_this_machine_are_told_only_the_baggage_that_the_file
     async with listening(agent) as agent_url, listening(server) as server_url:
         profile = load_profile()
         place = ProcessPlan(state=tmp_path, cache=tmp_path, baggage_keys=frozenset(keys))
-        wrapping = config_for(HttpTarget(beyond_loopback(f"{server_url}/mcp"))).plan()
+        wrapping = config_for(url_at(beyond_loopback(f"{server_url}/mcp"))).plan()
         plan = Plan(
             profile,
             place,

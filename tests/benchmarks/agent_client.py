@@ -18,6 +18,7 @@ import anyio
 
 from tests.benchmarks.asking import asked, carried_out, followed, plans
 from tests.benchmarks.messages import LIMIT_SECONDS, Plan
+from tests.support.limits import client_options, pace_of
 
 
 class Asking(Protocol):
@@ -43,7 +44,7 @@ async def bridge_client(url: str, *, streamed: bool = False) -> AsyncIterator[As
     import httpx2  # here as below, so that no client has the other's libraries in its process
 
     from bridge.a2a.client.card import fetch_card
-    from bridge.a2a.client.client import AgentClient, ClientOptions
+    from bridge.a2a.client.client import AgentClient
     from bridge.a2a.client.follow import converse
     from bridge.a2a.model.objects import Model, SendMessageRequest
     from bridge.translate.extension import URI
@@ -51,7 +52,7 @@ async def bridge_client(url: str, *, streamed: bool = False) -> AsyncIterator[As
     class Ours:
         async def send(self, message: Plan) -> object:
             request = SendMessageRequest.model_validate(message)
-            return await (converse(client, request) if streamed else client.send(request))
+            return await (converse(client, request, pace=pace_of()) if streamed else client.send(request))
 
         def stream(self, message: Plan) -> AsyncGenerator[object, None]:
             return client.stream(SendMessageRequest.model_validate(message))
@@ -63,7 +64,7 @@ async def bridge_client(url: str, *, streamed: bool = False) -> AsyncIterator[As
 
     limits = httpx2.Limits(keepalive_expiry=2.0)  # as in bridge.assembly
     async with httpx2.AsyncClient(timeout=httpx2.Timeout(None, connect=10.0), limits=limits) as http:
-        client = AgentClient(http, await fetch_card(http, url), ClientOptions(extensions=(URI,)))
+        client = AgentClient(http, await fetch_card(http, url), client_options(extensions=(URI,)))
         yield Ours()
 
 

@@ -259,7 +259,9 @@ def test_what_is_written_past_the_terminal_is_cleaned_where_it_is_written() -> N
         if isinstance(call, ast.Call) and is_sink(call) and not all(map(is_clean, call.args))
     }
     # To a pipe a result goes as it is.
-    assert raw == {("render.py", "sys.stdout.write(with_visible_characters(text) if sys.stdout.isatty() else text)")}
+    assert raw == {
+        ("render.py", "sys.stdout.write(with_visible_characters(text) if sys.stdout.isatty() else text)")
+    }
 
 
 @pytest.mark.parametrize("kind", ["Console", "StreamHandler", "basicConfig"])

@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.transports.streamable_http import HttpTarget
+from tests.support.limits import url_at
 from tests.support.running import EXTENSION, Rpc, call_part, config_for, listening, running
 
 logger = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ def arguments_for(schema: dict[str, Any]) -> dict[str, Any]:
 
 async def act(scenario: Scenario) -> str:
     """Do what a scenario wants; what was done, in words."""
-    config = config_for(HttpTarget(scenario.url), era=Era.AUTO)
+    config = config_for(url_at(scenario.url), era=Era.AUTO)
     async with running(config) as bridge, httpx2.AsyncClient(timeout=SCENARIO_SECONDS) as http:
         card = (await http.get(f"{bridge.base_url}/.well-known/agent-card.json")).json()
         headers = {"A2A-Extensions": EXTENSION} if scenario.name in _RAW_ARGUMENTS else None

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.transports.streamable_http import HttpTarget
 from tests.conformance.agent import FixtureAgent, build_app
 from tests.conformance.server import FixtureServer
 from tests.support.exposing import exposing
+from tests.support.limits import url_at
 from tests.support.running import config_for, listening, profile_with, running
 
 _FACE: Final[dict[str, Any]] = {
@@ -37,6 +37,6 @@ async def round_trip_side(folder: Path, era: Era) -> AsyncIterator[str]:
     """The MCP server of the fixtures wrapped, and the agent made of it exposed; the URL of its MCP server."""
     profile = profile_with(card={"max_age_seconds": 0}, server={"settle_seconds": 0.02})
     async with FixtureServer().serve() as app, listening(app) as url:
-        config = config_for(HttpTarget(f"{url}/mcp"), era=era, profile=profile)
+        config = config_for(url_at(f"{url}/mcp"), era=era, profile=profile)
         async with running(config) as bridge, exposing(folder, bridge.base_url, **_FACE) as there:
             yield there.url

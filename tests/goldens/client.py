@@ -8,7 +8,7 @@ from typing import Any
 
 from bridge.a2a.client.card import CardSource, FoundCard
 from bridge.a2a.client.catalog import CatalogSource
-from bridge.a2a.client.client import AgentClient, ClientOptions
+from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.credentials import Credentials
 from bridge.a2a.model.objects import ListTasksRequest, Model, SendMessageRequest, StreamResponse, TaskState
 from bridge.errors import PeerError
@@ -17,6 +17,7 @@ from tests.goldens.peer import PARTS, Json, Peer, gives, message, refuses, task,
 from tests.goldens.recording import ROOT, Recording
 from tests.support.agents import found_at
 from tests.support.in_process import client_of
+from tests.support.limits import card_bounds, client_options
 from tests.support.running import EXTENSION
 
 WORDS = {"text": "hello"}
@@ -48,7 +49,7 @@ def _script(operation: str, params: Json) -> list[Any]:
 async def operations(record: Recording, binding: str) -> None:
     """Each operation, with all that it may carry."""
     async with client_of(record.of(Peer(_script, binding).app(), hides_client=True)) as http:
-        client = AgentClient(http, found_at(ROOT, binding))
+        client = AgentClient(http, found_at(ROOT, binding), client_options())
         await _all_operations(record, client)
 
 
@@ -118,7 +119,7 @@ async def service_parameters(record: Recording, binding: str) -> None:
                 securityRequirements=[{"schemes": {name: {"list": []}}}],
             )
             credentials = Credentials(headers={"X-Extra": "extra"}, bearer="token-1", api_key="key-1")
-            options = ClientOptions(extensions=(EXTENSION, "urn:not-declared"), credentials=credentials)
+            options = client_options(extensions=(EXTENSION, "urn:not-declared"), credentials=credentials)
             client = AgentClient(http, found, options)
             await _asked(record, f"With {name}: GetTask", client.get("t-1", 0))
             request = SendMessageRequest.model_validate(record.message(WORDS))
@@ -138,7 +139,7 @@ async def refusals(record: Recording, binding: str) -> None:
     }
     peer = Peer(lambda _, params: told[params.get("id") or params["message"]["messageId"]], binding)
     async with client_of(record.of(peer.app(), hides_client=True)) as http:
-        client = AgentClient(http, found_at(ROOT, binding))
+        client = AgentClient(http, found_at(ROOT, binding), client_options())
         for name in told:
             await _asked(record, f"GetTask: {name}", client.get(name))
         for name in ("unsupported", "nothing"):
@@ -151,28 +152,28 @@ async def cards(record: Recording, folder: Path) -> None:
     """How a card is fetched, and fetched again."""
     async with client_of(record.of(Peer(_script).app(), hides_client=True)) as http:
         record.heading("For the first time")
-        source = CardSource(http, ROOT, folder, credentials=TOKEN)
+        source = CardSource(http, ROOT, folder, card_bounds(), credentials=TOKEN)
         await _shown(record, source)
         record.heading("Again")
         await _shown(record, source)
         record.heading("After a restart")
-        await _shown(record, CardSource(http, ROOT, folder))
+        await _shown(record, CardSource(http, ROOT, folder, card_bounds()))
         record.heading("By the address of the card itself")
-        await _shown(record, CardSource(http, f"{ROOT}/.well-known/agent-card.json", None))
+        await _shown(record, CardSource(http, f"{ROOT}/.well-known/agent-card.json", None, card_bounds()))
         record.heading("Below a path that has none")
-        await _shown(record, CardSource(http, f"{ROOT}/deep", None))
+        await _shown(record, CardSource(http, f"{ROOT}/deep", None, card_bounds()))
 
 
 async def catalogs(record: Recording, folder: Path) -> None:
     """How a catalog of agents is read, and read again."""
     async with client_of(record.of(Peer(_script).app(), hides_client=True)) as http:
-        source = CatalogSource(http, f"{ROOT}/agents", folder, credentials=TOKEN)
+        source = CatalogSource(http, f"{ROOT}/agents", folder, card_bounds(), credentials=TOKEN)
         for heading in ("For the first time", "Again"):
             record.heading(heading)
             record.value("the agents", str([(one.name, one.card_url) for one in await source.refresh()]))
         record.heading("What is no catalog")
         try:
-            await CatalogSource(http, f"{ROOT}/.well-known/agent-card.json", None).refresh()
+            await CatalogSource(http, f"{ROOT}/.well-known/agent-card.json", None, card_bounds()).refresh()
         except PeerError as exc:
             record.value("refused", str(exc))
 

@@ -7,13 +7,12 @@ import sys
 from pathlib import Path
 
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.transports.stdio import StdioTarget
-from bridge.mcp.client.transports.streamable_http import HttpTarget
 from tests.goldens.mcp_peer import McpPeer
 from tests.goldens.recording import ROOT, Recording
 from tests.support.asking import asking_argv
 from tests.support.drivers import JsonRpcDriver
 from tests.support.in_process import client_of
+from tests.support.limits import command_of, url_at
 from tests.support.running import RAW_SERVER, call_part, config_for, listening, wrapped
 
 
@@ -22,7 +21,7 @@ async def server(record: Recording, era: Era, *, is_modern: bool) -> None:
     peer = McpPeer(is_modern)
     async with listening(record.of(peer.app(), "server")) as url:
         record.heading("The start")
-        target = HttpTarget(f"{url}/mcp", {"Authorization": "Bearer token-1"})
+        target = url_at(f"{url}/mcp", {"Authorization": "Bearer token-1"})
         async with wrapped(config_for(target, era=era)) as bridge:
             async with client_of(bridge.app) as client:
                 driver = JsonRpcDriver(client, f"{ROOT}{bridge.path}")
@@ -35,7 +34,7 @@ async def over_stdio(record: Recording, folder: Path, era: Era) -> None:
     """What the bridge writes to a tool server that it started, line by line."""
     written = folder / "written"
     argv = [sys.executable, str(RAW_SERVER)] if era is Era.LEGACY else asking_argv("modern")
-    command = StdioTarget(("sh", "-c", f"tee {shlex.quote(str(written))} | {shlex.join(argv)}"))
+    command = command_of(("sh", "-c", f"tee {shlex.quote(str(written))} | {shlex.join(argv)}"))
     async with wrapped(config_for(command, era=era)) as bridge:
         async with client_of(bridge.app) as client:
             driver = JsonRpcDriver(client, f"{ROOT}{bridge.path}")

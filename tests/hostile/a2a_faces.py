@@ -12,15 +12,15 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from bridge.mcp.client.transports.stdio import StdioTarget
 from tests.hostile.a2a_answers import require_jsonrpc, require_readable_echo, require_rest, strict_json
 from tests.hostile.asgi import Answered, Asked, ask, header
 from tests.hostile.json_grammar import TEXTS, text
 from tests.hostile.mutations import cut, hostile_json, mutated_text
 from tests.hostile.target import Check, Target
+from tests.support.limits import command_of
 from tests.support.running import EXTENSION, Wrapped, config_for, profile_with, wrapped
 
-SERVER: Final = StdioTarget((sys.executable, str(Path(__file__).with_name("scripted_server.py"))))
+SERVER: Final = command_of((sys.executable, str(Path(__file__).with_name("scripted_server.py"))))
 
 _DONE, _ASKING, _FRESH = "@DONE@", "@ASKING@", "@FRESH@"
 _PARTS: Final[list[Any]] = [

@@ -15,9 +15,8 @@ import httpx2
 import mcp_types as types
 
 from bridge.a2a.client.card import CardSource, FoundCard, found_card
-from bridge.a2a.client.client import AgentClient, ClientOptions, Deadlines
+from bridge.a2a.client.client import AgentClient, Deadlines
 from bridge.a2a.client.credentials import Credentials
-from bridge.a2a.client.http_cache import FreshnessBounds
 from bridge.a2a.client.interfaces import ConnectionPolicy, interface_guard
 from bridge.errors import PeerError
 from bridge.translate.extension import URI
@@ -28,6 +27,7 @@ from tests.hostile.raw_peer import Reply, raw_peer, reply_of
 from tests.hostile.schemas import schema
 from tests.hostile.scripted_server import TOOLS
 from tests.hostile.target import Check, Target
+from tests.support.limits import card_bounds, client_options
 
 URLS: Final = (
     "http://127.0.0.1:99999/",
@@ -51,7 +51,7 @@ URLS: Final = (
     "http://example.com/" + "a" * 70_000,
 )
 _LIMIT_BYTES: Final = 300_000
-QUICK: Final = ClientOptions(extensions=(URI,), deadlines=Deadlines(1.0, 0.5, 0.3), limit_bytes=_LIMIT_BYTES)
+QUICK: Final = client_options(extensions=(URI,), deadlines=Deadlines(1.0, 0.5, 0.3), limit_bytes=_LIMIT_BYTES)
 
 
 def card_of(url: str, *, ours: bool = False, streaming: bool = True, binding: str = "JSONRPC") -> Any:
@@ -109,7 +109,7 @@ def _check_card(http: httpx2.AsyncClient, found: FoundCard) -> None:
             types.Tool.model_validate(strict_json(json.dumps(listed).encode()))
     for interface in found.card.supported_interfaces:
         interface_guard(found, interface.url, ConnectionPolicy(found.url, QUICK.trust))
-    for options in (QUICK, ClientOptions(credentials=Credentials(bearer="secret"))):
+    for options in (QUICK, client_options(credentials=Credentials(bearer="secret"))):
         with suppress(PeerError):
             str(AgentClient(http, found, options).interface)
 
@@ -129,7 +129,7 @@ async def _card_http_scene() -> AsyncIterator[Check]:
             async def check(case: list[Reply]) -> None:
                 peer.answer = in_order(case)
                 url = f"{peer.url}/{next(numbers) % 50}"
-                source = CardSource(http, url, Path(folder), FreshnessBounds(answer_seconds=0.3))
+                source = CardSource(http, url, Path(folder), card_bounds(answer_seconds=0.3))
                 for _ in range(2):
                     with suppress(PeerError):
                         await source.refresh()

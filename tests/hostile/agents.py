@@ -153,7 +153,10 @@ async def _answer_scene() -> AsyncIterator[Check]:
 
 async def _perform(client: AgentClient, operation: str) -> None:
     user = objects.Message(message_id="u", role=objects.Role.USER, parts=(objects.Part(text="go"),))
-    request, pace = objects.SendMessageRequest(message=user), FollowPace(0.01, 0.02, 0.05, 0.02)
+    request, pace = (
+        objects.SendMessageRequest(message=user),
+        FollowPace(0.05, 0, first_seconds=0.01, most_seconds=0.02),
+    )
     match operation:
         case "send":
             await client.send(request)
@@ -166,9 +169,9 @@ async def _perform(client: AgentClient, operation: str) -> None:
         case "cancel":
             await client.cancel("t-1")
         case "converse":
-            await converse(client, request, Listener(), pace)
+            await converse(client, request, Listener(), pace=pace)
         case _:
-            await wait_until_settled(client, "t-1", Listener(), pace)
+            await wait_until_settled(client, "t-1", Listener(), pace=pace)
 
 
 def call_case(chance: Random) -> tuple[bool, Any, Any, list[Reply]]:

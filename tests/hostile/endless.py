@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from bridge.mcp.client.transports.stdio import StdioTarget
+from tests.support.limits import command_of
 
 FLOODING_SERVER: Final = Path(__file__).with_name("flooding_server.py")
 
 
 def flooding(*options: str) -> StdioTarget:
     """The server that floods."""
-    return StdioTarget((sys.executable, str(FLOODING_SERVER), *options))
+    return command_of((sys.executable, str(FLOODING_SERVER), *options))
 
 
 def events_of(*results: dict[str, Any]) -> bytes:

@@ -13,7 +13,6 @@ import anyio
 
 from bridge.errors import BridgeError
 from bridge.mcp.client.transports.http_sse import http_sse
-from bridge.mcp.client.transports.streamable_http import HttpTarget
 from tests.hostile.a2a_answers import SETTLED, require_jsonrpc, require_readable, strict_json
 from tests.hostile.a2a_faces import bridge_of_server
 from tests.hostile.asgi import Asked, ask, header
@@ -23,6 +22,7 @@ from tests.hostile.raw_peer import RawPeer, Reply, raw_peer, reply_of, sse_of
 from tests.hostile.schemas import schema
 from tests.hostile.scripted_server import TOOLS
 from tests.hostile.target import Check, Target
+from tests.support.limits import url_at
 from tests.support.raw_server import BLOCKS, LINKS
 from tests.support.running import EXTENSION, Wrapped, config_for, profile_with, wrapped
 
@@ -152,7 +152,7 @@ async def _http_scene() -> AsyncIterator[Check]:
         server = HttpToolServer(peer)
         quick = {"call_timeout_seconds": 0.4, "task_timeout_seconds": 0.4, "cancel_grace_seconds": 0.5}
         profile = profile_with(run=quick, server={"connect_seconds": 0.5, "longest_pause_seconds": 0.05})
-        async with wrapped(config_for(HttpTarget(f"{peer.url}/mcp"), profile=profile)) as bridge:
+        async with wrapped(config_for(url_at(f"{peer.url}/mcp"), profile=profile)) as bridge:
             client = _Client(bridge)
 
             async def check(case: tuple[list[Reply], bool]) -> None:
@@ -234,7 +234,7 @@ async def _opening_scene() -> AsyncIterator[Check]:
 
         async def check(case: Reply) -> None:
             peer.answer = lambda *_: case
-            target = HttpTarget(f"{peer.url}/sse", connect_seconds=0.1, result_limit_bytes=10_000)
+            target = url_at(f"{peer.url}/sse", connect_seconds=0.1, result_limit_bytes=10_000)
             with anyio.move_on_after(1.0):
                 try:
                     async with http_sse(target, lambda _: None) as (messages, _):

@@ -16,8 +16,8 @@ import pytest
 
 from bridge.a2a.client.card import CARD_LIMIT_BYTES, CardSource, FoundCard
 from bridge.a2a.client.catalog import CatalogSource
-from bridge.a2a.client.client import AgentClient, ClientOptions
-from bridge.a2a.client.follow import FollowPace, TaskLostError, converse
+from bridge.a2a.client.client import AgentClient
+from bridge.a2a.client.follow import TaskLostError, converse
 from bridge.a2a.model.objects import (
     AgentCard,
     AppendedText,
@@ -37,7 +37,14 @@ from bridge.mcp.client.values import OnProgress, ToolCall
 from bridge.translate.blocks import ResultRules, blocks_from_parts
 from tests.hostile.endless import DONE, GIVEN, SAID, WORKING, events_of, flooding
 from tests.hostile.raw_peer import Reply, bomb, head_of, raw_peer
-from tests.support.limits import list_bounds, session_pace, session_rules
+from tests.support.limits import (
+    card_bounds,
+    client_options,
+    list_bounds,
+    pace_of,
+    session_pace,
+    session_rules,
+)
 from tests.support.running import Rpc, call_part, config_for, profile_with, running
 from tests.support.scripted_agent import plain_card
 
@@ -59,16 +66,16 @@ def holding_at_most(most_bytes: int) -> Iterator[None]:
 
 
 async def _card(http: httpx2.AsyncClient, url: str) -> Any:
-    return await CardSource(http, url, None).refresh()
+    return await CardSource(http, url, None, card_bounds()).refresh()
 
 
 async def _catalog(http: httpx2.AsyncClient, url: str) -> Any:
-    return await CatalogSource(http, url, None).refresh()
+    return await CatalogSource(http, url, None, card_bounds()).refresh()
 
 
 def _client(http: httpx2.AsyncClient, url: str) -> AgentClient:
     card = AgentCard.model_validate(plain_card(url))
-    return AgentClient(http, FoundCard(url, b"", card), ClientOptions(limit_bytes=LIMIT_BYTES))
+    return AgentClient(http, FoundCard(url, b"", card), client_options(limit_bytes=LIMIT_BYTES))
 
 
 REQUEST: Final = SendMessageRequest(
@@ -114,7 +121,7 @@ async def conversation(event: dict[str, Any]) -> Any:
         peer.answer = lambda *_: Reply((head_of(b"text/event-stream"), begun, *[sent] * 400, end))
         client = _client(http, peer.url)
         with anyio.fail_after(60), holding_at_most(12 * MEGABYTE):
-            return await converse(client, REQUEST, pace=FollowPace(task_limit_bytes=4 * MEGABYTE))
+            return await converse(client, REQUEST, pace=pace_of(task_limit_bytes=4 * MEGABYTE))
 
 
 @pytest.mark.outside
@@ -147,10 +154,12 @@ async def test_an_answer_of_too_many_values_is_an_error_and_no_result(kind: byte
     async with raw_peer() as peer, httpx2.AsyncClient() as http:
         peer.answer = lambda *_: Reply((head, body))
         found = FoundCard(peer.url, b"", AgentCard.model_validate(plain_card(peer.url)))
-        client = AgentClient(http, found, ClientOptions(json_values=1000))
+        client = AgentClient(http, found, client_options(json_values=1000))
         with pytest.raises(PeerError) as refused:
-            await converse(client, REQUEST)
-        fits = await converse(AgentClient(http, found, ClientOptions(json_values=1100)), REQUEST)
+            await converse(client, REQUEST, pace=pace_of())
+        fits = await converse(
+            AgentClient(http, found, client_options(json_values=1100)), REQUEST, pace=pace_of()
+        )
     assert str(refused.value) == (
         f"{peer.url} answered with more than 1000 values and keys, which is not taken:"
         " `answer_json_values` of `[agents]` is the limit"

@@ -20,7 +20,6 @@ from bridge.a2a.client.bindings import binding_of
 from bridge.a2a.client.card import CardSource, FoundCard
 from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.http import url_from
-from bridge.a2a.client.http_cache import FreshnessBounds
 from bridge.a2a.model import operations
 from bridge.a2a.model.errors import PARSE_ERROR, A2AError
 from bridge.a2a.model.objects import AgentCard, AgentInterface, Artifact, Task, TaskState, TaskStatus
@@ -29,6 +28,7 @@ from bridge.a2a.wire.v1_0 import V1_0
 from bridge.errors import PeerError
 from bridge.http.client import GuardedClient
 from bridge.http.request_checks import RefusedError, request_body
+from bridge.jsonvalues import DEFAULT_MAX_VALUES
 from bridge.mcp.schemas import MAX_SCHEMA_DEPTH, UncheckableError, errors_of, validator_of
 from bridge.mcp.tools import Tool, tools_from
 from bridge.seal import Handle, HandleBinding, HandlePurpose, Seal, agent_mark
@@ -47,6 +47,7 @@ from tests.hostile.json_grammar import nested
 from tests.hostile.raw_peer import Reply, raw_peer
 from tests.hostile.servers import TARGETS as SERVER_TARGETS
 from tests.hostile.target import watched
+from tests.support.limits import card_bounds, client_options
 
 BEYOND_FLOATS = 10**400
 
@@ -188,7 +189,9 @@ async def test_an_interface_at_a_port_that_there_is_not_is_no_url(port: str) -> 
     card = {**card_of(url), "securityRequirements": None}
     async with httpx2.AsyncClient() as http:
         with pytest.raises(PeerError, match="no port"):
-            AgentClient(http, FoundCard("http://127.0.0.1/", b"", AgentCard.model_validate(card)))
+            AgentClient(
+                http, FoundCard("http://127.0.0.1/", b"", AgentCard.model_validate(card)), client_options()
+            )
 
 
 @pytest.mark.outside
@@ -198,7 +201,7 @@ async def test_a_validator_that_cannot_be_sent_is_not_given_back(etag: bytes, tm
         card = json.dumps(card_of(peer.url)).encode()
         head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n"
         peer.answer = lambda *_: Reply((head + b"ETag: " + etag + b"\r\n\r\n", card))
-        source = CardSource(http, peer.url, tmp_path, FreshnessBounds())
+        source = CardSource(http, peer.url, tmp_path, card_bounds())
         try:
             first = await source.refresh()
         except PeerError:
@@ -217,7 +220,7 @@ def test_a_tool_on_a_card_that_no_host_can_read_is_not_listed() -> None:
 def test_half_a_character_of_a_host_reaches_the_agent_as_the_replacement_character(kind: str) -> None:
     interface = AgentInterface(url="http://127.0.0.1:9/", protocol_binding=kind, protocol_version="1.0")
     said = {"message": {"parts": [{"text": "half \ud83d."}]}}
-    sent = binding_of(interface, V1_0()).request(operations.SEND_MESSAGE, said)  # type: ignore[arg-type]
+    sent = binding_of(interface, V1_0(), DEFAULT_MAX_VALUES).request(operations.SEND_MESSAGE, said)  # type: ignore[arg-type]
     assert sent.content is not None
     assert "half \ufffd." in sent.content.decode()
 
@@ -283,4 +286,4 @@ async def test_what_stands_at_a_wrong_address_is_looked_at_whatever_its_headers_
         head = b"HTTP/1.1 200 OK\r\nConnection: close\r\n" + header + b"\r\n\r\n"
         peer.answer = lambda *_: Reply((head, b'{"protocolVersion": "x"}'))
         with pytest.raises(PeerError, match=re.escape(peer.url)):
-            await CardSource(http, peer.url, tmp_path, FreshnessBounds(answer_seconds=1)).refresh()
+            await CardSource(http, peer.url, tmp_path, card_bounds(answer_seconds=1)).refresh()

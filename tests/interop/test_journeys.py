@@ -17,8 +17,6 @@ import anyio.to_thread
 import pytest
 
 from bridge.config.tables.profile import load_profile
-from bridge.mcp.client.transports.stdio import StdioTarget
-from bridge.mcp.client.transports.streamable_http import HttpTarget
 from tests.interop.conversation import (
     CANCELED,
     COMPLETED,
@@ -36,6 +34,7 @@ from tests.interop.conversation import (
 from tests.peers import Json, PeerClient, PeerRefused, Transport
 from tests.peers.node import everything_command, everything_http_command, require_peers
 from tests.support.command import free_port, process_of, wrapping
+from tests.support.limits import command_of, url_at
 from tests.support.processes import PROC, children_with, gone
 from tests.support.running import Running, config_for, raw_command, running
 
@@ -52,7 +51,7 @@ Peer = tuple[str, Transport]
 async def everything() -> AsyncIterator[Running]:
     """The reference server, wrapped once for this file."""
     require_peers()
-    async with running(config_for(StdioTarget(tuple(everything_command())))) as there:
+    async with running(config_for(command_of(tuple(everything_command())))) as there:
         yield there
 
 
@@ -207,7 +206,7 @@ async def test_a_killed_server_fails_its_call_and_the_next_one_works(peer: Peer)
     require_peers()
     others = set(children_with(EVERYTHING))
     async with (
-        running(config_for(StdioTarget(tuple(everything_command())))) as there,
+        running(config_for(command_of(tuple(everything_command())))) as there,
         client_of(peer, there.base_url) as client,
     ):
         (pid,) = set(children_with(EVERYTHING)) - others
@@ -231,7 +230,7 @@ async def test_a_killed_http_server_fails_its_call_and_once_it_is_back_the_next_
     peer: Peer = ("py", "JSONRPC")
     async with ServerOnPort(port) as servers:
         await servers.start()
-        config = config_for(HttpTarget(f"http://127.0.0.1:{port}/mcp"))
+        config = config_for(url_at(f"http://127.0.0.1:{port}/mcp"))
         async with running(config) as there, client_of(peer, there.base_url) as client:
             assert (await sent(client, calling("echo", message="first"))).state == COMPLETED
             async with long_run(client) as (outcome, events):
@@ -306,7 +305,7 @@ async def test_questions_that_nobody_answers_give_way_to_the_calls_that_wait_and
     profile = load_profile()
     server = profile.server.model_copy(update={"contended_question_seconds": 1.0})
     config = config_for(
-        StdioTarget(tuple(everything_command())), profile=profile.model_copy(update={"server": server})
+        command_of(tuple(everything_command())), profile=profile.model_copy(update={"server": server})
     )
     second, heard = Outcome(), list[str]()
     async with (

@@ -25,7 +25,6 @@ import mcp_types as types
 import pytest
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
 
-from bridge.mcp.client.transports.stdio import StdioTarget
 from tests.interop.conversation import (
     COMPLETED,
     FAILED,
@@ -45,6 +44,7 @@ from tests.peers.node import (
     memory_environment,
     require_peers,
 )
+from tests.support.limits import command_of
 from tests.support.raw_server import PIXEL
 from tests.support.running import Running, config_for, running
 
@@ -307,9 +307,9 @@ async def servers(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ser
     root = tmp_path_factory.mktemp("files").resolve()
     graph = tmp_path_factory.mktemp("memory") / "graph.jsonl"
     commands = {
-        "everything": StdioTarget(tuple(everything_command())),
-        "filesystem": StdioTarget(tuple(filesystem_command(root))),
-        "memory": StdioTarget(tuple(memory_command()), memory_environment(graph)),
+        "everything": command_of(tuple(everything_command())),
+        "filesystem": command_of(tuple(filesystem_command(root))),
+        "memory": command_of(tuple(memory_command()), memory_environment(graph)),
     }
     made = Servers({}, {}, root, graph)
     made.make_world()

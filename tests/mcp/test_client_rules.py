@@ -20,11 +20,10 @@ from bridge.errors import PeerError
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.link import Deadline, Link, open_link
-from bridge.mcp.client.transports.stdio import StdioTarget
-from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
+from bridge.mcp.client.transports.streamable_http import ServerTarget
 from bridge.mcp.client.upstream import Upstream
 from bridge.mcp.client.values import ProgressReport, ToolCall
-from tests.support.limits import session_pace, session_rules
+from tests.support.limits import command_of, session_pace, session_rules, url_at
 from tests.support.mcp_wire import LEGACY, MODERN
 from tests.support.recording_server import ECHO, SESSION, Got, Json, RecordingServer, Refusal, held_open
 from tests.support.running import raw_command
@@ -51,7 +50,7 @@ def link_to(url: str, deadline: Deadline) -> AbstractAsyncContextManager[Link]:
     """One connection that has to stand before the deadline."""
     return open_link(
         "tools",
-        HttpTarget(url),
+        url_at(url),
         Era.LEGACY,
         deadline,
         attribution_seconds=1,
@@ -63,7 +62,7 @@ def link_to(url: str, deadline: Deadline) -> AbstractAsyncContextManager[Link]:
 @asynccontextmanager
 async def before(server: RecordingServer, **headers: str) -> AsyncIterator[Upstream]:
     """The client of a server that keeps what it got."""
-    async with server.serve() as url, met(HttpTarget(url, headers), ERAS[server.version]) as upstream:
+    async with server.serve() as url, met(url_at(url, headers), ERAS[server.version]) as upstream:
         yield upstream
 
 
@@ -149,7 +148,7 @@ async def test_each_line_to_a_child_is_one_message(tmp_path: Path) -> None:
     """What the child is sent goes through tee."""
     sent, raw = tmp_path / "sent", raw_command()
     piped = f"tee {shlex.quote(str(sent))} | exec {shlex.join(raw.argv)}"
-    async with met(StdioTarget(("sh", "-c", piped), cwd=raw.cwd), Era.LEGACY) as upstream:
+    async with met(command_of(("sh", "-c", piped), cwd=raw.cwd), Era.LEGACY) as upstream:
         assert (await called(upstream, text="one\ntwo\u2028 ä"))["content"][0]["text"] == "one\ntwo\u2028 ä"
     messages = [json.loads(line) for line in sent.read_bytes().decode("utf-8").split("\n") if line]
     assert {message["jsonrpc"] for message in messages} == {"2.0"}
@@ -346,7 +345,7 @@ async def test_whatever_a_legacy_server_says_to_discovery_it_is_initialized(code
         raise Refusal(code)
 
     server = RecordingServer(answers={"server/discover": refuse})
-    async with server.serve() as url, met(HttpTarget(url), Era.AUTO) as upstream:
+    async with server.serve() as url, met(url_at(url), Era.AUTO) as upstream:
         assert [one.name for one in upstream.listing.tools] == ["echo"]
     assert [got.method for got in server.got if got.verb == "POST"][:2] == ["server/discover", "initialize"]
 

@@ -13,7 +13,6 @@ import httpx2
 from mcp import Client
 
 from bridge.a2a.client.card import CardSource
-from bridge.a2a.client.client import ClientOptions
 from bridge.access.principals import LOCAL
 from bridge.access.verifiers import Access
 from bridge.agents_as_tools.face import AgentsFace
@@ -28,7 +27,7 @@ from bridge.mcp.server.server import McpServer
 from bridge.seal import Seal
 from bridge.translate.extension import URI
 from bridge.translate.overrides import ToolOverride
-from tests.support.limits import mcp_limits
+from tests.support.limits import card_bounds, client_options, mcp_limits
 from tests.support.running import listening
 
 OPTIONS = replace(
@@ -46,8 +45,8 @@ class Agents:
 
     def __call__(self, url: str, **named: Any) -> RemoteAgent:
         """One that no face has yet."""
-        source = CardSource(self.http, url, self.folder)
-        return RemoteAgent(url, source, self.http, ClientOptions(extensions=(URI,)), **named)
+        source = CardSource(self.http, url, self.folder, card_bounds())
+        return RemoteAgent(url, source, self.http, client_options(extensions=(URI,)), **named)
 
 
 @dataclass

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.support.limits import command_of
 from tests.support.lines import first_line
 
 if TYPE_CHECKING:
@@ -24,11 +25,8 @@ def asking_argv(era: str, *options: str) -> list[str]:
 
 def asking_command(era: str, *options: str) -> StdioTarget:
     """The asking server as a child process that speaks over stdio."""
-    from bridge.mcp.client.transports.stdio import (
-        StdioTarget,  # here, so that the server's own test needs nothing of the bridge
-    )
 
-    return StdioTarget(tuple(asking_argv(era, *options)))
+    return command_of(tuple(asking_argv(era, *options)))
 
 
 @contextmanager

@@ -10,9 +10,10 @@ from typing import Any
 import anyio
 
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
+from bridge.mcp.client.transports.streamable_http import ServerTarget
 from tests.support.asking import asking_command, asking_url
 from tests.support.drivers import PATIENCE_SECONDS, Events, Json, JsonRpcDriver, new_client, state_of
+from tests.support.limits import url_at
 from tests.support.running import EXTENSION, Running, call_part, config_for, profile_with, running, texts
 
 AT_ONCE = {"returnImmediately": True}
@@ -122,7 +123,7 @@ async def asking(
     """The asking server, by default over stdio, behind a bridge; `run={...}` changes its profile."""
     async with AsyncExitStack() as stack:
         if http:
-            target = HttpTarget(stack.enter_context(asking_url(era, *options)))
+            target = url_at(stack.enter_context(asking_url(era, *options)))
         found = target or asking_command(era, *options)
         profile = profile_with(**{**tables, "run": {"drain_seconds": 0.0, **tables.get("run", {})}})
         config = config_for(found, era=Era(era), store=store, profile=profile)

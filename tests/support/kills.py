@@ -15,7 +15,7 @@ from typing import Any, Final
 import anyio
 import httpx2
 
-from bridge.mcp.client.transports.stdio import StdioTarget
+from tests.support.limits import command_of
 from tests.support.processes import children_of, children_with
 from tests.support.running import (
     RAW_SERVER,
@@ -31,7 +31,7 @@ from tests.support.running import (
 
 CALLERS: Final = 16
 # Without `site` and the environment, Python starts in 30 ms.
-SERVER: Final = StdioTarget((sys.executable, "-S", "-E", str(RAW_SERVER), "--to-be-killed"))
+SERVER: Final = command_of((sys.executable, "-S", "-E", str(RAW_SERVER), "--to-be-killed"))
 _ANSWER_SECONDS: Final = 30
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from bridge.a2a.client.client import ClientOptions
+from bridge.a2a.client.follow import FollowPace
+from bridge.a2a.client.http_cache import FreshnessBounds
+from bridge.a2a.client.transports import Deadlines
 from bridge.a2a.server.app import AgentLimits
 from bridge.a2a.server.event_stream import StreamPace
 from bridge.a2a.tasks.agent import HeldLimits
@@ -16,11 +21,57 @@ from bridge.mcp.client.eras import Era
 from bridge.mcp.client.link import ListBounds
 from bridge.mcp.client.session import SessionPace
 from bridge.mcp.client.transports.stdio import StdioTarget
+from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.mcp.client.upstream import SessionRules
 from bridge.mcp.server.server import McpLimits
 
 PROFILE: Final = load_profile()
-_PLAN: Final = ServerPlan.as_profile_says(StdioTarget(("none",)), Era.AUTO, PROFILE.server, PROFILE.run)
+
+
+def url_at(url: str, headers: Mapping[str, str] | None = None, **said: Any) -> HttpTarget:
+    """A tool server at a URL."""
+    limits = {
+        "connect_seconds": PROFILE.server.connect_seconds,
+        "result_limit_bytes": PROFILE.server.result_limit_bytes,
+        "result_json_values": PROFILE.server.result_json_values,
+    }
+    return HttpTarget(url, headers or {}, **{**limits, **said})
+
+
+def command_of(
+    argv: tuple[str, ...], env: Mapping[str, str] | None = None, cwd: str | None = None, **said: Any
+) -> StdioTarget:
+    """A tool server that is started."""
+    limits = {
+        "result_limit_bytes": PROFILE.server.result_limit_bytes,
+        "result_json_values": PROFILE.server.result_json_values,
+    }
+    return StdioTarget(argv, env or {}, cwd, **{**limits, **said})
+
+
+_PLAN: Final = ServerPlan.as_profile_says(command_of(("none",)), Era.AUTO, PROFILE.server, PROFILE.run)
+
+
+def client_options(extensions: tuple[str, ...] = (), **said: Any) -> ClientOptions:
+    """Of a client of an agent."""
+    options = ClientOptions(deadlines(), PROFILE.agents.answer_json_values, extensions)
+    return replace(options, **said)
+
+
+def deadlines(**said: Any) -> Deadlines:
+    """Of an agent."""
+    return replace(offered_server.deadlines(PROFILE.agents), **said)
+
+
+def card_bounds(**said: Any) -> FreshnessBounds:
+    """Of a card or a catalog."""
+    return replace(offered_server.card_bounds(PROFILE.agents), **said)
+
+
+def pace_of(**said: Any) -> FollowPace:
+    """Of a task of an agent."""
+    pace = FollowPace(PROFILE.agents.outage_seconds, PROFILE.agents.task_limit_bytes)
+    return replace(pace, **said)
 
 
 def engine_limits(**said: Any) -> EngineLimits:

@@ -18,9 +18,9 @@ from starlette.types import Receive, Scope, Send
 
 from bridge.config.tables.profile import Profile
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.transports.streamable_http import HttpTarget
 from tests.peers.node import everything_http_command, require_peers
 from tests.support.command import free_port
+from tests.support.limits import url_at
 from tests.support.proxy import Proxy, proxy_to
 from tests.support.running import Rpc, Running, call_part, config_for, listening, profile_with, running, texts
 from tests.support.sdk_server import HttpServer, Tools
@@ -142,7 +142,7 @@ async def wrapped_at(place: str, profile: Profile | None = None) -> AsyncIterato
     kind = PLACES[place]
     profile = profile or profile_with(server={"connect_seconds": 3.0, "longest_pause_seconds": 0.1})
     async with kind.start() as url, proxy_to(urlsplit(url).port) as proxy:
-        target = HttpTarget(proxy.url(urlsplit(url).path))
+        target = url_at(proxy.url(urlsplit(url).path))
         config = config_for(target, era=kind.era, profile=profile)
         async with running(config) as bridge, httpx2.AsyncClient(timeout=60) as http:
             yield Wrapped(kind, proxy, bridge, Rpc(http, bridge.base_url))

@@ -28,6 +28,7 @@ from bridge.mcp.client.upstream import Upstream
 from bridge.short_names import slug
 from bridge.tools_as_agent.agent import ToolsAgent
 from bridge.translate.overrides import SkillOverride
+from tests.support.limits import command_of
 
 RAW_SERVER = Path(__file__).with_name("raw_server.py")
 VERSION = {"A2A-Version": "1.0"}
@@ -38,7 +39,7 @@ _END_SECONDS: Final = 0.5
 
 def raw_command(*options: str) -> StdioTarget:
     """The raw MCP server of these tests, as a child process."""
-    return StdioTarget((sys.executable, "-S", "-E", str(RAW_SERVER), *options))
+    return command_of((sys.executable, "-S", "-E", str(RAW_SERVER), *options))
 
 
 def profile_with(**tables: dict[str, Any]) -> Profile:

@@ -16,6 +16,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import Receive, Scope, Send
 
 from bridge.mcp.client.transports.streamable_http import HttpTarget
+from tests.support.limits import url_at
 from tests.support.running import listening
 
 Context = ServerRequestContext[Any, Any]
@@ -69,7 +70,7 @@ class ToolServer:
     @property
     def target(self) -> HttpTarget:
         """Where it is."""
-        return HttpTarget(self.url)
+        return url_at(self.url)
 
     async def holding(self, calls: int) -> None:
         """Wait until so many calls of `hold` run."""

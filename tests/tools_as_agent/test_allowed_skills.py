@@ -12,7 +12,7 @@ import pytest
 
 from bridge.a2a.client.bindings import AgentRefusedError
 from bridge.a2a.client.card import fetch_card
-from bridge.a2a.client.client import AgentClient, ClientOptions
+from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.credentials import Credentials
 from bridge.a2a.server.app import AgentServer
 from bridge.a2a.server.service import Service
@@ -22,7 +22,7 @@ from bridge.access.verifiers import Access, Credential, Scheme, verifiers_of
 from bridge.http.request_checks import FaceAddress
 from bridge.translate.extension import GATED, SKILL
 from tests.support.drivers import DRIVERS, Driver, new_client
-from tests.support.limits import PROFILE, agent_limits, stream_pace
+from tests.support.limits import PROFILE, agent_limits, client_options, stream_pace
 from tests.support.running import call_part, listening, message, mounted
 from tests.support.several import BASE, said_by, state, team, words
 from tests.support.tool_server import ToolServer, listed
@@ -218,6 +218,6 @@ async def test_our_client_shows_what_our_card_asks_for(
     devtools: Devtools, credentials: Credentials, reason: str
 ) -> None:
     found = await fetch_card(devtools.client, devtools.base_url)
-    client = AgentClient(devtools.client, found, ClientOptions(credentials=credentials))
+    client = AgentClient(devtools.client, found, client_options(credentials=credentials))
     with pytest.raises(AgentRefusedError, match=reason):
         await client.get("no-such-task")

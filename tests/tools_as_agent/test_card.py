@@ -9,7 +9,6 @@ from a2a.types import a2a_pb2
 from google.protobuf.json_format import MessageToDict, ParseDict
 
 from bridge.a2a.model.objects import AgentCard
-from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.mcp.client.values import Greeting
 from bridge.mcp.tools import Tool
 from bridge.tools_as_agent.card import ToolServerSummary, make_card
@@ -17,6 +16,7 @@ from bridge.tools_as_agent.options import AgentOptions
 from bridge.tools_as_agent.skills import skills_of
 from bridge.translate.extension import URI
 from bridge.translate.skills import skill_from
+from tests.support.limits import url_at
 from tests.support.mcp_face import Face
 from tests.support.mcp_serving import served
 from tests.support.running import config_for, running
@@ -154,7 +154,7 @@ def test_the_modes_of_the_agent_are_those_of_all_its_skills() -> None:
 @pytest.mark.proves("mcp-icons")
 async def test_a_server_s_links_that_are_none_of_the_web_are_not_on_the_card() -> None:
     face = Face(website_url="javascript:alert(1)", icons=[{"src": "data:text/html,x"}])
-    async with served(face) as url, running(config_for(HttpTarget(url))) as there:
+    async with served(face) as url, running(config_for(url_at(url))) as there:
         (agent,) = there.bridge.whole.published
         card = agent.server.card(BASE)
     assert (card.name, card.documentation_url, card.icon_url) == ("A Face", None, None)

@@ -29,6 +29,7 @@ from tests.support.asking_bridge import (
 )
 from tests.support.command import Wrapping, wrapping
 from tests.support.drivers import shape_of, state_of
+from tests.support.limits import url_at
 from tests.support.running import VERSION, call_part, message
 
 GONE: Final = "The bridge restarted while the tool waited for an answer, and its call is gone"
@@ -44,7 +45,7 @@ def store(tmp_path: Path) -> str:
 def served(request: pytest.FixtureRequest) -> Iterator[HttpTarget]:
     """The asking server over HTTP, which outlives the bridges."""
     with asking_url(request.param) as url:
-        yield HttpTarget(url)
+        yield url_at(url)
 
 
 modern_server = pytest.mark.parametrize("served", ["modern"], indirect=True)

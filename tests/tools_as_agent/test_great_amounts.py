@@ -22,9 +22,9 @@ import pytest
 
 from bridge.a2a.tasks.live import LiveTask
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from tests.support.command import process_of, wrapping
+from tests.support.limits import command_of, url_at
 from tests.support.processes import PROC
 from tests.support.running import (
     RAW_SERVER,
@@ -41,7 +41,7 @@ from tests.support.running import (
 )
 from tests.support.sdk_server import HttpServer, Tools
 
-FLOODING: Final = StdioTarget(
+FLOODING: Final = command_of(
     (sys.executable, str(Path(__file__).parents[1] / "hostile" / "flooding_server.py"))
 )
 MEGABYTE: Final = 1024 * 1024
@@ -61,7 +61,7 @@ async def served(transport: str) -> AsyncIterator[ServerTarget]:
         yield raw_command()
     else:
         async with HttpServer(json_response=transport == "json").run() as server:
-            yield HttpTarget(server.url)
+            yield url_at(server.url)
 
 
 def memory_mib(pid: int, kind: str) -> int:
@@ -157,7 +157,7 @@ async def test_a_card_follows_a_list_of_500_tools_over_pages_of_which_some_go_an
     tools = Tools(pages=7, names=["grow", *(f"tool-{number}" for number in range(500))])
     async with HttpServer(tools).run() as server:
         profile = profile_with(server={"settle_seconds": 0.02})
-        config = config_for(HttpTarget(server.url), era=era, profile=profile)
+        config = config_for(url_at(server.url), era=era, profile=profile)
         async with running(config) as bridge, httpx2.AsyncClient(timeout=30) as http:
             rpc = Rpc(http, bridge.base_url)
             assert await skills_of(bridge, http) == tools.names

@@ -9,7 +9,6 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from bridge.mcp.client.transports.streamable_http import HttpTarget
 from tests.support.asking import asking_url
 from tests.support.asking_bridge import (
     AT_ONCE,
@@ -24,6 +23,7 @@ from tests.support.asking_bridge import (
 )
 from tests.support.command import free_port
 from tests.support.drivers import shape_of, state_of
+from tests.support.limits import url_at
 from tests.support.running import EXTENSION, call_part, message, texts
 
 JOB: Final = {"legacy": "job", "modern": "task-job"}
@@ -275,7 +275,7 @@ async def test_a_server_that_takes_no_notice_of_a_cancellation_does_not_change_i
 @pytest.mark.parametrize("asks", [False, True], ids=["works", "asks"])
 async def test_a_server_that_is_started_again_and_knows_its_tasks_goes_on(asks: bool, tmp_path: Path) -> None:
     port, jobs = free_port(), ("--jobs", str(tmp_path / "jobs.json"))
-    target = HttpTarget(f"http://127.0.0.1:{port}/mcp")
+    target = url_at(f"http://127.0.0.1:{port}/mcp")
     job: dict[str, Any] = {"ask": True} if asks else {"seconds": 0.5}
     with asking_url("modern", *jobs, port=port):
         bridge = asking("modern", target=target, server=QUICK)
@@ -302,7 +302,7 @@ async def test_a_server_that_is_started_again_and_knows_its_tasks_goes_on(asks: 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_server_that_has_forgotten_its_task_fails_it_with_words(era: str) -> None:
     port = free_port()
-    target = HttpTarget(f"http://127.0.0.1:{port}/mcp")
+    target = url_at(f"http://127.0.0.1:{port}/mcp")
     first = asking_url(era, port=port)
     first.__enter__()
     try:

@@ -12,13 +12,12 @@ import anyio.abc
 import pytest
 
 from bridge.a2a.model.objects import TaskState
-from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.tools_as_agent.resume_state import FollowedTask
 from bridge.tools_as_agent.run import Conclusion
 from bridge.translate.overrides import SkillOverride
 from tests.peers.py_client import PyClient
 from tests.support.asking import asking_command, asking_url
-from tests.support.limits import session_rules
+from tests.support.limits import session_rules, url_at
 from tests.support.running import call_part, message, texts
 from tests.support.several import Team, chosen, said_by, source, state, team, words
 from tests.support.tool_server import ToolServer, listed
@@ -27,7 +26,7 @@ pytestmark = pytest.mark.proves("map-servers")
 
 TEXT = {"type": "string"}
 DEADLINE = 20
-NOWHERE = HttpTarget("http://127.0.0.1:1/mcp")
+NOWHERE = url_at("http://127.0.0.1:1/mcp")
 
 
 def desk() -> ToolServer:
@@ -220,7 +219,7 @@ async def test_a_task_of_a_server_goes_on_after_a_restart_on_its_own_server(tmp_
     store = str(tmp_path / "tasks.db")
     with asking_url("modern") as url:
         async with lab().run() as other:
-            targets = {"lab": other.target, "s": HttpTarget(url)}
+            targets = {"lab": other.target, "s": url_at(url)}
             async with team(targets, store=store) as served:
                 task = await served.rpc.send(call_part("task-job", ask=True))
                 assert state(task) == "INPUT_REQUIRED"

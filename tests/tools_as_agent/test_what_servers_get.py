@@ -15,8 +15,8 @@ from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
 from bridge.cli.logs import set_up
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.transports.streamable_http import HttpTarget
 from tests.support.drivers import JsonRpcDriver, new_client, state_of
+from tests.support.limits import url_at
 from tests.support.mcp_wire import LEGACY, MODERN
 from tests.support.recording_server import SESSION, Json, RecordingServer
 from tests.support.running import config_for, listening, wrapped
@@ -48,7 +48,7 @@ async def before(server: RecordingServer) -> AsyncIterator[tuple[JsonRpcDriver, 
     known = [Credential(Principal("ada"), "token-ada")]
     with anyio.fail_after(20):
         async with server.serve() as url:
-            config = config_for(HttpTarget(url), era=ERAS[server.version], credentials=known)
+            config = config_for(url_at(url), era=ERAS[server.version], credentials=known)
             async with wrapped(config) as bridge, listening(bridge.app) as root_url, new_client() as client:
                 driver = JsonRpcDriver(client, f"{root_url}{bridge.path}")
                 yield driver.with_headers(Authorization="Bearer token-ada"), url

@@ -30,7 +30,7 @@ from bridge.a2a.model.operations import AnyOperation
 from bridge.a2a.wire.dialect import Dialect, ErrorObject
 from bridge.a2a.wire.rest import PLAIN_MEDIA_TYPE
 from bridge.errors import PeerError
-from bridge.jsonvalues import DEFAULT_MAX_VALUES, JsonObject, json_bytes, shortened_json
+from bridge.jsonvalues import JsonObject, json_bytes, shortened_json
 
 EVENT_STREAM: Final = "text/event-stream"
 
@@ -179,9 +179,7 @@ class HttpJson(ClientBinding):
 _SPOKEN: Final[dict[str, type[ClientBinding]]] = {JSONRPC: JsonRpc, HTTP_JSON: HttpJson}
 
 
-def binding_of(
-    interface: AgentInterface, dialect: Dialect, max_values: int = DEFAULT_MAX_VALUES
-) -> ClientBinding:
+def binding_of(interface: AgentInterface, dialect: Dialect, max_values: int) -> ClientBinding:
     """The binding of an interface that is spoken; an answer, or an event, holds no more values and keys than that."""
     return _SPOKEN[interface.protocol_binding.upper()](interface, dialect, max_values)
 

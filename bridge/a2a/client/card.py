@@ -241,7 +241,7 @@ class CardSource(CachedResource[_StoredCard, FoundCard]):
         http: httpx2.AsyncClient,
         url: str,
         folder: Path | None,
-        bounds: FreshnessBounds | None = None,
+        bounds: FreshnessBounds,
         credentials: CredentialsSource = NO_CREDENTIALS,
         guard: AddressGuard | None = None,
         *,

@@ -110,7 +110,7 @@ class CatalogSource(CachedResource[_StoredCatalog, tuple[CatalogEntry, ...]]):
         http: httpx2.AsyncClient,
         url: str,
         folder: Path | None,
-        bounds: FreshnessBounds | None = None,
+        bounds: FreshnessBounds,
         *,
         credentials: CredentialsSource = NO_CREDENTIALS,
         selection: Selection | None = None,

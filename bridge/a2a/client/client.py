@@ -35,7 +35,6 @@ from bridge.a2a.model.operations import AnswerT, RequestT, Streamed, Unary
 from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.errors import PeerError
 from bridge.http.peer_auth import PeerCredentials, fixed_credentials
-from bridge.jsonvalues import DEFAULT_MAX_VALUES
 from bridge.trace import OnHop
 
 __all__ = ["AgentClient", "AgentRefusedError", "ClientOptions", "Deadlines"]
@@ -45,16 +44,16 @@ __all__ = ["AgentClient", "AgentRefusedError", "ClientOptions", "Deadlines"]
 class ClientOptions:
     """How an agent is spoken to."""
 
+    deadlines: Deadlines
+    json_values: int
+    """Values and keys in one answer, or one event of a stream."""
     extensions: tuple[str, ...] = ()
     """URIs to activate; those that the card does not declare are left out."""
     credentials: Credentials = field(default_factory=Credentials)
     trust: Trust = field(default_factory=Trust)
     reach: ConnectionPolicy | None = None
     """How connections are judged; None takes the URL of the card for the user's own."""
-    deadlines: Deadlines = field(default_factory=Deadlines)
     limit_bytes: int = ANSWER_LIMIT_BYTES
-    json_values: int = DEFAULT_MAX_VALUES
-    """Values and keys in one answer, or one event of a stream."""
     baggage_keys: frozenset[str] = frozenset()
     """Those of a trace's baggage that an agent beyond this machine is told."""
     on_hop: OnHop | None = None
@@ -73,7 +72,7 @@ class AgentClient:
         self,
         http: httpx2.AsyncClient,
         found: FoundCard,
-        options: ClientOptions = ClientOptions(),
+        options: ClientOptions,
     ) -> None:
         """The card is judged at once, and nothing is sent.
 

@@ -70,13 +70,13 @@ class TaskLostError(PeerError):
 class FollowPace:
     """How a task is followed where no stream tells of it."""
 
+    outage_seconds: float
+    """How long its agent may be out of reach."""
+    task_limit_bytes: int
+    """How much a task may hold, its artifacts, its messages and all."""
     first_seconds: float = 0.2
     """Until it is looked at again; the pauses grow as long as nothing changes."""
     most_seconds: float = 5.0
-    outage_seconds: float = 120.0
-    """How long its agent may be out of reach."""
-    task_limit_bytes: int = 268_435_456
-    """How much a task may hold, its artifacts, its messages and all."""
     stale_seconds: float = 10.0
     """How long a task may show the question that was just answered before it is taken for asked again."""
 
@@ -103,7 +103,8 @@ async def converse(
     client: AgentClient,
     request: SendMessageRequest,
     listener: Listener = Listener(),
-    pace: FollowPace = FollowPace(),
+    *,
+    pace: FollowPace,
     answered: TaskStatus | None = None,
 ) -> Task | Message:
     """Send one message and follow its task until it has settled: it has ended, or asks for something.
@@ -145,7 +146,8 @@ async def wait_until_settled(
     client: AgentClient,
     task_id: str,
     listener: Listener = Listener(),
-    pace: FollowPace = FollowPace(),
+    *,
+    pace: FollowPace,
     answered: TaskStatus | None = None,
 ) -> Task:
     """Follow a task that is known already until it has settled. It is read first: one that has ended has no stream.

@@ -46,8 +46,8 @@ _VALIDATORS: Final = {"etag": "If-None-Match", "last-modified": "If-Modified-Sin
 class FreshnessBounds:
     """How long a card holds, whatever its server says, and how it is asked for anew."""
 
-    min_seconds: float = 60.0
-    max_seconds: float = 3600.0
+    min_seconds: float
+    max_seconds: float
     retry_seconds: float = 2.0
     """Until it is asked for again when it could not be had; doubled each time, up to `min_seconds`."""
     answer_seconds: float = 30.0
@@ -111,17 +111,12 @@ class CachedResource(ABC, Generic[KeptT, ValueT]):
     kept_type: type[KeptT]
 
     def __init__(
-        self,
-        http: httpx2.AsyncClient,
-        url: str,
-        folder: Path | None,
-        bounds: FreshnessBounds | None,
-        kept_as: str,
+        self, http: httpx2.AsyncClient, url: str, folder: Path | None, bounds: FreshnessBounds, kept_as: str
     ) -> None:
         """`folder` keeps it between two runs; None keeps it in memory alone. There its name is made of `kept_as`."""
         self.url = url
         self._http = http
-        self._bounds = bounds or FreshnessBounds()
+        self._bounds = bounds
         name = hashlib.sha256(kept_as.encode()).hexdigest()[:32]
         self._file = folder / f"{name}.json" if folder else None
         self._held: CachedValue[KeptT, ValueT] | None = None

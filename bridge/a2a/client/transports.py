@@ -41,11 +41,11 @@ ANSWER_LIMIT_BYTES: Final = 64 * 1024 * 1024
 class Deadlines:
     """How long an agent may take; None is as long as it likes."""
 
-    connect_seconds: float = 10.0
-    answer_seconds: float | None = 30.0
+    connect_seconds: float
+    answer_seconds: float | None
     """For what waits for no work of the agent: get and cancel, and that it takes in a request. A message may take
     long to answer even when it asks to return immediately, since there are agents that only ever answer in full."""
-    silence_seconds: float | None = 120.0
+    silence_seconds: float | None
     """Without a byte in a stream that has begun. Heartbeats count."""
 
 

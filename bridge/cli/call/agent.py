@@ -195,12 +195,14 @@ class AgentCalling:
         from bridge.a2a.client.follow import Listener, converse, wait_until_settled
         from bridge.a2a.model.objects import SendMessageRequest
 
-        listener = Listener(self._take)
+        listener, pace = Listener(self._take), self._connection.pace
         if message is None or (self._state == "AUTH_REQUIRED" and await self._has_gone_on(agent)):
             assert self._task_id is not None
-            await wait_until_settled(agent, self._task_id, listener, answered=self._answered)
+            await wait_until_settled(agent, self._task_id, listener, pace=pace, answered=self._answered)
         else:
-            await converse(agent, SendMessageRequest(message=message), listener, answered=self._answered)
+            await converse(
+                agent, SendMessageRequest(message=message), listener, pace=pace, answered=self._answered
+            )
 
     async def _leave(self, agent: AgentClient, message: Message) -> None:
         from bridge.a2a.client.follow import event_of

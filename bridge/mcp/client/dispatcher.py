@@ -58,7 +58,7 @@ from pydantic import ValidationError
 
 from bridge.jsonvalues import JsonObject, exceeds_floats, json_bytes
 from bridge.mcp.client.elicitation_routing import MODES, ElicitationRouter
-from bridge.mcp.client.faults import DEFAULT_RESULT_LIMIT_BYTES, FLOODED, UNREACHABLE, error_of
+from bridge.mcp.client.faults import FLOODED, UNREACHABLE, error_of
 from bridge.mcp.client.values import OnProgress, ProgressReport
 from bridge.mcp.messages import ELICIT, TASKS_EXTENSION
 from bridge.trace import OnHop
@@ -115,9 +115,9 @@ class _PendingResponse:
 class UnansweredBounds:
     """What a server may ask (pings, questions) before it takes in the answers."""
 
-    most: int = 256
+    most: int
     """Requests: far beyond one question for each call that runs, and a ping now and then."""
-    most_bytes: int = DEFAULT_RESULT_LIMIT_BYTES
+    most_bytes: int
     """What they carry together."""
 
 
@@ -134,7 +134,7 @@ class Wire(JSONRPCDispatcher):
         streams: TransportStreams,
         questions: ElicitationRouter,
         on_tools_changed: Callable[[], None],
-        bounds: UnansweredBounds = UnansweredBounds(),
+        bounds: UnansweredBounds,
     ) -> None:
         super().__init__(*streams, on_stream_exception=self._unreadable)
         self._name = name

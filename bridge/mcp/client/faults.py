@@ -38,10 +38,6 @@ TOO_LARGE: Final = "too-large"
 NO_MCP: Final = "no-mcp"
 FLOODED: Final = "flooded"
 
-DEFAULT_RESULT_LIMIT_BYTES: Final = 64 * 1024 * 1024
-"""What one answer may carry: one HTTP response, or one line of a child. Above it is TOO_LARGE. The SDK's bound of
-an HTTP event, 1 MiB, is below what tools return; it has none for a line."""
-
 LIMITED_BY: Final = "`result_limit_bytes` of the tool server is the limit"
 """What an answer that is too large is told to look at."""
 

@@ -21,6 +21,7 @@ from bridge.a2a.wire.rest import CARD_PATH
 from bridge.errors import PeerError
 from bridge.http.peer_auth import PeerCredentials, fixed_credentials
 from tests.support.agents import found_at, serving
+from tests.support.limits import card_bounds
 from tests.support.running import listening
 
 pytestmark = pytest.mark.proves("a2a-8.6-kept")
@@ -80,19 +81,19 @@ async def http() -> AsyncIterator[httpx2.AsyncClient]:
 async def test_a_card_is_there_at_once_at_the_next_start(tmp_path: Path, http: httpx2.AsyncClient) -> None:
     publisher, folder = Publisher(), tmp_path / "cards"
     async with listening(publisher) as url:
-        first = CardSource(http, url, folder)
+        first = CardSource(http, url, folder, card_bounds())
         assert first.cached() is None
         found = await first.refresh()
         assert found.url == f"{url}{CARD_PATH}"
         assert first.cached() is found
-    second = CardSource(http, url, folder)
+    second = CardSource(http, url, folder, card_bounds())
     assert second.cached() == found
     with pytest.raises(PeerError, match="Connection refused"):
         await second.refresh()
     assert second.cached() == found
     [file] = folder.iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert CardSource(http, f"{url}/other", folder).cached() is None
+    assert CardSource(http, f"{url}/other", folder, card_bounds()).cached() is None
 
 
 async def test_what_is_shown_for_a_card_is_asked_for_each_time(http: httpx2.AsyncClient) -> None:
@@ -103,7 +104,7 @@ async def test_what_is_shown_for_a_card_is_asked_for_each_time(http: httpx2.Asyn
         return PeerCredentials({"X-Key": next(keys)})
 
     async with listening(publisher) as url:
-        card = CardSource(http, url, None, credentials=source)
+        card = CardSource(http, url, None, card_bounds(), credentials=source)
         for _ in range(2):
             await card.refresh()
     assert [asked["x-key"] for asked in publisher.asked] == ["one", "two"]
@@ -115,13 +116,13 @@ async def test_an_unchanged_card_is_asked_for_with_its_validators(
     publisher = Publisher()
     publisher.headers["Last-Modified"] = "Wed, 21 Oct 2026 07:28:00 GMT"
     async with listening(publisher) as url:
-        found = await CardSource(http, url, tmp_path, credentials=KEY).refresh()
-        source = CardSource(http, url, tmp_path, credentials=KEY)
+        found = await CardSource(http, url, tmp_path, card_bounds(), credentials=KEY).refresh()
+        source = CardSource(http, url, tmp_path, card_bounds(), credentials=KEY)
         assert await source.refresh() == found
         assert await source.refresh() is source.cached()
         publisher.publish("Second")
         assert (await source.refresh()).card.name == "Second"
-        assert CardSource(http, url, tmp_path).cached() == source.cached()
+        assert CardSource(http, url, tmp_path, card_bounds()).cached() == source.cached()
     assert publisher.answered == [200, 304, 304, 200]
     assert [asked.get("if-none-match") for asked in publisher.asked] == [None, '"1"', '"1"', '"1"']
     assert publisher.asked[1]["if-modified-since"] == "Wed, 21 Oct 2026 07:28:00 GMT"
@@ -134,7 +135,7 @@ async def test_the_card_of_our_own_server_is_validated(tmp_path: Path, http: htt
         pass
 
     async with serving(nothing) as (url, _):
-        source = CardSource(http, url, tmp_path)
+        source = CardSource(http, url, tmp_path, card_bounds())
         found = await source.refresh()
         assert await source.refresh() is found
         assert found == await fetch_card(http, url)
@@ -146,7 +147,7 @@ async def test_a_card_at_its_own_url_is_asked_for_there_first(
     publisher = Publisher()
     publisher.path = "/a/card"
     async with listening(publisher) as url:
-        source = CardSource(http, f"{url}/a/card", tmp_path)
+        source = CardSource(http, f"{url}/a/card", tmp_path, card_bounds())
         assert (await source.refresh()).url == f"{url}/a/card"
         await source.refresh()
         publisher.path = f"/a/card{CARD_PATH}"
@@ -159,13 +160,13 @@ async def test_a_file_that_cannot_be_read_is_as_good_as_absent(
     text: bytes, tmp_path: Path, http: httpx2.AsyncClient
 ) -> None:
     async with listening(Publisher()) as url:
-        found = await CardSource(http, url, tmp_path).refresh()
+        found = await CardSource(http, url, tmp_path, card_bounds()).refresh()
         [file] = tmp_path.iterdir()
         file.write_bytes(text)
-        source = CardSource(http, url, tmp_path)
+        source = CardSource(http, url, tmp_path, card_bounds())
         assert source.cached() is None
         assert await source.refresh() == found
-        assert CardSource(http, url, tmp_path).cached() == found
+        assert CardSource(http, url, tmp_path, card_bounds()).cached() == found
 
 
 async def test_what_may_not_be_stored_and_what_cannot_be_is_kept_in_memory_alone(
@@ -173,15 +174,15 @@ async def test_what_may_not_be_stored_and_what_cannot_be_is_kept_in_memory_alone
 ) -> None:
     publisher = Publisher()
     async with listening(publisher) as url:
-        source = CardSource(http, url, tmp_path)
+        source = CardSource(http, url, tmp_path, card_bounds())
         await source.refresh()
         publisher.headers["Cache-Control"] = "private, no-store"
         found = await source.refresh()
         assert list(tmp_path.iterdir()) == []
         assert source.cached() is found
         (tmp_path / "file").write_text("in the way")
-        assert await CardSource(http, url, tmp_path / "file").refresh() == found
-        assert await CardSource(http, url, None).refresh() == found
+        assert await CardSource(http, url, tmp_path / "file", card_bounds()).refresh() == found
+        assert await CardSource(http, url, None, card_bounds()).refresh() == found
 
 
 async def test_what_is_no_card_leaves_the_one_that_was_known(
@@ -189,14 +190,14 @@ async def test_what_is_no_card_leaves_the_one_that_was_known(
 ) -> None:
     publisher = Publisher()
     async with listening(publisher) as url:
-        source = CardSource(http, url, tmp_path)
+        source = CardSource(http, url, tmp_path, card_bounds())
         found = await source.refresh()
         for status in (500, 404, 304):
             publisher.status = status
             if status == 304:
                 assert await source.refresh() is found
                 with pytest.raises(PeerError, match="but it was never seen"):
-                    await CardSource(http, url, None).refresh()
+                    await CardSource(http, url, None, card_bounds()).refresh()
             else:
                 with pytest.raises(PeerError):
                     await source.refresh()
@@ -213,7 +214,7 @@ async def test_a_new_card_is_told_and_an_old_one_is_not(tmp_path: Path, http: ht
         moved.set()
 
     async with listening(publisher) as url, anyio.create_task_group() as tasks:
-        await CardSource(http, url, tmp_path).refresh()
+        await CardSource(http, url, tmp_path, card_bounds()).refresh()
         tasks.start_soon(CardSource(http, url, tmp_path, QUICK).watch, on_change)
         with anyio.fail_after(20):
             await publisher.until(304, 3)
@@ -250,7 +251,7 @@ async def test_a_server_that_hangs_is_left_by_a_deadline(http: httpx2.AsyncClien
 
     async with listening(hanging) as url:
         with anyio.fail_after(10), pytest.raises(PeerError, match="gave no card within"):
-            await CardSource(http, url, None, FreshnessBounds(answer_seconds=0.05)).refresh()
+            await CardSource(http, url, None, card_bounds(answer_seconds=0.05)).refresh()
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from bridge.http.client import GuardedClient
 from bridge.http.peer_auth import PeerCredentials, fixed_credentials
 from bridge.http.request_checks import FaceAddress
 from tests.a2a.server.test_catalog import Shelf
+from tests.support.limits import card_bounds
 from tests.support.running import listening
 
 pytestmark = pytest.mark.proves("catalog-source")
@@ -89,7 +90,7 @@ class Catalog:
 def public_source(catalog: Any, **choices: Any) -> CatalogSource:
     """A catalog on the public network, as far as its client can tell."""
     http = httpx2.AsyncClient(transport=httpx2.ASGITransport(app=catalog))
-    return CatalogSource(http, PUBLIC, None, **choices)
+    return CatalogSource(http, PUBLIC, None, card_bounds(), **choices)
 
 
 def names(entries: tuple[CatalogEntry, ...] | None) -> list[str]:
@@ -110,8 +111,8 @@ async def test_the_catalog_of_another_bridge_is_read_whole(tmp_path: Path, http:
     access = Access(verifiers_of([Credential(Principal("us"), "token")]))
     async with listening(CatalogApp(shelf.published, access, FaceAddress())) as url:
         with pytest.raises(PeerError, match=r"401 .*asks for credentials: Bearer"):
-            await CatalogSource(http, f"{url}/agents", None).refresh()
-        source = CatalogSource(http, f"{url}/agents", tmp_path, credentials=TOKEN)
+            await CatalogSource(http, f"{url}/agents", None, card_bounds()).refresh()
+        source = CatalogSource(http, f"{url}/agents", tmp_path, card_bounds(), credentials=TOKEN)
         entries = await source.refresh()
         assert entries == tuple(
             CatalogEntry(name, f"{url}/agents/{name}/.well-known/agent-card.json")
@@ -128,26 +129,26 @@ async def test_the_catalog_of_another_bridge_is_read_whole(tmp_path: Path, http:
 async def test_a_catalog_that_is_down_lists_what_it_listed(tmp_path: Path, http: httpx2.AsyncClient) -> None:
     catalog, folder = Catalog([agent("a")], [agent("b")]), tmp_path / "catalogs"
     async with listening(catalog) as url:
-        first = CatalogSource(http, f"{url}/agents", folder)
+        first = CatalogSource(http, f"{url}/agents", folder, card_bounds())
         assert first.cached() is None
         entries = await first.refresh()
-    second = CatalogSource(http, f"{url}/agents", folder)
+    second = CatalogSource(http, f"{url}/agents", folder, card_bounds())
     assert second.cached() == entries
     with pytest.raises(PeerError, match="Connection refused"):
         await second.refresh()
     assert second.cached() == entries
     [file] = folder.iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert CatalogSource(http, f"{url}/other", folder).cached() is None
-    only_b = CatalogSource(http, f"{url}/agents", folder, selection=Selection(exclude=("a",)))
+    assert CatalogSource(http, f"{url}/other", folder, card_bounds()).cached() is None
+    only_b = CatalogSource(http, f"{url}/agents", folder, card_bounds(), selection=Selection(exclude=("a",)))
     assert names(only_b.cached()) == ["b"]
 
 
 async def test_each_page_is_asked_for_with_its_validators(tmp_path: Path, http: httpx2.AsyncClient) -> None:
     catalog = Catalog([agent("a")], [agent("b")])
     async with listening(catalog) as url:
-        await CatalogSource(http, f"{url}/agents?of=us", tmp_path, credentials=KEY).refresh()
-        source = CatalogSource(http, f"{url}/agents?of=us", tmp_path, credentials=KEY)
+        await CatalogSource(http, f"{url}/agents?of=us", tmp_path, card_bounds(), credentials=KEY).refresh()
+        source = CatalogSource(http, f"{url}/agents?of=us", tmp_path, card_bounds(), credentials=KEY)
         assert names(await source.refresh()) == ["a", "b"]
         catalog.publish([agent("a")], [agent("c")])
         assert names(await source.refresh()) == ["a", "c"]
@@ -166,7 +167,7 @@ async def test_what_may_not_be_stored_is_kept_in_memory_alone(
 ) -> None:
     catalog = Catalog([agent("a")])
     async with listening(catalog) as url:
-        source = CatalogSource(http, url, tmp_path)
+        source = CatalogSource(http, url, tmp_path, card_bounds())
         await source.refresh()
         assert len(list(tmp_path.iterdir())) == 1
         catalog.headers["Cache-Control"] = "no-store"
@@ -174,7 +175,7 @@ async def test_what_may_not_be_stored_is_kept_in_memory_alone(
         assert list(tmp_path.iterdir()) == []
         assert names(source.cached()) == ["a"]
         (tmp_path / "file").write_text("in the way")
-        assert names(await CatalogSource(http, url, tmp_path / "file").refresh()) == ["a"]
+        assert names(await CatalogSource(http, url, tmp_path / "file", card_bounds()).refresh()) == ["a"]
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"pages": 1}', b"\xff\xfe"])
@@ -182,10 +183,10 @@ async def test_a_file_that_cannot_be_read_is_as_good_as_absent(
     text: bytes, tmp_path: Path, http: httpx2.AsyncClient
 ) -> None:
     async with listening(Catalog([agent("a")])) as url:
-        await CatalogSource(http, url, tmp_path).refresh()
+        await CatalogSource(http, url, tmp_path, card_bounds()).refresh()
         [file] = tmp_path.iterdir()
         file.write_bytes(text)
-        source = CatalogSource(http, url, tmp_path)
+        source = CatalogSource(http, url, tmp_path, card_bounds())
         assert source.cached() is None
         assert names(await source.refresh()) == ["a"]
 
@@ -238,7 +239,7 @@ async def test_a_public_catalog_that_names_a_private_address_is_not_followed_the
 
 async def test_a_private_catalog_may_name_its_neighbours(http: httpx2.AsyncClient) -> None:
     async with listening(Catalog([agent("inside", "http://10.1.2.3/"), agent("fine")])) as url:
-        source = CatalogSource(http, url, None)
+        source = CatalogSource(http, url, None, card_bounds())
         assert names(await source.refresh()) == ["inside", "fine"]
         assert source.guard("http://10.1.2.3/") is None
 
@@ -251,10 +252,10 @@ async def test_a_public_name_that_leads_inside_is_left_before_anything_is_sent()
         [entry] = await public_source(Catalog([agent("odd", card_url)])).refresh()
         guard = public_source(Catalog()).guard(entry.card_url)
         with pytest.raises(PeerError, match="which is a private address"):
-            await CardSource(http, entry.card_url, None, guard=guard).refresh()
+            await CardSource(http, entry.card_url, None, card_bounds(), guard=guard).refresh()
         assert neighbour.asked == []
         with pytest.raises(PeerError, match="no agent card"):
-            await CardSource(http, entry.card_url, None).refresh()
+            await CardSource(http, entry.card_url, None, card_bounds()).refresh()
         assert neighbour.asked != []
 
 
@@ -267,7 +268,7 @@ async def test_credentials_do_not_follow_a_redirect_to_another_origin(http: http
             await Response(status_code=307, headers={"Location": elsewhere})(scope, receive, send)
 
         async with listening(redirecting) as url:
-            source = CatalogSource(http, url, None, credentials=TOKEN)
+            source = CatalogSource(http, url, None, card_bounds(), credentials=TOKEN)
             with pytest.raises(PeerError, match="redirects to another origin"):
                 await source.refresh()
     assert thief.asked == []
@@ -367,7 +368,7 @@ async def test_a_page_that_is_too_large_is_not_read_further() -> None:
 
     async with listening(endless) as url, httpx2.AsyncClient() as http:
         with pytest.raises(PeerError, match="more than 16777216 bytes"):
-            await CatalogSource(http, url, None).refresh()
+            await CatalogSource(http, url, None, card_bounds()).refresh()
 
 
 @pytest.mark.proves("catalog-source")
@@ -378,7 +379,7 @@ async def test_a_catalog_that_hangs_is_left_by_a_deadline(http: httpx2.AsyncClie
 
     async with listening(hanging) as url:
         with anyio.fail_after(10), pytest.raises(PeerError, match="gave no catalog within"):
-            await CatalogSource(http, url, None, FreshnessBounds(answer_seconds=0.05)).refresh()
+            await CatalogSource(http, url, None, card_bounds(answer_seconds=0.05)).refresh()
 
 
 @pytest.mark.proves("catalog-source")
@@ -394,7 +395,7 @@ async def test_new_agents_are_told_and_old_ones_are_not(tmp_path: Path, http: ht
 
     selection = Selection(exclude=("hidden*",))
     async with listening(catalog) as url, anyio.create_task_group() as tasks:
-        await CatalogSource(http, url, tmp_path, selection=selection).refresh()
+        await CatalogSource(http, url, tmp_path, card_bounds(), selection=selection).refresh()
         tasks.start_soon(CatalogSource(http, url, tmp_path, QUICK, selection=selection).watch, on_change)
         with anyio.fail_after(20):
             await catalog.until(304, 3)

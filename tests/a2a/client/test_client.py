@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from bridge.a2a.client.bindings import AgentRefusedError
 from bridge.a2a.client.card import CARD_LIMIT_BYTES, FoundCard, card_from, fetch_card
-from bridge.a2a.client.client import AgentClient, ClientOptions, Deadlines
+from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.credentials import Credentials
 from bridge.a2a.client.http import NotReachedError, UnansweredError, origin_of, redacted_url
 from bridge.a2a.client.interfaces import Trust, interface_of, permitted_interfaces
@@ -46,6 +46,7 @@ from tests.support.agents import give, say, serving
 from tests.support.command import ROOT
 from tests.support.faults import RESET
 from tests.support.forked import Forked
+from tests.support.limits import client_options, deadlines
 from tests.support.lines import first_line
 from tests.support.proxy import proxy_to
 from tests.support.running import EXTENSION, Running, config_for, listening, raw_command, running
@@ -362,7 +363,7 @@ def test_when_no_interface_is_spoken_it_says_what_is_offered() -> None:
 async def test_a_message_is_sent_and_its_task_read_again(
     binding: str, bridge: Running, http: httpx2.AsyncClient
 ) -> None:
-    agent = AgentClient(http, over(binding, await fetch_card(http, bridge.base_url)))
+    agent = AgentClient(http, over(binding, await fetch_card(http, bridge.base_url)), client_options())
     task = await agent.send(saying(skill="echo", text="hello"))
     assert isinstance(task, Task)
     assert task.status.state is TaskState.COMPLETED
@@ -376,7 +377,7 @@ async def test_a_message_is_sent_and_its_task_read_again(
 async def test_a_stream_gives_each_event_in_order(
     binding: str, bridge: Running, http: httpx2.AsyncClient
 ) -> None:
-    agent = AgentClient(http, over(binding, await fetch_card(http, bridge.base_url)))
+    agent = AgentClient(http, over(binding, await fetch_card(http, bridge.base_url)), client_options())
     first, *updates, last = await all_of(agent, saying(skill="progress", steps=3))
     assert first.task is not None
     assert last.status_update is not None
@@ -390,7 +391,7 @@ async def test_a_stream_gives_each_event_in_order(
 async def test_a_task_is_cancelled_and_its_other_stream_ends(
     binding: str, bridge: Running, http: httpx2.AsyncClient
 ) -> None:
-    agent = AgentClient(http, over(binding, await fetch_card(http, bridge.base_url)))
+    agent = AgentClient(http, over(binding, await fetch_card(http, bridge.base_url)), client_options())
     request = saying(skill="wait")
     begun = await agent.send(
         request.model_copy(update={"configuration": SendMessageConfiguration(return_immediately=True)})
@@ -409,7 +410,7 @@ async def test_a_task_is_cancelled_and_its_other_stream_ends(
 async def test_an_error_of_the_agent_keeps_its_code_reason_and_fields(
     binding: str, bridge: Running, http: httpx2.AsyncClient
 ) -> None:
-    agent = AgentClient(http, over(binding, await fetch_card(http, bridge.base_url)))
+    agent = AgentClient(http, over(binding, await fetch_card(http, bridge.base_url)), client_options())
     with pytest.raises(AgentRefusedError) as refused:
         await agent.get("no-such-task")
     assert (refused.value.code, refused.value.reason) == (-32001, "TASK_NOT_FOUND")
@@ -426,7 +427,7 @@ async def test_an_error_of_the_agent_keeps_its_code_reason_and_fields(
 async def test_an_error_instead_of_a_stream_is_an_error(
     binding: str, bridge: Running, http: httpx2.AsyncClient
 ) -> None:
-    agent = AgentClient(http, over(binding, await fetch_card(http, bridge.base_url)))
+    agent = AgentClient(http, over(binding, await fetch_card(http, bridge.base_url)), client_options())
     with pytest.raises(AgentRefusedError, match="TASK_NOT_FOUND"):
         await anext(agent.subscribe("no-such-task"))
 
@@ -437,7 +438,7 @@ async def test_an_extension_is_asked_for_only_when_the_card_declares_it(
 ) -> None:
     found = await fetch_card(http, bridge.base_url)
     for extensions, state in (((EXTENSION, "urn:x"), TaskState.FAILED), ((), TaskState.INPUT_REQUIRED)):
-        task = await AgentClient(http, found, ClientOptions(extensions)).send(saying(skill="add"))
+        task = await AgentClient(http, found, client_options(extensions)).send(saying(skill="add"))
         assert isinstance(task, Task)
         assert task.status.state is state  # with it active, the server itself is asked, and says no
     sent: list[str | None] = []
@@ -448,14 +449,14 @@ async def test_an_extension_is_asked_for_only_when_the_card_declares_it(
 
     async with answering(answer) as url:
         with pytest.raises(PeerError):
-            await AgentClient(http, card_at(url), ClientOptions((EXTENSION,))).get("t")
+            await AgentClient(http, card_at(url), client_options((EXTENSION,))).get("t")
     assert sent == [None]
 
 
 @pytest.mark.proves("map-liberal")
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_a_foreign_agent_is_understood(binding: str, stranger: str, http: httpx2.AsyncClient) -> None:
-    agent = AgentClient(http, over(binding, await fetch_card(http, stranger)))
+    agent = AgentClient(http, over(binding, await fetch_card(http, stranger)), client_options())
     events = await all_of(agent, saying("hello there"))
     assert [text_of_parts(e.artifact_update.artifact.parts) for e in events if e.artifact_update] == [
         "hello there"
@@ -481,8 +482,8 @@ async def test_the_tenant_of_an_interface_is_repeated_and_the_version_sent(http:
 
     async with answering(answer) as url:
         interface = {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0", "tenant": "blue"}
-        await AgentClient(http, card_at(url, supportedInterfaces=[interface])).get("t")
-        await AgentClient(http, card_at(url)).get("t")
+        await AgentClient(http, card_at(url, supportedInterfaces=[interface]), client_options()).get("t")
+        await AgentClient(http, card_at(url), client_options()).get("t")
     assert sent == [("1.0", {"id": "t", "tenant": "blue"}), ("1.0", {"id": "t"})]
 
 
@@ -501,10 +502,10 @@ async def test_the_tenant_and_the_version_go_along_over_http_json(http: httpx2.A
     async with answering(answer) as url:
         interface = {"url": f"{url}/a/", "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"}
         tenant = {**interface, "tenant": "b/c"}
-        agent = AgentClient(http, card_at(url, supportedInterfaces=[tenant]))
+        agent = AgentClient(http, card_at(url, supportedInterfaces=[tenant]), client_options())
         await agent.get("t:1/2", history_length=0)
         await agent.cancel("t")
-        await AgentClient(http, card_at(url, supportedInterfaces=[interface])).get("t")
+        await AgentClient(http, card_at(url, supportedInterfaces=[interface]), client_options()).get("t")
     assert sent == [
         ("GET", "/a/b%2Fc/tasks/t%3A1%2F2", {"historyLength": "0"}),
         ("POST", "/a/b%2Fc/tasks/t:cancel", {}),
@@ -529,7 +530,7 @@ async def test_what_agents_write_in_their_own_way_is_understood(
         "history": history,
     }
     interface = {"url": desk.url, "protocolBinding": binding, "protocolVersion": "1.0"}
-    agent = AgentClient(http, card_at(desk.url, supportedInterfaces=[interface]))
+    agent = AgentClient(http, card_at(desk.url, supportedInterfaces=[interface]), client_options())
 
     def answer(payload: Any) -> Response:
         return Response(
@@ -578,7 +579,7 @@ async def test_a_time_without_a_zone_is_utc(
 ) -> None:
     status = {"state": "TASK_STATE_WORKING", "timestamp": said}
     desk.response = Response(json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"id": "t", "status": status}}))
-    found = await AgentClient(http, card_at(desk.url)).get("t")
+    found = await AgentClient(http, card_at(desk.url), client_options()).get("t")
     assert found.status == TaskStatus(state=TaskState.WORKING, timestamp=meant)
 
 
@@ -643,9 +644,9 @@ async def test_a_public_name_that_leads_inside_is_left_before_anything_is_sent()
     async with GuardedClient() as http, answering(answer) as url:
         found = elsewhere(url.replace("127.0.0.1", "127.1"))  # a name to us, and this machine to the system
         with pytest.raises(NotReachedError, match="which is a private address"):
-            await AgentClient(http, found).get("t")
+            await AgentClient(http, found, client_options()).get("t")
         assert asked == []
-        allowed = ClientOptions(trust=Trust(allow_private=True))
+        allowed = client_options(trust=Trust(allow_private=True))
         assert (await AgentClient(http, found, allowed).get("t")).id == "t"
 
 
@@ -662,17 +663,21 @@ async def test_the_next_interface_is_taken_only_when_nothing_left(
         )
 
     async with answering(second) as url, proxy_to(httpx2.URL(desk.url).port or 0) as proxy:
-        agent = AgentClient(http, elsewhere("http://127.0.0.1:1/", url, at="http://127.0.0.1/"))
+        agent = AgentClient(
+            http, elsewhere("http://127.0.0.1:1/", url, at="http://127.0.0.1/"), client_options()
+        )
         assert (await agent.get("t")).id == "t"
         assert agent.interface.url == url
         asked.clear()
-        agent = AgentClient(http, elsewhere(proxy.url("/"), url, at="http://127.0.0.1/"))
+        agent = AgentClient(http, elsewhere(proxy.url("/"), url, at="http://127.0.0.1/"), client_options())
         proxy.on(b"SendMessage", RESET)
         with pytest.raises(UnansweredError):
             await agent.send(saying("x"))
         assert asked == []
     with pytest.raises(NotReachedError, match="Connection refused"):
-        await AgentClient(http, elsewhere("http://127.0.0.1:1/", url, at="http://127.0.0.1/")).get("t")
+        await AgentClient(
+            http, elsewhere("http://127.0.0.1:1/", url, at="http://127.0.0.1/"), client_options()
+        ).get("t")
 
 
 # What goes wrong
@@ -696,9 +701,9 @@ async def test_an_agent_that_keeps_silent_is_left_by_a_deadline(http: httpx2.Asy
         while (await receive())["type"] != "http.disconnect":
             pass
 
-    deadlines = Deadlines(answer_seconds=0.05, silence_seconds=0.05)
+    brief = deadlines(answer_seconds=0.05, silence_seconds=0.05)
     async with listening(hanging) as url:
-        agent = AgentClient(http, card_at(url), ClientOptions(deadlines=deadlines))
+        agent = AgentClient(http, card_at(url), client_options(deadlines=brief))
         with anyio.fail_after(10):
             with pytest.raises(UnansweredError, match="did not answer within"):
                 await agent.get("t")
@@ -718,7 +723,7 @@ async def test_a_message_is_not_redirected(status: int, http: httpx2.AsyncClient
         return Response()
 
     async with answering(other) as there, answering(lambda _: RedirectResponse(there, status)) as url:
-        agent = AgentClient(http, card_at(url), ClientOptions(credentials=Credentials(bearer="s3cret")))
+        agent = AgentClient(http, card_at(url), client_options(credentials=Credentials(bearer="s3cret")))
         with pytest.raises(PeerError, match=f"answered HTTP {status}"):
             await agent.send(saying("x"))
     assert asked == []
@@ -735,7 +740,7 @@ async def test_a_stream_in_single_bytes_with_heartbeats_is_read(http: httpx2.Asy
             yield text[number : number + 1]
 
     async with answering(lambda _: StreamingResponse(dripping(), media_type="text/event-stream")) as url:
-        events = await all_of(AgentClient(http, card_at(url)), saying("x"))
+        events = await all_of(AgentClient(http, card_at(url), client_options()), saying("x"))
     assert [event.to_object() for event in events] == [{"statusUpdate": STATUS}] * 2
 
 
@@ -744,7 +749,7 @@ async def test_a_stream_may_be_answered_with_one_object(http: httpx2.AsyncClient
     message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "hi"}], "kind": "message"}
     answer = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"message": message}})
     async with answering(lambda _: Response(answer, media_type="application/json")) as url:
-        events = await all_of(AgentClient(http, card_at(url)), saying("x"))
+        events = await all_of(AgentClient(http, card_at(url), client_options()), saying("x"))
     assert [event.to_object() for event in events] == [{"message": message}]
 
 
@@ -786,7 +791,7 @@ async def test_what_is_no_answer_is_told_in_words(
     headers = {"WWW-Authenticate": 'Bearer realm="x"'} if status == 401 else {}
     desk.response = Response(body, status, headers=headers, media_type=media_type)
     with pytest.raises(PeerError, match=words) as refused:
-        await all_of(AgentClient(http, card_at(desk.url), ClientOptions(limit_bytes=65_536)), saying("x"))
+        await all_of(AgentClient(http, card_at(desk.url), client_options(limit_bytes=65_536)), saying("x"))
     assert desk.url in str(refused.value) or isinstance(refused.value, AgentRefusedError)
 
 
@@ -801,7 +806,7 @@ async def test_a_stream_that_breaks_off_is_told(http: httpx2.AsyncClient) -> Non
 
     async with (
         listening(broken) as url,
-        aclosing(AgentClient(http, card_at(url)).stream(saying("x"))) as events,
+        aclosing(AgentClient(http, card_at(url), client_options()).stream(saying("x"))) as events,
     ):
         assert (await anext(events)).status_update is not None
         with pytest.raises(PeerError, match=f"{url}/? broke off its answer"):
@@ -813,7 +818,7 @@ async def test_an_update_in_answer_to_a_message_is_refused(http: httpx2.AsyncCli
     answer = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"statusUpdate": STATUS}})
     async with answering(lambda _: PlainTextResponse(answer)) as url:
         with pytest.raises(PeerError, match="is exactly one of task and message; found"):
-            await AgentClient(http, card_at(url)).send(saying("x"))
+            await AgentClient(http, card_at(url), client_options()).send(saying("x"))
 
 
 @pytest.mark.proves("map-call-followed")
@@ -827,7 +832,7 @@ async def test_closing_a_stream_leaves_the_task_alone(http: httpx2.AsyncClient) 
         await say(job, TaskState.COMPLETED)
 
     async with serving(script) as (url, _):
-        agent = AgentClient(http, await fetch_card(http, url))
+        agent = AgentClient(http, await fetch_card(http, url), client_options())
         async with aclosing(agent.stream(saying("x"))) as events:
             first = await anext(events)
         assert first.task is not None
@@ -846,7 +851,7 @@ async def test_closing_a_stream_leaves_the_task_alone(http: httpx2.AsyncClient) 
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_tasks_are_listed_page_by_page(binding: str, http: httpx2.AsyncClient) -> None:
     async with running(config_for(raw_command())) as bridge:
-        agent = AgentClient(http, over(binding, await fetch_card(http, bridge.base_url)))
+        agent = AgentClient(http, over(binding, await fetch_card(http, bridge.base_url)), client_options())
         sent = [await agent.send(saying(skill="empty")) for _ in range(3)]
         wanted = ListTasksRequest(page_size=2, status=TaskState.COMPLETED, history_length=1)
         first = await agent.list_tasks(wanted)
@@ -860,6 +865,6 @@ async def test_tasks_are_listed_page_by_page(binding: str, http: httpx2.AsyncCli
 async def test_a_list_that_says_least_is_read(desk: Desk, http: httpx2.AsyncClient) -> None:
     listed = {"tasks": [{"id": "t", "status": {"state": "input-required"}}]}
     desk.response = Response(json.dumps({"jsonrpc": "2.0", "id": 1, "result": listed}))
-    page = await AgentClient(http, card_at(desk.url)).list_tasks(ListTasksRequest())
+    page = await AgentClient(http, card_at(desk.url), client_options()).list_tasks(ListTasksRequest())
     assert [(task.id, task.status.state) for task in page.tasks] == [("t", TaskState.INPUT_REQUIRED)]
     assert (page.next_page_token, page.total_size) == ("", 1)

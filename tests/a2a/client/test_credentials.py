@@ -13,15 +13,17 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from bridge.a2a.client.bindings import binding_of
-from bridge.a2a.client.client import AgentClient, ClientOptions
+from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.credentials import AppliedCredentials, Credentials, apply_credentials
 from bridge.a2a.client.interfaces import interfaces_of
-from bridge.a2a.client.transports import ANSWER_LIMIT_BYTES, Deadlines, HttpTransport, TransportOptions
+from bridge.a2a.client.transports import ANSWER_LIMIT_BYTES, HttpTransport, TransportOptions
 from bridge.a2a.model.objects import AgentCard, CancelTaskRequest
 from bridge.a2a.model.operations import CANCEL_TASK
 from bridge.errors import PeerError, UsageError
 from bridge.http.peer_auth import PeerCredentials
+from bridge.jsonvalues import DEFAULT_MAX_VALUES
 from tests.support.agents import found_at
+from tests.support.limits import client_options, deadlines
 from tests.support.running import listening
 
 pytestmark = pytest.mark.proves("a2a-13.4-secrets")
@@ -134,7 +136,7 @@ async def test_every_request_carries_them(binding: str) -> None:
     credentials = Credentials({"X-Plain": "yes", "Cookie": "a=b"}, bearer="t", api_key="k")
     async with listening(agent) as url, httpx2.AsyncClient() as http:
         found = found_at(f"{url}/?fixed=1", binding, securitySchemes=SCHEMES, securityRequirements=required)
-        client = AgentClient(http, found, ClientOptions(credentials=credentials))
+        client = AgentClient(http, found, client_options(credentials=credentials))
         await client.get("t", history_length=1)
         await client.cancel("t")
     for request in sent:
@@ -157,7 +159,7 @@ async def test_a_header_of_the_user_takes_the_place_of_none_that_a2a_needs(bindi
 
     credentials = Credentials({"a2a-version": "0.1", "content-type": "text/plain", "user-agent": "me"})
     async with listening(agent) as url, httpx2.AsyncClient() as http:
-        client = AgentClient(http, found_at(url, binding), ClientOptions(credentials=credentials))
+        client = AgentClient(http, found_at(url, binding), client_options(credentials=credentials))
         with pytest.raises(PeerError):
             await client.cancel("t")
     (request,) = sent
@@ -183,9 +185,9 @@ async def test_what_an_agent_is_shown_is_asked_for_before_each_request(binding: 
     async with listening(agent) as url, httpx2.AsyncClient() as http:
         ((interface, dialect),) = interfaces_of(found_at(url, binding).card)
         terms = TransportOptions(
-            source, (), lambda _: None, Deadlines(), ANSWER_LIMIT_BYTES, frozenset(), on_hop=None
+            source, (), lambda _: None, deadlines(), ANSWER_LIMIT_BYTES, frozenset(), on_hop=None
         )
-        transport = HttpTransport(http, binding_of(interface, dialect), terms)
+        transport = HttpTransport(http, binding_of(interface, dialect, DEFAULT_MAX_VALUES), terms)
         for _ in range(2):
             with pytest.raises(PeerError):
                 await transport.perform(CANCEL_TASK, CancelTaskRequest(id="t"))

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -19,9 +20,8 @@ from starlette.types import Receive, Scope, Send
 
 from bridge.a2a.client.bindings import AgentRefusedError
 from bridge.a2a.client.card import FoundCard, fetch_card
-from bridge.a2a.client.client import AgentClient, ClientOptions, Deadlines
+from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.follow import (
-    FollowPace,
     Listener,
     OutcomeUnknownError,
     TaskLostError,
@@ -44,6 +44,7 @@ from bridge.a2a.tasks.agent import Job
 from tests.peers.echo_agent import REST_PREFIX, build_app
 from tests.support.agents import found_at, give, say, serving
 from tests.support.faults import RESET, RESET_AFTER_HEAD, SWALLOWED, cut_after
+from tests.support.limits import client_options, deadlines, pace_of
 from tests.support.proxy import Proxy, proxy_to
 from tests.support.running import listening
 
@@ -53,7 +54,7 @@ BINDINGS = ("JSONRPC", "HTTP+JSON")
 SEND = {"JSONRPC": b"SendStreamingMessage", "HTTP+JSON": b"message:stream"}
 SUBSCRIBE = {"JSONRPC": b"SubscribeToTask", "HTTP+JSON": b":subscribe"}
 GET = {"JSONRPC": b'"GetTask"', "HTTP+JSON": b"GET /tasks/"}
-PACE = FollowPace(first_seconds=0.01, most_seconds=0.05)
+PACE = pace_of(first_seconds=0.01, most_seconds=0.05)
 
 
 @pytest.fixture
@@ -134,7 +135,7 @@ async def proxied(url: str) -> AsyncIterator[Proxy]:
 
 
 def client_at(http: httpx2.AsyncClient, url: str, binding: str = "JSONRPC", **more: Any) -> AgentClient:
-    return AgentClient(http, found_at(url, binding, **more))
+    return AgentClient(http, found_at(url, binding, **more), client_options())
 
 
 NO_STREAMS = {"capabilities": {"streaming": False}}
@@ -153,7 +154,7 @@ async def test_a_message_is_followed_to_its_end_and_every_event_told_once(
     ear = Ear()
     async with serving(script) as (url, _), proxied(url) as proxy:
         client = client_at(http, proxy.url(""), binding)
-        task = await converse(client, saying(), ear.listener, PACE)
+        task = await converse(client, saying(), ear.listener, pace=PACE)
         assert without_history(await client.get(task.id)) == without_history(task)
         assert proxy.count(SUBSCRIBE[binding]) == 0
     assert texts(task) == ear.chunks == ["chunk 0", "chunk 1", "chunk 2"]
@@ -184,7 +185,7 @@ async def test_an_agent_without_streams_is_sent_to_at_once_and_looked_at(
         tasks.start_soon(release)
         client = client_at(http, proxy.url(""), binding, **NO_STREAMS)
         with anyio.fail_after(20):
-            task = await converse(client, saying(), ear.listener, PACE)
+            task = await converse(client, saying(), ear.listener, pace=PACE)
         assert proxy.count(b'"returnImmediately":true') == 1
         assert proxy.count(SEND[binding]) == proxy.count(SUBSCRIBE[binding]) == 0
     assert texts(task) == ["done"]
@@ -259,7 +260,7 @@ async def test_a_task_that_is_known_is_read_first(http: httpx2.AsyncClient) -> N
         task = await converse(client, saying(), pace=PACE)
         assert isinstance(task, Task)
         ear = Ear()
-        read = await wait_until_settled(client, task.id, ear.listener, PACE)
+        read = await wait_until_settled(client, task.id, ear.listener, pace=PACE)
         assert without_history(read) == without_history(task)
         assert proxy.count(SUBSCRIBE["JSONRPC"]) == 0
         assert [event.task for event in ear.events] == [read]
@@ -278,7 +279,7 @@ async def test_the_far_task_outlives_the_coroutine_and_is_cancelled_by_its_id(
     async with serving(script) as (url, _):
         client = client_at(http, url)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(converse, client, saying(), ear.listener, PACE)
+            tasks.start_soon(partial(converse, pace=PACE), client, saying(), ear.listener)
             await ear.until(2)
             tasks.cancel_scope.cancel()
         [task_id] = ear.tasks
@@ -334,7 +335,7 @@ async def test_a_stream_that_breaks_between_two_chunks_loses_and_doubles_none(
 
         tasks.start_soon(break_off)
         with anyio.fail_after(20):
-            task = await converse(client_at(http, proxy.url(""), binding), saying(), ear.listener, PACE)
+            task = await converse(client_at(http, proxy.url(""), binding), saying(), ear.listener, pace=PACE)
         assert proxy.count(SEND[binding]) == 1
     assert texts(task) == ["before", "after"]
     assert ear.chunks.count("before") == 1
@@ -384,7 +385,7 @@ async def test_a_task_whose_streams_always_break_is_looked_at(http: httpx2.Async
 
         tasks.start_soon(break_off)
         with anyio.fail_after(20):
-            task = await converse(client_at(http, proxy.url("")), saying(), ear.listener, PACE)
+            task = await converse(client_at(http, proxy.url("")), saying(), ear.listener, pace=PACE)
         assert proxy.count(SEND["JSONRPC"]) == 1
     assert texts(task) == ["before", "after"]
 
@@ -434,7 +435,7 @@ async def test_a_message_without_an_answer_is_not_sent_again(
 @pytest.mark.outside
 async def test_a_message_that_never_left_says_so(http: httpx2.AsyncClient) -> None:
     with pytest.raises(NotReachedError, match="cannot be reached: Connection refused"):
-        await converse(client_at(http, "http://127.0.0.1:1"), saying())
+        await converse(client_at(http, "http://127.0.0.1:1"), saying(), pace=PACE)
 
 
 async def test_a_task_whose_agent_is_gone_is_given_up_with_what_was_known(
@@ -457,7 +458,7 @@ async def test_a_task_whose_agent_is_gone_is_given_up_with_what_was_known(
         tasks.start_soon(vanish)
         with anyio.fail_after(20), pytest.raises(TaskLostError, match="been out of reach") as lost:
             await converse(
-                client_at(http, proxy.url("")), saying(), ear.listener, replace(PACE, outage_seconds=0.1)
+                client_at(http, proxy.url("")), saying(), ear.listener, pace=replace(PACE, outage_seconds=0.1)
             )
     assert lost.value.task is not None
     assert texts(lost.value.task) == ["before"]
@@ -474,7 +475,7 @@ async def test_a_stream_that_falls_silent_is_taken_up_again(http: httpx2.AsyncCl
 
     async with serving(script) as (url, _), proxied(url) as proxy:
         found = found_at(proxy.url(""))
-        client = AgentClient(http, found, ClientOptions(deadlines=Deadlines(silence_seconds=0.1)))
+        client = AgentClient(http, found, client_options(deadlines=deadlines(silence_seconds=0.1)))
         silent = replace(cut_after(400), end=type(RESET.end).NEVER)
         proxy.on(SEND["JSONRPC"], silent)
         with anyio.fail_after(20):
@@ -508,7 +509,7 @@ async def stranger_client(http: httpx2.AsyncClient, proxy: Proxy, binding: str) 
     found = await fetch_card(http, proxy.url(""))
     listed = [one for one in found.card.supported_interfaces if one.protocol_binding == binding]
     card = found.card.model_copy(update={"supported_interfaces": tuple(listed)})
-    return AgentClient(http, FoundCard(found.url, b"", card))
+    return AgentClient(http, FoundCard(found.url, b"", card), client_options())
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
@@ -534,7 +535,7 @@ async def test_a_foreign_agent_is_followed_asked_and_cancelled(
             assert (refused.value.code, refused.value.reason) == (-32001, "TASK_NOT_FOUND")
             ear = Ear()
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(converse, client, saying("wait"), ear.listener, PACE)
+                tasks.start_soon(partial(converse, pace=PACE), client, saying("wait"), ear.listener)
                 await ear.until(2)
                 assert (await client.cancel(ear.tasks[0])).status.state is TaskState.CANCELED
             assert (
@@ -572,6 +573,6 @@ async def test_a_foreign_task_is_taken_up_again_while_it_works(http: httpx2.Asyn
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(break_off)
             with anyio.fail_after(20):
-                task = await converse(client, saying("wait"), ear.listener, PACE)
+                task = await converse(client, saying("wait"), ear.listener, pace=PACE)
         assert isinstance(task, Task)
         assert task.status.state is TaskState.CANCELED

@@ -16,7 +16,7 @@ from pydantic import JsonValue
 
 import bridge.a2a.wire
 from bridge.a2a.client.card import FoundCard
-from bridge.a2a.client.client import AgentClient, AgentRefusedError, ClientOptions
+from bridge.a2a.client.client import AgentClient, AgentRefusedError
 from bridge.a2a.model.errors import A2AError
 from bridge.a2a.model.objects import (
     AgentCapabilities,
@@ -34,6 +34,7 @@ from bridge.a2a.wire.v1_0 import V1_0
 from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.jsonvalues import JsonObject
 from tests.support.agents import asked, give, say, serving
+from tests.support.limits import client_options
 from tests.support.running import message
 
 pytestmark = pytest.mark.proves("a2a-3.6.3-negotiation")
@@ -115,7 +116,7 @@ def client_of(http: httpx2.AsyncClient, url: str, version: str, binding: str = "
         default_output_modes=("text/plain",),
         skills=(AgentSkill(id="s", name="s", description="a skill", tags=("t",)),),
     )
-    return AgentClient(http, FoundCard(url, b"", card), ClientOptions(versions=SPOKEN))
+    return AgentClient(http, FoundCard(url, b"", card), client_options(versions=SPOKEN))
 
 
 async def posted(http: httpx2.AsyncClient, url: str, version: str, method: str, params: Any) -> Any:

@@ -38,6 +38,7 @@ from tests.support.asking import asking_command
 from tests.support.command import ROOT, WAIT_SECONDS, environment
 from tests.support.faults import RESET_AFTER_HEAD, cut_after
 from tests.support.forked import Forked
+from tests.support.limits import client_options
 from tests.support.proxy import proxy_to
 from tests.support.running import Running, config_for, listening, profile_with, raw_command, running
 
@@ -189,7 +190,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
 
 async def state_of(url: str, task_id: str) -> TaskState:
     async with httpx2.AsyncClient() as http:
-        task = await AgentClient(http, await fetch_card(http, url)).get(task_id)
+        task = await AgentClient(http, await fetch_card(http, url), client_options()).get(task_id)
     return task.status.state
 
 

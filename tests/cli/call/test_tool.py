@@ -15,6 +15,7 @@ from bridge.a2a.client.bindings import binding_of
 from bridge.a2a.model import operations
 from bridge.a2a.model.objects import AgentInterface, StreamResponse
 from bridge.a2a.wire.v1_0 import V1_0
+from bridge.jsonvalues import DEFAULT_MAX_VALUES
 from tests.cli.call.test_command import Done, Run, at_terminal, child, command
 from tests.support.asking import asking_argv, asking_url
 from tests.support.exposing import exposing
@@ -366,7 +367,7 @@ def test_a_request_of_http_json_is_traced_with_verb_query_and_body() -> None:
     interface = AgentInterface(
         url="http://user:s3cret@a.test", protocol_binding="HTTP+JSON", protocol_version="1.0"
     )
-    binding = binding_of(interface, V1_0())
+    binding = binding_of(interface, V1_0(), DEFAULT_MAX_VALUES)
     asked = binding.payload(binding.request(operations.GET_TASK, {"id": "t", "historyLength": 2}))
     assert json.loads(asked) == {
         "verb": "GET",

@@ -21,7 +21,6 @@ from typing import Final
 import anyio
 
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.translate.overrides import SkillOverride
 from tests.conformance import page
 from tests.conformance.expected import load_expected
@@ -30,6 +29,7 @@ from tests.conformance.tck import outcome
 from tests.conformance.tck.expected import Expected
 from tests.conformance.tck.outcome import Outcome, Status
 from tests.conformance.tck.server import SAYS, TckServer, directed
+from tests.support.limits import url_at
 from tests.support.running import config_for, listening, wrapped
 
 RESULTS: Final = Path(".run") / "tck"
@@ -85,7 +85,7 @@ async def system_under_test() -> AsyncIterator[str]:
     """`mcp-a2a wrap` before the server of the scenarios; the agent's base."""
     async with TckServer().serve() as app, listening(app) as server_url:
         brief = {SAYS: SkillOverride(reply="message")}
-        config = config_for(HttpTarget(f"{server_url}/mcp"), era=Era.AUTO, store=None, overrides=brief)
+        config = config_for(url_at(f"{server_url}/mcp"), era=Era.AUTO, store=None, overrides=brief)
         async with wrapped(config) as bridge, listening(directed(bridge.app)) as root_url:
             yield f"{root_url}{bridge.path}"
 

@@ -16,16 +16,15 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from bridge.errors import PeerError
-from bridge.mcp.client.dispatcher import Wire
+from bridge.mcp.client.dispatcher import UnansweredBounds, Wire
 from bridge.mcp.client.elicitation_routing import ElicitationRouter
 from bridge.mcp.client.eras import Era, negotiate
 from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.known_servers import Fact, ServerMemory
 from bridge.mcp.client.link import CLIENT
 from bridge.mcp.client.session import Session
-from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.mcp.client.values import ToolCall
-from tests.support.limits import session_pace
+from tests.support.limits import session_pace, url_at
 from tests.support.sdk_server import HttpServer, Tools
 
 pytestmark = pytest.mark.proves("mcp-eras")
@@ -64,7 +63,13 @@ async def answering(answers: Sequence[tuple[str, Json]]) -> AsyncIterator[tuple[
     to_client, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](8)
     to_server, from_client = anyio.create_memory_object_stream[SessionMessage](8)
     heard: list[str] = []
-    wire = Wire("slow", (from_server, to_server), ElicitationRouter("slow", 0, lambda: None), lambda: None)
+    wire = Wire(
+        "slow",
+        (from_server, to_server),
+        ElicitationRouter("slow", 0, lambda: None),
+        lambda: None,
+        UnansweredBounds(1, 1000),
+    )
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks, to_client, from_client:
             tasks.start_soon(serve, answers, from_client, to_client, heard)
@@ -139,7 +144,7 @@ class Silent(Tools):
 async def test_the_deadline_of_a_connection_holds_until_its_tools_are_listed() -> None:
     pace = session_pace(connect_seconds=1)
     async with HttpServer(tools=Silent()).run() as server:
-        session = Session("tools", HttpTarget(server.url), era=Era.LEGACY, pace=pace)
+        session = Session("tools", url_at(server.url), era=Era.LEGACY, pace=pace)
         with anyio.fail_after(20):
             async with session.run():
                 with pytest.raises(PeerError) as failed:
@@ -154,7 +159,7 @@ OLDER: Final = "the older handshake, under which it can ask"
 
 @asynccontextmanager
 async def connected(server: HttpServer, era: Era, memory: ServerMemory) -> AsyncIterator[Session]:
-    session = Session("asker", HttpTarget(server.url), era=era, memory=memory, pace=PACE)
+    session = Session("asker", url_at(server.url), era=era, memory=memory, pace=PACE)
     with anyio.fail_after(20):
         async with session.run():
             await session.ready()
@@ -218,7 +223,7 @@ async def test_a_server_that_no_longer_takes_the_older_handshake_is_asked_anew_f
     memory = ServerMemory(None)
     async with HttpServer(only="modern").run() as server:
         memory.remember(Fact.MUTE, server.url, "yes")
-        session = Session("tools", HttpTarget(server.url), memory=memory, pace=PACE)
+        session = Session("tools", url_at(server.url), memory=memory, pace=PACE)
         with anyio.fail_after(20):
             async with session.run():
                 assert text_of(await session.call(ToolCall("echo", {"text": "hello"}))) == "hello"

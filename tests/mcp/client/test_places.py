@@ -15,8 +15,7 @@ import pytest
 from bridge.errors import BusyError
 from bridge.mcp.client.call_queue import CallQueue, CallSlot, Claimant, DisplacedError, SlotHold
 from bridge.mcp.client.session import Session
-from bridge.mcp.client.transports.stdio import StdioTarget
-from tests.support.limits import session_pace
+from tests.support.limits import command_of, session_pace
 
 pytestmark = pytest.mark.proves("mcp-fair")
 
@@ -27,7 +26,7 @@ def line_of(
     """A line before sessions that were never started: only their places count here."""
 
     def session() -> Session:
-        return Session("tools", StdioTarget(("tools",)), pace=session_pace())
+        return Session("tools", command_of(("tools",)), pace=session_pace())
 
     return CallQueue(
         session(),

@@ -33,12 +33,12 @@ from bridge.mcp.client.faults import ServerDownError, ServerLostError, ServerRef
 from bridge.mcp.client.known_servers import Fact, ServerMemory, remembered_in
 from bridge.mcp.client.session import Session, SessionPace
 from bridge.mcp.client.transports.stdio import StdioTarget
-from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
+from bridge.mcp.client.transports.streamable_http import ServerTarget
 from bridge.mcp.client.upstream import QueueFullError, SessionRules, Upstream
 from bridge.mcp.client.values import OnProgress, ProgressReport, ToolCall
 from tests.support.command import free_port
 from tests.support.forked import through_server
-from tests.support.limits import session_pace, session_rules
+from tests.support.limits import command_of, session_pace, session_rules, url_at
 from tests.support.processes import PROC, children_with, gone
 from tests.support.running import RAW_SERVER, listening, raw_command
 from tests.support.sdk_server import NAMES, HttpServer, Tools
@@ -54,7 +54,7 @@ needs_proc = pytest.mark.skipif(not PROC.is_dir(), reason="processes are looked 
 
 def sdk_command() -> StdioTarget:
     """The official SDK's server as a child process."""
-    return StdioTarget(tuple(through_server("-m", "tests.support.sdk_server")), cwd=str(ROOT))
+    return command_of(tuple(through_server("-m", "tests.support.sdk_server")), cwd=str(ROOT))
 
 
 @dataclass
@@ -136,7 +136,7 @@ async def at(place: str) -> AsyncIterator[Met]:
         target: ServerTarget = raw_command() if era is Era.LEGACY else sdk_command()
         if transport == "http":
             server = await stack.enter_async_context(HttpServer().run())
-            target = HttpTarget(server.url)
+            target = url_at(server.url)
         yield await stack.enter_async_context(met(target, era))
 
 
@@ -174,17 +174,14 @@ async def test_all_pages_of_the_list_are_read(pages: int) -> None:
 @each_era
 async def test_all_pages_are_read_over_http(era: Era) -> None:
     tools = Tools(pages=4)
-    async with HttpServer(tools).run() as server, met(HttpTarget(server.url), era) as there:
+    async with HttpServer(tools).run() as server, met(url_at(server.url), era) as there:
         assert there.names == list(NAMES)
         assert tools.listings == 1
 
 
 @pytest.mark.proves("mcp-pages")
 async def test_a_list_that_never_ends_is_given_up() -> None:
-    async with (
-        HttpServer(Tools(endless=True)).run() as server,
-        met(HttpTarget(server.url), ready=False) as there,
-    ):
+    async with HttpServer(Tools(endless=True)).run() as server, met(url_at(server.url), ready=False) as there:
         with pytest.raises(PeerError, match="tools never ends its list of tools"):
             await there.upstream.ready()
 
@@ -225,7 +222,7 @@ async def test_a_tool_that_appears_is_listed_and_can_be_called(place: str) -> No
 @each_era
 async def test_many_changes_at_once_are_few_listings(era: Era) -> None:
     tools = Tools()
-    async with HttpServer(tools).run() as server, met(HttpTarget(server.url), era) as there:
+    async with HttpServer(tools).run() as server, met(url_at(server.url), era) as there:
         await there.text("grow", tools=50)
         await there.changes.until(lambda: "grown-50" in there.names)
         assert 2 <= tools.listings <= 4
@@ -236,7 +233,7 @@ async def test_a_change_that_cannot_be_listed_is_warned_of_and_the_tools_stay(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     tools = Tools()
-    async with HttpServer(tools).run() as server, met(HttpTarget(server.url), Era.MODERN) as there:
+    async with HttpServer(tools).run() as server, met(url_at(server.url), Era.MODERN) as there:
         tools.endless = True
         await there.text("grow")
         await _logged(caplog, "its tools changed, but cannot be listed")
@@ -259,7 +256,7 @@ def eras_in(file: Path) -> list[str]:
 async def test_the_era_of_an_http_server_is_found_out(only: str) -> None:
     memory = ServerMemory(None)
     async with HttpServer(only=only).run() as server:
-        async with met(HttpTarget(server.url), Era.AUTO, memory=memory) as there:
+        async with met(url_at(server.url), Era.AUTO, memory=memory) as there:
             assert await there.text("echo", text="hello") == "hello"
         assert server.posted[0] == "server/discover"
         assert ("initialize" in server.posted) is (only == "legacy")
@@ -284,7 +281,7 @@ async def test_an_era_that_is_remembered_saves_the_probe(tmp_path: Path) -> None
     file = tmp_path / "servers.json"
     async with HttpServer(only="legacy").run() as server:
         for _ in range(2):
-            async with met(HttpTarget(server.url), Era.AUTO, memory=ServerMemory(file)):
+            async with met(url_at(server.url), Era.AUTO, memory=ServerMemory(file)):
                 pass
         assert [one for one in server.posted if "/" not in one or "discover" in one] == [
             "server/discover",
@@ -298,7 +295,7 @@ async def test_an_era_that_is_remembered_wrongly_is_found_out_anew(tmp_path: Pat
     file = tmp_path / "servers.json"
     async with HttpServer(only="modern").run() as server:
         ServerMemory(file).remember(Fact.ERA, server.url, Era.LEGACY)
-        async with met(HttpTarget(server.url), Era.AUTO, memory=ServerMemory(file), ready=False) as there:
+        async with met(url_at(server.url), Era.AUTO, memory=ServerMemory(file), ready=False) as there:
             assert await there.text("echo", text="hello") == "hello"
         assert eras_in(file) == ["modern"]
 
@@ -308,7 +305,7 @@ async def test_an_era_that_is_remembered_wrongly_is_found_out_anew(tmp_path: Pat
 async def test_an_era_that_is_set_is_spoken_without_asking(era: Era, tmp_path: Path) -> None:
     file = tmp_path / "servers.json"
     async with HttpServer().run() as server:
-        async with met(HttpTarget(server.url), era, memory=ServerMemory(file)) as there:
+        async with met(url_at(server.url), era, memory=ServerMemory(file)) as there:
             assert await there.text("echo", text="hello") == "hello"
         assert ("initialize" in server.posted) is (era is Era.LEGACY)
         assert ("server/discover" in server.posted) is (era is Era.MODERN)
@@ -420,7 +417,7 @@ async def test_over_stdio_a_cancellation_is_a_notification(place: str) -> None:
 @each_era
 async def test_over_http_a_cancellation_is_what_its_era_says(era: Era) -> None:
     """Legacy: a notification. Modern: the response is closed, and nothing is posted."""
-    async with HttpServer().run() as server, met(HttpTarget(server.url), era) as there:
+    async with HttpServer().run() as server, met(url_at(server.url), era) as there:
         with anyio.fail_after(10):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(there.call, "wait", {})
@@ -505,10 +502,7 @@ async def test_a_result_above_the_limit_is_a_clear_error(
     era: Era, streamed: bool, json_response: bool
 ) -> None:
     limited = HttpServer(json_response=json_response)
-    async with (
-        limited.run() as server,
-        met(HttpTarget(server.url, result_limit_bytes=MEGABYTE), era) as there,
-    ):
+    async with limited.run() as server, met(url_at(server.url, result_limit_bytes=MEGABYTE), era) as there:
         with pytest.raises(ServerLostError, match=f"the response is larger than {MEGABYTE} bytes"):
             await there.call("big", {"bytes": 2 * MEGABYTE, "stream": streamed}, lambda _: None)
         assert await there.text("echo", text="still there") == "still there"
@@ -523,7 +517,7 @@ async def test_a_result_of_too_many_values_is_a_clear_error(
     era: Era, streamed: bool, json_response: bool
 ) -> None:
     many = HttpServer(json_response=json_response)
-    async with many.run() as server, met(HttpTarget(server.url, result_json_values=1000), era) as there:
+    async with many.run() as server, met(url_at(server.url, result_json_values=1000), era) as there:
         with pytest.raises(ServerLostError, match="the response holds more than 1000 values and keys"):
             await there.call("big", {"bytes": 1, "values": 1000, "stream": streamed}, lambda _: None)
         assert await there.text("big", bytes=2, values=900) == "xx"
@@ -584,7 +578,7 @@ async def test_a_child_that_fails_to_start_is_started_again(tmp_path: Path) -> N
         f"len(open({str(starts)!r}).read()) < 4 and sys.exit('not yet');"
         f"sys.argv = ['raw']; runpy.run_path({str(RAW_SERVER)!r}, run_name='__main__')"
     )
-    async with met(StdioTarget((sys.executable, "-c", program)), ready=False) as there:
+    async with met(command_of((sys.executable, "-c", program)), ready=False) as there:
         with pytest.raises(PeerError, match="tools ended before it said anything of MCP"):
             await there.upstream.ready()
         await there.changes.until(lambda: there.upstream.down is None)
@@ -600,7 +594,7 @@ async def test_a_child_that_is_lost_and_cannot_be_started_again_says_why(
     program = tmp_path / "server.py"
     program.write_text(RAW_SERVER.read_text())
     pace = session_pace(connect_seconds=1.5, longest_pause_seconds=0.2)
-    async with met(StdioTarget((sys.executable, str(program))), pace=pace) as there:
+    async with met(command_of((sys.executable, str(program))), pace=pace) as there:
         program.write_text("import sys; sys.exit('the disk is full')")
         with pytest.raises(ServerLostError):
             await there.call("die", {})
@@ -623,7 +617,7 @@ async def test_a_child_that_is_lost_and_cannot_be_started_again_says_why(
     ],
 )
 async def test_a_command_that_is_no_server_is_a_clear_message(argv: tuple[str, ...], message: str) -> None:
-    async with met(StdioTarget(argv), ready=False) as there:
+    async with met(command_of(argv), ready=False) as there:
         with pytest.raises(BridgeError) as failed:
             await there.upstream.ready()
         assert str(failed.value) == message
@@ -633,7 +627,7 @@ async def test_a_command_that_is_no_server_is_a_clear_message(argv: tuple[str, .
 async def test_a_child_that_says_nothing_is_given_up() -> None:
     pace = session_pace(connect_seconds=0.3)
     async with met(
-        StdioTarget((sys.executable, "-c", "import sys; sys.stdin.read()")), pace=pace, ready=False
+        command_of((sys.executable, "-c", "import sys; sys.stdin.read()")), pace=pace, ready=False
     ) as there:
         await there.changes.until(lambda: there.upstream.down != "not connected yet")
         assert there.upstream.down == "tools was reached, but said nothing of MCP within 0.3 s"
@@ -647,7 +641,7 @@ async def test_a_child_that_says_nothing_is_given_up() -> None:
 async def test_a_url_where_nothing_listens_is_a_clear_message_and_works_later(era: Era) -> None:
     async with HttpServer().run() as server:
         url, port = server.url, server.port
-    async with met(HttpTarget(url), era, ready=False) as there:
+    async with met(url_at(url), era, ready=False) as there:
         with pytest.raises(PeerError) as failed:
             await there.upstream.ready()
         assert str(failed.value) == f"{url} cannot be reached: Connection refused"
@@ -662,7 +656,7 @@ async def test_a_server_that_is_stopped_and_started_again_is_found_again(era: Er
     async with anyio.create_task_group() as servers:
         await servers.start(first.run, 0)
         tools = first.server.tools
-        async with met(HttpTarget(first.server.url), era) as there:
+        async with met(url_at(first.server.url), era) as there:
             with each_raises(ServerLostError) as raised:
                 async with anyio.create_task_group() as calls:
                     calls.start_soon(failing, there, raised)
@@ -695,7 +689,7 @@ class _Served:
 async def test_a_call_on_a_session_that_is_lost_is_sent_again_on_a_new_one(status: int) -> None:
     """404 is the specification's word for it; 400 is what the reference server says."""
     server = HttpServer(lost_status=status)
-    async with server.run(), met(HttpTarget(server.url)) as there:
+    async with server.run(), met(url_at(server.url)) as there:
         assert await there.text("echo", text="first") == "first"
         async with server.session():
             assert await there.text("echo", text="second") == "second"
@@ -706,7 +700,7 @@ async def test_a_call_on_a_session_that_is_lost_is_sent_again_on_a_new_one(statu
 @pytest.mark.proves("mcp-sessions")
 async def test_a_server_without_a_stream_of_its_own_is_no_lost_session() -> None:
     """A server that knows no GET should answer 405, but a web framework says 404."""
-    async with HttpServer(get_status=404).run() as server, met(HttpTarget(server.url)) as there:
+    async with HttpServer(get_status=404).run() as server, met(url_at(server.url)) as there:
         for text in ("one", "two", "three"):
             assert await there.text("echo", text=text) == text
         assert server.posted.count("initialize") == 1
@@ -731,10 +725,7 @@ async def test_a_server_without_a_stream_of_its_own_is_no_lost_session() -> None
 async def test_a_url_that_is_no_mcp_server_is_a_clear_message(
     era: Era, answer: Response, message: str
 ) -> None:
-    async with (
-        HttpServer(broken=answer).run() as server,
-        met(HttpTarget(server.url), era, ready=False) as there,
-    ):
+    async with HttpServer(broken=answer).run() as server, met(url_at(server.url), era, ready=False) as there:
         with pytest.raises(PeerError) as failed:
             await there.upstream.ready()
         assert message in str(failed.value)
@@ -757,7 +748,7 @@ async def test_a_redirect_to_another_host_is_told_without_what_may_be_secret(era
     answer = Response(status_code=307, headers={"Location": place})
     async with (
         HttpServer(broken=answer).run() as server,
-        met(HttpTarget(f"{server.url}?key=s3cret"), era, ready=False) as there,
+        met(url_at(f"{server.url}?key=s3cret"), era, ready=False) as there,
     ):
         with pytest.raises(PeerError, match=r"(other\.test|file://127.0.0.1)/mcp not followed") as failed:
             await there.upstream.ready()
@@ -767,7 +758,7 @@ async def test_a_redirect_to_another_host_is_told_without_what_may_be_secret(era
 @pytest.mark.proves("map-lost")
 @each_era
 async def test_an_error_page_fails_the_call_that_met_it_and_no_other(era: Era) -> None:
-    async with HttpServer().run() as server, met(HttpTarget(server.url), era) as there:
+    async with HttpServer().run() as server, met(url_at(server.url), era) as there:
         server.broken = PlainTextResponse("oh", 503)
         with pytest.raises(ServerLostError, match="answered HTTP 503 Service Unavailable"):
             await there.call("echo", {"text": "x"})
@@ -777,12 +768,10 @@ async def test_an_error_page_fails_the_call_that_met_it_and_no_other(era: Era) -
 
 @pytest.mark.proves("a2a-13.4-logs")
 def test_a_url_is_told_without_its_secrets() -> None:
-    url = HttpTarget(
-        "https://user:password@tools.test:8443/mcp?key=secret", {"Authorization": "Bearer secret"}
-    )
+    url = url_at("https://user:password@tools.test:8443/mcp?key=secret", {"Authorization": "Bearer secret"})
     assert str(url) == "https://tools.test:8443/mcp"
     assert "Bearer" not in repr(url)
-    assert "hidden" not in repr(StdioTarget(("server",), {"KEY": "hidden"}))
+    assert "hidden" not in repr(command_of(("server",), {"KEY": "hidden"}))
 
 
 # Sessions of principals and contexts
@@ -981,13 +970,13 @@ class OldServer:
 async def test_a_url_of_the_older_transport_is_found_out_and_remembered(tmp_path: Path) -> None:
     file = tmp_path / "servers.json"
     async with OldServer().run() as server:
-        async with met(HttpTarget(server.url), Era.AUTO, memory=ServerMemory(file)) as there:
+        async with met(url_at(server.url), Era.AUTO, memory=ServerMemory(file)) as there:
             assert await there.text("echo", text="hello") == "hello"
             assert there.names == list(NAMES)
         assert "http-sse" in json.loads(file.read_text()).values()
         mistakes = server.mistakes
         assert mistakes > 0
-        async with met(HttpTarget(server.url), Era.AUTO, memory=ServerMemory(file)) as there:
+        async with met(url_at(server.url), Era.AUTO, memory=ServerMemory(file)) as there:
             assert await there.text("echo", text="hello") == "hello"
         assert server.mistakes == mistakes, "it is not tried in another way any more"
 
@@ -1000,7 +989,7 @@ async def test_a_server_that_speaks_streamable_http_again_is_reached_at_once_and
     file = tmp_path / "servers.json"
     async with HttpServer().run() as server:
         ServerMemory(file).remember(Fact.TRANSPORT, server.url, "http-sse")
-        async with met(HttpTarget(server.url), era, memory=ServerMemory(file)) as there:
+        async with met(url_at(server.url), era, memory=ServerMemory(file)) as there:
             assert await there.text("echo", text="hello") == "hello"
         assert "http-sse" not in json.loads(file.read_text()).values()
 
@@ -1020,7 +1009,7 @@ async def test_a_server_of_the_older_transport_that_is_down_for_a_while_is_not_m
             await left.wait()
 
     async with anyio.create_task_group() as servers:
-        async with met(HttpTarget(url), Era.AUTO, memory=ServerMemory(file), ready=False) as there:
+        async with met(url_at(url), Era.AUTO, memory=ServerMemory(file), ready=False) as there:
             with pytest.raises(PeerError, match="cannot be reached"):
                 await there.upstream.ready()
             assert "http-sse" in json.loads(file.read_text()).values()
@@ -1035,10 +1024,7 @@ async def test_a_url_where_neither_transport_is_spoken_says_both() -> None:
     async def nothing(scope: Scope, receive: Receive, send: Send) -> None:
         await PlainTextResponse("nothing here", 404)(scope, receive, send)
 
-    async with (
-        listening(nothing) as root_url,
-        met(HttpTarget(f"{root_url}/mpc"), Era.AUTO, ready=False) as there,
-    ):
+    async with listening(nothing) as root_url, met(url_at(f"{root_url}/mpc"), Era.AUTO, ready=False) as there:
         with pytest.raises(PeerError) as failed:
             await there.upstream.ready()
         assert str(failed.value) == (
@@ -1079,7 +1065,7 @@ async def test_no_child_is_left(how: str) -> None:
 async def test_no_child_is_left_when_it_is_stopped_while_it_starts(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "bridge.mcp.client.stderr")
     program = "import sys, time; print('starting slowly', file=sys.stderr, flush=True); time.sleep(60)"
-    async with met(StdioTarget((sys.executable, "-c", program)), ready=False):
+    async with met(command_of((sys.executable, "-c", program)), ready=False):
         await _logged(caplog, "starting slowly")
         (pid,) = children_with("starting slowly")
     await gone(pid)
@@ -1095,7 +1081,7 @@ async def test_what_a_child_started_ends_with_it(tmp_path: Path) -> None:
         f"child = subprocess.Popen([sys.executable, {str(RAW_SERVER)!r}]);"
         f"open({str(note)!r}, 'w').write(str(child.pid)); child.wait()"
     )
-    async with met(StdioTarget((sys.executable, "-c", program))) as there:
+    async with met(command_of((sys.executable, "-c", program))) as there:
         assert await there.text("echo", text="up") == "up"
         grandchild = int(note.read_text())
     await gone(grandchild)
@@ -1112,7 +1098,7 @@ async def test_the_stderr_of_a_child_goes_to_the_log_bounded(caplog: pytest.LogC
         "sys.stderr.write(''.join(f'line {n}\\n' for n in range(5000))); sys.argv = ['raw'];"
         f"runpy.run_path({str(RAW_SERVER)!r}, run_name='__main__')"
     )
-    async with met(StdioTarget((sys.executable, "-c", program))) as there:
+    async with met(command_of((sys.executable, "-c", program))) as there:
         with pytest.raises(ServerLostError) as lost:
             await there.call("die", {})
         assert re.search(r"line 4997 .* I was told to die", lost.value.detail)

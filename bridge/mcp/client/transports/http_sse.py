@@ -12,7 +12,7 @@ import json
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import anyio
@@ -175,9 +175,9 @@ async def _endpoint(target: HttpTarget, events: _SseEvents) -> httpx2.URL:
         except httpx2.InvalidURL as exc:
             raise PeerError(f"{target} names an endpoint that is no address: {exc}") from exc
         if _origin(named) != _origin(base):
+            other = replace(target, url=str(named), shown="")
             raise PeerError(
-                f"{target} names an endpoint of another origin ({HttpTarget(str(named))}); credentials are not"
-                " sent there"
+                f"{target} names an endpoint of another origin ({other}); credentials are not sent there"
             )
         return base.copy_with(raw_path=named.raw_path)
     raise PeerError(f"{target} ended its events before it named an endpoint")

@@ -32,8 +32,7 @@ from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
 from bridge.errors import UsageError
-from bridge.jsonvalues import DEFAULT_MAX_VALUES
-from bridge.mcp.client.faults import DEFAULT_RESULT_LIMIT_BYTES, answer_to_many_values, answer_to_overlong
+from bridge.mcp.client.faults import answer_to_many_values, answer_to_overlong
 from bridge.mcp.client.stderr import LastWords, StderrLog
 from bridge.mcp.messages import LineSplitter, OverlongLine, line_of, message_in
 
@@ -75,8 +74,8 @@ class StdioTarget:
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Beside HOME, LOGNAME, PATH, SHELL, TERM and USER, which every child gets."""
     cwd: str | None = None
-    result_limit_bytes: int = DEFAULT_RESULT_LIMIT_BYTES
-    result_json_values: int = DEFAULT_MAX_VALUES
+    result_limit_bytes: int = field(kw_only=True)
+    result_json_values: int = field(kw_only=True)
     shown: tuple[str, ...] = field(default=(), compare=False)
     """The words as they may be said aloud, where those are others."""
 

@@ -31,10 +31,9 @@ from bridge.http.private_addresses import (
 )
 from bridge.http.probe import WantedKind, explained
 from bridge.http.request_checks import is_loopback
-from bridge.jsonvalues import DEFAULT_MAX_VALUES, holds_more_values
+from bridge.jsonvalues import holds_more_values
 from bridge.mcp.client.faults import (
     BROKEN_OFF,
-    DEFAULT_RESULT_LIMIT_BYTES,
     HTTP_STATUS,
     LIMITED_BY,
     SESSION_LOST,
@@ -79,9 +78,9 @@ class HttpTarget:
 
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    connect_seconds: float = 10.0
-    result_limit_bytes: int = DEFAULT_RESULT_LIMIT_BYTES
-    result_json_values: int = DEFAULT_MAX_VALUES
+    connect_seconds: float = field(kw_only=True)
+    result_limit_bytes: int = field(kw_only=True)
+    result_json_values: int = field(kw_only=True)
     shown: str = field(default="", compare=False)
     """The URL as it may be said aloud, where that is another one than without user, query and fragment."""
     allow_private: bool = False

@@ -34,9 +34,10 @@ from bridge.mcp.client.faults import (
     fault_of,
 )
 from bridge.mcp.client.transports.http_sse import POSTS_AT_ONCE, http_sse, may_be_http_sse
-from bridge.mcp.client.transports.streamable_http import HttpTarget, streamable_http
+from bridge.mcp.client.transports.streamable_http import streamable_http
 from tests.peers.node import everything_sse_command, require_peers
 from tests.support.command import free_port
+from tests.support.limits import url_at
 from tests.support.running import listening
 from tests.support.sdk_server import Tools
 
@@ -130,7 +131,7 @@ async def test_a_server_of_the_old_transport_is_greeted_listed_and_called(real: 
             both.set()
 
     heard: list[str] = []
-    async with http_sse(HttpTarget(real.url), heard.append) as streams, ClientSession(*streams) as session:
+    async with http_sse(url_at(real.url), heard.append) as streams, ClientSession(*streams) as session:
         with anyio.fail_after(WAIT_SECONDS):
             await session.initialize()
             assert "echo" in [tool.name for tool in (await session.list_tools()).tools]
@@ -148,7 +149,7 @@ async def test_a_question_of_the_server_in_the_middle_of_a_call_is_answered() ->
 
     async with (
         node_server() as server,
-        http_sse(HttpTarget(server.url), ignore) as streams,
+        http_sse(url_at(server.url), ignore) as streams,
         ClientSession(*streams, elicitation_callback=answer) as session,
     ):
         with anyio.fail_after(WAIT_SECONDS):
@@ -159,7 +160,7 @@ async def test_a_question_of_the_server_in_the_middle_of_a_call_is_answered() ->
 async def test_an_answer_of_twenty_megabytes_arrives_whole() -> None:
     async with (
         python_server() as server,
-        http_sse(HttpTarget(server.url), ignore) as streams,
+        http_sse(url_at(server.url), ignore) as streams,
         ClientSession(*streams) as session,
     ):
         with anyio.fail_after(WAIT_SECONDS):
@@ -169,7 +170,7 @@ async def test_an_answer_of_twenty_megabytes_arrives_whole() -> None:
 
 async def test_an_answer_above_the_limit_is_a_fault_of_its_call_and_of_no_other(real: Real) -> None:
     heard: list[str] = []
-    target = HttpTarget(real.url, result_limit_bytes=100_000)
+    target = url_at(real.url, result_limit_bytes=100_000)
     async with http_sse(target, heard.append) as streams, ClientSession(*streams) as session:
         with anyio.fail_after(WAIT_SECONDS):
             await session.initialize()
@@ -188,7 +189,7 @@ async def test_a_call_ends_when_its_server_does() -> None:
 
     async with (
         node_server() as server,
-        http_sse(HttpTarget(server.url), ignore) as streams,
+        http_sse(url_at(server.url), ignore) as streams,
         ClientSession(*streams) as session,
         anyio.create_task_group() as tasks,
     ):
@@ -208,7 +209,7 @@ async def test_a_call_ends_when_its_server_does() -> None:
 
 
 async def _handshake_error(url: str) -> MCPError:
-    async with streamable_http(HttpTarget(url), ignore) as streams, ClientSession(*streams) as session:
+    async with streamable_http(url_at(url), ignore) as streams, ClientSession(*streams) as session:
         with anyio.fail_after(WAIT_SECONDS), pytest.raises(MCPError) as caught:
             await session.initialize()
         return caught.value
@@ -306,7 +307,7 @@ class Script:
 @asynccontextmanager
 async def opened(script: Script, heard: list[str], **options: Any) -> AsyncIterator[TransportStreams]:
     """A connection to a server that does what a test says."""
-    async with script.run(), http_sse(HttpTarget(script.url, **options), heard.append) as streams:
+    async with script.run(), http_sse(url_at(script.url, **options), heard.append) as streams:
         with anyio.fail_after(WAIT_SECONDS):
             yield streams
 
@@ -387,7 +388,7 @@ async def test_an_error_that_the_server_answers_a_post_with_is_handed_on() -> No
 
 async def test_a_post_that_breaks_off_may_have_been_taken() -> None:
     heard: list[str] = []
-    async with _events_only(hangs_up=True) as url, http_sse(HttpTarget(url), heard.append) as streams:
+    async with _events_only(hangs_up=True) as url, http_sse(url_at(url), heard.append) as streams:
         with anyio.fail_after(WAIT_SECONDS):
             await streams[1].send(ask(1))
             assert await fault_from(streams) == (1, BROKEN_OFF)
@@ -396,7 +397,7 @@ async def test_a_post_that_breaks_off_may_have_been_taken() -> None:
 
 async def test_a_post_where_nothing_listens_was_not_sent() -> None:
     heard: list[str] = []
-    async with _events_only() as url, http_sse(HttpTarget(url), heard.append) as streams:
+    async with _events_only() as url, http_sse(url_at(url), heard.append) as streams:
         with anyio.fail_after(WAIT_SECONDS):
             await streams[1].send(ask(1))
             assert await fault_from(streams) == (1, UNREACHABLE)
@@ -564,7 +565,7 @@ async def test_leaving_waits_for_no_post() -> None:
     script = Script(answer=answer)
     async with script.run():
         with anyio.fail_after(WAIT_SECONDS):
-            async with http_sse(HttpTarget(script.url), ignore) as streams:
+            async with http_sse(url_at(script.url), ignore) as streams:
                 await streams[1].send(ask(1))
                 await posted.wait()
         left.set()
@@ -586,7 +587,7 @@ async def test_what_is_no_event_stream_is_no_connection(greeting: Response, word
     script = Script(greeting=greeting)
     async with script.run():
         with pytest.raises(PeerError, match=words):
-            async with http_sse(HttpTarget(script.url), ignore):
+            async with http_sse(url_at(script.url), ignore):
                 raise AssertionError
     assert script.paths == ["/sse"]
 
@@ -599,7 +600,7 @@ async def test_an_endpoint_of_another_origin_is_refused(endpoint: str) -> None:
     script = Script(endpoint=endpoint)
     async with script.run():
         with pytest.raises(PeerError, match=r"another origin .*credentials are not sent there") as caught:
-            async with http_sse(HttpTarget(script.url), ignore):
+            async with http_sse(url_at(script.url), ignore):
                 raise AssertionError
     assert "key=s" not in str(caught.value)
     assert script.paths == ["/sse"]
@@ -617,7 +618,7 @@ async def test_an_endpoint_is_resolved_and_our_credentials_stay_ours(endpoint: s
     async with script.run():
         url = script.url.replace("127.0.0.1", "me:secret@127.0.0.1")
         script.endpoint = endpoint.format(port=script.url.split(":")[2].partition("/")[0])
-        async with http_sse(HttpTarget(url), ignore) as streams:
+        async with http_sse(url_at(url), ignore) as streams:
             with anyio.fail_after(WAIT_SECONDS):
                 await streams[1].send(ask(1))
                 await posted.wait()
@@ -629,15 +630,15 @@ async def test_a_server_that_names_no_endpoint_is_not_waited_for() -> None:
     script = Script(endpoint="")
     async with script.run():
         with pytest.raises(PeerError, match=r"named no endpoint for HTTP\+SSE within 0.3 s"):
-            async with http_sse(HttpTarget(script.url, connect_seconds=0.1), ignore):
+            async with http_sse(url_at(script.url, connect_seconds=0.1), ignore):
                 raise AssertionError
         script.end()
         with pytest.raises(PeerError, match="ended its events before it named an endpoint"):
-            async with http_sse(HttpTarget(script.url), ignore):
+            async with http_sse(url_at(script.url), ignore):
                 raise AssertionError
 
 
 async def test_a_server_that_is_not_there_is_down() -> None:
     with pytest.raises(ServerDownError, match="cannot be reached: Connection refused"):
-        async with http_sse(HttpTarget(f"http://127.0.0.1:{free_port()}/sse"), ignore):
+        async with http_sse(url_at(f"http://127.0.0.1:{free_port()}/sse"), ignore):
             raise AssertionError

@@ -22,10 +22,11 @@ from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCNotificati
 from pydantic import ValidationError
 
 from bridge.errors import UsageError
-from bridge.mcp.client.faults import DEFAULT_RESULT_LIMIT_BYTES, FAULT_KEY, TOO_LARGE
+from bridge.mcp.client.faults import FAULT_KEY, TOO_LARGE
 from bridge.mcp.client.stderr import LastWords
 from bridge.mcp.client.transports.stdio import StdioTarget, child
 from bridge.mcp.messages import LineSplitter, OverlongLine, line_of
+from tests.support.limits import PROFILE, command_of
 from tests.support.processes import PROC, children_with, gone, is_running
 
 pytestmark = pytest.mark.proves("mcp-child")
@@ -84,9 +85,11 @@ class Started:
 
 
 @asynccontextmanager
-async def started(program: str, limit_bytes: int = DEFAULT_RESULT_LIMIT_BYTES) -> AsyncIterator[Started]:
+async def started(
+    program: str, limit_bytes: int = PROFILE.server.result_limit_bytes
+) -> AsyncIterator[Started]:
     """A child that runs a program."""
-    command = StdioTarget((sys.executable, "-c", PREAMBLE + program), result_limit_bytes=limit_bytes)
+    command = command_of((sys.executable, "-c", PREAMBLE + program), result_limit_bytes=limit_bytes)
     last_words = LastWords()
     with anyio.fail_after(30):
         async with child(command, "tools", last_words) as streams:
@@ -392,8 +395,8 @@ async def test_no_pipe_is_left_open_that_a_process_outside_the_group_holds() -> 
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (StdioTarget(("/nowhere/server",)), "cannot start '/nowhere/server': No such file or directory"),
-        (StdioTarget(("server\0",)), "cannot start 'server\\x00': embedded null byte"),
+        (command_of(("/nowhere/server",)), "cannot start '/nowhere/server': No such file or directory"),
+        (command_of(("server\0",)), "cannot start 'server\\x00': embedded null byte"),
     ],
 )
 async def test_a_command_that_cannot_be_started_is_a_clear_message(command: StdioTarget, words: str) -> None:
@@ -406,7 +409,7 @@ async def test_a_command_that_cannot_be_started_is_a_clear_message(command: Stdi
 async def test_a_child_gets_the_variables_of_its_command_and_few_others(tmp_path: Path) -> None:
     os.environ["NOT_FOR_CHILDREN"] = "1"
     program = PREAMBLE + "tell(cwd=os.getcwd(), names=sorted(os.environ))"
-    command = StdioTarget((sys.executable, "-c", program), {"OWN": "1"}, str(tmp_path))
+    command = command_of((sys.executable, "-c", program), {"OWN": "1"}, str(tmp_path))
     async with child(command, "tools", LastWords()) as streams:
         told = await Started(streams, LastWords()).told()
     assert told["cwd"] == str(tmp_path)

@@ -22,13 +22,9 @@ from bridge.mcp.client.faults import (
     TOO_LARGE,
     UNREACHABLE,
 )
-from bridge.mcp.client.transports.streamable_http import (
-    FaultMappingTransport,
-    HttpTarget,
-    _BoundedEvents,
-    _Bounds,
-)
+from bridge.mcp.client.transports.streamable_http import FaultMappingTransport, _BoundedEvents, _Bounds
 from tests.support.command import free_port
+from tests.support.limits import url_at
 
 LIMIT_BYTES: Final = 1000
 VALUES: Final = 20
@@ -61,7 +57,7 @@ async def _answering(answer: bytes) -> AsyncIterator[str]:
 
 
 async def _post(url: str, on_fault: Callable[[str], None], **headers: str) -> httpx2.Response:
-    target = HttpTarget(url, result_limit_bytes=LIMIT_BYTES, result_json_values=VALUES, shown="tools")
+    target = url_at(url, result_limit_bytes=LIMIT_BYTES, result_json_values=VALUES, shown="tools")
     transport = FaultMappingTransport(target, on_fault, limits=httpx2.Limits())
     async with httpx2.AsyncClient(transport=transport) as client:
         with anyio.fail_after(10):
