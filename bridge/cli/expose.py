@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from bridge.cli.card import with_options
+from bridge.cli.wrap import serving_options
 
 if TYPE_CHECKING:
     from bridge.assembly.plan import Plan
     from bridge.cli.option_document import Asked
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _AGENTS_OPTIONS: Final = (
     click.option(
@@ -52,9 +55,14 @@ _AGENTS_OPTIONS: Final = (
 )
 
 
-def agents_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def agents_options(command: _Command) -> _Command:
     """The options that say how agents are called, and what tools they become."""
     return with_options(command, reversed(_AGENTS_OPTIONS))
+
+
+def names_of_agents_options() -> list[str]:
+    """What they are called among the parameters of a command."""
+    return [str(one.name) for one in agents_options(click.Command("")).params]
 
 
 @click.command()
@@ -72,23 +80,7 @@ def agents_options(command: Callable[..., Any]) -> Callable[..., Any]:
     type=click.IntRange(0, 65535),
     help="With --http: port; 0 takes a free one.",
 )
-@click.option(
-    "--auth",
-    multiple=True,
-    metavar="[PRINCIPAL=]bearer:env:NAME|file:PATH",
-    help="With --http: let in who has this token. Repeatable.",
-)
-@click.option("--allow-unauthenticated", is_flag=True, help="Listen beyond this machine without --auth.")
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="warning",
-    show_default=True,
-)
-@click.option(
-    "--print-toml", is_flag=True, help="Serve nothing: print the configuration file that says the same."
-)
+@serving_options("warning")
 def expose(**options: Any) -> int:
     """Offer remote A2A agents as the tools of an MCP server.
 

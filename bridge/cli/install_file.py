@@ -5,25 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from bridge.cli.expose import names_of_agents_options
 from bridge.errors import UsageError
 from bridge.hosts import entry
 
 if TYPE_CHECKING:
     from bridge.config.load import LoadedConfig
     from bridge.hosts.places import Host
-
-_SAID_IN_THE_FILE: Final = (
-    "bearer",
-    "api_key",
-    "header",
-    "trust",
-    "allow_private",
-    "mapping",
-    "granularity",
-    "answer_within_seconds",
-)
 
 
 def is_meant(options: Mapping[str, Any]) -> bool:
@@ -37,7 +27,7 @@ def served_from(options: Mapping[str, Any], host: Host) -> entry.Served:
     Raises:
         UsageError: the file is not right, has no such server, or takes what this host does not pass on.
     """
-    for option in (option for option in _SAID_IN_THE_FILE if options[option]):
+    for option in (option for option in names_of_agents_options() if options[option]):
         raise UsageError(
             f"a file says itself how its agents are called: leave out --{option.replace('_', '-')}"
         )

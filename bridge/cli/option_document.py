@@ -31,35 +31,10 @@ _OPTIONS: Final = {
     "card": "AGENT_URL",
     "mcp_json": "--from-json",
     "principals": "--auth",
-    **{
-        key: f"--{key.replace('_', '-')}"
-        for key in (
-            "allow_private",
-            "allow_unauthenticated",
-            "answer_within_seconds",
-            "api_key",
-            "bearer",
-            "call_timeout_seconds",
-            "description",
-            "env",
-            "era",
-            "fail",
-            "host",
-            "log_format",
-            "log_level",
-            "mapping",
-            "name",
-            "port",
-            "public_url",
-            "store",
-            "trust",
-        )
-    },
 }
-"""What on the command line says a key of the file."""
-
-_DEFAULTS: Final = {"host": "127.0.0.1", "port": 8080, "log_format": "text", "log_level": "info"}
-"""What a file need not say."""
+"""What on the command line says a key of the file, where that is no option of the same name."""
+_AROUND: Final = ("auth", "skills", "tools", "*")
+"""Keys around those that options say."""
 
 _WEB: Final = ("http://", "https://")
 SEVERAL: Final = "tools"
@@ -69,7 +44,8 @@ SEVERAL: Final = "tools"
 def option_at(path: KeyPath) -> str:
     """What on the command line says the value at a path of the document."""
     depth = 0 if path[:1] == ("principals",) else 1 if path[:1] in (("bridge",), ("import",)) else 2
-    return next((_OPTIONS[step] for step in path[depth:] if isinstance(step, str) and step in _OPTIONS), "")
+    step = next((str(step) for step in path[depth:] if step not in _AROUND), "")
+    return _OPTIONS.get(step, f"--{step.replace('_', '-')}") if step else ""
 
 
 @dataclass
@@ -168,7 +144,6 @@ def wrapped(options: Mapping[str, Any]) -> Asked:
     """
     from bridge.short_names import name_of, slug
 
-    mapping, timeout = _mapping(options), options["call_timeout_seconds"]
     said = slug(options["name"]) if options["name"] else ""
     if options["from_json"]:
         servers = _names_in_host_file(options)
@@ -178,32 +153,26 @@ def wrapped(options: Mapping[str, Any]) -> Asked:
         table = _server(options)
         name = said or slug(name_of(table.get("url") or table["command"]))
         servers, tables = [name], {"tool_servers": {name: table}}
-    asked = Asked()
     store = _store(options["store"])
+    asked = Asked(unsaid=[*_unsaid_of_wrapped(options)], remarks=[*_remarks_on_wrapped(options, store, name)])
+    place = {"public_url": options["public_url"], "hosts": list(options["allow_host"]), "store": store}
     asked.data = {
-        "bridge": {
-            **_place(options),
-            "public_url": options["public_url"],
-            "hosts": list(options["allow_host"]),
-            "store": store,
-            "mapping": mapping,
-        },
+        "bridge": {**_place(options), **place, "mapping": _mapping(options)},
         **tables,
-        "tools_as_agent": {
-            name: {
-                "from": servers,
-                "mapping": mapping,
-                "name": options["name"] or None,
-                "description": options["description"] or None,
-                "fail": options["fail"],
-                "skills": {"*": {"call_timeout_seconds": timeout}},
-            }
-        },
+        "tools_as_agent": {name: {"from": servers, **_agent(options)}},
         "principals": asked.admitted(options["auth"]),
     }
-    asked.unsaid += _unsaid_of_wrapped(options)
-    asked.remarks += _remarks_on_wrapped(options, store, name)
     return asked
+
+
+def _agent(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "mapping": _mapping(options),
+        "name": options["name"] or None,
+        "description": options["description"] or None,
+        "fail": options["fail"],
+        "skills": {"*": {"call_timeout_seconds": options["call_timeout_seconds"]}},
+    }
 
 
 def exposed(options: Mapping[str, Any]) -> Asked:
@@ -246,8 +215,11 @@ def _without_none(value: Any) -> Any:
 
 
 def _place(options: Mapping[str, Any]) -> dict[str, Any]:
-    said = {key: options[key] for key, default in _DEFAULTS.items() if options[key] != default}
-    return {**said, "allow_unauthenticated": options["allow_unauthenticated"] or None}
+    from bridge.config.tables.models import BridgeTable
+
+    unsaid = BridgeTable()
+    keys = ("host", "port", "log_format", "log_level", "allow_unauthenticated")
+    return {key: options[key] for key in keys if options[key] != getattr(unsaid, key)}
 
 
 def _mapping(options: Mapping[str, Any]) -> str | None:
@@ -451,5 +423,6 @@ def _secret(options: Mapping[str, Any], key: str) -> dict[str, str] | None:
     said: str | None = options.get(key)
     reference = reference_in(said) if said else None
     if said and reference is None:
-        raise UsageError(f"{_OPTIONS[key]} takes env:NAME or file:PATH, so that no secret stands on the line")
+        option = f"--{key.replace('_', '-')}"
+        raise UsageError(f"{option} takes env:NAME or file:PATH, so that no secret stands on the line")
     return reference

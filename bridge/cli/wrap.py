@@ -2,15 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from bridge.cli.card import with_options
 
 if TYPE_CHECKING:
     from bridge.assembly.plan import Plan
     from bridge.cli.option_document import Asked
+
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def serving_options(log_level: str) -> Callable[[_Command], _Command]:
+    """The options of a command that serves what its other options say: who may call, and what is told."""
+    options = (
+        click.option(
+            "--auth",
+            multiple=True,
+            metavar="[PRINCIPAL=]bearer:env:NAME|file:PATH",
+            help="Let in who has this token. Repeatable.",
+        ),
+        click.option(
+            "--allow-unauthenticated", is_flag=True, help="Listen beyond this machine without --auth."
+        ),
+        click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True),
+        click.option(
+            "--log-level",
+            type=click.Choice(["debug", "info", "warning", "error"]),
+            default=log_level,
+            show_default=True,
+        ),
+        click.option(
+            "--print-toml",
+            is_flag=True,
+            help="Serve nothing: print the configuration file that says the same.",
+        ),
+    )
+    return partial(with_options, options=reversed(options))
 
 
 @click.command(context_settings={"ignore_unknown_options": False})
@@ -60,13 +95,6 @@ if TYPE_CHECKING:
     help="The server's generation of MCP: legacy is 2025-11-25 and older, modern 2026-07-28.",
 )
 @click.option(
-    "--auth",
-    multiple=True,
-    metavar="[PRINCIPAL=]bearer:env:NAME|file:PATH",
-    help="Let in who has this token. Repeatable.",
-)
-@click.option("--allow-unauthenticated", is_flag=True, help="Listen beyond this machine without --auth.")
-@click.option(
     "--call-timeout-seconds",
     type=click.FloatRange(min=0, min_open=True),
     help="How long a tool may take. Default: the profile's.",
@@ -76,13 +104,7 @@ if TYPE_CHECKING:
     type=click.Choice(["open", "closed"]),
     help="A server that is down at the start: serve and go on trying, or end. Default: the profile's (closed).",
 )
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
-)
-@click.option(
-    "--print-toml", is_flag=True, help="Serve nothing: print the configuration file that says the same."
-)
+@serving_options("info")
 def wrap(**options: Any) -> int:
     """Serve an MCP server as an A2A agent.
 

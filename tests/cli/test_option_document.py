@@ -77,6 +77,16 @@ def test_what_is_printed_is_the_very_document_that_is_served(
         (["wrap", "--header", "X-Key=env:GONE", URL], "--header: the environment variable GONE is not set"),
         (["wrap", "--mapping", "nope", URL], "--mapping: there is no mapping profile 'nope'; there is"),
         (["expose", "--answer-within-seconds", "nan", URL], "--answer-within-seconds takes"),
+        (
+            ["expose", "--bearer", "env:TOKEN", "--header", "Authorization=env:OTHER", URL],
+            "--header: the header Authorization is there twice",
+        ),
+        (["wrap", "--header", "X-A=b", "--header", "x-a=c", URL], "--header: the header x-a is there twice"),
+        (["expose", "--trust", "nonsense", URL], "'nonsense' names no host"),
+        (
+            ["call", "--bearer", "env:TOKEN", "tool", "--", "x"],
+            "--bearer is for a URL; a command takes --env",
+        ),
         (["expose", "--bearer", "file:gone", URL, f"{URL}/2"], "--bearer: cannot read the secret in"),
     ],
 )
