@@ -158,12 +158,7 @@ def face_options_of(name: str, plan: OfferedPlan) -> FaceOptions:
         name=plan.server_name or name,
         title=plan.title,
         instructions=plan.instructions,
-        rules=ToolRules(
-            chosen.granularity,
-            always_prefixed=chosen.prefix == "always",
-            found_most=chosen.found_most,
-            skills_most=chosen.skills_most,
-        ),
+        rules=tool_rules(chosen),
         follow_up_tools=chosen.follow_up_tools,
         follow_up_seconds=chosen.follow_up_seconds,
         answer_within_seconds=chosen.answer_within_seconds,
@@ -206,6 +201,16 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: SharedResources
     )
     return RemoteAgent(
         one.url, source, shared.http, options, key=key if plan.named else None, account=one.account
+    )
+
+
+def tool_rules(chosen: AgentsTable) -> ToolRules:
+    """How skills become tools."""
+    return ToolRules(
+        chosen.granularity,
+        always_prefixed=chosen.prefix == "always",
+        found_most=chosen.found_most,
+        skills_most=chosen.skills_most,
     )
 
 

@@ -88,13 +88,14 @@ def check_as_host(options: dict[str, Any], host: places.Host, server: JsonObject
 
     from bridge.cli import logs, render
     from bridge.cli.server_trial import ServerStart, tools_of
-    from bridge.translate.own_tools import MAX_WAIT_SECONDS, follow_ups
+    from bridge.translate.own_tools import follow_ups
 
     logs.set_up("text", "warning")
     arguments = server["args"] if isinstance(server["args"], list) else []
     start = ServerStart(str(server["command"]), [str(word) for word in arguments], _environment(host, server))
     tools, words = anyio.run(tools_of, start)
-    if {tool.name for tool in tools} <= {str(own["name"]) for own in follow_ups(MAX_WAIT_SECONDS)}:
+    own_tools = {str(own["name"]) for own in follow_ups(1)}  # whose names do not depend on how long they wait
+    if {tool.name for tool in tools} <= own_tools:
         raise PeerError("the server lists no tool of an agent, so that nothing was written", detail=words)
     say = render.say if host is places.ANY_HOST or host.is_yaml else lambda line: render.write(f"{line}\n")
     say(f"{len(tools)} tools, as {host.title} would see them:")

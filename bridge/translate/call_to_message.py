@@ -21,13 +21,13 @@ from bridge.translate.arguments import describe, problems_of
 from bridge.translate.content import MAX_DATA_DEPTH
 from bridge.translate.extension import SKILL, URI
 from bridge.translate.files import standard_base64
-from bridge.translate.own_tools import FOLLOW_UP_TOOLS
+from bridge.translate.own_tools import follow_ups
 from bridge.translate.skill_tools import AgentTool
 
 _FOREIGN_SKILL: Final = "skillId"
 """The metadata key that most agents without our extension read, beside ours."""
 _JSON: Final = "application/json"
-_REPLY: Final = next(tool for tool in FOLLOW_UP_TOOLS if tool["name"] == "task_reply")
+_REPLY: Final = next(tool for tool in follow_ups(1) if tool["name"] == "task_reply")
 
 
 class BadArgumentsError(CallerError):

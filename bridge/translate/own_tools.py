@@ -7,11 +7,6 @@ from typing import Final
 
 from bridge.jsonvalues import JsonObject
 
-MAX_WAIT_SECONDS: Final = 49
-"""How long task_result may wait where nothing else is said: hosts give a call up at 60 s, and ours answer within 50."""
-MAX_FOUND: Final = 20
-"""How many skills find_skill gives at most where nothing else is said: each comes with its schema."""
-
 MESSAGE_FIELDS: Final[JsonObject] = {
     "message": {"type": "string", "description": "What to tell the agent, in words"},
     "data": {"type": "object", "description": "Structured data to go with the message"},
@@ -120,7 +115,3 @@ def _own_tool(
         "inputSchema": object_schema(fields, required),
         "annotations": {**AGENT_HINTS, **hints},
     }
-
-
-FOLLOW_UP_TOOLS: Final = follow_ups(MAX_WAIT_SECONDS)
-"""As they are where nothing else is said."""

@@ -28,8 +28,6 @@ from bridge.safe_text import web_link, without_hidden_characters
 from bridge.translate.extension import URI
 from bridge.translate.own_tools import (
     AGENT_HINTS,
-    MAX_FOUND,
-    MAX_WAIT_SECONDS,
     MESSAGE_FIELDS,
     follow_ups,
     object_schema,
@@ -42,9 +40,6 @@ Granularity = Literal["skill", "agent", "search"]
 
 MAX_EXAMPLES: Final = 5
 """How many examples of a skill stand in a description; the card has all of them."""
-
-MAX_SKILLS: Final = 5000
-"""Skills of one agent. No host takes as many tools; whoever finds them by `find_skill` has each looked through."""
 
 _MESSAGE: Final = object_schema(MESSAGE_FIELDS, ["message"])
 """The schema of every skill that takes a message."""
@@ -69,12 +64,13 @@ class ToolSource:
 class ToolRules:
     """What a profile says about tools."""
 
-    granularity: Granularity = "skill"
-    always_prefixed: bool = False
-    found_most: int = MAX_FOUND
-    """Skills that find_skill gives at most."""
-    skills_most: int = MAX_SKILLS
-    """Skills of one agent that are offered at most: the first ones."""
+    granularity: Granularity
+    always_prefixed: bool
+    found_most: int
+    """Skills that find_skill gives at most: each comes with its schema."""
+    skills_most: int
+    """Skills of one agent that are offered at most: the first ones. No host takes as many tools; whoever finds them by
+    find_skill has each looked through."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,7 +120,7 @@ def listed_tools(
     rules: ToolRules,
     *,
     follow_up_tools: bool = True,
-    longest_wait_seconds: int = MAX_WAIT_SECONDS,
+    longest_wait_seconds: int,
 ) -> tuple[JsonObject, ...]:
     """What tools/list shows."""
     found = tuple(tool.listed for tool in tools)
@@ -132,9 +128,7 @@ def listed_tools(
     return (*shown, *follow_ups(longest_wait_seconds)) if follow_up_tools else shown
 
 
-def find_skills(
-    tools: Sequence[AgentTool], query: str, limit: int, most: int = MAX_FOUND
-) -> tuple[AgentTool, ...]:
+def find_skills(tools: Sequence[AgentTool], query: str, limit: int, most: int) -> tuple[AgentTool, ...]:
     """The tools that have most of a query's words, the best first; without words, the first ones."""
     words = set(_WORD.findall(query.lower()))
     ranked = sorted(tools, key=lambda tool: -_score(tool, words))

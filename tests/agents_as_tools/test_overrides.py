@@ -15,9 +15,10 @@ from mcp import MCPError
 
 from bridge.agents_as_tools.tools import may_be_tool_name, published_tools, tool_remarks
 from bridge.translate.overrides import ArgumentRule, ToolOverride
-from bridge.translate.skill_tools import ToolRules, ToolSource, tools_of_agents
+from bridge.translate.skill_tools import ToolSource, tools_of_agents
 from tests.support.agent_faces import OPTIONS, Agents, serving, words_in
 from tests.support.foreign import foreign_agent
+from tests.support.limits import tool_rules
 from tests.support.mcp_tasks import task_client
 from tests.support.running import config_for, raw_command, running
 from tests.translate.test_skill_tools import card, skill
@@ -72,7 +73,7 @@ async def test_a_hidden_tool_is_neither_listed_nor_callable_and_names_go_before_
 
 async def test_a_search_finds_tools_as_they_are_shown(tmp_path: Path) -> None:
     said = {"plain": ToolOverride(name="repeat"), "slow": HIDDEN}
-    rules = ToolRules(granularity="search")
+    rules = tool_rules(granularity="search")
     async with (
         foreign_agent() as agent,
         serving(tmp_path, one(agent.url), said, replace(OPTIONS, rules=rules)) as there,
@@ -225,7 +226,7 @@ async def test_a_turn_that_does_not_come_in_time_is_told_and_follow_ups_need_non
 
 
 def found(*sources: ToolSource) -> Any:
-    return tools_of_agents(sources, ToolRules())
+    return tools_of_agents(sources, tool_rules())
 
 
 def test_a_name_that_cannot_be_given_is_not_given_and_that_is_said() -> None:

@@ -29,6 +29,7 @@ from bridge.mcp.tools import SchemaBudget
 from bridge.store.records import Quota
 from bridge.store.retention import Retention
 from bridge.tools_as_agent.options import AgentOptions
+from bridge.translate.skill_tools import ToolRules
 from tests.support.limits import PROFILE
 
 
@@ -54,6 +55,7 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
         SessionPace,
         SessionRules,
         StreamPace,
+        ToolRules,
         UnansweredBounds,
         HttpTarget,
     )

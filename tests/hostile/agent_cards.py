@@ -20,14 +20,14 @@ from bridge.a2a.client.credentials import Credentials
 from bridge.a2a.client.interfaces import ConnectionPolicy, interface_guard
 from bridge.errors import PeerError
 from bridge.translate.extension import URI
-from bridge.translate.skill_tools import ToolRules, ToolSource, listed_tools, tools_of_agents
+from bridge.translate.skill_tools import ToolSource, listed_tools, tools_of_agents
 from tests.hostile.a2a_answers import strict_json
 from tests.hostile.mutations import hostile_json
 from tests.hostile.raw_peer import Reply, raw_peer, reply_of
 from tests.hostile.schemas import schema
 from tests.hostile.scripted_server import TOOLS
 from tests.hostile.target import Check, Target
-from tests.support.limits import card_bounds, client_options
+from tests.support.limits import card_bounds, client_options, tool_rules
 
 URLS: Final = (
     "http://127.0.0.1:99999/",
@@ -103,9 +103,9 @@ async def _card_scene() -> AsyncIterator[Check]:
 def _check_card(http: httpx2.AsyncClient, found: FoundCard) -> None:
     """What a card offers can be listed, and whether it may be called is said."""
     for granularity in ("skill", "agent", "search"):
-        rules = ToolRules(granularity)  # type: ignore[arg-type]
+        rules = tool_rules(granularity=granularity)
         tools = tools_of_agents([ToolSource("one", found.card), ToolSource("two", found.card)], rules)
-        for listed in listed_tools(tools, rules):
+        for listed in listed_tools(tools, rules, longest_wait_seconds=49):
             types.Tool.model_validate(strict_json(json.dumps(listed).encode()))
     for interface in found.card.supported_interfaces:
         interface_guard(found, interface.url, ConnectionPolicy(found.url, QUICK.trust))

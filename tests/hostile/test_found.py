@@ -39,7 +39,7 @@ from bridge.translate.elicitation import elicitation_from
 from bridge.translate.extension import declaration
 from bridge.translate.outcome import error_metadata
 from bridge.translate.result import result_from_task
-from bridge.translate.skill_tools import ToolRules, ToolSource, tools_of_agents
+from bridge.translate.skill_tools import ToolSource, tools_of_agents
 from tests.hostile.a2a_faces import TARGETS as FACE_TARGETS
 from tests.hostile.agent_cards import card_of
 from tests.hostile.asgi import Asked, header
@@ -47,7 +47,7 @@ from tests.hostile.json_grammar import nested
 from tests.hostile.raw_peer import Reply, raw_peer
 from tests.hostile.servers import TARGETS as SERVER_TARGETS
 from tests.hostile.target import watched
-from tests.support.limits import card_bounds, client_options
+from tests.support.limits import card_bounds, client_options, tool_rules
 
 BEYOND_FLOATS = 10**400
 
@@ -212,7 +212,7 @@ async def test_a_validator_that_cannot_be_sent_is_not_given_back(etag: bytes, tm
 def test_a_tool_on_a_card_that_no_host_can_read_is_not_listed() -> None:
     card = card_of("http://127.0.0.1:9/", ours=True)
     card["capabilities"]["extensions"][0]["params"]["tools"]["echo"]["description"] = {"no": "text"}
-    tools = tools_of_agents([ToolSource("a", AgentCard.model_validate(card))], ToolRules())
+    tools = tools_of_agents([ToolSource("a", AgentCard.model_validate(card))], tool_rules())
     assert {tool.name for tool in tools} == {"say", "relist", "many", "upload"}
 
 

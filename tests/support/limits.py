@@ -24,6 +24,7 @@ from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.mcp.client.upstream import SessionRules
 from bridge.mcp.server.server import McpLimits
+from bridge.translate.skill_tools import ToolRules
 
 PROFILE: Final = load_profile()
 
@@ -66,6 +67,11 @@ def deadlines(**said: Any) -> Deadlines:
 def card_bounds(**said: Any) -> FreshnessBounds:
     """Of a card or a catalog."""
     return replace(offered_server.card_bounds(PROFILE.agents), **said)
+
+
+def tool_rules(**said: Any) -> ToolRules:
+    """Of the tools that stand for skills."""
+    return replace(offered_server.tool_rules(PROFILE.agents), **said)
 
 
 def pace_of(**said: Any) -> FollowPace:

@@ -17,7 +17,8 @@ from bridge.translate.call_to_message import (
 )
 from bridge.translate.extension import SKILL, URI
 from bridge.translate.message_to_call import RouteRules, SkillCall, call_from_message
-from bridge.translate.skill_tools import AgentTool, ToolRules, ToolSource, tools_of_agents
+from bridge.translate.skill_tools import AgentTool, ToolSource, tools_of_agents
+from tests.support.limits import tool_rules
 from tests.translate.test_skill_tools import card, ours, skill
 
 pytestmark = pytest.mark.proves("map-call-message")
@@ -26,7 +27,7 @@ NEW = MessageIds("m1")
 
 
 def tool_of(made: Any, **rules: Any) -> AgentTool:
-    return tools_of_agents([ToolSource("x", made)], ToolRules(**rules))[0]
+    return tools_of_agents([ToolSource("x", made)], tool_rules(**rules))[0]
 
 
 ORIGINAL = {

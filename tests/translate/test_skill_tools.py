@@ -18,7 +18,7 @@ from bridge.a2a.model.objects import (
 from bridge.mcp.tools import tools_from
 from bridge.translate.call_to_message import MessageIds, message_from_call
 from bridge.translate.extension import URI, declaration
-from bridge.translate.own_tools import FOLLOW_UP_TOOLS, MAX_FOUND, search_tools
+from bridge.translate.own_tools import follow_ups, search_tools
 from bridge.translate.skill_tools import (
     ToolRules,
     ToolSource,
@@ -27,6 +27,7 @@ from bridge.translate.skill_tools import (
     listed_tools,
     tools_of_agents,
 )
+from tests.support.limits import tool_rules
 
 ADD = {
     "name": "add-Numbers",
@@ -66,7 +67,7 @@ def ours(*listed: Any) -> AgentCard:
     return card(*(skill(tool.name) for tool in tools), extensions=(declaration((t.name, t) for t in tools),))
 
 
-def listed(*sources: ToolSource, rules: ToolRules = ToolRules()) -> list[Any]:  # noqa: B008 - frozen
+def listed(*sources: ToolSource, rules: ToolRules = tool_rules()) -> list[Any]:  # noqa: B008 - frozen
     return [tool.listed for tool in tools_of_agents(sources, rules)]
 
 
@@ -74,7 +75,7 @@ def listed(*sources: ToolSource, rules: ToolRules = ToolRules()) -> list[Any]:  
 def test_a_tool_of_our_extension_is_shown_exactly_without_its_execution() -> None:
     shown = {key: value for key, value in ADD.items() if key != "execution"}
     assert listed(ToolSource("calc", ours(ADD))) == [shown]
-    (tool,) = tools_of_agents([ToolSource("calc", ours(ADD))], ToolRules())
+    (tool,) = tools_of_agents([ToolSource("calc", ours(ADD))], tool_rules())
     assert (tool.skill_id, tool.source_key) == ("add-Numbers", "calc")
     assert tool.output is not None
     assert tool.original is not None
@@ -87,7 +88,7 @@ def test_a_tool_of_our_extension_whose_schema_is_not_valid_is_shown_exactly_and_
 ) -> None:
     odd = {"name": "t", "inputSchema": {"type": "object", "properties": {"p": prop}, "required": ["p"]}}
     assert listed(ToolSource("x", ours(odd))) == [odd]
-    (tool,) = tools_of_agents([ToolSource("x", ours(odd))], ToolRules())
+    (tool,) = tools_of_agents([ToolSource("x", ours(odd))], tool_rules())
     sent = message_from_call(tool, {"p": 5}, MessageIds(message_id="m"))
     assert sent.parts[0].data == {"skill": "t", "arguments": {"p": 5}}
 
@@ -129,7 +130,7 @@ def test_skills_that_take_a_message_share_one_schema_however_many_they_are() -> 
 @pytest.mark.proves("map-tool-names")
 def test_a_skill_whose_id_is_a_uuid_is_named_after_its_name_and_called_by_its_id() -> None:
     skill_id = "7c5865b5-0e10-5c5f-8442-9225c0215d23-main"
-    (tool,) = tools_of_agents([ToolSource("guide", card(skill(skill_id)))], ToolRules())
+    (tool,) = tools_of_agents([ToolSource("guide", card(skill(skill_id)))], tool_rules())
     assert (tool.name, tool.listed["name"], tool.skill_id) == ("plan_a_trip", "plan_a_trip", skill_id)
 
 
@@ -177,7 +178,7 @@ def test_only_icons_that_a_host_can_show_reach_it() -> None:
 
 @pytest.mark.proves("map-tools")
 def test_an_agent_without_skills_gets_one_tool_for_messages() -> None:
-    (tool,) = tools_of_agents([ToolSource("guide", card())], ToolRules())
+    (tool,) = tools_of_agents([ToolSource("guide", card())], tool_rules())
     assert (tool.name, tool.skill_id) == ("message", None)
 
 
@@ -193,7 +194,7 @@ def test_a_skill_that_our_extension_does_not_know_takes_a_message_and_a_broken_o
     made = card(
         skill("add"), skill("broken"), skill("ask"), extensions=(AgentExtension(uri=URI, params=params),)
     )
-    tools = tools_of_agents([ToolSource("x", made)], ToolRules())
+    tools = tools_of_agents([ToolSource("x", made)], tool_rules())
     assert [(tool.name, tool.original is None) for tool in tools] == [("add", False), ("ask", True)]
 
 
@@ -205,7 +206,7 @@ def test_of_two_skills_with_one_id_the_first_counts() -> None:
 
 @pytest.mark.proves("map-tool-names")
 def test_names_that_collide_are_prefixed_and_still_call_their_skill() -> None:
-    tools = tools_of_agents([ToolSource("a", ours(ADD)), ToolSource("b", ours(ADD))], ToolRules())
+    tools = tools_of_agents([ToolSource("a", ours(ADD)), ToolSource("b", ours(ADD))], tool_rules())
     assert [(tool.name, tool.listed["name"], tool.skill_id) for tool in tools] == [
         ("a_add_numbers", "a_add_numbers", "add-Numbers"),
         ("b_add_numbers", "b_add_numbers", "add-Numbers"),
@@ -214,7 +215,7 @@ def test_names_that_collide_are_prefixed_and_still_call_their_skill() -> None:
 
 @pytest.mark.proves("map-tools")
 def test_a_tool_can_stand_for_an_agent() -> None:
-    (shown,) = listed(ToolSource("guide", card(skill(), skill("eat"))), rules=ToolRules(granularity="agent"))
+    (shown,) = listed(ToolSource("guide", card(skill(), skill("eat"))), rules=tool_rules(granularity="agent"))
     assert shown["name"] == "guide"
     assert shown["inputSchema"]["properties"]["skill"]["enum"] == ["plan-trip", "eat"]
     assert "- eat: Plans trips." in shown["description"]
@@ -222,18 +223,20 @@ def test_a_tool_can_stand_for_an_agent() -> None:
 
 @pytest.mark.proves("map-tools")
 def test_searching_lists_two_tools_however_many_skills_there_are() -> None:
-    rules = ToolRules(granularity="search")
+    rules = tool_rules(granularity="search")
     skills = [
         skill("eat", name="Eat well"),
         skill("sleep", name="Sleep"),
         skill("fly", description="Eat in the air"),
     ]
     tools = tools_of_agents([ToolSource("x", card(*skills))], rules)
-    assert listed_tools(tools, rules, follow_up_tools=False) == search_tools(MAX_FOUND)
-    assert [tool.name for tool in find_skills(tools, "where to EAT", 10)] == ["eat", "fly"]
-    assert [tool.name for tool in find_skills(tools, "", 2)] == ["eat", "sleep"]
-    assert find_skills(tools, "zebra", 5) == ()
-    assert len(find_skills(tools * 30, "", 1000)) == MAX_FOUND
+    assert listed_tools(tools, rules, follow_up_tools=False, longest_wait_seconds=49) == search_tools(
+        rules.found_most
+    )
+    assert [tool.name for tool in find_skills(tools, "where to EAT", 10, 20)] == ["eat", "fly"]
+    assert [tool.name for tool in find_skills(tools, "", 2, 20)] == ["eat", "sleep"]
+    assert find_skills(tools, "zebra", 5, 20) == ()
+    assert len(find_skills(tools * 30, "", 1000, 20)) == 20
     found = json.loads(found_as_text(tools))
     assert [one["skill"] for one in found] == ["eat", "sleep", "fly"]
     assert found[0]["inputSchema"]["required"] == ["message"]
@@ -242,12 +245,12 @@ def test_searching_lists_two_tools_however_many_skills_there_are() -> None:
 @pytest.mark.proves("mcp-schema-made")
 @pytest.mark.parametrize("granularity", ["skill", "agent", "search"])
 def test_what_is_listed_is_as_the_protocol_asks(granularity: Any) -> None:
-    rules = ToolRules(granularity=granularity)
+    rules = tool_rules(granularity=granularity)
     tools = tools_of_agents([ToolSource("a", card(skill(), skill("b"))), ToolSource("c", ours(ADD))], rules)
-    shown = listed_tools(tools, rules)
+    shown = listed_tools(tools, rules, longest_wait_seconds=49)
     ListToolsResult.model_validate({"tools": list(shown)})
     served, left_out = tools_from(shown)
     assert not left_out
     assert len(served) == len(shown)
-    assert shown[-3:] == FOLLOW_UP_TOOLS
-    assert [tool["name"] for tool in FOLLOW_UP_TOOLS] == ["task_result", "task_reply", "task_cancel"]
+    assert shown[-3:] == follow_ups(49)
+    assert [tool["name"] for tool in follow_ups(49)] == ["task_result", "task_reply", "task_cancel"]

@@ -62,7 +62,7 @@ class CatalogApp:
         agents: Callable[[], Iterable[CatalogAgent]],
         access: Access,
         place: FaceAddress,
-        max_age_seconds: int = 60,
+        max_age_seconds: int,
     ) -> None:
         """`max_age_seconds` is how long a client may keep an answer without asking again."""
         self._agents = agents

@@ -28,7 +28,7 @@ from bridge.http.client import GuardedClient
 from bridge.http.peer_auth import PeerCredentials, fixed_credentials
 from bridge.http.request_checks import FaceAddress
 from tests.a2a.server.test_catalog import Shelf
-from tests.support.limits import card_bounds
+from tests.support.limits import PROFILE, card_bounds
 from tests.support.running import listening
 
 pytestmark = pytest.mark.proves("catalog-source")
@@ -109,7 +109,9 @@ async def test_the_catalog_of_another_bridge_is_read_whole(tmp_path: Path, http:
     for number in range(250):
         shelf.put(f"agent-{number:03}")
     access = Access(verifiers_of([Credential(Principal("us"), "token")]))
-    async with listening(CatalogApp(shelf.published, access, FaceAddress())) as url:
+    async with listening(
+        CatalogApp(shelf.published, access, FaceAddress(), PROFILE.card.max_age_seconds)
+    ) as url:
         with pytest.raises(PeerError, match=r"401 .*asks for credentials: Bearer"):
             await CatalogSource(http, f"{url}/agents", None, card_bounds()).refresh()
         source = CatalogSource(http, f"{url}/agents", tmp_path, card_bounds(), credentials=TOKEN)

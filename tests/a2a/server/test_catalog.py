@@ -18,6 +18,7 @@ from bridge.access.principals import Principal
 from bridge.access.verifiers import Access, Credential, Scheme, verifiers_of
 from bridge.http.request_checks import FaceAddress
 from tests.support.agents import found_at
+from tests.support.limits import PROFILE
 from tests.support.running import listening
 
 pytestmark = pytest.mark.proves("catalog")
@@ -86,7 +87,9 @@ async def reading(
     shelf: Shelf, access: Access | None = None, place: FaceAddress | None = None
 ) -> AsyncIterator[Reader]:
     """A catalog that is served, and a client of it."""
-    app = CatalogApp(shelf.published, access or Access(()), place or FaceAddress())
+    app = CatalogApp(
+        shelf.published, access or Access(()), place or FaceAddress(), PROFILE.card.max_age_seconds
+    )
     async with listening(app) as url, httpx2.AsyncClient() as http:
         yield Reader(http, f"{url}/agents")
 
@@ -330,7 +333,10 @@ async def test_what_goes_wrong_with_a_card_is_nobodys_business(
         raise RuntimeError(f"the password of {base_url} is swordfish")
 
     app = CatalogApp(
-        lambda: [replace(one, card=broken) for one in shelf.published()], Access(()), FaceAddress()
+        lambda: [replace(one, card=broken) for one in shelf.published()],
+        Access(()),
+        FaceAddress(),
+        PROFILE.card.max_age_seconds,
     )
     async with listening(app) as url, httpx2.AsyncClient() as http:
         answer = await http.get(f"{url}/agents")
