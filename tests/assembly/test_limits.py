@@ -24,6 +24,7 @@ from bridge.mcp.client.session import SessionPace
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.mcp.client.upstream import SessionRules
+from bridge.mcp.client.values import ToolCall
 from bridge.mcp.server.server import McpLimits
 from bridge.mcp.tools import SchemaBudget
 from bridge.store.records import Quota
@@ -55,6 +56,7 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
         SessionPace,
         SessionRules,
         StreamPace,
+        ToolCall,
         ToolRules,
         UnansweredBounds,
         HttpTarget,
@@ -77,6 +79,7 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
         "FaceOptions": {"title", "instructions"},
         "McpLimits": {"sessions", "session_idle_seconds", "list_ttl_ms"},
         "Pace": {"first_seconds", "most_seconds", "stale_seconds"},
+        "ToolCall": {"input_responses", "request_state"},
         "Url": {"headers", "shown", "allow_private", "on_command_line", "seen"},
         "Quota": {"total_bytes", "each_bytes"},
     }

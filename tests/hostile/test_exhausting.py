@@ -33,11 +33,12 @@ from bridge.mcp.client.faults import VALUES_LIMITED_BY, ServerLostError
 from bridge.mcp.client.session import SessionPace
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.upstream import Upstream
-from bridge.mcp.client.values import OnProgress, ToolCall
+from bridge.mcp.client.values import OnProgress
 from bridge.translate.blocks import ResultRules, blocks_from_parts
 from tests.hostile.endless import DONE, GIVEN, SAID, WORKING, events_of, flooding
 from tests.hostile.raw_peer import Reply, bomb, head_of, raw_peer
 from tests.support.limits import (
+    call_of,
     card_bounds,
     client_options,
     list_bounds,
@@ -198,7 +199,7 @@ async def called(
 ) -> Any:
     """What a tool gives."""
     async with upstream.line("someone", "somewhere") as line:
-        return await line.session.call(ToolCall(name, arguments), on_progress)
+        return await line.session.call(call_of(name, arguments), on_progress)
 
 
 @pytest.mark.parametrize(

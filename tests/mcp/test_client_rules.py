@@ -22,8 +22,8 @@ from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.link import Deadline, Link, open_link
 from bridge.mcp.client.transports.streamable_http import ServerTarget
 from bridge.mcp.client.upstream import Upstream
-from bridge.mcp.client.values import ProgressReport, ToolCall
-from tests.support.limits import command_of, session_pace, session_rules, url_at
+from bridge.mcp.client.values import ProgressReport
+from tests.support.limits import call_of, command_of, session_pace, session_rules, url_at
 from tests.support.mcp_wire import LEGACY, MODERN
 from tests.support.recording_server import ECHO, SESSION, Got, Json, RecordingServer, Refusal, held_open
 from tests.support.running import raw_command
@@ -72,7 +72,7 @@ async def called(upstream: Upstream, name: str = "echo", **arguments: Any) -> An
     def hear(_: ProgressReport) -> None: ...
 
     async with upstream.line("someone", "somewhere") as line:
-        return await line.session.call(ToolCall(name, arguments), hear)
+        return await line.session.call(call_of(name, arguments), hear)
 
 
 def failing(words: str) -> AbstractContextManager[Any]:

@@ -17,12 +17,14 @@ from bridge.a2a.tasks.intake import EngineLimits, HistoryLimits
 from bridge.assembly import limits, offered_server
 from bridge.assembly.plan import ServerPlan
 from bridge.config.tables.profile import load_profile
+from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.link import ListBounds
 from bridge.mcp.client.session import SessionPace
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.mcp.client.upstream import SessionRules
+from bridge.mcp.client.values import ToolCall
 from bridge.mcp.server.server import McpLimits
 from bridge.translate.skill_tools import ToolRules
 
@@ -72,6 +74,11 @@ def card_bounds(**said: Any) -> FreshnessBounds:
 def tool_rules(**said: Any) -> ToolRules:
     """Of the tools that stand for skills."""
     return replace(offered_server.tool_rules(PROFILE.agents), **said)
+
+
+def call_of(tool: str, arguments: JsonObject, *rest: Any) -> ToolCall:
+    """Of a tool."""
+    return ToolCall(tool, arguments, *rest, task_ttl_ms=round(PROFILE.run.task_timeout_seconds * 1000))
 
 
 def pace_of(**said: Any) -> FollowPace:

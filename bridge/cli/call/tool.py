@@ -19,7 +19,7 @@ import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from bridge.a2a.model.objects import Message, Part, Role, TaskState, TaskStatus
-from bridge.assembly.plan import ServerPlan
+from bridge.assembly.plan import Plan
 from bridge.cli import forms, render
 from bridge.cli.call import questions as answers
 from bridge.cli.call.arguments import CallRequest
@@ -60,9 +60,6 @@ _LINKS: Final = LinkRules(extension_active=True, allow_file=True)
 _FOR_AGENTS: Final = ("task_id", "no_wait", "trust", "api_key")
 """The options that say something to an agent only."""
 
-_SERVER: Final = "server"
-"""What the server is called in the document that says how it is reached."""
-
 _T = TypeVar("_T")
 
 
@@ -93,7 +90,7 @@ def require_none_for_agents(options: Mapping[str, Any]) -> None:
         raise UsageError(f"{option} is for agents: the call of a server's tool is no task")
 
 
-def server_from(options: Mapping[str, Any]) -> ServerPlan:
+def server_from(options: Mapping[str, Any]) -> Plan:
     """The tool server that a command line starts, or names by its URL.
 
     Raises:
@@ -101,21 +98,21 @@ def server_from(options: Mapping[str, Any]) -> ServerPlan:
     """
     words = options["server"]
     table = server_of(words, options) if words else server_at(options["url"], options)
-    return plan_of({"tool_servers": {_SERVER: table}}).servers[_SERVER]
+    return plan_of({"tool_servers": {"server": table}})
 
 
 class ToolCalling:
     """One call, from the connection to its result; used once."""
 
-    def __init__(
-        self, plan: ServerPlan, said: CallRequest, view: CallView, options: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, plan: Plan, said: CallRequest, view: CallView, options: Mapping[str, Any]) -> None:
         """Of the options of the command line, `json_output`, `timeout_seconds` and `trace` are read."""
         self._said = said
         self._view = view
         self._json_lines: bool = options["json_output"]
         self._timeout_seconds: float | None = options["timeout_seconds"]
-        self._session = Session(str(plan.target), plan.target, pace=plan.pace)
+        (server,) = plan.servers.values()
+        self._session = Session(str(server.target), server.target, pace=server.pace)
+        self._task_ttl_ms = round(plan.profile.run.task_timeout_seconds * 1000)
         if options["trace"]:
             self._session.on_hop = self._hop
         self._steps: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -174,7 +171,7 @@ class ToolCalling:
             return await self._in_main(self._list)
         try:
             arguments = await self._checked(self._arguments(tool), tool)
-            result = await self._result(ToolCall(tool.name, arguments))
+            result = await self._result(ToolCall(tool.name, arguments, task_ttl_ms=self._task_ttl_ms))
         except _DeclinedError:
             return await self._ended(TaskState.REJECTED, (Part(text="The question was declined"),))
         except ServerRefusedError as exc:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from bridge.jsonvalues import JsonObject
@@ -32,7 +32,7 @@ class ToolListing:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One tools/call. The last two make it a retry (MCP 2026-07-28 basic/patterns/mrtr)."""
+    """One tools/call. `input_responses` and `request_state` make it a retry (MCP 2026-07-28 basic/patterns/mrtr)."""
 
     tool: str
     arguments: JsonObject
@@ -40,7 +40,7 @@ class ToolCall:
     """The answers to the questions of the round before."""
     request_state: str | None = None
     """What the server gave with that round, exactly."""
-    task_ttl_ms: int = 86_400_000
+    task_ttl_ms: int = field(kw_only=True)
     """How long the server is asked to keep a task that it makes of the call."""
 
 

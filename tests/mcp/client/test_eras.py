@@ -23,8 +23,7 @@ from bridge.mcp.client.faults import ServerRefusedError
 from bridge.mcp.client.known_servers import Fact, ServerMemory
 from bridge.mcp.client.link import CLIENT
 from bridge.mcp.client.session import Session
-from bridge.mcp.client.values import ToolCall
-from tests.support.limits import session_pace, url_at
+from tests.support.limits import call_of, session_pace, url_at
 from tests.support.sdk_server import HttpServer, Tools
 
 pytestmark = pytest.mark.proves("mcp-eras")
@@ -185,11 +184,11 @@ async def test_a_server_that_cannot_ask_is_spoken_to_by_the_older_handshake_from
             assert said.startswith(
                 ("Cannot send 'elicitation/create'", "Error calling tool 'ask-tool': Cannot")
             )
-            assert text_of(await session.call(ToolCall(tool, {}))) == "cancel"
+            assert text_of(await session.call(call_of(tool, {}))) == "cancel"
         assert ServerMemory(file).recall(Fact.MUTE, server.url) == "yes"
         server.posted.clear()
         async with connected(server, Era.AUTO, ServerMemory(file)) as session:
-            assert text_of(await session.call(ToolCall(tool, {}))) == "cancel"
+            assert text_of(await session.call(call_of(tool, {}))) == "cancel"
         assert "server/discover" not in server.posted
 
 
@@ -198,13 +197,13 @@ async def test_calls_that_run_while_the_connection_is_made_anew_come_to_their_en
         held: list[Json] = []
 
         async def hold() -> None:
-            held.append(await session.call(ToolCall("hold", {})))
+            held.append(await session.call(call_of("hold", {})))
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(hold)
             await server.tools.until(lambda: server.tools.waiting == 1)
             await failure(session, "ask")
-            assert text_of(await session.call(ToolCall("ask", {}))) == "cancel"
+            assert text_of(await session.call(call_of("ask", {}))) == "cancel"
             server.tools.released.set()
         assert [text_of(result) for result in held] == ["held"]
 
@@ -226,14 +225,14 @@ async def test_a_server_that_no_longer_takes_the_older_handshake_is_asked_anew_f
         session = Session("tools", url_at(server.url), memory=memory, pace=PACE)
         with anyio.fail_after(20):
             async with session.run():
-                assert text_of(await session.call(ToolCall("echo", {"text": "hello"}))) == "hello"
+                assert text_of(await session.call(call_of("echo", {"text": "hello"}))) == "hello"
         assert memory.recall(Fact.MUTE, server.url) is None
 
 
 async def failure(session: Session, tool: str) -> str:
     """The words of a call that fails, by an error or a result."""
     try:
-        result = await session.call(ToolCall(tool, {}))
+        result = await session.call(call_of(tool, {}))
     except ServerRefusedError as exc:
         return str(exc)
     assert result["isError"] is True

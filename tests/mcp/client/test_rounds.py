@@ -8,10 +8,11 @@ from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.rounds import Round, result_in_rounds
 from bridge.mcp.client.values import ToolCall
+from tests.support.limits import call_of
 
 pytestmark = pytest.mark.anyio
 
-CALL = ToolCall("deploy", {"to": "here"})
+CALL = call_of("deploy", {"to": "here"})
 FORM: JsonObject = {
     "mode": "form",
     "message": "Sure?",
@@ -55,8 +56,8 @@ async def test_a_round_is_answered_with_its_own_state_and_the_next_with_none_whe
     assert result == DONE
     assert calls == [
         CALL,
-        ToolCall("deploy", {"to": "here"}, {"k": YES}, "one"),
-        ToolCall("deploy", {"to": "here"}, {"k": YES}, None),
+        call_of("deploy", {"to": "here"}, {"k": YES}, "one"),
+        call_of("deploy", {"to": "here"}, {"k": YES}, None),
     ]
     assert seen == [Round({"k": FORM}, "one"), Round({"k": FORM}, None)]
 

@@ -35,10 +35,10 @@ from bridge.mcp.client.session import Session, SessionPace
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import ServerTarget
 from bridge.mcp.client.upstream import QueueFullError, SessionRules, Upstream
-from bridge.mcp.client.values import OnProgress, ProgressReport, ToolCall
+from bridge.mcp.client.values import OnProgress, ProgressReport
 from tests.support.command import free_port
 from tests.support.forked import through_server
-from tests.support.limits import command_of, session_pace, session_rules, url_at
+from tests.support.limits import call_of, command_of, session_pace, session_rules, url_at
 from tests.support.processes import PROC, children_with, gone
 from tests.support.running import RAW_SERVER, listening, raw_command
 from tests.support.sdk_server import NAMES, HttpServer, Tools
@@ -94,7 +94,7 @@ class Met:
     async def call(self, name: str, arguments: Any, on_progress: OnProgress | None = None) -> Any:
         """What a tool gives."""
         async with self.upstream.line("someone", "somewhere") as line:
-            return await line.session.call(ToolCall(name, arguments), on_progress)
+            return await line.session.call(call_of(name, arguments), on_progress)
 
 
 @asynccontextmanager
@@ -792,7 +792,7 @@ async def upstream_with(
 async def said_by(where: Session | CallQueue, tool: str = "echo", **arguments: Any) -> str:
     """The text that a tool gives on a session."""
     session = where.session if isinstance(where, CallQueue) else where
-    result: Any = await session.call(ToolCall(tool, arguments or {"text": "hello"}))
+    result: Any = await session.call(call_of(tool, arguments or {"text": "hello"}))
     return str(result["content"][0]["text"])
 
 
