@@ -22,6 +22,7 @@ from bridge.a2a.client.client import ClientOptions, Deadlines
 from bridge.a2a.client.http import redacted_url
 from bridge.a2a.client.http_cache import FreshnessBounds
 from bridge.a2a.client.interfaces import ConnectionPolicy, Trust
+from bridge.a2a.wire.versions import VERSIONS
 from bridge.agents_as_tools.face import AgentsFace
 from bridge.agents_as_tools.handles import Handles
 from bridge.agents_as_tools.options import FaceOptions
@@ -188,6 +189,7 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: SharedResources
         deadlines=deadlines(chosen),
         json_values=chosen.answer_json_values,
         baggage_keys=shared.baggage_keys,
+        versions=VERSIONS.chosen(one.dialect),
     )
     folder = shared.cache_folder / agent_mark(one.account) if one.account else shared.cache_folder
     source = one.own_card or CardSource(

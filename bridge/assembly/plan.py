@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.client.credentials import Credentials
+from bridge.a2a.wire.versions import DialectChoice
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
 from bridge.assembly.own_card import OwnCard
@@ -85,6 +86,8 @@ class RemotePlan:
     """Whether a card from a public address may name a private one; None is as the profile says."""
     on_command_line: bool = field(default=False, compare=False)
     """Whether it is given there, and not in a file: who is refused is told so."""
+    dialect: DialectChoice = "auto"
+    """The version of A2A that it speaks, when its card says another one."""
     own_card: OwnCard | None = None
     """Its card, when it is published by this process."""
     catalog: CatalogSource | None = field(default=None, repr=False, compare=False)

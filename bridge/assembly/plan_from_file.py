@@ -125,6 +125,7 @@ def _remote(table: AgentTable, others: Mapping[str, AgentTable], *, on_line: boo
         account="" if is_alone else " ".join(references),
         allow_private=table.allow_private,
         on_command_line=on_line,
+        dialect=table.dialect,
     )
 
 

@@ -15,6 +15,7 @@ from bridge.a2a.server.app import AgentServer
 from bridge.a2a.server.service import Service
 from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.wire.extensions import ExtensionFilter
+from bridge.a2a.wire.versions import VERSIONS
 from bridge.access.verifiers import Access
 from bridge.assembly.limits import agent_limits, engine_limits, stream_pace
 from bridge.assembly.naming import elapsed_ms, new_id, now_ms
@@ -106,6 +107,7 @@ async def published(
             agent_limits(plan.profile, process),
             stream_pace(process),
             name=name,
+            versions=VERSIONS if plan.profile.card.legacy_card else VERSIONS.with_current_cards(),
         )
         yield PublishedAgent(name, agent, engine, server, server.at(path_of(name)), where)
 

@@ -13,6 +13,9 @@ import re
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
+from pydantic import JsonValue
+from pydantic.alias_generators import to_camel
+
 from bridge.a2a.model import operations
 from bridge.a2a.model.objects import HTTP_JSON, Role, TaskState
 from bridge.a2a.model.operations import AnyOperation
@@ -52,6 +55,24 @@ _PART: Final = frozenset({"text", "file", "data", "metadata"})
 _UPDATE: Final = ("taskId", "contextId", "metadata")
 
 
+_JSON_NAMES: Final[Mapping[str, str]] = {
+    "request": "message",
+    "msg": "message",
+    "update": "message",
+    **{
+        name: to_camel(name)
+        for name in (
+            *("message_id", "context_id", "task_id", "artifact_id", "mime_type", "file_with_bytes"),
+            *("file_with_uri", "status_update", "artifact_update", "last_chunk", "history_length"),
+            *("accepted_output_modes", "push_notification"),
+        )
+    },
+}
+"""The names of the proto's fields, where JSON has another one."""
+_USERS: Final = frozenset({"metadata", "data"})
+"""Fields in which no name is the proto's."""
+
+
 class _ProtoSpelling(Spelling):
     """Objects as the JSON of the proto has them."""
 
@@ -70,6 +91,12 @@ class _ProtoSpelling(Spelling):
         "statusUpdate": frozenset({*_UPDATE, "status", "final"}),
         "artifactUpdate": frozenset({*_UPDATE, "artifact", "append", "lastChunk"}),
     }
+
+    def event_from(self, value: JsonValue) -> JsonValue:
+        return super().event_from(_by_json_names(value))
+
+    def task_from(self, value: JsonValue) -> JsonValue:
+        return super().task_from(_by_json_names(value))
 
     def part(self, part: JsonObject) -> JsonObject:
         said = dict(part)
@@ -93,6 +120,19 @@ class _ProtoSpelling(Spelling):
         return data_in(restored(read))
 
 
+def _by_json_names(value: JsonValue) -> JsonValue:
+    """What is written by the names of the proto's fields, as any reader of proto JSON has to take it."""
+    if isinstance(value, list):
+        return [_by_json_names(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    read: JsonObject = {}
+    for name, item in value.items():
+        json_name = _JSON_NAMES.get(name, name)
+        read[json_name] = item if json_name in _USERS else _by_json_names(item)
+    return read
+
+
 class V0_3Proto(V0_3):
     """A2A 0.3 over HTTP+JSON."""
 
@@ -102,6 +142,9 @@ class V0_3Proto(V0_3):
     spelling: ClassVar = _ProtoSpelling()
     push_name: ClassVar = "pushNotification"
     blocks_unless_said: ClassVar = False  # false is what the proto says by leaving it out
+
+    def _params_from(self, operation: AnyOperation, params: JsonValue) -> JsonValue:
+        return super()._params_from(operation, _by_json_names(params))
 
     def event(self, event: JsonObject, *, last: bool) -> JsonObject:
         name, held = self.spelling.event(event, last=last)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from enum import StrEnum
-from typing import Final
+from typing import Final, Literal
 
 from pydantic import JsonValue
 
@@ -26,13 +25,8 @@ _ASSUMED: Final = "0.3"
 _VERSION: Final = re.compile(r"(\d+\.\d+)(\.\d+)?")
 
 
-class DialectChoice(StrEnum):
-    """How a client is told to speak to an agent."""
-
-    AUTO = "auto"
-    """As its card says."""
-    V1_0 = "1.0"
-    V0_3 = "0.3"
+DialectChoice = Literal["auto", "1.0", "0.3"]
+"""How an agent is spoken to: as its card says, or as the user does."""
 
 
 class Versions:
@@ -129,7 +123,7 @@ class Versions:
 
     def chosen(self, choice: DialectChoice) -> Versions:
         """Those that are spoken to an agent of which this is configured."""
-        if choice is DialectChoice.AUTO:
+        if choice == "auto":
             return self
         return Versions([one for one in self._dialects if one.version == choice], is_told=True)
 

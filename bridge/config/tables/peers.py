@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, PrivateAttr
 
+from bridge.a2a.wire.versions import DialectChoice
 from bridge.config.tables.values import (
     CommandWords,
     FailPolicy,
@@ -175,6 +176,9 @@ class AgentTable(Table):
         default_factory=dict, repr=False, description="HTTP headers for it"
     )
     auth: AgentAuth | None = Field(default=None, description="what it is shown to be let in")
+    dialect: DialectChoice = Field(
+        default="auto", description="the version of A2A that it speaks, when its card says another one"
+    )
     trust: Origins = Field(
         default=(), description="origins that get its credentials too, when its card says to call it there"
     )

@@ -89,6 +89,7 @@ class CardTable(_Table):
     """`[card]`"""
 
     max_age_seconds: Count
+    legacy_card: bool
 
 
 class RouteTable(_Table):
