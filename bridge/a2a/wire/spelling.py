@@ -8,6 +8,7 @@ Nothing of the user's is touched (metadata, data).
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Final
@@ -37,6 +38,8 @@ UNKNOWN_STATES: Final[Mapping[str, str]] = dict.fromkeys(
 )
 """States that 1.0 does not have: a task in one of them has not ended, as far as anybody can tell."""
 
+_OF_PART: Final = re.compile(r"message\.parts(?P<at>\.\d+)?(\.(?P<field>.+))?")
+
 Change = Callable[[JsonObject], JsonObject]
 
 
@@ -49,6 +52,8 @@ class Spelling(ABC):
     """By their names in 1.0."""
     parts_name: ClassVar[str]
     """What a message calls its parts."""
+    file_names: ClassVar[Mapping[str, str]]
+    """What a file calls its fields, by their names in 1.0."""
     has_kinds: ClassVar[bool]
     """Whether objects say what they are."""
     fields: ClassVar[Mapping[str, frozenset[str]]]
@@ -105,6 +110,15 @@ class Spelling(ABC):
     @abstractmethod
     def part_from(self, part: JsonObject) -> JsonObject:
         """A part."""
+
+    def field(self, field: str) -> str:
+        """The path of a field of a request, by the names that its client knows."""
+        found = _OF_PART.fullmatch(field)
+        if found is None:
+            return field
+        name = found["field"] or ""
+        older = f"file.{self.file_names[name]}" if name in self.file_names else name
+        return f"message.{self.parts_name}{found['at'] or ''}.{older}".removesuffix(".")
 
     def event_from(self, value: JsonValue) -> JsonValue:
         """A StreamResponse or a SendMessageResponse, of what may stand there bare."""

@@ -7,7 +7,6 @@ Spec: A2A 0.3.0 sections 5 (card), 6 (objects), 7 (methods), 8 (errors), and its
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
@@ -55,7 +54,6 @@ _FROM_FILE: Final = {older: name for name, older in _FILE.items()}
 _KINDS: Final = ("file", "text", "data")
 _PART: Final = frozenset({*_KINDS, "metadata"})
 """The fields of a part; a text or a data part has no media type and no name."""
-_OF_PART: Final = re.compile(r"(?P<part>message\.parts\.\d+)\.(?P<field>\w+)")
 _ERRORS_FROM: Final = 400
 _BY_STATUS: Final[Mapping[int, ErrorKind]] = {
     400: INVALID_PARAMS,
@@ -83,6 +81,7 @@ class JsonSpelling(Spelling):
     }
     roles: ClassVar = {role.value: role.value.removeprefix("ROLE_").lower() for role in Role}
     parts_name: ClassVar = "parts"
+    file_names: ClassVar = _FILE
     has_kinds: ClassVar = True
     fields: ClassVar = {}
 
@@ -188,11 +187,7 @@ class V0_3(Dialect):
         return read
 
     def _in_its_words(self, violation: Violation) -> Violation:
-        """A fault by the names that the client knows."""
-        found = _OF_PART.fullmatch(violation.field)
-        if found is None or (older := _FILE.get(found["field"])) is None:
-            return violation
-        return Violation(f"{found['part']}.file.{older}", violation.description)
+        return Violation(self.spelling.field(violation.field), violation.description)
 
     def result(self, operation: Unary[RequestT, AnswerT], answer: AnswerT) -> bytes:
         return to_json(self._answered(operation, answer.to_object()))

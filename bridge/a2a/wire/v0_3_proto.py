@@ -81,6 +81,7 @@ class _ProtoSpelling(Spelling):
     }
     roles: ClassVar = {role.value: role.value for role in Role}
     parts_name: ClassVar = "content"
+    file_names: ClassVar = _FILE
     has_kinds: ClassVar = False
     fields: ClassVar = {
         "task": frozenset({"id", "contextId", "status", "artifacts", "history", "metadata"}),

@@ -1,4 +1,4 @@
-"""Every operation over HTTP, in both bindings: a bridge on loopback with a raw MCP server behind it.
+"""Every operation over HTTP, in each generation and both bindings: a bridge on loopback, a raw MCP server behind it.
 
 One binding meets the store in memory and the other the one in a file, so that each test has seen both.
 """
@@ -15,7 +15,6 @@ import pytest
 
 from bridge.a2a.model.objects import milliseconds, timestamp
 from tests.support.drivers import (
-    DRIVERS,
     PUSH_OPERATIONS,
     Driver,
     HttpJsonDriver,
@@ -24,6 +23,7 @@ from tests.support.drivers import (
     shape_of,
     state_of,
 )
+from tests.support.older_drivers import EVERY_DRIVER, name_of
 from tests.support.running import (
     EXTENSION,
     Running,
@@ -54,7 +54,7 @@ async def bridges(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dic
         yield {JsonRpcDriver.binding: in_memory, HttpJsonDriver.binding: on_disk}
 
 
-@pytest.fixture(params=DRIVERS, ids=lambda kind: kind.binding)
+@pytest.fixture(params=EVERY_DRIVER, ids=name_of)
 async def driver(request: pytest.FixtureRequest, bridges: dict[str, Running]) -> AsyncIterator[Driver]:
     async with new_client() as client:
         yield request.param(client, bridges[request.param.binding].base_url)
