@@ -26,6 +26,7 @@ from tests.support.drivers import (
     state_of,
 )
 from tests.support.limits import agent_limits, stream_pace
+from tests.support.older_drivers import EVERY_DRIVER, name_of
 from tests.support.running import (
     VERSION,
     Running,
@@ -51,7 +52,7 @@ async def bridge(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Runn
         yield bridge
 
 
-@pytest.fixture(params=DRIVERS, ids=lambda kind: kind.binding)
+@pytest.fixture(params=EVERY_DRIVER, ids=name_of)
 async def driver(request: pytest.FixtureRequest, bridge: Running) -> AsyncIterator[Driver]:
     async with new_client() as client:
         yield request.param(client, bridge.base_url)
