@@ -44,7 +44,7 @@ Change = Callable[[JsonObject], JsonObject]
 
 
 class Spelling(ABC):
-    """One generation's spelling. Holds no state."""
+    """One generation's spelling."""
 
     states: ClassVar[Mapping[str, str]]
     """By their names in 1.0."""
@@ -59,7 +59,19 @@ class Spelling(ABC):
     fields: ClassVar[Mapping[str, frozenset[str]]]
     """Which fields an object has, by its name in 1.0; what is not here has any."""
 
-    # Out: objects of `model`, as plain JSON
+    def __init__(self) -> None:
+        parts = _each(self.part)
+        status = {"state": _renaming(self.states), "message": _one(self.message)}
+        self._message_changes = {"role": _renaming(self.roles), "parts": parts}
+        self._artifact_changes = {"parts": parts}
+        self._task_changes = {
+            "status": _one(lambda value: _change(value, status)),
+            "artifacts": _each(self.artifact),
+            "history": _each(self.message),
+        }
+        self._update_changes = {"status": self._task_changes["status"], "artifact": _one(self.artifact)}
+
+    # Out: objects of `model` as plain JSON, which are changed in place
 
     @abstractmethod
     def part(self, part: JsonObject) -> JsonObject:
@@ -67,43 +79,41 @@ class Spelling(ABC):
 
     def event(self, event: JsonObject, *, last: bool) -> tuple[str, JsonObject]:
         """What a StreamResponse or a SendMessageResponse holds: its name in 1.0, and the object."""
-        name = next(name for name in PAYLOADS if event.get(name) is not None)
+        name = next(name for name in PAYLOADS if name in event)
         held = event[name]
         assert isinstance(held, dict)
-        return name, self._updated(name, held, last=last) if name in _UPDATED else _WRITTEN[name](self, held)
+        if name == "statusUpdate":
+            held["final"] = last
+        return name, _WRITTEN[name](self, held)
 
     def task(self, task: JsonObject) -> JsonObject:
         """A task."""
-        changes = {
-            "status": _one(self._status),
-            "artifacts": _each(self.artifact),
-            "history": _each(self.message),
-        }
-        return self._said("task", _changed(task, changes))
+        return self._said("task", _change(task, self._task_changes))
 
     def message(self, message: JsonObject) -> JsonObject:
         """A message."""
-        said = {**message, "role": _renamed(message.get("role"), self.roles)}
-        parts = said.pop("parts", [])
-        said[self.parts_name] = _each(self.part)(parts)
+        said = _change(message, self._message_changes)
+        if "parts" in said:
+            said[self.parts_name] = said.pop("parts")
         return self._said("message", said)
+
+    def status_update(self, update: JsonObject) -> JsonObject:
+        """A status update."""
+        return self._said("statusUpdate", _change(update, self._update_changes))
+
+    def artifact_update(self, update: JsonObject) -> JsonObject:
+        """An artifact update."""
+        return self._said("artifactUpdate", _change(update, self._update_changes))
 
     def artifact(self, artifact: JsonObject) -> JsonObject:
         """An artifact."""
-        return noted(_changed(artifact, {"parts": _each(self.part)}), self.fields.get("artifact"))
-
-    def _updated(self, name: str, update: JsonObject, *, last: bool) -> JsonObject:
-        if name == "artifactUpdate":
-            return self._said(name, _changed(update, {"artifact": _one(self.artifact)}))
-        return self._said(name, {**_changed(update, {"status": _one(self._status)}), "final": last})
-
-    def _status(self, status: JsonObject) -> JsonObject:
-        said = {**status, "state": _renamed(status.get("state"), self.states)}
-        return _changed(said, {"message": _one(self.message)})
+        return noted(_change(artifact, self._artifact_changes), self.fields.get("artifact"))
 
     def _said(self, name: str, value: JsonObject) -> JsonObject:
         said = noted(value, self.fields.get(name))
-        return {"kind": PAYLOADS[name], **said} if self.has_kinds else said
+        if self.has_kinds:
+            said["kind"] = PAYLOADS[name]
+        return said
 
     # In: plain JSON, as objects of `model` have it
 
@@ -220,17 +230,25 @@ def _filled(value: JsonValue) -> JsonValue:
     return [{"text": ""}] if value == [] else value
 
 
-def _renamed(value: JsonValue, names: Mapping[str, str]) -> JsonValue:
-    return names[value] if isinstance(value, str) else value
+def _renaming(names: Mapping[str, str]) -> Callable[[JsonValue], JsonValue]:
+    return lambda value: names[value] if isinstance(value, str) else value
 
 
 def _object(value: JsonValue) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 
+def _change(value: JsonObject, changes: Mapping[str, Callable[[JsonValue], JsonValue]]) -> JsonObject:
+    """The same object, its fields of these names changed."""
+    for name, change in changes.items():
+        if name in value:
+            value[name] = change(value[name])
+    return value
+
+
 def _changed(value: JsonObject, changes: Mapping[str, Callable[[JsonValue], JsonValue]]) -> JsonObject:
     """A copy whose fields of these names are changed."""
-    return {name: changes[name](item) if name in changes else item for name, item in value.items()}
+    return _change(dict(value), changes)
 
 
 def _one(change: Change) -> Callable[[JsonValue], JsonValue]:
@@ -246,10 +264,11 @@ def _each(change: Change) -> Callable[[JsonValue], JsonValue]:
     return changed
 
 
-_UPDATED: Final = frozenset({"statusUpdate", "artifactUpdate"})
 _WRITTEN: Final[Mapping[str, Callable[[Spelling, JsonObject], JsonObject]]] = {
     "task": Spelling.task,
     "message": Spelling.message,
+    "statusUpdate": Spelling.status_update,
+    "artifactUpdate": Spelling.artifact_update,
 }
 _READ: Final[Mapping[str, Callable[[Spelling, JsonValue], JsonValue]]] = {
     "task": Spelling._task_from,

@@ -51,8 +51,7 @@ _FILE: Final[Mapping[str, str]] = {
 }
 """The fields of a file, by their names in 1.0."""
 _FROM_FILE: Final = {older: name for name, older in _FILE.items()}
-_KINDS: Final = ("file", "text", "data")
-_PART: Final = frozenset({*_KINDS, "metadata"})
+_PART: Final = frozenset({"text", "file", "data", "metadata"})
 """The fields of a part; a text or a data part has no media type and no name."""
 _ERRORS_FROM: Final = 400
 _BY_STATUS: Final[Mapping[int, ErrorKind]] = {
@@ -86,13 +85,16 @@ class JsonSpelling(Spelling):
     fields: ClassVar = {}
 
     def part(self, part: JsonObject) -> JsonObject:
-        said = dict(part)
-        if "raw" in said or "url" in said:
-            said["file"] = file_out(said, _FILE)
-        elif "text" not in said:
-            said = data_out(said)
-        kind = next(kind for kind in _KINDS if kind in said)
-        return {"kind": kind, **noted(said, _PART)}
+        if "text" in part:
+            kind, said = "text", part
+        elif "data" in part:
+            kind, said = "data", data_out(part)
+        else:
+            kind, said = "file", part
+            said["file"] = file_out(part, _FILE)
+        said = noted(said, _PART)
+        said["kind"] = kind
+        return said
 
     def part_from(self, part: JsonObject) -> JsonObject:
         read = {name: item for name, item in part.items() if item is not None or name == "data"}

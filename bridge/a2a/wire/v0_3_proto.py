@@ -100,12 +100,12 @@ class _ProtoSpelling(Spelling):
         return super().task_from(_by_json_names(value))
 
     def part(self, part: JsonObject) -> JsonObject:
-        said = dict(part)
-        if "raw" in said or "url" in said:
-            said["file"] = file_out(said, _FILE)
-        elif "text" not in said:
-            said = data_out(said)
+        said = part
+        if "data" in part:
+            said = data_out(part)
             said["data"] = {"data": said["data"]}
+        elif "text" not in part:
+            said["file"] = file_out(part, _FILE)
         return noted(said, _PART)
 
     def part_from(self, part: JsonObject) -> JsonObject:
