@@ -71,7 +71,7 @@ class ToolResults:
         """
         if isinstance(outcome, Message):
             return self._with_context(
-                result_from_message(outcome, self._reading(None)), outcome.context_id, None
+                result_from_message(outcome, self._reading(None)), outcome.context_id, outcome.task_id
             )
         result = result_from_task(outcome, self._reading(outcome))
         return self._with_context(result, outcome.context_id, outcome.id)

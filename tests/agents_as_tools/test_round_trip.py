@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2
 import mcp_types as types
 import pytest
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
@@ -20,6 +21,7 @@ from tests.support.asking import asking_command
 from tests.support.exposing import answering, exposing
 from tests.support.limits import command_of
 from tests.support.running import config_for, profile_with, raw_command, running
+from tests.support.scripted_agent import card_served, older_card
 
 pytestmark = pytest.mark.proves("map-round-trip")
 
@@ -39,18 +41,30 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 each_mode = pytest.mark.parametrize("mode", ["auto", "legacy"])
 
 
+each_way = pytest.mark.parametrize(
+    ("mode", "older"),
+    [("auto", ""), ("legacy", ""), ("auto", "JSONRPC"), ("auto", "HTTP+JSON")],
+    ids=["auto", "legacy", "auto-0.3 JSONRPC", "auto-0.3 HTTP+JSON"],
+)
+
+
 @asynccontextmanager
 async def both_ways(
-    command: StdioTarget, mode: str, folder: Path, **options: Any
+    command: StdioTarget, mode: str, folder: Path, older: str = "", **options: Any
 ) -> AsyncIterator[list[Client]]:
-    """A client of a server, and one of the same server wrapped and exposed."""
+    """A client of a server, and one of the same server wrapped and exposed; `older` is a binding of 0.3 to do it by."""
     async with AsyncExitStack() as stack:
         parameters = StdioServerParameters(
             command=command.argv[0], args=list(command.argv[1:]), env=dict(command.env)
         )
         config = config_for(command, era=Era.AUTO, profile=profile_with(content={"allow_file_links": True}))
         bridge = await stack.enter_async_context(running(config))
-        there = await stack.enter_async_context(exposing(folder, bridge.base_url))
+        url = bridge.base_url
+        if older:
+            async with httpx2.AsyncClient() as http:
+                card = (await http.get(f"{url}/.well-known/agent-card.json")).json()
+            url = await stack.enter_async_context(card_served(older_card(card, older)))
+        there = await stack.enter_async_context(exposing(folder, url))
         directly = Client(stdio_client(parameters), mode="auto", cache=None, **options)
         yield [
             await stack.enter_async_context(directly),
@@ -84,19 +98,19 @@ async def raw(client: Client, name: str, arguments: dict[str, Any]) -> Any:
 _OURS = ("io.modelcontextprotocol/", "mcp-a2a/")
 
 
-@each_mode
+@each_way
 async def test_the_tools_of_the_raw_server_are_listed_and_answer_as_they_do_directly(
-    mode: str, tmp_path: Path
+    mode: str, older: str, tmp_path: Path
 ) -> None:
-    async with both_ways(raw_command(), mode, tmp_path) as (directly, through):
+    async with both_ways(raw_command(), mode, tmp_path, older) as (directly, through):
         assert listed((await through.list_tools()).tools) == listed((await directly.list_tools()).tools)
         for name, arguments in CALLS:
             assert await raw(through, name, arguments) == await raw(directly, name, arguments), name
 
 
-@each_mode
-async def test_the_errors_of_a_server_come_back_as_errors(mode: str, tmp_path: Path) -> None:
-    async with both_ways(raw_command(), mode, tmp_path) as (_, through):
+@each_way
+async def test_the_errors_of_a_server_come_back_as_errors(mode: str, older: str, tmp_path: Path) -> None:
+    async with both_ways(raw_command(), mode, tmp_path, older) as (_, through):
         wrong = await raw(through, "refuse", {"code": -32602})
         assert wrong == {"error": {"code": -32602, "message": "not today"}}
         other = await raw(through, "refuse", {"code": -32099})
@@ -105,9 +119,9 @@ async def test_the_errors_of_a_server_come_back_as_errors(mode: str, tmp_path: P
         assert unknown["error"]["code"] == -32602
 
 
-@each_mode
-async def test_progress_comes_through_in_order(mode: str, tmp_path: Path) -> None:
-    async with both_ways(raw_command(), mode, tmp_path) as (_, through):
+@each_way
+async def test_progress_comes_through_in_order(mode: str, older: str, tmp_path: Path) -> None:
+    async with both_ways(raw_command(), mode, tmp_path, older) as (_, through):
         seen: list[tuple[Any, ...]] = []
 
         async def see(*progress: Any) -> None:
@@ -118,15 +132,15 @@ async def test_progress_comes_through_in_order(mode: str, tmp_path: Path) -> Non
         assert sorted(seen) == [(n, 3, f"step {n}") for n in (1, 2, 3)]
 
 
-@each_mode
+@each_way
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.parametrize("action", ["accept", "decline", "cancel"])
 async def test_questions_come_through_and_so_do_their_answers(
-    era: str, mode: str, action: Any, tmp_path: Path
+    era: str, mode: str, older: str, action: Any, tmp_path: Path
 ) -> None:
     content = {"name": "Ada", "age": 36} if action == "accept" else None
     answers = answering(*(types.ElicitResult(action=action, content=content) for _ in range(2)))
-    async with both_ways(asking_command(era), mode, tmp_path, elicitation_callback=answers) as both:
+    async with both_ways(asking_command(era), mode, tmp_path, older, elicitation_callback=answers) as both:
         given = [(await client.call_tool("ask", {})).content for client in both]
         assert given[0] == given[1]
         asked = [one.model_dump(exclude_none=True, exclude={"meta"}) for one in answers.seen]

@@ -22,15 +22,19 @@ Script = Callable[[str, Json], list[Json]]
 """What it answers to a method and its params: the results of a stream, of which the last is all without one; a
 result may be `{"error": ...}`."""
 
-_STREAMS = ("SendStreamingMessage", "SubscribeToTask")
+_STREAMS = ("SendStreamingMessage", "SubscribeToTask", "message/stream", "tasks/resubscribe")
 
 
 @asynccontextmanager
 async def scripted_agent(
-    script: Script, card: Json | None = None, heard: list[Mapping[str, str]] | None = None
+    script: Script,
+    card: Json | None = None,
+    heard: list[Mapping[str, str]] | None = None,
+    *,
+    is_older: bool = False,
 ) -> AsyncIterator[str]:
     """Serve the agent; its URL. `card` says what differs from a plain card of A2A 1.0; `heard` takes the headers of
-    every request."""
+    every request. `is_older` makes the card one of 0.3."""
 
     def listen(request: Request) -> None:
         if heard is not None:
@@ -38,7 +42,8 @@ async def scripted_agent(
 
     async def show_card(request: Request) -> JSONResponse:
         listen(request)
-        return JSONResponse({**plain_card(str(request.base_url)), **(card or {})})
+        shown = {**plain_card(str(request.base_url)), **(card or {})}
+        return JSONResponse(older_card(shown, "JSONRPC") if is_older else shown)
 
     async def answer(request: Request) -> Response:
         listen(request)
@@ -72,3 +77,30 @@ def plain_card(url: str) -> Json:
         "defaultOutputModes": ["text/plain"],
         "skills": [{"id": "act", "name": "Act", "description": "Acts", "tags": ["test"]}],
     }
+
+
+def older_card(card: Json, binding: str) -> Json:
+    """A card of 1.0 as 0.3 would have it, with one interface: the first of this binding."""
+    url = next(one["url"] for one in card["supportedInterfaces"] if one["protocolBinding"] == binding)
+    kept = (
+        "name",
+        "description",
+        "version",
+        "capabilities",
+        "defaultInputModes",
+        "defaultOutputModes",
+        "skills",
+    )
+    older = {"url": url, "preferredTransport": binding, "protocolVersion": "0.3.0"}
+    return {**older, **{name: card[name] for name in kept}}
+
+
+@asynccontextmanager
+async def card_served(card: Json) -> AsyncIterator[str]:
+    """The URL at which there is nothing but a card."""
+
+    async def show_card(_: Request) -> JSONResponse:
+        return JSONResponse(card)
+
+    async with listening(Starlette(routes=[Route("/.well-known/agent-card.json", show_card)])) as url:
+        yield url
