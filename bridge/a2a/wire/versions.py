@@ -103,7 +103,8 @@ class Versions:
         if (operation := dialect.methods.get(method)) is not None:
             return dialect, operation
         others = [one.version for one in self._dialects if method in one.methods]
-        raise _not_found(f"There is no method {echoed(method)!r}", asked, others)
+        words = f"There is no method {echoed(method)!r}"
+        raise _not_found(words, asked, others) if others else A2AError(METHOD_NOT_FOUND, words)
 
     def routed(self, asked: str | None, verb: str, path: str) -> tuple[Dialect, AnyOperation, dict[str, str]]:
         """The dialect, the operation and what the path says, of a request of HTTP+JSON.
@@ -112,11 +113,13 @@ class Versions:
             A2AError: METHOD_NOT_FOUND, which says whose path it is, or METHOD_NOT_ALLOWED, or else
                 VERSION_NOT_SUPPORTED.
         """
-        dialect = self.find(asked, HTTP_JSON) or self.current
-        if not dialect.routes.has(path):
+        try:
+            operation, path_params = (self.find(asked, HTTP_JSON) or self.current).routes.match(verb, path)
+        except A2AError as exc:
             others = [one.version for one in self._dialects if one.routes.has(path)]
-            raise _not_found(f"There is nothing at {echoed(path)}", asked, others)
-        operation, path_params = dialect.routes.match(verb, path)
+            if exc.kind is METHOD_NOT_FOUND and others:
+                raise _not_found(str(exc), asked, others) from exc
+            raise
         return self.require(asked, HTTP_JSON), operation, path_params
 
     # For a client
@@ -138,7 +141,7 @@ def _not_found(words: str, asked: str | None, others: Sequence[str]) -> A2AError
     """There is no such thing in the version that is asked for; it is one of these others."""
     said = (asked or "").strip()
     here = f" in A2A {said}" if said else f" without the header {HEADER}, which means A2A {_ASSUMED}"
-    return A2AError(METHOD_NOT_FOUND, f"{words}{here}: send {HEADER}: {others[0]}" if others else words)
+    return A2AError(METHOD_NOT_FOUND, f"{words}{here}: send {HEADER}: {others[0]}")
 
 
 VERSIONS: Final = Versions((V1_0(), V0_3(), V0_3Proto()))

@@ -24,7 +24,7 @@ from bridge.a2a.model.objects import (
 from bridge.a2a.wire.dialect import Dialect
 from bridge.a2a.wire.versions import VERSIONS
 
-pytestmark = pytest.mark.proves("a2a03-6-objects", "map-generations")
+pytestmark = pytest.mark.proves("map-generations")
 
 SPOKEN: Final = [
     dialect
