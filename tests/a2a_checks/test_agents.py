@@ -21,8 +21,9 @@ NOBODYS_NEEDS = {
     Need.SIGNATURES,
     Need.NO_STREAMS,
     Need.OLDER_VERSION,
+    Need.NO_OLDER_VERSION,
 }
-"""What no agent at hand declares, or what none of them leaves out."""
+"""What no agent at hand declares, or what none of them leaves out; 0.3 is declared by ours alone."""
 
 
 def untried(report: Report) -> set[str]:

@@ -122,15 +122,25 @@ class _ProtoSpelling(Spelling):
 
 
 def _by_json_names(value: JsonValue) -> JsonValue:
-    """What is written by the names of the proto's fields, as any reader of proto JSON has to take it."""
+    """What may be written by the names of the proto's fields, as any reader of proto JSON has to take it.
+
+    Who writes one name so writes all of them so, and there are some in each object and in what it holds.
+    """
+    if not isinstance(value, dict):
+        return value
+    layer = [value, *(item for item in value.values() if isinstance(item, dict))]
+    return value if all(_JSON_NAMES.keys().isdisjoint(one) for one in layer) else _renamed(value)
+
+
+def _renamed(value: JsonValue) -> JsonValue:
     if isinstance(value, list):
-        return [_by_json_names(item) for item in value]
+        return [_renamed(item) for item in value]
     if not isinstance(value, dict):
         return value
     read: JsonObject = {}
     for name, item in value.items():
         json_name = _JSON_NAMES.get(name, name)
-        read[json_name] = item if json_name in _USERS else _by_json_names(item)
+        read[json_name] = item if json_name in _USERS else _renamed(item)
     return read
 
 
