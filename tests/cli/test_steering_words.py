@@ -222,7 +222,7 @@ SINKS: Final = {
     "from_ansi",
 }
 OF_A_TERMINAL: Final = {"click", "sys.stdout", "sys.stderr", "err.file", "out.file", "Text"}
-CLEANING: Final = {"spelled_out", "spelled_as_json", "len"}
+CLEANING: Final = {"with_visible_characters", "spelled_as_json", "len"}
 
 
 def is_clean(node: ast.expr) -> bool:
