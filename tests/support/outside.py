@@ -8,6 +8,7 @@ what the interpreter says of each socket and process, so a mark that is missing 
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import multiprocessing
 import socket
@@ -40,6 +41,7 @@ DOORS: Final[tuple[Any, ...]] = (
     anyio.run_process,
     anyio.connect_tcp,
     anyio.create_tcp_listener,
+    asyncio.start_server,
     stdio_client,
     uvicorn.Server,
     BoundedServer,
@@ -48,7 +50,7 @@ DOORS: Final[tuple[Any, ...]] = (
     sys.executable,
 )
 """What opens a socket or starts a process, in the hands of a test."""
-_WITH_DOORS: Final = (anyio, uvicorn, sys)
+_WITH_DOORS: Final = (anyio, asyncio, uvicorn, sys)
 """Modules that are used for other things too."""
 _EVENTS: Final = (
     "socket.bind",
