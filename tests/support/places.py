@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -137,11 +138,15 @@ class Wrapped:
 
 
 @asynccontextmanager
-async def wrapped_at(place: str, profile: Profile | None = None) -> AsyncIterator[Wrapped]:
-    """A server of one of the places, behind a proxy, wrapped."""
+async def wrapped_at(
+    place: str, profile: Profile | None = None, started: Mapping[str, str] = MappingProxyType({})
+) -> AsyncIterator[Wrapped]:
+    """A server of one of the places, behind a proxy, wrapped. `started` has the URLs of those that run already."""
     kind = PLACES[place]
     profile = profile or profile_with(server={"connect_seconds": 3.0, "longest_pause_seconds": 0.1})
-    async with kind.start() as url, proxy_to(urlsplit(url).port) as proxy:
+    async with AsyncExitStack() as stack:
+        url = started.get(place) or await stack.enter_async_context(kind.start())
+        proxy = await stack.enter_async_context(proxy_to(urlsplit(url).port))
         target = url_at(proxy.url(urlsplit(url).path))
         config = config_for(target, era=kind.era, profile=profile)
         async with running(config) as bridge, httpx2.AsyncClient(timeout=60) as http:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -23,9 +23,18 @@ pytestmark = pytest.mark.proves("map-lost")
 
 MEGABYTE: Final = 1024 * 1024
 
+Reference = Mapping[str, str]
+
 each_place = pytest.mark.parametrize("place", PLACES)
 each_that_answers_posts = pytest.mark.parametrize("place", [n for n in PLACES if PLACES[n].answers_posts])
 each_that_only_streams = pytest.mark.parametrize("place", [n for n in PLACES if not PLACES[n].answers_posts])
+
+
+@pytest.fixture(scope="module")
+async def reference() -> AsyncIterator[Reference]:
+    """Where the reference server is, by place: started once, as its sessions know nothing of each other."""
+    async with PLACES["everything"].start() as url, PLACES["everything-sse"].start() as sse_url:
+        yield {"everything": url, "everything-sse": sse_url}
 
 
 def words_of(task: Json) -> str:
@@ -42,9 +51,9 @@ def words_of(task: Json) -> str:
     ids=["reset", "reset after the head", "half", "swallowed"],
 )
 async def test_a_lost_answer_fails_its_task_and_the_call_is_not_sent_again(
-    place: str, fault: Fault, calls: int
+    place: str, fault: Fault, calls: int, reference: Reference
 ) -> None:
-    async with wrapped_at(place) as there:
+    async with wrapped_at(place, started=reference) as there:
         await there.works()
         there.proxy.on(CALL, fault)
         words = words_of(await there.echo("lost"))
@@ -60,9 +69,9 @@ async def test_a_lost_answer_fails_its_task_and_the_call_is_not_sent_again(
 @pytest.mark.proves("map-lost")
 @pytest.mark.parametrize("fault", [RESET, SWALLOWED], ids=["reset", "swallowed"])
 async def test_over_http_sse_a_lost_receipt_is_a_lost_call_unless_its_answer_is_there_first(
-    place: str, fault: Fault
+    place: str, fault: Fault, reference: Reference
 ) -> None:
-    async with wrapped_at(place) as there:
+    async with wrapped_at(place, started=reference) as there:
         await there.works()
         there.proxy.on(CALL, fault)
         task = await there.echo("lost")
@@ -77,12 +86,12 @@ async def test_over_http_sse_a_lost_receipt_is_a_lost_call_unless_its_answer_is_
 @each_place
 @pytest.mark.proves("map-lost")
 async def test_when_every_connection_drops_the_calls_under_way_fail_and_the_next_one_works(
-    place: str,
+    place: str, reference: Reference
 ) -> None:
     skill, arguments = PLACES[place].lasting
     failed: list[str] = []
 
-    async with wrapped_at(place) as there:
+    async with wrapped_at(place, started=reference) as there:
 
         async def call() -> None:
             failed.append(words_of(await there.call(skill, **arguments)))
@@ -101,10 +110,10 @@ async def test_when_every_connection_drops_the_calls_under_way_fail_and_the_next
 @each_place
 @pytest.mark.proves("map-lost")
 async def test_an_outage_fails_its_calls_with_whose_fault_it_is_and_is_over_when_it_is_over(
-    place: str,
+    place: str, reference: Reference
 ) -> None:
     profile = profile_with(server={"connect_seconds": 0.5, "longest_pause_seconds": 0.1})
-    async with wrapped_at(place, profile) as there:
+    async with wrapped_at(place, profile, reference) as there:
         await there.works()
         there.proxy.refuse()
         there.proxy.drop_all()
@@ -119,8 +128,10 @@ async def test_an_outage_fails_its_calls_with_whose_fault_it_is_and_is_over_when
 
 @each_place
 @pytest.mark.proves("map-lost")
-async def test_a_call_that_is_refused_is_sent_once_a_connection_can_be_made_again(place: str) -> None:
-    async with wrapped_at(place) as there:
+async def test_a_call_that_is_refused_is_sent_once_a_connection_can_be_made_again(
+    place: str, reference: Reference
+) -> None:
+    async with wrapped_at(place, started=reference) as there:
         await there.works()
         there.proxy.refuse()
         there.proxy.drop_all()
@@ -136,8 +147,10 @@ async def test_a_call_that_is_refused_is_sent_once_a_connection_can_be_made_agai
 
 @pytest.mark.parametrize("place", ["legacy", "everything"])
 @pytest.mark.proves("map-lost")
-async def test_a_call_of_a_session_that_the_server_has_ended_is_made_in_a_new_one(place: str) -> None:
-    async with wrapped_at(place) as there, httpx2.AsyncClient() as other:
+async def test_a_call_of_a_session_that_the_server_has_ended_is_made_in_a_new_one(
+    place: str, reference: Reference
+) -> None:
+    async with wrapped_at(place, started=reference) as there, httpx2.AsyncClient() as other:
         await there.works()
         session = re.search(rb"mcp-session-id: (\S+)", there.proxy.delivered[-1], re.IGNORECASE)
         assert session
@@ -150,9 +163,11 @@ async def test_a_call_of_a_session_that_the_server_has_ended_is_made_in_a_new_on
         await there.works()
 
 
-async def test_a_stream_that_breaks_is_taken_up_again_where_the_server_keeps_its_events() -> None:
+async def test_a_stream_that_breaks_is_taken_up_again_where_the_server_keeps_its_events(
+    reference: Reference,
+) -> None:
     """The reference server numbers them; the call itself is not repeated."""
-    async with wrapped_at("everything") as there:
+    async with wrapped_at("everything", started=reference) as there:
         there.proxy.on(CALL, cut_after(150))
         task = await there.call("trigger-long-running-operation", duration=0.5, steps=2)
         assert there.proxy.met
@@ -163,8 +178,10 @@ async def test_a_stream_that_breaks_is_taken_up_again_where_the_server_keeps_its
 
 @each_that_answers_posts
 @pytest.mark.proves("map-timeout")
-async def test_a_server_that_stays_silent_is_waited_for_as_long_as_a_call_may_take(place: str) -> None:
-    async with wrapped_at(place, profile_with(run={"call_timeout_seconds": 0.5})) as there:
+async def test_a_server_that_stays_silent_is_waited_for_as_long_as_a_call_may_take(
+    place: str, reference: Reference
+) -> None:
+    async with wrapped_at(place, profile_with(run={"call_timeout_seconds": 0.5}), reference) as there:
         there.proxy.on(CALL, SILENT)
         words = words_of(await there.echo("hello?"))
         assert words == "The tool gave no answer in 0.5 s and was cancelled"
@@ -173,18 +190,18 @@ async def test_a_server_that_stays_silent_is_waited_for_as_long_as_a_call_may_ta
 
 
 @each_place
-async def test_an_answer_that_comes_in_drops_is_whole(place: str) -> None:
-    async with wrapped_at(place) as there:
+async def test_an_answer_that_comes_in_drops_is_whole(place: str, reference: Reference) -> None:
+    async with wrapped_at(place, started=reference) as there:
         there.proxy.on(CALL, slow(7, 0.001))
         await there.works("grüße 🎈\u2028" * 20)
         assert there.proxy.met
 
 
 @each_place
-async def test_a_great_result_is_whole(place: str) -> None:
+async def test_a_great_result_is_whole(place: str, reference: Reference) -> None:
     size = 5 * MEGABYTE if place in ("legacy", "modern") else MEGABYTE  # of a request, the others take 4 MB
     letters = random.Random(5).choices('abcdefgh grüße🎈\u2028\n"\\', k=size // 2)
-    async with wrapped_at(place) as there:
+    async with wrapped_at(place, started=reference) as there:
         await there.works("".join(letters))
 
 
