@@ -1,7 +1,8 @@
 # Everything that the project needs is set up by these targets: Python 3.11 or later and make are enough.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 PORT ?= 8080
-WORKERS ?= 2
+# One more than two cores: the tests wait for as long as they compute.
+WORKERS ?= 3
 CASES ?= 20000
 MINUTES ?= 30
 BIN := .venv/bin
@@ -17,10 +18,10 @@ help: ## Say what can be made
 run: .venv/installed ## Serve examples/demo.toml on 127.0.0.1: an MCP server as an agent, and that as MCP (PORT=8080)
 	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/mcp-a2a serve --port "$(PORT)" examples/demo.toml
 
-test: .venv/developing peers ## Run the whole test suite, side by side (WORKERS=2)
+test: .venv/developing peers ## Run the whole test suite, side by side (WORKERS=3)
 	$(BIN)/python -m pytest tests -n $(WORKERS) --dist worksteal
 
-test-fast: .venv/developing ## Run the tests that need no process and no socket (WORKERS=2)
+test-fast: .venv/developing ## Run the tests that need no process and no socket (WORKERS=3)
 	$(BIN)/python -m pytest tests -n $(WORKERS) --dist worksteal -m "not outside and not slow"
 
 fuzz: .venv/developing ## Attack every parser with hostile input (CASES=20000), other cases each time
