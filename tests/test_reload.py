@@ -110,7 +110,7 @@ def names(there: Serving) -> dict[str, str]:
 async def test_a_file_that_is_being_written_is_not_taken_over_although_it_can_be_read(tmp_path: Path) -> None:
     two = "[tools_as_agent.b]\nfrom = ['one']\n"
     async with serving(tmp_path, two) as there:
-        for _ in range(30):
+        for _ in range(12):
             # As editors do that empty a file and write it: without its end it can be read as well.
             there.file.write_text(there.text())
             await anyio.sleep(0.02)
@@ -199,14 +199,14 @@ async def test_a_log_beside_the_file_is_not_fed_by_looking_at_the_folder(tmp_pat
     with (tmp_path / "serve.log").open("w") as log, logs_kept(), redirect_stderr(log):
         logs.set_up("text", "debug")
         async with serving(tmp_path, bridge="log_level = 'debug'\n") as there:
-            for number in range(30):
+            for number in range(10):
                 logging.getLogger("bridge").info("line %d", number)
                 log.flush()
                 await anyio.sleep(0.02)
             there.write("name = 'Another'\n", bridge="log_level = 'debug'\n")
             await there.hears("taken over")
     lines = (tmp_path / "serve.log").read_text().splitlines()
-    assert any("line 29" in line for line in lines)
+    assert any("line 9" in line for line in lines)
     assert not [line for line in lines if "detected" in line]
 
 
