@@ -67,6 +67,9 @@ CARD_SECONDS: Final = 10.0
 """How long the card may take: without it there is nothing to check."""
 
 
+MakeClient = Callable[[], AbstractAsyncContextManager[httpx2.AsyncClient]]
+
+
 def over_sockets() -> httpx2.AsyncClient:
     """A client for an agent that listens somewhere; each check has its own deadline."""
     return httpx2.AsyncClient(timeout=None)
@@ -80,7 +83,7 @@ async def run_checks(
     deadline_seconds: float = DEFAULT_DEADLINE_SECONDS,
     only: frozenset[str] | None = None,
     silence_seconds: float = SILENCE_SECONDS,
-    client: Callable[[], AbstractAsyncContextManager[httpx2.AsyncClient]] = over_sockets,
+    client: MakeClient = over_sockets,
 ) -> Report:
     """Everything that can be checked of the agent at `url`, its base or its card.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,13 +15,14 @@ from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
 from bridge.mcp.client.eras import Era
 from tests.a2a_checks.report import Report
-from tests.a2a_checks.run import run_checks
+from tests.a2a_checks.run import MakeClient, over_sockets, run_checks
 from tests.a2a_checks.talk import SILENCE_SECONDS
 from tests.support.asking import asking_command
 from tests.support.exposing import exposing
 from tests.support.foreign import foreign_agent
+from tests.support.in_process import client_of
 from tests.support.limits import url_at
-from tests.support.running import call_part, config_for, raw_command, running
+from tests.support.running import Running, call_part, config_for, raw_command, running
 
 Messages = Mapping[str, Mapping[str, Any]]
 
@@ -74,20 +76,33 @@ OF_AGAIN: Final[Messages] = {
 TOKEN: Final = "a2a-checks-token"
 
 
-async def check_bridge(store: str = "memory:", silence_seconds: float = SILENCE_SECONDS) -> Report:
-    """`mcp-a2a wrap` before the raw server, which needs no login."""
+async def check_bridge(
+    store: str = "memory:", silence_seconds: float = SILENCE_SECONDS, *, straight: bool = False
+) -> Report:
+    """`mcp-a2a wrap` before the raw server, which needs no login. `straight`: the requests go into the application."""
     messages = {purpose: said for purpose, said in OF_BRIDGE.items() if purpose != "needs-auth"}
     async with running(config_for(raw_command(), store=store)) as bridge:
-        return await run_checks(bridge.base_url, messages=messages, silence_seconds=silence_seconds)
+        return await run_checks(
+            bridge.base_url,
+            messages=messages,
+            silence_seconds=silence_seconds,
+            client=_client_of(bridge, straight=straight),
+        )
 
 
-async def check_bridge_with_token(store: str = "memory:", silence_seconds: float = SILENCE_SECONDS) -> Report:
+async def check_bridge_with_token(
+    store: str = "memory:", silence_seconds: float = SILENCE_SECONDS, *, straight: bool = False
+) -> Report:
     """`mcp-a2a wrap` before a server that asks for logins, itself behind a token."""
     credentials = (Credential(Principal("checks"), TOKEN),)
     config = config_for(asking_command("modern"), era=Era.MODERN, store=store, credentials=credentials)
     async with running(config) as bridge:
         return await run_checks(
-            bridge.base_url, messages=OF_BRIDGE, bearer=TOKEN, silence_seconds=silence_seconds
+            bridge.base_url,
+            messages=OF_BRIDGE,
+            bearer=TOKEN,
+            silence_seconds=silence_seconds,
+            client=_client_of(bridge, straight=straight),
         )
 
 
@@ -97,10 +112,21 @@ async def check_sdk(silence_seconds: float = SILENCE_SECONDS) -> Report:
         return await run_checks(agent.url, messages=OF_SDK, silence_seconds=silence_seconds)
 
 
-async def check_again(folder: Path, era: Era, silence_seconds: float = SILENCE_SECONDS) -> Report:
+async def check_again(
+    folder: Path, era: Era, silence_seconds: float = SILENCE_SECONDS, *, straight: bool = False
+) -> Report:
     """The same agent as tools (`mcp-a2a expose`), and those as an agent again (`mcp-a2a wrap`)."""
     async with AsyncExitStack() as stack:
         agent = await stack.enter_async_context(foreign_agent())
         there = await stack.enter_async_context(exposing(folder, agent.url))
         bridge = await stack.enter_async_context(running(config_for(url_at(there.url), era=era)))
-        return await run_checks(bridge.base_url, messages=OF_AGAIN, silence_seconds=silence_seconds)
+        return await run_checks(
+            bridge.base_url,
+            messages=OF_AGAIN,
+            silence_seconds=silence_seconds,
+            client=_client_of(bridge, straight=straight),
+        )
+
+
+def _client_of(bridge: Running, *, straight: bool) -> MakeClient:
+    return partial(client_of, bridge.bridge.app) if straight else over_sockets

@@ -34,8 +34,9 @@ def untried(report: Report) -> set[str]:
 
 @pytest.mark.parametrize("store", ["memory:", "sqlite"])
 async def test_a_wrapped_server_does_all_that_the_checks_ask(store: str, tmp_path: Path) -> None:
+    in_memory = store == "memory:"
     report = await check_bridge(
-        store if store == "memory:" else f"sqlite:///{tmp_path / 'tasks.db'}", SILENCE_SECONDS
+        store if in_memory else f"sqlite:///{tmp_path / 'tasks.db'}", SILENCE_SECONDS, straight=not in_memory
     )
     assert report.failures() == ()
     assert untried(report) == {
@@ -50,7 +51,9 @@ async def test_a_wrapped_server_does_all_that_the_checks_ask(store: str, tmp_pat
 
 
 async def test_a_wrapped_server_does_it_behind_a_token_and_with_logins(tmp_path: Path) -> None:
-    report = await check_bridge_with_token(f"sqlite:///{tmp_path / 'tasks.db'}", SILENCE_SECONDS)
+    report = await check_bridge_with_token(
+        f"sqlite:///{tmp_path / 'tasks.db'}", SILENCE_SECONDS, straight=True
+    )
     assert report.failures() == ()
     assert untried(report) == {"stream-message"}  # each of our answers is a task
 
@@ -67,7 +70,7 @@ async def test_the_sdks_own_server_fails_what_it_is_known_to_fail() -> None:
 
 @pytest.mark.parametrize("era", [Era.LEGACY, Era.MODERN])
 async def test_an_agent_as_tools_as_an_agent_again_does_all_of_it(era: Era, tmp_path: Path) -> None:
-    report = await check_again(tmp_path, era, SILENCE_SECONDS)
+    report = await check_again(tmp_path, era, SILENCE_SECONDS, straight=True)
     assert report.failures() == ()
     # As directly, but for one: the agent's Message is a tool's result on the way, and so a task in the end. What is
     # data there is a text on the way, as the tool has no output schema.
