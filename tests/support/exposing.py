@@ -14,9 +14,9 @@ from mcp import Client
 from bridge.agents_as_tools.face import AgentsFace
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, RemotePlan
-from bridge.config.tables.profile import Profile, load_profile
+from bridge.config.tables.profile import Profile
 from bridge.mcp.server.server import McpServer
-from tests.support.running import listening
+from tests.support.running import listening, profile_of
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ async def exposing(
     folder: Path, *urls: str, mapping: str = "default", **agents: Any
 ) -> AsyncIterator[Exposed]:
     """Offer the agents at these URLs as an MCP server; keywords change the `[agents]` of a profile."""
-    profile = load_profile(mapping)
+    profile = profile_of(mapping)
     profile = profile.model_copy(update={"agents": profile.agents.model_copy(update=agents)})
     config = ExposeConfig(urls, profile, state=folder / "state", cache=folder / "cache")
     async with _running(config, over_http=True) as bridge, listening(bridge.app) as root_url:

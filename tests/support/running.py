@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from socket import AF_INET, IPPROTO_TCP, SO_REUSEADDR, SOCK_STREAM, SOL_SOCKET, socket
 from typing import Any, Final
@@ -42,9 +43,13 @@ def raw_command(*options: str) -> StdioTarget:
     return command_of((sys.executable, "-S", "-E", str(RAW_SERVER), *options))
 
 
+profile_of: Final = cache(load_profile)
+"""A profile by its name, which is read once: nothing of it can be changed."""
+
+
 def profile_with(**tables: dict[str, Any]) -> Profile:
     """The default profile with some keys changed: `profile_with(run={"queue": 1})`."""
-    profile = load_profile()
+    profile = profile_of("default")
     changed = {name: getattr(profile, name).model_copy(update=keys) for name, keys in tables.items()}
     return profile.model_copy(update=changed)
 
@@ -135,7 +140,7 @@ async def wrapped(config: WrapConfig) -> AsyncIterator[Wrapped]:
 
 def config_for(target: ServerTarget, **changes: Any) -> WrapConfig:
     """A configuration for tests: memory store, a free port, the era known (which saves a probe)."""
-    base = WrapConfig(target, load_profile(), "127.0.0.1", 0, store="memory:", era=Era.LEGACY)
+    base = WrapConfig(target, profile_of("default"), "127.0.0.1", 0, store="memory:", era=Era.LEGACY)
     return replace(base, **changes)
 
 
@@ -152,7 +157,7 @@ class Running:
         return f"{self.root_url}{self.bridge.path}"
 
 
-DEFAULT_LIMITS: Final = server_limits(load_profile(), descriptors=4096)
+DEFAULT_LIMITS: Final = server_limits(profile_of("default"), descriptors=4096)
 
 
 @asynccontextmanager
