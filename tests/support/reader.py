@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -92,10 +92,13 @@ class Server:
         named = next((word for word in words if word.endswith(".toml")), "bridge.toml")
         return words[:2] == ["mcp-a2a", "serve"] and self._folder / named == file
 
-    def stop(self) -> None:
+    def interrupt(self) -> None:
         """As Ctrl+C does."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGINT)
+
+    def wait(self) -> None:
+        """Wait for the end of it and of all that it started."""
         try:
             self._process.wait(WAIT_SECONDS)
         finally:
@@ -228,8 +231,11 @@ def reading(home: Path, leaves_out: Callable[[str], bool] = lambda _: False) -> 
     try:
         yield reader
     finally:
-        for server in reversed(reader.servers):
-            server.stop()
+        with ExitStack() as ends:
+            for server in reader.servers:
+                ends.callback(server.wait)
+            for server in reversed(reader.servers):
+                server.interrupt()
 
 
 def _copy(source: Path, target: Path) -> None:
