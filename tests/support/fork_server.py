@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import logging
 import marshal
 import os
 import pkgutil
@@ -164,11 +165,15 @@ def _imported(start: Start) -> tuple[str, bool]:
 @cache
 def _import(name: str, is_module: bool = True) -> None:
     """Import what a program needs, unless it fails: it will do so in the child too, and be seen."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
     with suppress(Exception):
         if is_module:
             importlib.import_module(name)
         elif Path(name).is_relative_to(ROOT):  # others may run as they are imported
             runpy.run_path(name, run_name="imported")
+    root.handlers[:] = handlers  # of which a program may have set its own: it does so again where it runs
+    root.setLevel(level)
     gc.collect()
     gc.freeze()  # so that no collection in a child copies the pages of what is shared
 

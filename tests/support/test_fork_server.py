@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support import forked
-from tests.support.command import WAIT_SECONDS, environment
+from tests.support.command import ROOT, WAIT_SECONDS, environment
 from tests.support.command import gone as ended
 from tests.support.forked import Forked, through_server
 from tests.support.lines import Lines
@@ -192,3 +192,10 @@ def test_a_script_and_what_is_only_started_for_real(tmp_path: Path) -> None:
             for words in ([sys.executable, *argv], through_server(*argv))
         )
         assert forked == real
+
+
+def test_what_one_program_does_to_the_log_as_it_is_imported_is_not_there_for_the_next(tmp_path: Path) -> None:
+    server = through_server(str(ROOT / "examples" / "demo_server.py"))  # which logs as the SDK has it
+    assert subprocess.run(server, stdin=subprocess.DEVNULL, timeout=WAIT_SECONDS).returncode == 0
+    program = "import logging\nprint(logging.root.handlers, logging.root.level)\n"
+    assert started(Forked, tmp_path, program)[:2] == (0, "[] 30\n")
