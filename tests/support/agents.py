@@ -79,8 +79,10 @@ class Scripted:
 
 
 def found_at(url: str, binding: str = "JSONRPC", **more: Any) -> FoundCard:
-    """The card of an agent at a URL, as a client has it, with one interface there; `more` are fields of it."""
-    interface = {"url": url, "protocolBinding": binding, "protocolVersion": "1.0"}
+    """The card of an agent at a URL, as a client has it, with one interface there; `more` are fields of it. A binding
+    is one of 1.0, unless it begins with a version."""
+    version, _, name = binding.rpartition(" ")
+    interface = {"url": url, "protocolBinding": name, "protocolVersion": version or "1.0"}
     card = Scripted(_nothing).card(url).to_object()
     return FoundCard(url, b"", AgentCard.model_validate({**card, "supportedInterfaces": [interface], **more}))
 

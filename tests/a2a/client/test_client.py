@@ -123,11 +123,17 @@ def card_at(url: str, **more: Any) -> FoundCard:
 
 
 BINDINGS = ("JSONRPC", "HTTP+JSON")
+SPOKEN = (*BINDINGS, "0.3 JSONRPC", "0.3 HTTP+JSON")
+"""What our own agent speaks: 1.0 where nothing else is said."""
 
 
 def over(binding: str, found: FoundCard) -> FoundCard:
-    """The card with the interfaces of one binding alone."""
-    listed = tuple(one for one in found.card.supported_interfaces if one.protocol_binding == binding)
+    """The card with the interface of one binding alone, and of one version."""
+    version, _, name = binding.rpartition(" ")
+    said = (name, version or "1.0")
+    listed = tuple(
+        one for one in found.card.supported_interfaces if (one.protocol_binding, one.protocol_version) == said
+    )
     return replace(found, card=found.card.model_copy(update={"supported_interfaces": listed}))
 
 
@@ -355,11 +361,45 @@ def test_when_no_interface_is_spoken_it_says_what_is_offered() -> None:
         interface_of(interfaces(("GRPC", "1.0"), ("JSONRPC", "0.2")))
 
 
+@pytest.mark.proves("map-dialect", "a2a-3.6.3-negotiation")
+async def test_an_agent_that_cannot_be_reached_is_not_spoken_to_in_an_older_version(
+    bridge: Running, http: httpx2.AsyncClient
+) -> None:
+    found = await fetch_card(http, bridge.base_url)
+    assert {one.protocol_version for one in found.card.supported_interfaces} == {"1.0", "0.3"}
+    permitted = permitted_interfaces(found, Trust(), has_credentials=False)
+    assert [(one.protocol_binding, dialect.version) for one, dialect in permitted] == [
+        ("JSONRPC", "1.0"),
+        ("HTTP+JSON", "1.0"),
+    ]
+
+
+@pytest.mark.proves("a2a-3.6.1-version-sent", "map-dialect")
+@pytest.mark.parametrize("binding", SPOKEN)
+async def test_every_request_says_the_version_that_is_spoken(
+    binding: str, bridge: Running, http: httpx2.AsyncClient
+) -> None:
+    said: list[tuple[str, str]] = []
+
+    async def note(request: httpx2.Request) -> None:
+        headers = request.headers
+        extensions = next(name for name in headers if name.endswith("a2a-extensions"))
+        said.append((headers["A2A-Version"], extensions))
+
+    found = over(binding, await fetch_card(http, bridge.base_url))
+    agent = AgentClient(http, found, ClientOptions(extensions=(EXTENSION,)))
+    http.event_hooks["request"] = [note]
+    await agent.send(saying(skill="echo", text="a"))
+    await all_of(agent, saying(skill="echo", text="a"))
+    version = binding.rpartition(" ")[0] or "1.0"
+    assert said == [(version, "a2a-extensions" if version == "1.0" else "x-a2a-extensions")] * 2
+
+
 # Operations
 
 
 @pytest.mark.proves("a2a-9.3-request")
-@pytest.mark.parametrize("binding", BINDINGS)
+@pytest.mark.parametrize("binding", SPOKEN)
 async def test_a_message_is_sent_and_its_task_read_again(
     binding: str, bridge: Running, http: httpx2.AsyncClient
 ) -> None:
@@ -373,7 +413,7 @@ async def test_a_message_is_sent_and_its_task_read_again(
 
 
 @pytest.mark.proves("a2a-3.1.2-read")
-@pytest.mark.parametrize("binding", BINDINGS)
+@pytest.mark.parametrize("binding", SPOKEN)
 async def test_a_stream_gives_each_event_in_order(
     binding: str, bridge: Running, http: httpx2.AsyncClient
 ) -> None:
@@ -387,7 +427,7 @@ async def test_a_stream_gives_each_event_in_order(
 
 
 @pytest.mark.proves("map-call-followed")
-@pytest.mark.parametrize("binding", BINDINGS)
+@pytest.mark.parametrize("binding", SPOKEN)
 async def test_a_task_is_cancelled_and_its_other_stream_ends(
     binding: str, bridge: Running, http: httpx2.AsyncClient
 ) -> None:
@@ -406,7 +446,7 @@ async def test_a_task_is_cancelled_and_its_other_stream_ends(
 
 
 @pytest.mark.proves("a2a-5.4-read")
-@pytest.mark.parametrize("binding", BINDINGS)
+@pytest.mark.parametrize("binding", SPOKEN)
 async def test_an_error_of_the_agent_keeps_its_code_reason_and_fields(
     binding: str, bridge: Running, http: httpx2.AsyncClient
 ) -> None:
@@ -423,7 +463,7 @@ async def test_an_error_of_the_agent_keeps_its_code_reason_and_fields(
 
 
 @pytest.mark.proves("a2a-3.1.2-read")
-@pytest.mark.parametrize("binding", BINDINGS)
+@pytest.mark.parametrize("binding", SPOKEN)
 async def test_an_error_instead_of_a_stream_is_an_error(
     binding: str, bridge: Running, http: httpx2.AsyncClient
 ) -> None:

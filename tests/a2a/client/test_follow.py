@@ -48,12 +48,22 @@ from tests.support.limits import client_options, deadlines, pace_of
 from tests.support.proxy import Proxy, proxy_to
 from tests.support.running import listening
 
-pytestmark = pytest.mark.proves("map-call-followed")
+pytestmark = pytest.mark.proves("map-call-followed", "a2a03-7.9-resubscribe")
 
-BINDINGS = ("JSONRPC", "HTTP+JSON")
-SEND = {"JSONRPC": b"SendStreamingMessage", "HTTP+JSON": b"message:stream"}
-SUBSCRIBE = {"JSONRPC": b"SubscribeToTask", "HTTP+JSON": b":subscribe"}
-GET = {"JSONRPC": b'"GetTask"', "HTTP+JSON": b"GET /tasks/"}
+BINDINGS = ("JSONRPC", "HTTP+JSON", "0.3 JSONRPC", "0.3 HTTP+JSON")
+THEIRS = BINDINGS[:2]
+"""What the agent on a2a-sdk 1.3.0 declares."""
+SEND = dict(
+    zip(
+        BINDINGS,
+        (b"SendStreamingMessage", b"message:stream", b"message/stream", b"message:stream"),
+        strict=True,
+    )
+)
+SUBSCRIBE = dict(
+    zip(BINDINGS, (b"SubscribeToTask", b":subscribe", b"tasks/resubscribe", b":subscribe"), strict=True)
+)
+GET = dict(zip(BINDINGS, (b'"GetTask"', b"GET /tasks/", b'"tasks/get"', b"GET /v1/tasks/"), strict=True))
 PACE = pace_of(first_seconds=0.01, most_seconds=0.05)
 
 
@@ -186,7 +196,8 @@ async def test_an_agent_without_streams_is_sent_to_at_once_and_looked_at(
         client = client_at(http, proxy.url(""), binding, **NO_STREAMS)
         with anyio.fail_after(20):
             task = await converse(client, saying(), ear.listener, pace=PACE)
-        assert proxy.count(b'"returnImmediately":true') == 1
+        at_once = b'"blocking":false' if binding.startswith("0.3") else b'"returnImmediately":true'
+        assert proxy.count(at_once) == 1
         assert proxy.count(SEND[binding]) == proxy.count(SUBSCRIBE[binding]) == 0
     assert texts(task) == ["done"]
     assert all(event.task for event in ear.events)
@@ -512,7 +523,7 @@ async def stranger_client(http: httpx2.AsyncClient, proxy: Proxy, binding: str) 
     return AgentClient(http, FoundCard(found.url, b"", card), client_options())
 
 
-@pytest.mark.parametrize("binding", BINDINGS)
+@pytest.mark.parametrize("binding", THEIRS)
 async def test_a_foreign_agent_is_followed_asked_and_cancelled(
     binding: str, http: httpx2.AsyncClient
 ) -> None:
@@ -543,7 +554,7 @@ async def test_a_foreign_agent_is_followed_asked_and_cancelled(
             ).status.state is TaskState.CANCELED
 
 
-@pytest.mark.parametrize("binding", BINDINGS)
+@pytest.mark.parametrize("binding", THEIRS)
 async def test_a_foreign_agents_broken_stream_gives_the_same_task(
     binding: str, http: httpx2.AsyncClient
 ) -> None:

@@ -90,6 +90,9 @@ async def cancelled_calls(driver: Driver) -> int:
     "a2a-3.4.2-unique",
     "a2a-5.7-sent",
     "a2a-4-equivalent",
+    "a2a03-3.4.1-equivalent",
+    "a2a03-3.2.1-json-rpc",
+    "a2a03-3.2.3-rest",
 )
 async def test_a_message_becomes_a_task_with_ids_made_by_the_server(driver: Driver) -> None:
     params = message(ECHO)
@@ -151,7 +154,7 @@ async def test_return_immediately_unset_and_false_are_the_same(
     assert (state_of(task), texts(task["artifacts"][0]["parts"])) == ("COMPLETED", ["2 steps"])
 
 
-@pytest.mark.proves("a2a-3.1.2-stream", "a2a-3.3.4-streaming", "a2a-5.1-equivalent")
+@pytest.mark.proves("a2a-3.1.2-stream", "a2a-3.3.4-streaming", "a2a-5.1-equivalent", "a2a03-3.3-stream")
 async def test_a_stream_begins_with_the_task_and_ends_with_its_end(driver: Driver) -> None:
     params = message(ECHO)
     async with driver.stream("SendStreamingMessage", **params) as events:
@@ -543,7 +546,7 @@ async def test_two_cancellations_at_once_are_one(driver: Driver) -> None:
 # Subscribing
 
 
-@pytest.mark.proves("a2a-3.1.6-subscribe")
+@pytest.mark.proves("a2a-3.1.6-subscribe", "a2a03-7.9-resubscribe")
 async def test_a_subscription_begins_with_the_task_as_it_stands(driver: Driver) -> None:
     async with driver.working(WAIT) as (task_id, _):
         snapshot = await driver.get(task_id)
@@ -601,7 +604,7 @@ async def test_a_push_config_in_a_send_is_refused_and_makes_no_task(
     assert await driver.listed(contextId=context) == []
 
 
-@pytest.mark.proves("a2a-3.3.4-extended")
+@pytest.mark.proves("a2a-3.3.4-extended", "a2a03-7.10-card")
 async def test_the_extended_card_is_not_supported(driver: Driver) -> None:
     assert (await driver.refused("GetExtendedAgentCard")).reason == "UNSUPPORTED_OPERATION"
 
@@ -644,7 +647,7 @@ async def test_a_context_that_is_not_the_tasks_is_refused(
     assert await driver.get(task["id"]) == task
 
 
-@pytest.mark.proves("a2a-3.1.1-terminal")
+@pytest.mark.proves("a2a-3.1.1-terminal", "a2a03-7.1-ended")
 @pytest.mark.parametrize("operation", ["SendMessage", "SendStreamingMessage"])
 @pytest.mark.parametrize("part", [ECHO, call_part("fail"), call_part("refuse", code=-32602)], ids=str)
 async def test_a_message_to_a_task_that_has_ended_is_refused(

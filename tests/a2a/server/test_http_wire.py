@@ -25,6 +25,7 @@ from tests.support.drivers import (
     shape_of,
     state_of,
 )
+from tests.support.older_drivers import EVERY_DRIVER, OlderHttpJsonDriver, OlderJsonRpcDriver, name_of
 from tests.support.running import (
     EXTENSION,
     VERSION,
@@ -39,6 +40,7 @@ from tests.support.running import (
 )
 
 CARD = "/.well-known/agent-card.json"
+OLDER_CARD = "/.well-known/agent.json"
 ECHO = call_part("echo", text="hello")
 WAIT = call_part("wait")
 BLOCK = f"{EXTENSION}/block"
@@ -141,6 +143,55 @@ async def test_the_header_counts_before_the_query_parameter(rpc: JsonRpcDriver) 
     answer = rpc.answer_from(await rpc.client.send(request))
     assert answer.fault
     assert answer.fault.reason == "METHOD_NOT_FOUND"
+
+
+# Generations
+
+
+@pytest.mark.proves("map-generations")
+@pytest.mark.parametrize("other", EVERY_DRIVER, ids=name_of)
+@pytest.mark.parametrize("one", EVERY_DRIVER, ids=name_of)
+async def test_a_task_that_one_generation_began_is_answered_and_read_in_another(
+    one: type[Driver], other: type[Driver], bridge: Running, client: httpx2.AsyncClient
+) -> None:
+    begun, ended = one(client, bridge.base_url), other(client, bridge.base_url)
+    task = await begun.send(call_part("add", a=1))
+    assert state_of(task) == "INPUT_REQUIRED"
+    done = await ended.send({"data": {"b": 2}}, taskId=task["id"])
+    assert (done["id"], state_of(done)) == (task["id"], "COMPLETED")
+    assert await begun.get(task["id"]) == await ended.get(task["id"]) == done
+
+
+@pytest.mark.proves("map-merged-card")
+async def test_the_card_stands_where_clients_before_0_3_look_for_it_too(
+    bridge: Running, client: httpx2.AsyncClient
+) -> None:
+    card, older = [await client.get(f"{bridge.base_url}{path}") for path in (CARD, OLDER_CARD)]
+    assert (older.status_code, older.content, older.headers) == (200, card.content, card.headers)
+
+
+@pytest.mark.proves("map-merged-card")
+async def test_a_card_of_1_0_alone_says_nothing_of_0_3_which_is_answered_all_the_same() -> None:
+    async with configured(OlderJsonRpcDriver, profile=profile_with(card={"legacy_card": False})) as driver:
+        shown = (await driver.client.get(f"{driver.base_url}{CARD}")).json()
+        assert {one["protocolVersion"] for one in shown["supportedInterfaces"]} == {"1.0"}
+        assert {"url", "preferredTransport", "protocolVersion", "additionalInterfaces"}.isdisjoint(shown)
+        assert (await driver.client.get(f"{driver.base_url}{OLDER_CARD}")).status_code == 404
+        assert state_of(await driver.send(ECHO)) == "COMPLETED"
+
+
+@pytest.mark.parametrize("kind", [OlderJsonRpcDriver, OlderHttpJsonDriver], ids=name_of)
+@pytest.mark.proves("a2a03-3.2.3-rest")
+async def test_0_3_has_a_header_of_its_own_for_extensions(
+    kind: type[Driver], bridge: Running, client: httpx2.AsyncClient
+) -> None:
+    speaking = kind(client, bridge.base_url).with_headers(a2a_extensions=f"urn:other, {EXTENSION}")
+    answer = await speaking.answer("SendMessage", message(ECHO))
+    assert answer.http.headers["X-A2A-Extensions"] == EXTENSION
+    assert "A2A-Extensions" not in answer.http.headers
+    async with speaking.stream("SendStreamingMessage", **message(ECHO)) as events:
+        await events.rest()
+    assert events.headers["X-A2A-Extensions"] == EXTENSION
 
 
 # Extensions
