@@ -18,6 +18,7 @@ from bridge.mcp.client.transports.streamable_http import ServerTarget
 from tests.goldens.recording import ROOT, Recording
 from tests.support.drivers import Driver, Events, HttpJsonDriver, Json, JsonRpcDriver
 from tests.support.in_process import client_of
+from tests.support.older_drivers import OlderHttpJsonDriver, OlderJsonRpcDriver
 from tests.support.running import call_part, config_for, raw_command, wrapped
 
 JSON = {"Content-Type": "application/json"}
@@ -119,4 +120,6 @@ async def bridge_of(
 
 
 BINDINGS = {"jsonrpc": JsonRpcDriver, "http-json": HttpJsonDriver}
+OLDER_BINDINGS = {"jsonrpc": OlderJsonRpcDriver, "http-json": OlderHttpJsonDriver}
+"""Those of A2A 0.3."""
 """By what they are called in the names of files."""

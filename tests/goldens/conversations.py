@@ -10,7 +10,7 @@ import anyio
 
 from bridge.mcp.client.eras import Era
 from tests.goldens import agent, client, exposed, routes, wrapped
-from tests.goldens.agents import BINDINGS
+from tests.goldens.agents import BINDINGS, OLDER_BINDINGS
 from tests.goldens.recording import Recording
 from tests.support.mcp_wire import LEGACY, MODERN
 
@@ -44,6 +44,11 @@ CONVERSATIONS: Final[dict[str, Conversation]] = {
         f"agent-{topic.__name__}-{binding}": _alone(topic, kind)
         for topic in (agent.sending, agent.streams, agent.tasks, agent.errors, agent.bounds)
         for binding, kind in BINDINGS.items()
+    },
+    **{
+        f"agent-{topic.__name__}-0.3-{binding}": _alone(topic, kind)
+        for topic in (agent.sending, agent.streams, agent.tasks)
+        for binding, kind in OLDER_BINDINGS.items()
     },
     "agent-wire-jsonrpc": _alone(agent.jsonrpc),
     "agent-wire-http-json": _alone(agent.http_json),
