@@ -11,7 +11,9 @@ import pytest
 from bridge.translate.extension import SKILL
 from bridge.translate.overrides import SkillOverride
 from tests.peers.py_client import PyClient
+from tests.support.drivers import Driver
 from tests.support.exposing import exposing
+from tests.support.older_drivers import EVERY_DRIVER, name_of
 from tests.support.running import call_part, message, texts
 from tests.support.several import said_by, state, team
 from tests.support.tool_server import ToolServer, listed
@@ -42,6 +44,23 @@ async def test_a_quick_call_is_answered_with_a_message() -> None:
         (event,) = await served.streamed(call_part("look", a=1))
         assert json.loads(texts(event["message"]["parts"])[0]) == ["s", "look", {"a": 1}]
         assert (await served.rpc.call("ListTasks", {}))["totalSize"] == 0
+        await served.sources[0].upstream.idle()
+
+
+@pytest.mark.proves("map-either-answer", "a2a03-6-objects")
+@pytest.mark.parametrize("kind", EVERY_DRIVER, ids=name_of)
+async def test_whoever_was_answered_with_a_message_or_a_task_asks_again_by_its_id(kind: type[Driver]) -> None:
+    async with server().run() as one, team({"s": one.target}, BRIEF) as served:
+        driver = kind(served.rpc.client, served.base_url)
+        reply = (await driver.call("SendMessage", **message(call_part("look", a=1))))["message"]
+        again = message(call_part("look", a=2), contextId=reply["contextId"])
+        assert (await driver.call("SendMessage", **again))["message"]["contextId"] == reply["contextId"]
+        async with driver.stream("SendStreamingMessage", **again) as events:
+            assert [next(iter(event)) for event in await events.rest()] == ["message"]
+        task = await driver.send(call_part("need"), contextId=reply["contextId"])
+        assert (task["contextId"], state(task)) == (reply["contextId"], "INPUT_REQUIRED")
+        done = await driver.send({"data": {"a": 3}}, taskId=task["id"])
+        assert (done["id"], state(done)) == (task["id"], "COMPLETED")
         await served.sources[0].upstream.idle()
 
 

@@ -41,16 +41,11 @@ from bridge.a2a.wire import older_card
 from bridge.a2a.wire.dialect import Dialect, ErrorObject, EventDecoder, EventEncoder, refusal_from
 from bridge.a2a.wire.rest import PLAIN_MEDIA_TYPE, OperationRoutes
 from bridge.a2a.wire.spelling import DATA_WRAPPED, Spelling, noted, restored
+from bridge.a2a.wire.v1_0 import FROM_FILE, file_in
 from bridge.jsonvalues import JsonObject
 
-_FILE: Final[Mapping[str, str]] = {
-    "raw": "bytes",
-    "url": "uri",
-    "mediaType": "mimeType",
-    "filename": "name",
-}
+_FILE: Final[Mapping[str, str]] = {name: older for older, name in FROM_FILE.items()}
 """The fields of a file, by their names in 1.0."""
-_FROM_FILE: Final = {older: name for name, older in _FILE.items()}
 _PART: Final = frozenset({"text", "file", "data", "metadata"})
 """The fields of a part; a text or a data part has no media type and no name."""
 _ERRORS_FROM: Final = 400
@@ -97,12 +92,9 @@ class JsonSpelling(Spelling):
         return said
 
     def part_from(self, part: JsonObject) -> JsonObject:
-        read = {name: item for name, item in part.items() if item is not None or name == "data"}
-        kind, file = read.pop("kind", None), read.pop("file", None)
-        if kind != "data" and read.get("data", "") is None:
+        read = {name: item for name, item in file_in(part).items() if item is not None or name == "data"}
+        if read.pop("kind", None) != "data" and read.get("data", "") is None:
             del read["data"]  # absent, as some write it; null is a value of a data part alone
-        if isinstance(file, dict):
-            read |= {_FROM_FILE.get(name, name): item for name, item in file.items() if item is not None}
         return data_in(restored(read))
 
 

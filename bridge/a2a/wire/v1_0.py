@@ -41,6 +41,9 @@ _STATES: Final = {
 }
 _WITHOUT_ZONE: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?")
 """A time as frameworks write it that mean UTC and do not say so, or forget that they do not."""
+FROM_FILE: Final = {"bytes": "raw", "uri": "url", "mimeType": "mediaType", "name": "filename"}
+"""The fields of a file of 0.3, and where a part of 1.0 has them."""
+_CONTENTS: Final = frozenset({"bytes", "uri"})
 _ROLES: Final = {role.name: role.value for role in Role}
 
 
@@ -74,9 +77,10 @@ def normalized_task_page(value: JsonValue) -> JsonValue:
 
 def message_from(value: JsonValue) -> JsonValue:
     """A Message whose role may be written as before 1.0."""
-    if not isinstance(value, dict) or not isinstance(role := value.get("role"), str):
+    if not isinstance(value, dict):
         return value
-    return {**value, "role": _ROLES.get(role.upper(), role)}
+    role, said = value.get("role"), _with_parts(value)
+    return {**said, "role": _ROLES.get(role.upper(), role)} if isinstance(role, str) else said
 
 
 def _payload_of(value: JsonObject) -> str | None:
@@ -94,7 +98,32 @@ def _task(value: JsonValue) -> JsonValue:
     changed = _with_status(value)
     if isinstance(history := value.get("history"), list):
         changed["history"] = [message_from(message) for message in history]
+    if isinstance(artifacts := value.get("artifacts"), list):
+        changed["artifacts"] = [_with_parts(one) if isinstance(one, dict) else one for one in artifacts]
     return changed
+
+
+def _with_artifact(value: JsonValue) -> JsonValue:
+    if not isinstance(value, dict) or not isinstance(artifact := value.get("artifact"), dict):
+        return value
+    return {**value, "artifact": _with_parts(artifact)}
+
+
+def _with_parts(value: JsonObject) -> JsonObject:
+    """With its files as parts of 1.0; the same object where there are none of 0.3."""
+    parts = value.get("parts")
+    if not isinstance(parts, list) or not any(isinstance(one, dict) and "file" in one for one in parts):
+        return value
+    return {**value, "parts": [file_in(one) if isinstance(one, dict) else one for one in parts]}
+
+
+def file_in(part: JsonObject) -> JsonObject:
+    """A part with the fields of its file as its own, where that is one of JSON-RPC."""
+    file = part.get("file")
+    if not isinstance(file, dict) or _CONTENTS.isdisjoint(file):
+        return part
+    others = {name: item for name, item in part.items() if name not in ("file", "kind")}
+    return {**others, **{FROM_FILE.get(name, name): item for name, item in file.items() if item is not None}}
 
 
 def _with_status(value: JsonValue) -> JsonObject:
@@ -113,15 +142,11 @@ def _with_status(value: JsonValue) -> JsonObject:
     return {**value, "status": changed}
 
 
-def _as_it_is(value: JsonValue) -> JsonValue:
-    return value
-
-
 _EVENTS: Final = {
     "task": _task,
     "message": message_from,
     "statusUpdate": _with_status,
-    "artifactUpdate": _as_it_is,
+    "artifactUpdate": _with_artifact,
 }
 
 
@@ -166,6 +191,10 @@ _READ: Final[Mapping[AnyOperation, Callable[[JsonValue], JsonValue]]] = {
     operations.LIST_TASKS: normalized_task_page,
 }
 """How the answers of other agents are put as the specification has them."""
+
+
+def _as_it_is(value: JsonValue) -> JsonValue:
+    return value
 
 
 class _Writer(EventEncoder):

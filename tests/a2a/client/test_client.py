@@ -604,6 +604,34 @@ async def test_what_agents_write_in_their_own_way_is_understood(
     assert event.artifact_update is not None
 
 
+@pytest.mark.proves("map-liberal")
+async def test_files_as_0_3_has_them_are_read_of_an_agent_of_1_0(
+    http: httpx2.AsyncClient, desk: Desk
+) -> None:
+    """langgraph-api says 1.0 and keeps what objects were called before."""
+    written = {"kind": "file", "file": {"bytes": "AAEC", "mimeType": "image/png", "name": "a.png"}}
+    status = {
+        "state": "TASK_STATE_COMPLETED",
+        "message": {"messageId": "m", "role": "agent", "parts": [written]},
+    }
+    linked = {"kind": "file", "file": {"uri": "https://example.com/a", "bytes": None}, "metadata": {"m": 1}}
+    result = {
+        "id": "t",
+        "status": status,
+        "artifacts": [{"artifactId": "a", "parts": [linked, {"text": "b"}]}],
+    }
+    desk.response = Response(json.dumps({"jsonrpc": "2.0", "id": 1, "result": result}))
+    task = await AgentClient(http, card_at(desk.url)).get("t")
+    file = Part(raw="AAEC", media_type="image/png", filename="a.png")
+    assert task.status.message is not None
+    assert task.status.message.parts == (file,)
+    assert task.artifacts is not None
+    assert task.artifacts[0].parts == (
+        Part(url="https://example.com/a", metadata={"m": 1}),
+        Part(text="b"),
+    )
+
+
 @pytest.mark.proves("a2a-5.6.1-time", "map-liberal")
 @pytest.mark.parametrize(
     ("said", "meant"),
