@@ -160,7 +160,9 @@ class V0_3(Dialect):
     def _params_from(self, operation: AnyOperation, params: JsonValue) -> JsonValue:
         if operation.request is not SendMessageRequest or not isinstance(params, dict):
             return params
-        configuration = params.get("configuration") or {}
+        configuration = params.get("configuration")
+        if configuration is None:
+            configuration = {}
         read = {**params, "configuration": configuration}
         if isinstance(configuration, dict):
             read["configuration"] = self._configuration_from(configuration)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+from contextlib import suppress
 from typing import Any, Final
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from bridge.a2a.model import operations
 from bridge.a2a.model.errors import INVALID_PARAMS, TASK_NOT_FOUND, A2AError, task_not_found
@@ -417,3 +421,30 @@ def test_a_task_of_the_proto_notes_what_its_reader_would_not_take() -> None:
         }
     ]
     assert REST.answer_from(operations.GET_TASK, written) == task
+
+
+NAMES: Final = (
+    *("message", "request", "parts", "content", "file", "data", "text", "kind", "metadata", "configuration"),
+    *("blocking", "status", "state", "role", "history", "artifacts", "artifact", "taskId", "id", "error"),
+    *("statusUpdate", "artifactUpdate", "task", "messageId", "message_id", "authentication", "schemes", NOTE),
+    *("pushNotificationConfig", "pushNotification", "fileWithBytes", "bytes", "value", "data_part_compat"),
+)
+ANYTHING: Final = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.sampled_from(["", "user", "text", "working", "AAEC"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=5),
+    max_leaves=25,
+)
+
+
+@pytest.mark.proves("a2a03-8-errors")
+@given(value=ANYTHING)
+def test_whatever_is_sent_is_read_or_refused(value: Any) -> None:
+    for dialect in (RPC, REST):
+        for operation in (operations.SEND_MESSAGE, operations.GET_TASK):
+            with suppress(A2AError):
+                dialect.request_from(operation, value)
+            with suppress(ValidationError):
+                dialect.answer_from(operation, value)
+        with suppress(ValidationError):
+            dialect.reader(operations.SEND_STREAMING_MESSAGE).read(value)
+        dialect.http_refusal(value, 404)
