@@ -24,7 +24,7 @@ WHOLLY: Final[Mapping[str, tuple[Spoil, set[str]]]] = {
     ),
     "every version is 1.0": (
         Spoil(asked_headers={"a2a-version": "1.0"}),
-        {"version-unknown", "version-everywhere", "version-none"},
+        {"version-unknown", "version-everywhere", "version-older"},
     ),
     "ids become texts": (Spoil(answer=faults.ids_in_words), {"rpc-envelope"}),
     "updates name another context": (Spoil(event=faults.another_context), {"stream-ids"}),
@@ -226,7 +226,7 @@ AMONG_OTHERS: Final[Mapping[str, tuple[Spoil, set[str]]]] = {
         {"card-served", "rpc-content-type"},
     ),
     "calls need params": (Spoil(request=faults.params_needed), {"rpc-no-params"}),
-    "0.3 is in the card only": (Spoil(answer=faults.older_too), {"version-older"}),
+    "0.3 is spoken and not in the card": (Spoil(answer=faults.no_older), {"version-none"}),
     "tokens are asked for in the card only": (
         Spoil(answer=faults.token_in_card),
         {"auth-missing", "auth-wrong", "auth-challenge"},

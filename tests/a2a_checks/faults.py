@@ -305,9 +305,10 @@ def params_needed(asked: Asked) -> Any:
     return {**asked.body, "jsonrpc": "1"} if is_call and "params" not in asked.body else asked.body
 
 
-def older_too(asked: Asked, body: Any) -> Any:
+def no_older(asked: Asked, body: Any) -> Any:
     if asked.is_card:
-        body["supportedInterfaces"].append({**body["supportedInterfaces"][0], "protocolVersion": "0.3"})
+        listed = body["supportedInterfaces"]
+        body["supportedInterfaces"] = [one for one in listed if one["protocolVersion"] == "1.0"]
     return body
 
 
