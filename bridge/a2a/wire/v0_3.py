@@ -178,12 +178,15 @@ class V0_3(Dialect):
         if not isinstance(is_blocking, bool):
             raise invalid_params(Violation("configuration.blocking", "must be true or false"))
         read["returnImmediately"] = not is_blocking
-        if isinstance(push := read.pop(self.push_name, None), dict):
-            read["taskPushNotificationConfig"] = _push_from(push)
+        if (push := read.pop(self.push_name, None)) is not None:
+            read["taskPushNotificationConfig"] = _push_from(push) if isinstance(push, dict) else push
         return read
 
     def _in_its_words(self, violation: Violation) -> Violation:
-        return Violation(self.spelling.field(violation.field), violation.description)
+        field = violation.field.replace(
+            "configuration.taskPushNotificationConfig", f"configuration.{self.push_name}"
+        )
+        return Violation(self.spelling.field(field), violation.description)
 
     def result(self, operation: Unary[RequestT, AnswerT], answer: AnswerT) -> bytes:
         return to_json(self._answered(operation, answer.to_object()))

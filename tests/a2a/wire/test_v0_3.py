@@ -230,6 +230,14 @@ def test_a_webhook_in_a_message_is_the_same_both_ways(dialect: V0_3, name: str) 
     assert dialect.request_from(operations.SEND_MESSAGE, params) == request
 
 
+@pytest.mark.parametrize(("dialect", "name"), [(RPC, "pushNotificationConfig"), (REST, "pushNotification")])
+def test_a_webhook_that_is_none_is_refused_by_its_name(dialect: V0_3, name: str) -> None:
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "a"}]}
+    with pytest.raises(A2AError) as refused:
+        dialect.request_from(operations.SEND_MESSAGE, {"message": message, "configuration": {name: "no"}})
+    assert {one.field for one in refused.value.violations} == {f"configuration.{name}"}
+
+
 def task_of(status: dict[str, Any], **more: Any) -> dict[str, Any]:
     """A task as an agent of 0.3 writes it."""
     return {"kind": "task", "id": "t", "contextId": "c", "status": status, **more}
