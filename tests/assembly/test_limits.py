@@ -63,7 +63,7 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
     )
     assert {kind.__name__: names for kind in made_of_a_profile if (names := _defaults_of(kind))} == {
         "AgentOptions": {"name", "description"},
-        "CardBounds": {"retry_seconds", "answer_seconds"},
+        "FreshnessBounds": {"retry_seconds", "answer_seconds"},
         "ClientOptions": {
             "extensions",
             "credentials",
@@ -74,13 +74,13 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
             "on_hop",
             "versions",
         },
-        "Command": {"env", "cwd", "shown"},
+        "StdioTarget": {"env", "cwd", "shown"},
         "EngineLimits": {"store_pace"},
         "FaceOptions": {"title", "instructions"},
         "McpLimits": {"sessions", "session_idle_seconds", "list_ttl_ms"},
-        "Pace": {"first_seconds", "most_seconds", "stale_seconds"},
+        "FollowPace": {"first_seconds", "most_seconds", "stale_seconds"},
         "ToolCall": {"input_responses", "request_state"},
-        "Url": {"headers", "shown", "allow_private", "on_command_line", "seen"},
+        "HttpTarget": {"headers", "shown", "allow_private", "on_command_line", "seen"},
         "Quota": {"total_bytes", "each_bytes"},
     }
 

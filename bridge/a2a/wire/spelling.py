@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 from pydantic import JsonValue
 
 from bridge.a2a.model.objects import TaskState
-from bridge.a2a.wire import v1_0
+from bridge.a2a.wire.tolerant import message_from, normalized_event, normalized_task
 from bridge.jsonvalues import JsonObject
 
 NOTE: Final = "urn:mcp-a2a:unsaid:v1"
@@ -132,18 +132,18 @@ class Spelling(ABC):
 
     def event_from(self, value: JsonValue) -> JsonValue:
         """A StreamResponse or a SendMessageResponse, of what may stand there bare."""
-        event = v1_0.normalized_event(value)
+        event = normalized_event(value)
         if not isinstance(event, dict):
             return event
         return {name: _READ[name](self, item) if name in _READ else item for name, item in event.items()}
 
     def task_from(self, value: JsonValue) -> JsonValue:
         """A task, bare or wrapped."""
-        return self._task_from(v1_0.normalized_task(value))
+        return self._task_from(normalized_task(value))
 
     def message_from(self, value: JsonValue) -> JsonValue:
         """A message."""
-        message = v1_0.message_from(value)
+        message = message_from(value)
         if not isinstance(message, dict):
             return message
         read = _without_kind(message)

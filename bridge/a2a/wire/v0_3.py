@@ -41,7 +41,7 @@ from bridge.a2a.wire import older_card
 from bridge.a2a.wire.dialect import Dialect, ErrorObject, EventDecoder, EventEncoder, refusal_from
 from bridge.a2a.wire.rest import PLAIN_MEDIA_TYPE, OperationRoutes
 from bridge.a2a.wire.spelling import DATA_WRAPPED, Spelling, noted, restored
-from bridge.a2a.wire.v1_0 import FROM_FILE, file_in
+from bridge.a2a.wire.tolerant import FROM_FILE, file_in
 from bridge.jsonvalues import JsonObject
 
 _FILE: Final[Mapping[str, str]] = {name: older for older, name in FROM_FILE.items()}

@@ -1,16 +1,13 @@
 """A2A 1.0, the dialect whose objects are those of `model`.
 
-It is strict in what it writes and tolerant in what it reads of other agents. Frameworks wrap a result or leave
-the wrapper out, write enums as 0.3 did, and times without a zone: such answers are first put into the form that
-the specification has. Only names that the protocol defines are changed; metadata and data parts are the user's
-and stay as they are. Nothing else of 0.3 is read.
+It is strict in what it writes. What it reads of other agents is first put in order by `tolerant.py`.
 
-Spec: A2A 1.0 sections 3.2.3 (which of the four), 4.1.3, 4.1.5, 5.3 (names), 5.4 (codes), 5.5, 9.5 and 11.6
-(errors), 11.3 and 11.5 (paths and queries)."""
+Spec: A2A 1.0 sections 3.2.3 (which of the four), 5.3 (names), 5.4 (codes), 9.5 and 11.6 (errors), 11.3 and 11.5
+(paths and queries).
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Final
 
@@ -19,7 +16,7 @@ from pydantic_core import to_json
 
 from bridge.a2a.model import operations
 from bridge.a2a.model.errors import A2AError, invalid_params, violations_from
-from bridge.a2a.model.objects import BINDINGS, AgentCard, Role, StreamResponse, TaskState
+from bridge.a2a.model.objects import BINDINGS, AgentCard, StreamResponse
 from bridge.a2a.model.operations import (
     OPERATIONS,
     AnswerT,
@@ -31,124 +28,8 @@ from bridge.a2a.model.operations import (
 )
 from bridge.a2a.wire.dialect import Dialect, ErrorObject, EventDecoder, EventEncoder, refusal_from
 from bridge.a2a.wire.rest import MEDIA_TYPE, PLAIN_MEDIA_TYPE, OperationRoutes, route
+from bridge.a2a.wire.tolerant import normalized_event, normalized_task, normalized_task_page
 from bridge.jsonvalues import JsonObject
-
-_PAYLOADS: Final = ("task", "message", "statusUpdate", "artifactUpdate")
-_STATES: Final = {
-    **{state.name: state.value for state in TaskState},
-    "CANCELLED": TaskState.CANCELED.value,
-    "TASK_STATE_CANCELLED": TaskState.CANCELED.value,
-}
-_WITHOUT_ZONE: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?")
-"""A time as frameworks write it that mean UTC and do not say so, or forget that they do not."""
-FROM_FILE: Final = {"bytes": "raw", "uri": "url", "mimeType": "mediaType", "name": "filename"}
-"""The fields of a file of 0.3, and where a part of 1.0 has them."""
-_CONTENTS: Final = frozenset({"bytes", "uri"})
-_ROLES: Final = {role.name: role.value for role in Role}
-
-
-def normalized_event(value: JsonValue) -> JsonValue:
-    """A StreamResponse, or the answer to a message, whose payload may stand there bare."""
-    if not isinstance(value, dict):
-        return value
-    payloads = {name: value[name] for name in _PAYLOADS if isinstance(value.get(name), dict)}
-    if not payloads and (name := _payload_of(value)):
-        return {name: _EVENTS[name](value)}
-    others = {name: item for name, item in value.items() if name not in _PAYLOADS}
-    return {**others, **{name: _EVENTS[name](item) for name, item in payloads.items()}}
-
-
-def normalized_task(value: JsonValue) -> JsonValue:
-    """A Task that may be wrapped."""
-    if isinstance(value, dict) and "status" not in value and isinstance(value.get("task"), dict):
-        value = value["task"]
-    return _task(value)
-
-
-def normalized_task_page(value: JsonValue) -> JsonValue:
-    """A page of Tasks; one that does not say how many there are has those that it lists."""
-    if not isinstance(value, dict):
-        return value
-    listed = value.get("tasks")
-    tasks = [_task(one) for one in listed] if isinstance(listed, list) else []
-    sizes: JsonObject = {"nextPageToken": "", "pageSize": len(tasks), "totalSize": len(tasks)}
-    return {**sizes, **value, "tasks": tasks}
-
-
-def message_from(value: JsonValue) -> JsonValue:
-    """A Message whose role may be written as before 1.0."""
-    if not isinstance(value, dict):
-        return value
-    role, said = value.get("role"), _with_parts(value)
-    return {**said, "role": _ROLES.get(role.upper(), role)} if isinstance(role, str) else said
-
-
-def _payload_of(value: JsonObject) -> str | None:
-    """Which of the four a bare object is, by what only it has."""
-    if "messageId" in value:
-        return "message"
-    if "taskId" in value:
-        return "artifactUpdate" if "artifact" in value else "statusUpdate"
-    return "task" if "id" in value and "status" in value else None
-
-
-def _task(value: JsonValue) -> JsonValue:
-    if not isinstance(value, dict):
-        return value
-    changed = _with_status(value)
-    if isinstance(history := value.get("history"), list):
-        changed["history"] = [message_from(message) for message in history]
-    if isinstance(artifacts := value.get("artifacts"), list):
-        changed["artifacts"] = [_with_parts(one) if isinstance(one, dict) else one for one in artifacts]
-    return changed
-
-
-def _with_artifact(value: JsonValue) -> JsonValue:
-    if not isinstance(value, dict) or not isinstance(artifact := value.get("artifact"), dict):
-        return value
-    return {**value, "artifact": _with_parts(artifact)}
-
-
-def _with_parts(value: JsonObject) -> JsonObject:
-    """With its files as parts of 1.0; the same object where there are none of 0.3."""
-    parts = value.get("parts")
-    if not isinstance(parts, list) or not any(isinstance(one, dict) and "file" in one for one in parts):
-        return value
-    return {**value, "parts": [file_in(one) if isinstance(one, dict) else one for one in parts]}
-
-
-def file_in(part: JsonObject) -> JsonObject:
-    """A part with the fields of its file as its own, where that is one of JSON-RPC."""
-    file = part.get("file")
-    if not isinstance(file, dict) or _CONTENTS.isdisjoint(file):
-        return part
-    others = {name: item for name, item in part.items() if name not in ("file", "kind")}
-    return {**others, **{FROM_FILE.get(name, name): item for name, item in file.items() if item is not None}}
-
-
-def _with_status(value: JsonValue) -> JsonObject:
-    assert isinstance(value, dict)
-    status = value.get("status")
-    if not isinstance(status, dict):
-        return dict(value)
-    changed = dict(status)
-    if isinstance(time := status.get("timestamp"), str):
-        changed["timestamp"] = f"{time}Z" if _WITHOUT_ZONE.fullmatch(time) else time or None
-    if isinstance(state := status.get("state"), str):
-        name = state.upper().replace("-", "_")
-        changed["state"] = _STATES.get(name, state)
-    if isinstance(message := status.get("message"), dict):
-        changed["message"] = message_from(message)
-    return {**value, "status": changed}
-
-
-_EVENTS: Final = {
-    "task": _task,
-    "message": message_from,
-    "statusUpdate": _with_status,
-    "artifactUpdate": _with_artifact,
-}
-
 
 _CONFIGS: Final = "/tasks/{taskId}/pushNotificationConfigs"
 _ROUTES: Final = (

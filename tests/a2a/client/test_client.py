@@ -387,7 +387,7 @@ async def test_every_request_says_the_version_that_is_spoken(
         said.append((headers["A2A-Version"], extensions))
 
     found = over(binding, await fetch_card(http, bridge.base_url))
-    agent = AgentClient(http, found, ClientOptions(extensions=(EXTENSION,)))
+    agent = AgentClient(http, found, client_options(extensions=(EXTENSION,)))
     http.event_hooks["request"] = [note]
     await agent.send(saying(skill="echo", text="a"))
     await all_of(agent, saying(skill="echo", text="a"))
@@ -621,7 +621,7 @@ async def test_files_as_0_3_has_them_are_read_of_an_agent_of_1_0(
         "artifacts": [{"artifactId": "a", "parts": [linked, {"text": "b"}]}],
     }
     desk.response = Response(json.dumps({"jsonrpc": "2.0", "id": 1, "result": result}))
-    task = await AgentClient(http, card_at(desk.url)).get("t")
+    task = await AgentClient(http, card_at(desk.url), client_options()).get("t")
     file = Part(raw="AAEC", media_type="image/png", filename="a.png")
     assert task.status.message is not None
     assert task.status.message.parts == (file,)
