@@ -1,8 +1,8 @@
-"""What the worker behind an agent sees: the turn it is asked to take, and the task it writes to.
+"""The contract between the engine and an agent's worker: turns, jobs, and running work.
 
-The engine makes both. A worker plans a turn before there is a task, so that what it refuses leaves nothing
-behind; then it runs, writes events to its job, and returns once the task has ended or asks something. Work
-that cannot be left while it asks (the call that the question belongs to is still open) listens instead.
+The engine makes the turn and the job. A worker plans a turn before a task exists, so that a refused turn leaves
+nothing behind. Then the worker runs, writes events to its job, and returns once the task has ended or asks something.
+Work whose call is still open while it asks cannot return; it listens for the answer instead.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bridge.jsonvalues import JsonObject
 
 
 class Commit:
-    """Says when an event is stored. Awaiting it raises the StoreError when it was not."""
+    """The storing of one event. Awaiting a commit waits for the store, and raises StoreError if the store failed."""
 
     __slots__ = ("_callbacks", "_done", "_error")
 
@@ -40,13 +40,13 @@ class Commit:
         self._callbacks: list[Callable[[], object]] = []
 
     def settle(self, error: Exception | None) -> None:
-        """It is stored, or never will be."""
+        """Record the store's answer: None for a stored event, else the error."""
         self._done, self._error = True, error
         for callback in self._callbacks:
             callback()
 
     def when_settled(self, callback: Callable[[], object]) -> None:
-        """Call back once the store has answered; at once when it has."""
+        """Call `callback` once the store has answered; at once if it already has."""
         if self._done:
             callback()
         else:
@@ -72,34 +72,36 @@ class Turn:
     message: Message
     configuration: SendMessageConfiguration
     metadata: JsonObject
-    """The request's, beside the message's own."""
+    """The metadata of the request, besides that of the message."""
     extensions: frozenset[str]
     """The extensions that the client activated and the agent has."""
     task: Task | None = None
     """The task that the message answers; None for a new one."""
     kept: bytes = b""
-    """What the worker kept with that task."""
+    """The bytes that the worker kept with that task."""
     beside: tuple[str, ...] = ()
-    """The tasks in the message's context that wait for an answer, when the message was not taken for one."""
+    """The tasks of the message's context that wait for an answer, if the message was not taken as an answer."""
 
 
 AnswerHandler = Callable[[Turn], Callable[[Commit], None]]
-"""How work that goes on takes an answer: it refuses the turn by raising A2AError, or gives what is called once the
-message was accepted, with the commit that says when it is stored."""
+"""Takes a client's answer to running work.
+
+The handler refuses the turn by raising A2AError, or returns a callback. The callback is called once the message was
+accepted, with the commit of the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldMessage:
-    """A message that came while its task was at work."""
+    """A message that came while its task was working."""
 
     turn: Turn
     since: float
-    """When it came, on the clock of the event loop."""
+    """The time of its arrival, in seconds on the event loop's clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldLimits:
-    """How much may be held for one task."""
+    """The bounds on messages that are held for one task."""
 
     messages: int
     total_bytes: int
@@ -107,43 +109,46 @@ class HeldLimits:
 
 @dataclass(slots=True)
 class WorkStatus:
-    """What is known of some work also after it, which costs little for as long as its message is remembered."""
+    """Two flags about some work that outlive it. They decide what a repeat of its message means.
+
+    They stand apart from `RunningWork` because they are kept for as long as the message is remembered.
+    """
 
     is_at_work: bool = True
-    """Whether it goes on, and takes no answers."""
+    """Whether the work runs and takes no answers."""
     is_repeatable: bool = False
-    """Whether doing it twice does no more than doing it once; not until the worker says so."""
+    """Whether the work is idempotent; False until the worker says so."""
 
 
 @dataclass(eq=False)
 class RunningWork:
-    """The work that goes on for a task."""
+    """The work that runs for a task."""
 
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     finished: anyio.Event = field(default_factory=anyio.Event)
     canceled: bool = False
-    """The client asked for it."""
+    """Whether the client canceled the task."""
     hearing: AnswerHandler | None = None
-    """What takes the client's answers while the work goes on; None while it takes none."""
+    """Takes the client's answers while the work runs; None while the work takes none."""
     standing: WorkStatus = field(default_factory=WorkStatus)
     held: list[HeldMessage] = field(default_factory=list)
-    """What its client said meanwhile, until the worker makes use of it."""
+    """The messages that came meanwhile, until the worker uses them."""
     held_messages: int = 0
     held_bytes: int = 0
-    """How much was held in all, also of what was used."""
+    """Like `held_messages`, the total so far, with the messages that were used."""
     outlives: bool = False
-    """Whether another process could go on with it from what is kept, although its task is at work."""
+    """Whether another process could resume this work from the kept bytes, although the task is working."""
     moved: Signal = field(default_factory=Signal)
-    """Told when `hearing` or `finished` changes."""
+    """Signalled when `hearing` or `finished` changes."""
 
     def listen(self, hearing: AnswerHandler | None) -> None:
-        """Take answers from here on, or no more of them."""
+        """Take answers with `hearing` from now on; None takes no more answers."""
         self.hearing = hearing
         self.standing.is_at_work = hearing is None and not self.finished.is_set()
         self.moved.tell()
 
     def hold(self, turn: Turn, size_bytes: int, limits: HeldLimits) -> bool:
-        """Keep what the client says meanwhile; False when that is too much."""
+        """Hold a message of `size_bytes` bytes for the worker; False if a limit is reached."""
         if self.held_messages >= limits.messages or self.held_bytes + size_bytes > limits.total_bytes:
             return False
         self.held_messages += 1
@@ -152,7 +157,7 @@ class RunningWork:
         return True
 
     def finish(self) -> None:
-        """The work is over."""
+        """Mark the work as finished, and drop the messages that it did not use."""
         self.held.clear()
         self.finished.set()
         self.listen(None)
@@ -160,38 +165,38 @@ class RunningWork:
 
 @dataclass
 class Job:
-    """A task as its worker holds it: each method is one event, accepted in the order of the calls.
+    """A task as its worker sees it. Events are accepted in the order of the calls.
 
-    An event is visible to others once it is stored; awaiting what a method gives back waits for that.
+    An event is visible to others once it is stored. Awaiting the commit that a method returns waits for that.
     """
 
     turn: Turn
     events: EventMaker
     emit: Callable[[StreamResponse, bytes | None], Commit]
-    """Accepts an event and what the worker keeps with it; the commit says when it is stored."""
+    """Accepts an event, with the bytes that the worker keeps with the task."""
     accepted: Commit
-    """Says when the message that started this is stored: await it before anything that cannot be taken back, so
-    that the same message, sent again after a crash, finds this task instead of doing it twice."""
+    """The commit of the message that started this job. Await it before an action that cannot be undone: a repeat of
+    the message after a crash then finds this task, and the action is not done twice."""
     running: RunningWork
     is_left: Callable[[], bool]
-    """Whether the bridge stops, and another process can go on with this: what goes on elsewhere is then left as it
-    is."""
+    """Whether the bridge is stopping and another process can resume this task. The worker then must not end what
+    runs elsewhere."""
 
     def listen(self, hearing: AnswerHandler | None) -> None:
-        """From here on, take answers in this way while the work goes on; None takes no more of them."""
+        """Take answers with `hearing` from now on, while the work runs; None takes no more answers."""
         self.running.listen(hearing)
 
     def allow_repeats(self) -> None:
-        """Say that doing this twice does no more than doing it once."""
+        """Declare this work idempotent."""
         self.running.standing.is_repeatable = True
 
     @property
     def held(self) -> list[HeldMessage]:
-        """What the client said while this was at work. What the worker makes use of, it takes out."""
+        """The messages that came while the task was working. The worker removes those that it uses."""
         return self.running.held
 
     def outlive(self) -> None:
-        """From here on, another process could go on with this from what is kept, also while the task is at work."""
+        """Declare that another process can resume this work from the kept bytes, even while the task is working."""
         self.running.outlives = True
 
     def new_id(self) -> str:
@@ -210,25 +215,25 @@ class Job:
         metadata: JsonObject | None = None,
         keep: bytes | None = None,
     ) -> Commit:
-        """The task is now in this state. `keep` replaces what is kept with it; None leaves that."""
+        """Set the task's state. `keep` replaces the bytes that are kept with the task; None leaves them."""
         return self.emit(self.events.status(state, message, metadata), keep)
 
     def artifact(self, artifact: Artifact, *, append: bool = False, last_chunk: bool = True) -> Commit:
-        """An output of the task, or more of one."""
+        """Add an artifact to the task; with `append`, add its parts to the artifact of the same id."""
         return self.emit(self.events.artifact(artifact, append=append, last_chunk=last_chunk), None)
 
 
 class PlannedWork(Protocol):
-    """What a worker does with one turn, once there is a task."""
+    """The work for one turn. The engine calls it once the task exists."""
 
     async def __call__(self, job: Job) -> None: ...
 
 
 class Agent(Protocol):
-    """What an A2A server serves."""
+    """An agent that an A2A server serves."""
 
     def card(self, base_url: str) -> AgentCard:
-        """What the agent says of itself, reachable at this base."""
+        """The agent's card, with addresses below `base_url`."""
         ...
 
     @property
@@ -237,21 +242,24 @@ class Agent(Protocol):
         ...
 
     def plan(self, turn: Turn) -> PlannedWork:
-        """Decide what a turn means, without waiting.
+        """Plan the work for a turn, without waiting.
 
         Raises:
-            A2AError: the turn is refused; no task is made and none is changed.
+            A2AError: the turn is refused. No task is created or changed.
         """
         ...
 
     def takes_as_answer(self, turn: Turn) -> bool:
-        """Whether a message that names a context alone answers what `turn.task`, the only one there, asks."""
+        """Whether a message without a task id answers the question of `turn.task`.
+
+        That task is the only one in the message's context that asks.
+        """
         ...
 
     def resume(self, kept: bytes, state: TaskState, owner: str) -> PlannedWork | None:
-        """What goes on with a task that was being worked on, or waited, when an earlier process ended.
+        """The work that resumes a task of an earlier process, which was working or waiting when that process ended.
 
-        `kept` is what the worker kept with it, `owner` the name of its principal. None: it goes on waiting, or fails
-        if it did not wait.
+        `kept` is the bytes that the worker kept with the task, `owner` the name of its principal. None: a waiting
+        task goes on waiting, and any other task fails.
         """
         ...

@@ -1,8 +1,8 @@
-"""A task that may turn out to be none: quick work is answered with a Message alone, when that says it all.
+"""Draft tasks: brief work is answered with a Message alone, and becomes a task only where a Message is not enough.
 
-Nothing of a draft is stored and nobody can ask for it, until something happens that a Message cannot say: a
-failure, a question, a report on the way, or that it is stopped. From then on it is a task like any other, with all
-that happened to it so far. A draft that was answered leaves nothing behind: the same message again is a new call.
+A draft is not stored, and clients cannot get it. It becomes a task with the first event that a Message cannot
+express: a failure, a question, a progress report, or a stop. The task then has all events so far. A draft that was
+answered with a Message leaves nothing behind: a repeat of its message is a new call.
 
 Spec: A2A 1.0 sections 3.1.1 and 3.1.2 (a Message in place of a Task).
 """
@@ -22,8 +22,10 @@ from bridge.store.records import Change, MessageKey, OnStored, TaskOrigin
 
 @dataclass(frozen=True, slots=True)
 class BriefWork:
-    """Work that is answered with a Message alone when it completes without anything else to say. As it may be done
-    twice when its message is sent again, it has to be work that does no harm then."""
+    """Work that is answered with a Message alone, if it completes and a Message can express the result.
+
+    A repeat of the message does the work again, so it must be harmless to repeat.
+    """
 
     work: PlannedWork
 
@@ -33,7 +35,7 @@ class BriefWork:
 
 
 class _HeldBack:
-    """Keeps changes away from a store until they may go on to it."""
+    """Holds changes back from a store until they are released."""
 
     def __init__(self, submit: Submit) -> None:
         self._submit = submit
@@ -52,7 +54,7 @@ class _HeldBack:
 
 
 class DraftTask(LiveTask):
-    """One task in memory, or a Message."""
+    """A task in memory that may become a Message instead."""
 
     def __init__(
         self, task_id: str, origin: TaskOrigin, submit: Submit, on_change: Callable[[LiveTask], None]
@@ -65,28 +67,28 @@ class DraftTask(LiveTask):
         self._on_task: Callable[[Commit], None] = lambda _: None
 
     async def reply(self) -> Message | None:
-        """The Message that it came to; None once it is a task."""
+        """The Message that answers the work; None if the draft has become a task. Waits until that is decided."""
         await self._decided.wait()
         return self._reply
 
     @property
     def idle(self) -> bool:
-        """Whether it may leave memory; what was answered with a Message may."""
+        """Whether the task may leave memory. A draft with a reply may, once its work has returned."""
         return self.running is None if self._reply is not None else super().idle
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, as a task or as a Message."""
+        """Whether the work has ended, with a task or with a Message."""
         return self._reply is not None or super().is_over
 
     def when_task(self, then: Callable[[Commit], None]) -> None:
-        """Call this when it is a task, with what says when its first event is stored."""
+        """Call `then` when the draft becomes a task, with the commit of the task's first event."""
         self._on_task = then
 
     def accept(
         self, event: StreamResponse, *, keep: bytes | None = None, message: MessageKey | None = None
     ) -> Commit:
-        """See `Live.accept`. There is nothing to wait for as long as nothing is stored."""
+        """See `LiveTask.accept`. While nothing is stored, the commit is already done."""
         commit = super().accept(event, keep=keep, message=message)
         if self._decided.is_set():
             return commit
@@ -124,7 +126,7 @@ def _is_sayable(event: StreamResponse) -> bool:
 
 
 def _message_from(task: Task) -> Message | None:
-    """What a completed task says, as a Message; None when it has more to say than a Message can, or nothing."""
+    """A completed task as a Message; None unless the task has exactly one artifact."""
     if task.artifacts is None or len(task.artifacts) != 1:
         return None
     (artifact,) = task.artifacts

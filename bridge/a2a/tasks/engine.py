@@ -1,10 +1,62 @@
 """Running tasks: takes messages in, starts the agent's work, and answers what clients ask of a task.
 
-It owns every task that runs, in one task group; it knows nothing of wires. All state that outlives it is in
-the store. While it runs it is the only writer of its store.
+The engine owns every running task, in one task group, and knows nothing of wires. All state that outlives the
+process is in the store. A running engine is the only writer of its store.
 
 Spec: A2A 1.0 sections 3.1 (operations), 3.3.1 (idempotency), 3.4 (contexts and tasks), 13.1 (scope).
 """
+
+# Two machines for each task
+# ==========================
+#
+# Two state machines run for each task. The first is A2A's: the states of `life.py`, where `apply_event` says which
+# event may follow. The second is the work: `LiveTask.running`, which is a `RunningWork` or None. Together they give
+# these situations:
+#
+#   working     running, SUBMITTED or WORKING   a message is held for the work, or refused
+#   listening   running.hearing is set          a message goes to the work, which asked and did not return
+#   winding up  running, state in SETTLED       the work has reported its outcome and has not returned yet; an answer
+#                                               waits until it has
+#   waiting     not running, INTERRUPTED        a message starts new work
+#   ended       not running, ENDED              nothing follows
+#   left        not running, any state but      the process stops, and the next one resumes the task
+#               ENDED
+#
+# Four parties move a task:
+#
+# 1) A client's message, by `Intake`: it creates a task, starts work on a waiting one, or goes to running work.
+# 2) The work, by its `Job`: each method of the job is one event.
+# 3) This module, by `TaskRegistry.conclude`: it ends a task that was canceled, that nobody answered in time, whose
+#    work returned without an outcome, or that nobody can resume after a restart.
+# 4) The registry, when the store could not keep an event: it ends the task once the store can write again.
+#
+# Orders of events
+# ----------------
+#
+# - The work reports an outcome, and a cancellation comes later: the first ended state wins, and the cancellation is
+#   refused with TASK_NOT_CANCELABLE.
+# - A cancellation comes first: the work gets `cancel_grace_seconds` to wind up. What it reports in that time counts.
+#   Otherwise the task becomes CANCELED, and `_emit` drops every later event of the work.
+# - The work returns: `_run` clears `running`, then ends a task that has no outcome, then calls `finish`.
+# - The process stops: `drain` refuses new messages, lets the work go on, and cancels it when the time is up. Work
+#   that listens does not hold the drain up. What the next process can resume is left; all else becomes FAILED.
+# - The process starts: `_recover` is done before any message comes in. Each unfinished task is resumed, goes on
+#   waiting, or becomes FAILED.
+#
+# What breaks without these rules
+# -------------------------------
+#
+# - No await stands between the look at a task's state and the event that follows from it. After an await another
+#   party may have ended the task; `accept` then raises IllegalTransitionError. Only `_emit` catches that error: from
+#   `_run` it would end the task group, and all tasks with it. In `Intake` an await at this place would let two
+#   messages start work on one task.
+# - `_run` does not await after the work: a WORKING task without work would be seen, which `cancel` would end as
+#   CANCELED although `_run` knows of another outcome.
+# - A party that has awaited asks the registry for the task again. A task leaves memory when nobody uses it, and a
+#   second `LiveTask` of the same id may stand there now: two writers would give out the same sequence numbers.
+# - `drain` sets `_closing` before anything else. Otherwise new work would use up the time that is left for the old.
+# - A failed event is not followed by another one. The store has a gap there, so `_run` ends no task that has a
+#   `failure`; the registry does so, from the last stored state.
 
 from __future__ import annotations
 
@@ -67,7 +119,7 @@ _BROKE: Final = "The bridge failed while it worked on this task; its log says wh
 _SILENT: Final = "The work on this task ended without a result"
 _CANCELED: Final = "Canceled on request"
 _LOOK_SECONDS: Final = 30.0
-"""At most so long between two looks at the tasks that wait for an answer."""
+"""The longest pause between two looks at the tasks that wait for an answer."""
 
 
 class Engine:
@@ -85,7 +137,7 @@ class Engine:
         self._store = store
         self._ids = ids
         self.limits = limits
-        """May be replaced at any time; the repeats of messages stay as they were at the start."""
+        """May be replaced at any time. The limits for repeated messages stay those of the start."""
         self._retention = retention
         self._messages = MessageBook(
             store, ids, self.limits.repeat_seconds, self.limits.repeat_answered_seconds
@@ -97,7 +149,11 @@ class Engine:
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        """Start; raises StoreError when what ran before cannot be ended in the store."""
+        """Start, and recover the tasks of the last process.
+
+        Raises:
+            StoreError: a task that cannot be resumed could not be ended in the store.
+        """
         async with AsyncExitStack() as stack:
             self._group = await stack.enter_async_context(anyio.create_task_group())
             self._tasks.start(self._group)
@@ -122,12 +178,12 @@ class Engine:
 
     @property
     def ready(self) -> bool:
-        """Whether new work is taken in."""
+        """Whether the engine accepts new messages."""
         return not self._closing and self._store.failure is None
 
     @property
     def running(self) -> int:
-        """How many tasks are being worked on."""
+        """The number of tasks with running work."""
         return sum(live.running is not None for live in self._tasks)
 
     # What clients ask
@@ -148,7 +204,9 @@ class Engine:
         request: RequestT,
         caller: CallContext,
     ) -> AnswerT | Watcher:
-        """Do one operation: its answer, or what watches the task. Each of them is one of the methods below.
+        """Perform one operation by the method below that has its name.
+
+        Returns the answer, or for a streamed operation a watcher of the task.
 
         Raises:
             A2AError: the operation is refused.
@@ -183,8 +241,9 @@ class Engine:
         raise AssertionError(f"nobody watches a {type(request).__name__}")
 
     async def send(self, request: SendMessageRequest, caller: CallContext) -> Task | Message:
-        """Take a message in and answer with its task, by default once it has ended or waits (section 3.2.2), or with
-        the Message that brief work came to.
+        """Take a message in and answer with its task, or with the Message that brief work produced.
+
+        By default the answer comes once the task has ended or waits (section 3.2.2).
 
         Raises:
             A2AError: the message is refused.
@@ -199,7 +258,7 @@ class Engine:
         return with_note(with_history(task, configuration.history_length), accepted.note)
 
     def written(self, request: SendMessageRequest, caller: CallContext) -> None:
-        """The answer to a message was written in full to its client."""
+        """Note that the answer to a message was written in full to its client."""
         self._messages.written(caller.principal.name, request.message.message_id)
 
     async def stream(self, request: SendMessageRequest, caller: CallContext) -> Watcher:
@@ -213,7 +272,7 @@ class Engine:
         return accepted.watcher
 
     async def get(self, task_id: str, history_length: int | None, caller: CallContext) -> Task:
-        """A task as it is visible now.
+        """The visible state of a task.
 
         Raises:
             A2AError: TASK_NOT_FOUND, also for another principal's task.
@@ -225,17 +284,17 @@ class Engine:
         """One page of the caller's tasks, the newest status first.
 
         Raises:
-            A2AError: INVALID_PARAMS for a page token that is not ours, or a missing contextId.
+            A2AError: INVALID_PARAMS for a page token of someone else, or a missing contextId.
         """
         query = query_from(request, caller.principal)
         listing = await self._store.list(query)
         return response_from(listing, [listed_task(row) for row in listing.tasks], request)
 
     async def cancel(self, task_id: str, caller: CallContext) -> Task:
-        """End a task before its time. The first terminal state wins.
+        """Cancel a task. The first terminal state wins.
 
         Raises:
-            A2AError: TASK_NOT_FOUND, or TASK_NOT_CANCELABLE when it ended otherwise.
+            A2AError: TASK_NOT_FOUND, or TASK_NOT_CANCELABLE when the task ended in another way.
         """
         live = await self._tasks.own(task_id, caller.principal)
         if live.task.status.state in ENDED:
@@ -248,7 +307,7 @@ class Engine:
                 await running.finished.wait()
             live = await self._tasks.own(
                 task_id, caller.principal
-            )  # which may have left memory with its work
+            )  # the task may have left memory with its work
         if live.task.status.state not in ENDED:
             self._tasks.conclude(live, TaskState.CANCELED, _CANCELED)
         task = await self._tasks.reached(live, live.next_seq - 1, settled=True)
@@ -257,10 +316,10 @@ class Engine:
         return with_history(task, None)
 
     async def subscribe(self, task_id: str, caller: CallContext) -> Watcher:
-        """Watch a task from where it is. The caller closes the watcher.
+        """Watch a task from its current state. The caller closes the watcher.
 
         Raises:
-            A2AError: TASK_NOT_FOUND, or UNSUPPORTED_OPERATION when it has ended.
+            A2AError: TASK_NOT_FOUND, or UNSUPPORTED_OPERATION when the task has ended.
         """
         live = await self._tasks.own(task_id, caller.principal)
         task = await self._tasks.shown(live)
@@ -319,15 +378,18 @@ class Engine:
             return Commit(done=True)
 
     def _is_left(self, live: LiveTask, running: RunningWork) -> bool:
-        """Whether this process stops, and the next one can go on with a task."""
+        """Whether this process stops and the next one can resume the task."""
         can_go_on = running.outlives or live.task.status.state in INTERRUPTED
         return self._closing and self._store.lasts and not running.canceled and can_go_on
 
-    # What the last process left behind, and what nobody answers
+    # Tasks of the last process, and tasks that nobody answers
 
     async def _recover(self) -> None:
-        """Look after what the last process left: the agent may go on with it; what waits for its client goes on
-        waiting (sections 3.4.3, 7.6); anything else ends."""
+        """Recover the unfinished tasks of the last process.
+
+        The agent may resume a task. Otherwise a task that waits for its client goes on waiting (sections 3.4.3, 7.6),
+        and any other task becomes FAILED.
+        """
         last = Commit(done=True)
         async for stored in self._store.unfinished():
             state = TaskState(stored.head.state)
@@ -348,7 +410,7 @@ class Engine:
         await last
 
     async def _end_unanswered(self) -> None:
-        """End the tasks that wait for their client for too long and that nobody works on."""
+        """End the tasks that have waited for their client for too long and have no running work."""
         seconds = self.limits.input_timeout_seconds
         waits = _Waits(self._ids)
         while True:
@@ -377,7 +439,7 @@ class Engine:
     # Starting and stopping
 
     async def drain(self, seconds: float) -> None:
-        """Take no new work, let what runs go on for so long, then stop it. Streams end with their tasks."""
+        """Refuse new messages, let running work go on for `seconds`, then stop it. Streams end with their tasks."""
         self._closing = True
         self._end_waiting_streams()
         self._look_whether_idle()
@@ -398,7 +460,7 @@ class Engine:
         self._end_waiting_streams()
 
     def _end_waiting_streams(self) -> None:
-        """A task that waits for its client will say nothing more: its streams need not hold the bridge up."""
+        """End the streams of tasks that wait for their clients: no event will come, and the stop need not wait."""
         for live in self._tasks:
             if live.running is None and live.task.status.state in INTERRUPTED:
                 live.end_streams()
@@ -411,33 +473,36 @@ class Engine:
 
 
 def _turn_left(live: LiveTask) -> Turn:
-    """The last message of a task that a process which is gone worked on."""
+    """The turn for a task of an earlier process: the last message of its client."""
     message = next(said for said in reversed(live.task.history or ()) if said.role is Role.USER)
     principal = Principal(live.origin.owner)
     return Turn(principal, message, SendMessageConfiguration(), {}, frozenset(), live.task, live.kept)
 
 
 def _waits_since(task: Task) -> int | None:
-    """When a task began to wait, in milliseconds since the epoch; never (None), for one that does not."""
+    """When a task began to wait for its client, in milliseconds since the epoch; None if it does not wait."""
     timestamp = task.status.timestamp
     return milliseconds(timestamp) if timestamp and task.status.state in INTERRUPTED else None
 
 
 class _Waits:
-    """How long tasks have waited for their clients, by a clock that never goes back.
+    """How long tasks have waited for their clients, by a monotonic clock.
 
-    The wall clock only says how long one waited before it was seen for the first time, at most since the look before.
-    What an earlier process left has nothing but the time on the wall; one that lies ahead counts as now.
+    The wall clock only gives the wait before a task was first seen, which is at most the time since the last look.
+    A task of an earlier process has only a wall-clock time; a time in the future counts as now.
     """
 
     def __init__(self, ids: IdsAndClock) -> None:
         self._ids = ids
         self._looked_ms = -math.inf
         self._began: dict[str, tuple[int, float]] = {}
-        """By task: its `status_ms`, and when that was, on the clock that never goes back."""
+        """By task: its `status_ms`, and the same moment on the monotonic clock, in milliseconds."""
 
     def longer_than(self, milliseconds: int, waiting: Mapping[str, int]) -> list[str]:
-        """Which of the tasks that wait now, since a time on the wall, have done so for longer."""
+        """The tasks that have waited for longer than `milliseconds`.
+
+        `waiting` has each waiting task, with the wall-clock time at which its wait began.
+        """
         now_ms, wall_ms, before = self._ids.elapsed_ms(), self._ids.now_ms(), self._began
         since_look = now_ms - self._looked_ms
         self._looked_ms, self._began = now_ms, {}

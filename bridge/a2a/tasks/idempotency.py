@@ -1,15 +1,19 @@
-"""Which message went to which task, whose a context is, and when the same message sent again is the same message.
+"""Which task each message went to, who owns each context, and when a message is a repeat of an earlier one.
 
-The store answers for what it has kept; what was accepted and is still on its way there is remembered here.
+The store knows the messages that it has kept. This module remembers those that are still on their way to the store.
 
-How long ago something was is told by a clock that never goes back: a wall clock that is set would make two tasks of one
-message. What an earlier process took in has only the time on the wall; one that lies ahead counts as now.
+Ages are measured with a monotonic clock: a wall clock that is set could turn one message into two tasks. A message
+that an earlier process took in has only a wall-clock time; a time in the future counts as now.
 
-Clients send a message again when they did not get its answer; some give all their messages the same id, and mean
-a new one each time. So the same id with other content is another message. With the same content it is the same
-message while its task is at work, and while its answer may not have arrived: nobody read it to its end, or that is
-not known since the bridge was restarted. Once the answer was written in full it is a new message, except where
-doing its work twice could do harm: then it stays the same for a short while, in which a proxy may repeat it.
+Clients send a message again when its answer did not arrive. Some clients give all their messages the same id and
+mean a new message each time. So the rules are:
+
+- The same id with other content is a new message.
+- The same id and content is a repeat while the task is working.
+- It is a repeat while the answer may not have arrived: the client did not read it to the end, or the bridge was
+  restarted and does not know.
+- Once the answer was written in full, it is a new message. The exception is work that is harmful to do twice: there
+  it remains a repeat for a short time, in which a proxy may have sent the message again.
 
 Spec: A2A 1.0 sections 3.3.1 (idempotency), 3.4.1 (contexts).
 """
@@ -25,30 +29,30 @@ from bridge.a2a.tasks.agent import Commit, WorkStatus
 from bridge.store.records import MessageKey, Store, TaskOrigin
 
 REPEATED: Final = "urn:mcp-a2a:tool:v1/repeated"
-"""Metadata of a task that is given in answer to a message which was answered before: {"answeredAt"}."""
+"""Metadata of a task that answers a repeat of an answered message: {"answeredAt"}."""
 
 MOST_REMEMBERED: Final = 10_000
-"""Messages of which it is remembered when they came, and that their answers were written. One that is forgotten is
-judged by the time on the wall."""
+"""The number of messages whose times are remembered: of their arrival and of their written answers. A forgotten
+message is judged by its wall-clock time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """A message that was sent before."""
+    """The earlier message that a message repeats."""
 
     task_id: str
     answered_ms: int | None
-    """When its answer was written in full; None when it was not."""
+    """When its answer was written in full, in milliseconds since the epoch; None if it was not."""
 
 
 @dataclass(slots=True)
 class _AnswerRecord:
-    """What is known of the answer to a message. Times are of `Ids.elapsed_ms`."""
+    """What is known about the answer to a message. Times are those of `IdsAndClock.elapsed_ms`."""
 
     task_id: str
     accepted_ms: int
     standing: WorkStatus | None = None
-    """How the work is that the message began, or answered; None when an earlier process took it in."""
+    """The status of the work that the message started or answered; None if an earlier process took it in."""
     written_ms: int | None = None
     answered: Repeat | None = None
     """Set with `written_ms`."""
@@ -68,8 +72,11 @@ class MessageBook:
     def __init__(
         self, store: Store, ids: IdsAndClock, repeat_seconds: float, repeat_answered_seconds: float
     ) -> None:
-        """`repeat_seconds` is how long the same message finds its task while its answer may not have arrived;
-        `repeat_answered_seconds` how long it does so afterwards, where its work must not be done twice."""
+        """Set the two periods in which a message is taken as a repeat.
+
+        `repeat_seconds` is for a message whose answer may not have arrived. `repeat_answered_seconds` is for one
+        whose answer was written, if its work must not be done twice.
+        """
         self._store = store
         self._ids = ids
         self._repeat_ms = repeat_seconds * 1000
@@ -79,7 +86,7 @@ class MessageBook:
         self._contexts: dict[str, str] = {}
 
     async def repeat_of(self, owner: str, key: MessageKey) -> Repeat | None:
-        """What this very message went to, when it was sent before; None for a new one."""
+        """The earlier message that this one repeats; None for a new message."""
         place = owner, key.message_id
         known = self._messages.get(place)
         if known is None:
@@ -99,7 +106,7 @@ class MessageBook:
         return told.answered
 
     def written(self, owner: str, message_id: str) -> None:
-        """The answer to a message was written in full."""
+        """Note that the answer to a message was written in full."""
         told = self._told.get((owner, message_id))
         if told is not None:
             told.written_ms = self._ids.elapsed_ms()
@@ -115,19 +122,19 @@ class MessageBook:
         return told
 
     def _is_over(self, told: _AnswerRecord) -> bool:
-        """Whether the same message is a new one from here on, so that nothing need be known of the first."""
+        """Whether a repeat is no longer possible, so that the record can be dropped."""
         since_ms = max(told.accepted_ms, told.written_ms or 0)
         longest_ms = max(self._repeat_ms, self._repeat_answered_ms)
         return not told.is_at_work and self._ids.elapsed_ms() - since_ms > longest_ms
 
     async def owner_of_context(self, context_id: str) -> str | None:
-        """Whose a context is, or None when no task is in it."""
+        """The owner of a context; None if it has no task."""
         return self._contexts.get(context_id) or await self._store.context_owner(context_id)
 
     def note(
         self, task_id: str, origin: TaskOrigin, key: MessageKey, standing: WorkStatus, stored: Commit
     ) -> None:
-        """Remember a message that was accepted, until the store answers for it, and whether it was answered."""
+        """Remember an accepted message until the store has kept it, and the record of its answer for longer."""
         place = origin.owner, key.message_id
         self._messages[place] = task_id, key
         self._contexts[origin.context_id] = origin.owner

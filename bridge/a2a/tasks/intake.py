@@ -1,7 +1,7 @@
-"""Taking a message in: whether it was sent before, which task it goes to, and what is planned for it.
+"""Taking a message in: whether it repeats an earlier one, which task it goes to, and the work planned for it.
 
-A message makes a task, answers one that asks, or, when its task is at work, is held for the work to make use of.
-One that names a context alone answers the only task there that asks, when it can be nothing else.
+A message creates a task, answers a task that asks, or is held for the work of a task that is working. A message that
+names only a context answers the one task there that asks, if the agent takes it as an answer.
 
 Spec: A2A 1.0 sections 3.1.1, 3.3.1 (idempotency), 3.4 (contexts and tasks).
 """
@@ -45,12 +45,12 @@ from bridge.jsonvalues import JsonObject
 from bridge.store.records import MessageKey, Query, Store
 
 _NAMED_BESIDE: Final = 5
-"""Tasks of a context that wait for an answer, and that another task there tells of."""
+"""The most waiting tasks of a context that a new task there mentions."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """Who sends, and which extensions the client activated."""
+    """The caller of an operation: its principal, and the extensions that it activated."""
 
     principal: Principal
     extensions: frozenset[str] = frozenset()
@@ -62,23 +62,23 @@ class AcceptedMessage:
 
     live: LiveTask
     seq: int
-    """The event that the message became."""
+    """The number of the last event that the message caused."""
     watcher: Watcher | None
     stored: Commit
     """Says when the message is stored."""
     is_held: bool = False
-    """Whether its task is at work, so that there is no answer to wait for."""
+    """Whether the message is held for running work, so that there is no answer to wait for."""
     note: JsonObject | None = None
-    """What the answer has to say in its metadata."""
+    """Metadata to add to the answer."""
 
 
 StartWork = Callable[[LiveTask, RunningWork, Turn, Commit, PlannedWork], None]
-"""Begins the work on a task."""
+"""Starts the work on a task."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryLimits:
-    """How much the history of a task may hold, for it to take another message."""
+    """The bounds on a task's history. A task at a bound takes no more messages."""
 
     messages: int
     total_bytes: int
@@ -86,28 +86,28 @@ class HistoryLimits:
 
 @dataclass(frozen=True, slots=True)
 class EngineLimits:
-    """What the engine waits for and how much it holds."""
+    """The engine's times and bounds."""
 
     cancel_grace_seconds: float
-    """How long work may take to wind up once it is cancelled."""
+    """How long canceled work may take to wind up."""
     drain_seconds: float
     """How long running tasks may go on once the engine stops."""
     repeat_seconds: float
-    """How long the same message sent again finds its task, while its answer may not have arrived."""
+    """How long a repeated message finds its task, while the answer may not have arrived."""
     repeat_answered_seconds: float
-    """How long it does so once its answer was written, where its work must not be done twice."""
+    """How long a repeated message finds its task after the answer, where its work must not be done twice."""
     held: HeldLimits
-    """How much a task takes in while it is at work."""
+    """How many messages a task holds while it is working."""
     history: HistoryLimits
-    """How much a task may hold of what was said."""
+    """How large the history of a task may be."""
     open_tasks: int
-    """How many tasks of one principal may not have ended."""
+    """How many unfinished tasks one principal may have."""
     watch_events: int
-    """Events that wait for one reader before it is cut off."""
+    """Events that may wait for one reader before it is cut off."""
     input_timeout_seconds: float
     """How long a task waits for its client's answer before it fails."""
     store_pace: StorePace = field(default_factory=StorePace)
-    """How often the store is looked after."""
+    """How often the store is checked."""
 
 
 class Intake:
@@ -139,7 +139,7 @@ class Intake:
         *,
         watch: bool,
     ) -> AcceptedMessage:
-        """Take a message in; `require_running` is called before anything new is begun.
+        """Take a message in. `require_running` is called before any new work, and raises A2AError to refuse it.
 
         Raises:
             A2AError: the message is refused.
@@ -149,14 +149,14 @@ class Intake:
             raise invalid_params(Violation("message.role", "a client's message has the role ROLE_USER"))
         async with one_at_a_time(self._taking, (principal.name, message.message_id)):
             key = MessageKey(message.message_id, _digest(request), self._ids.now_ms())
-            # Callers that share one name would be given each other's tasks: to them, the task id is the capability.
+            # Callers that share one name would get each other's tasks: for them, the task id is the capability.
             knows = principal.may_list_all or message.task_id is not None
             repeat = await self._book.repeat_of(principal.name, key) if knows else None
             if repeat is not None:
                 return await self._join(repeat, principal, request, limits, watch=watch)
             require_running()
             turn, live = await self._addressed(request, caller)
-            # Nothing waits from here on: what the plan found free is taken before anyone else can.
+            # No await from here on: nobody else can take the room that was found, or start work on the task.
             self._require_room(live, turn, limits)
             if live is not None and live.running is not None:
                 return self._hear(live, live.running, turn, key, limits, watch=watch)
@@ -175,7 +175,7 @@ class Intake:
     async def _addressed(
         self, request: SendMessageRequest, caller: CallContext
     ) -> tuple[Turn, LiveTask | None]:
-        """The turn that a message is, and the task that it goes to; None when it makes one."""
+        """The turn for a message, and the task that the message goes to; None if it creates one."""
         message, principal = request.message, caller.principal
         turn = Turn(
             principal=principal,
@@ -197,7 +197,11 @@ class Intake:
         return await self._in_context(turn, message.context_id) if owner is not None else (turn, None)
 
     async def _named(self, task_id: str, context_id: str | None, principal: Principal) -> LiveTask:
-        """The task that a message names, which takes messages; its context is this principal's."""
+        """The task that a message names.
+
+        Raises:
+            A2AError: the principal has no such task, its context is another one, or it takes no messages.
+        """
         live = await self._at_rest(task_id, principal)
         if context_id not in (None, live.origin.context_id):
             raise invalid_params(Violation("message.contextId", "is not the context of message.taskId"))
@@ -209,7 +213,7 @@ class Intake:
         return live
 
     async def _in_context(self, turn: Turn, context_id: str) -> tuple[Turn, LiveTask | None]:
-        """A message that names a context alone: an answer to the only task there that asks, or a turn of its own."""
+        """The turn and task of a message that names only a context: the one task there that asks, or a new task."""
         principal = turn.principal
         if not principal.may_list_all:
             return turn, None
@@ -223,7 +227,7 @@ class Intake:
         return replace(turn, beside=tuple(task.task_id for task in found.tasks)), None
 
     async def _at_rest(self, task_id: str, principal: Principal) -> LiveTask:
-        """The principal's task, once work that has asked hears the answer or is out of the way."""
+        """The principal's task. Work that has asked must first listen for the answer or return; this waits for it."""
         while True:
             live = await self._tasks.own(task_id, principal)
             running = live.running
@@ -240,13 +244,13 @@ class Intake:
         *,
         watch: bool,
     ) -> AcceptedMessage:
-        """Take part in what the same message started earlier."""
+        """Answer a repeat with the task of the earlier message."""
         live = await self._tasks.own(repeat.task_id, principal)
         await self._tasks.reached(live, live.next_seq - 1, settled=False)
         length = request.configuration.history_length if request.configuration else None
         at_ms = repeat.answered_ms
         note: JsonObject | None = None if at_ms is None else {REPEATED: {"answeredAt": timestamp(at_ms)}}
-        # It closes where the stream that it repeats did, or would wait for what nobody is asked for again.
+        # The stream closes in the same states as the one that it repeats: nobody would answer an old question here.
         watcher = (
             live.watch(limits.watch_events, length, closed_by=CLOSES_STREAM, note=note) if watch else None
         )
@@ -262,7 +266,7 @@ class Intake:
         *,
         watch: bool,
     ) -> AcceptedMessage:
-        """Give a message to the work that goes on: an answer to what it asks, or else one that it holds."""
+        """Give a message to running work: as an answer if the work listens, else to be held."""
         if running.hearing is not None:
             hear = running.hearing(turn)
             accepted = self._accept(live, turn, key, running, limits, watch=watch)
@@ -275,7 +279,7 @@ class Intake:
     def _begin(
         self, live: LiveTask | None, turn: Turn, key: MessageKey, limits: EngineLimits, *, watch: bool
     ) -> AcceptedMessage:
-        """Let the agent work on a message."""
+        """Start the agent's work on a message, in a new task or in the waiting task `live`."""
         work = self._agent.plan(turn)
         is_draft = isinstance(work, BriefWork) and not turn.configuration.return_immediately
         live = live or self._tasks.new(turn.principal.name, turn.message.context_id, is_draft=is_draft)
@@ -295,8 +299,11 @@ class Intake:
         watch: bool,
         is_held: bool = False,
     ) -> AcceptedMessage:
-        """The message becomes part of its task: its first event, one more of its history while it is at work, or an
-        answer that sets it to work again."""
+        """Make the message an event of its task.
+
+        The message becomes the first event of a new task, or a message of the history. An answer also sets the
+        task to WORKING; a held message does not.
+        """
         context_id = live.origin.context_id
         message = turn.message.model_copy(update={"task_id": live.id, "context_id": context_id})
         length = turn.configuration.history_length
@@ -323,6 +330,6 @@ def _first_event(task_id: str, context_id: str, message: Message, key: MessageKe
 
 
 def _digest(request: SendMessageRequest) -> bytes:
-    """What makes two messages the same: all that is said, not how it is to be answered."""
+    """The hash by which a repeat is known: of the message and the metadata, without the configuration."""
     said = SendMessageRequest(message=request.message, metadata=request.metadata)
     return hashlib.sha256(said.to_json()).digest()

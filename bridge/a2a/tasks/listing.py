@@ -1,4 +1,4 @@
-"""ListTasks: a request to a query, rows to tasks and to a page, and the token between two pages. Pure.
+"""ListTasks: requests to queries, rows to tasks and pages, and page tokens. Pure.
 
 Spec: A2A 1.0 section 3.1.4.
 """
@@ -33,14 +33,14 @@ DEFAULT_PAGE_SIZE: Final = 50
 """Section 3.1.4: what an absent pageSize means."""
 
 _BEYOND_ANY_TIME: Final = 2**53
-"""Milliseconds. A token that a client made up holds no number that a store cannot compare."""
+"""Milliseconds. The bound keeps numbers that a store cannot compare out of tokens that a client made up."""
 
 
 def query_from(request: ListTasksRequest, principal: Principal) -> Query:
-    """Which rows a request asks for, of this principal only.
+    """The query for a request, over the tasks of this principal only.
 
     Raises:
-        A2AError: INVALID_PARAMS for a token that is not ours, or an anonymous caller without a contextId.
+        A2AError: INVALID_PARAMS for a foreign page token, or for an anonymous caller without a contextId.
     """
     if request.context_id is None and not principal.may_list_all:
         raise invalid_params(Violation("contextId", "is needed to list tasks without authentication"))
@@ -56,7 +56,7 @@ def query_from(request: ListTasksRequest, principal: Principal) -> Query:
 
 
 def response_from(listing: TaskPage, tasks: Sequence[Task], request: ListTasksRequest) -> ListTasksResponse:
-    """The page that answers a request; artifacts only when asked for."""
+    """The page that answers a request, with artifacts only if the request includes them."""
     shown = [with_history(task, request.history_length) for task in tasks]
     if not request.include_artifacts:
         shown = [without_artifacts(task) for task in shown]
@@ -88,7 +88,7 @@ def _cursor_from(token: str) -> Cursor:
 
 
 def listed_task(stored: StoredTask) -> Task:
-    """A task as a list shows it: one that cannot be read must not take the others with it."""
+    """A task for a list. A task that cannot be read is shown by its state alone, so that the list does not fail."""
     try:
         return task_from_stored(stored)
     except ValueError:
@@ -98,7 +98,11 @@ def listed_task(stored: StoredTask) -> Task:
 
 
 def task_from_stored(stored: StoredTask) -> Task:
-    """A task as the fold of what is stored."""
+    """A task, folded from its stored snapshot and events.
+
+    Raises:
+        ValueError: the stored bytes cannot be read.
+    """
     task = Task.model_validate(from_json(stored.snapshot))
     for event in stored.events:
         task = apply_event(task, StreamResponse.model_validate(from_json(event)))

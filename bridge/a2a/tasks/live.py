@@ -1,9 +1,57 @@
-"""One task in memory: what was accepted, what is stored and so may be seen, and who watches.
+"""One task in memory: its accepted events, its stored and therefore visible state, and its watchers.
 
-An event is *accepted* at once and in order, which fixes its sequence number; it becomes *visible* when the
-store says that it is kept. Watchers get a snapshot of the task first and then each visible event once, in
-order: nobody sees what a crash could take back. A watcher that does not keep up is cut off; the task goes on.
+An event is *accepted* at once and in order, which fixes its sequence number. It becomes *visible* when the store has
+kept it. A watcher gets a snapshot of the task first, and then each visible event once, in order: nobody sees what a
+crash could take back. A watcher that does not keep up is cut off; the task goes on.
 """
+
+# Two views of one task
+# =====================
+#
+# `task` is the fold of every accepted event, and `_seq` is the number of the last one. `visible` is the fold of every
+# stored event, up to `_visible_seq`. `visible` is never ahead of `task`. The task itself decides by `task`: whether
+# an event may follow, and which number it gets. Clients only ever see `visible`.
+#
+# An event has three states, and moves through them once:
+#
+#   accepted  `accept` checked it, gave it the next number, and submitted it to the store
+#   visible   the store has kept it: `task` and number move on, and the watchers are told
+#   lost      the store refused it: `failure` is set, and the streams end
+#
+# Who may move what:
+#
+# - `accept` moves `task`. The intake, the work, the engine and the registry call it, on one object for each task.
+# - `_stored` moves `visible`. Only the store calls it, in the order of submission.
+# - `restore` sets both, from the store, before anybody else has the object.
+# - `fall_back` moves `task` back to `visible`. Only the registry calls it, after a failure, and once the store can
+#   write again.
+# - `leave` moves neither: it ends the streams and the waits, because another process goes on.
+#
+# Orders of events
+# ----------------
+#
+# Many events may be accepted before the first one is stored. A watcher may come at any time, and starts in one of two
+# ways. From the visible state: its snapshot is `visible`, and its first event is the next one that is stored. From
+# the next accepted event (`from_next`): that event is not sent by itself, its snapshot is the task after it. A
+# watcher that comes before anything is stored gets its snapshot with the first stored event. A message of the user
+# is an event of the task and not of a stream (`life.py`), so that no watcher gets it after its snapshot.
+#
+# An event whose state is in CLOSES_STREAM ends a stream. So do a full queue, a failure, `leave`, and a reader that
+# goes; a stopping engine ends the streams of waiting tasks. AUTH_REQUIRED does not end a stream: the credential may
+# come out of band (section 7.6.1).
+#
+# What breaks without these rules
+# -------------------------------
+#
+# - A client that saw `task` could see an event that is gone after a crash. The number of that event would then be
+#   given to another one.
+# - A second object for the same task would give out the same numbers. The store refuses the second event of a number
+#   with StoreConflictError, and one of the two outcomes is lost.
+# - A snapshot that overlaps with the events after it would show an appended artifact twice; a gap would lose a piece.
+# - `_moved` and `_on_change` are told in a `finally`. A commit's callback that raised would otherwise leave a client
+#   waiting for ever, and a failed task would never be mended.
+# - A watcher's queue is bounded, and `_put` never waits: a reader that takes nothing in would hold up the store's
+#   answers for all tasks.
 
 from __future__ import annotations
 
@@ -43,7 +91,7 @@ class _Entry:
 
     seq: int
     task: Task
-    """The task after it."""
+    """The task after the event."""
     event: StreamResponse
     text: bytes
     commit: Commit
@@ -51,7 +99,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class WatchedEvent:
-    """What a watcher is given: one StreamResponse as JSON."""
+    """One StreamResponse as JSON, for a watcher."""
 
     text: bytes
     last: bool
@@ -81,13 +129,13 @@ class Watcher:
         """True when the reader was too slow."""
 
     def start(self, task: Task) -> None:
-        """Give the snapshot that a stream begins with (sections 3.1.2 and 3.1.6)."""
+        """Send the snapshot that begins a stream (sections 3.1.2 and 3.1.6)."""
         self._started = True
         snapshot = StreamResponse(task=with_note(with_history(task, self._history_length), self._note))
         self._put(WatchedEvent(snapshot.to_json(), last=task.status.state in self._closed_by))
 
     def see(self, entry: _Entry) -> None:
-        """An event became visible."""
+        """Send an event that has become visible, if it belongs to this stream."""
         if entry.seq < self._from_seq:
             return
         if not self._started:
@@ -99,7 +147,7 @@ class Watcher:
             )
 
     def finish(self, reply: StreamResponse) -> None:
-        """This is all there is."""
+        """Send a Message as the only event, and end the stream."""
         self._put(WatchedEvent(reply.to_json(), last=True))
 
     def _put(self, seen: WatchedEvent) -> None:
@@ -116,17 +164,17 @@ class Watcher:
                 self.end()
 
     def end(self) -> None:
-        """Nothing more will come; what is queued can still be read."""
+        """End the stream. The reader can still read what is queued."""
         self._send.close()
         self._live.forget(self)
 
     def close(self) -> None:
-        """The reader is gone."""
+        """End the stream for a reader that is gone, and drop what is queued."""
         self.end()
         self._receive.close()
 
     async def next(self) -> WatchedEvent | None:
-        """The next event, or None once the stream is over, or closed."""
+        """The next event; None once the stream has ended or was closed."""
         try:
             return await self._receive.receive()
         except (anyio.EndOfStream, anyio.ClosedResourceError):
@@ -150,9 +198,9 @@ class LiveTask:
         self.kept = b""
         self.running: RunningWork | None = None
         self.left = False
-        """Whether another process goes on with it: nothing more will happen to it here."""
+        """Whether another process goes on with this task: no more events come in this one."""
         self.failure: Exception | None = None
-        """Why an accepted event could not be stored; what is visible is then behind what happened."""
+        """Why an accepted event could not be stored. `visible` then lags behind `task`."""
         self._submit = submit
         self._on_change = on_change
         self._watchers: set[Watcher] = set()
@@ -162,12 +210,12 @@ class LiveTask:
         self._seq = 0
         self._snapshot_bytes = 0
         self._since_bytes = 0
-        """How much was accepted since the last snapshot."""
+        """The bytes of events accepted since the last snapshot."""
         self._history_bytes: int | None = None
         self._moved = Signal()
 
     def restore(self, task: Task, stored: StoredTask) -> None:
-        """Take over what the store holds: the task that it comes to, and how it holds it."""
+        """Set the state from the store. `task` is the fold of `stored`."""
         self._task = self._visible = task
         self._seq = self._visible_seq = stored.seq
         self._snapshot_bytes = len(stored.snapshot)
@@ -187,29 +235,29 @@ class LiveTask:
 
     @property
     def next_seq(self) -> int:
-        """The number that the next event will get."""
+        """The sequence number of the next event."""
         return self._seq + 1
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, and that is stored."""
+        """Whether the task has ended and that event is stored."""
         return self._visible is not None and self._visible.status.state in ENDED
 
     @property
     def weight_bytes(self) -> int:
-        """How much the store holds of it."""
+        """The bytes that the store holds for this task."""
         return self._snapshot_bytes + self._since_bytes + len(self.kept)
 
     @property
     def history_bytes(self) -> int:
-        """How much its history holds, nearly: each message as JSON."""
+        """The approximate size of the history: the sum of its messages as JSON."""
         if self._history_bytes is None:
             self._history_bytes = sum(len(message.to_json()) for message in self.task.history or ())
         return self._history_bytes
 
     @property
     def idle(self) -> bool:
-        """Whether it may leave memory: all is stored, nobody works on it and nobody watches."""
+        """Whether the task may leave memory: every event is stored, no work runs, and nobody watches."""
         return self._seq == self._visible_seq and self.running is None and not self._watchers
 
     def accept(
@@ -219,10 +267,13 @@ class LiveTask:
         keep: bytes | None = None,
         message: MessageKey | None = None,
     ) -> Commit:
-        """Take the next event in.
+        """Accept the next event. Returns a commit that says when it is stored.
+
+        `keep` replaces the bytes that the worker keeps with the task. `message` is the key of a message that
+        became this event.
 
         Raises:
-            IllegalTransitionError: it cannot follow.
+            IllegalTransitionError: the event cannot follow.
         """
         first = self._task is None
         task = event.task if self._task is None else apply_event(self._task, event)
@@ -249,8 +300,11 @@ class LiveTask:
         return entry.commit
 
     def _snapshot_of(self, entry: _Entry, *, moved: bool) -> bytes | None:
-        """The task as it is then, where it is time to keep it whole: when it has ended, and when it waits and the
-        events since the last time weigh as much as it did. So the cost of an answer does not grow with their number."""
+        """A new snapshot for the store when one is due, else None.
+
+        A snapshot is due when the task has ended. It is also due when the task waits and the events since the last
+        snapshot weigh as much as that snapshot: the cost of an answer then does not grow with the number of events.
+        """
         self._since_bytes += len(entry.text)
         state = entry.task.status.state
         snapshot = None
@@ -274,12 +328,12 @@ class LiveTask:
                 watcher.see(entry)
         try:
             entry.commit.settle(error)
-        finally:  # whoever waits for the task is told, whatever becomes of those who wait for the event
+        finally:  # a callback of the commit may raise, and those who wait for the task must still be told
             self._moved.tell()
             self._on_change(self)
 
     def fall_back(self) -> None:
-        """Forget what could not be stored, so that the task can go on from what is."""
+        """Drop the events that could not be stored, so that the task can go on from its stored state."""
         self._task, self._seq = self._visible, self._visible_seq
         self.failure = self._history_bytes = None
 
@@ -292,9 +346,9 @@ class LiveTask:
         closed_by: frozenset[TaskState] = ENDED,
         note: JsonObject | None = None,
     ) -> Watcher:
-        """A reader of this task: from its visible state, or from the next event that is accepted.
+        """A watcher that starts from the visible state, or with `from_next` from the next accepted event.
 
-        A snapshot in a state of `closed_by` is all that it gets. `note` is metadata of its snapshot.
+        A snapshot in a state of `closed_by` ends the stream at once. `note` is added to the snapshot's metadata.
         """
         from_seq = self.next_seq if from_next else self._visible_seq + 1
         watcher = Watcher(self, from_seq, history_length, queue_events, closed_by, note)
@@ -304,29 +358,31 @@ class LiveTask:
         return watcher
 
     def forget(self, watcher: Watcher) -> None:
-        """A reader is gone or done."""
+        """Remove a watcher whose stream has ended."""
         if watcher in self._watchers:
             self._watchers.discard(watcher)
             self._on_change(self)
 
     def end_streams(self) -> None:
-        """Close the streams of this task; what is queued can still be read."""
+        """End the streams of this task. Readers can still read what is queued."""
         for watcher in tuple(self._watchers):
             watcher.end()
 
     def end_streams_with(self, reply: StreamResponse) -> None:
-        """Close the streams of this task with what it came to in place of a task."""
+        """End the streams of this task with the Message that takes the task's place."""
         for watcher in tuple(self._watchers):
             watcher.finish(reply)
 
     def leave(self) -> None:
-        """Let another process go on with it: whoever waits here is told how it stands."""
+        """Leave the task to another process. Those who wait for it here get its current state."""
         self.left = True
         self.end_streams()
         self._moved.tell()
 
     async def reached(self, seq: int, *, settled: bool) -> Task:
-        """The visible task once the event `seq` is stored and, if asked, the task waits, has ended or was left.
+        """The visible task, once event `seq` is stored.
+
+        With `settled`, also wait until the task asks for something, has ended, or was left.
 
         Raises:
             StoreError: the store could not keep an event.
@@ -342,7 +398,7 @@ class LiveTask:
 
 
 def _task_in(text: bytes) -> bytes:
-    """The task in the text of a StreamResponse that is one."""
+    """The task's own JSON, cut out of the JSON of a StreamResponse that holds a task."""
     return text[len(b'{"task":') : -1]
 
 

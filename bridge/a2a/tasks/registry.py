@@ -1,8 +1,8 @@
-"""The tasks of one agent: those in memory, and the way to those that are only stored.
+"""The tasks of one agent: those in memory, and access to those that are only stored.
 
-A task is in memory while someone works on it, watches it, or waits for the store. It leaves when nobody does.
-One that waits for its client rests nearby, as far as there is room, so that an answer need not read it anew.
-A task whose events could not be stored is ended here once the store can write again.
+A task is in memory while work runs on it, a client watches it, or an event of it waits for the store. Otherwise it
+leaves. A task that waits for its client then stays in an LRU cache, so that the answer need not load it again. The
+registry ends a task whose events could not be stored, once the store can write again.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ _UNSTORED: Final = "The bridge could not store what happened to this task"
 
 
 RESTING_BYTES: Final = 4 * 1024 * 1024
-"""How much tasks that rest may weigh together, as JSON. In memory they take several times as much."""
+"""The bound on all resting tasks together, in bytes of JSON. In memory they take several times as much."""
 
 
 @dataclass(frozen=True, slots=True)
 class StorePace:
-    """How often a store is looked after."""
+    """How often a store is checked."""
 
     look_seconds: float = 5
-    """How long to wait before it is looked at again while no task is in trouble."""
+    """The pause between two checks of a store that works."""
     retry_seconds: float = 5
-    """How long to wait before it is tried again once it failed."""
+    """The pause before a failed store is tried again."""
 
 
 class TaskRegistry:
-    """Where the engine finds a task. Used within the task group that it is started in."""
+    """Finds, loads and holds the tasks of one engine. Runs in the task group that `start` is given."""
 
     def __init__(
         self, store: Store, ids: IdsAndClock, pace: StorePace, on_change: Callable[[], None]
     ) -> None:
-        """`on_change` is called when something happened to any task."""
+        """`on_change` is called after each change of any task."""
         self._store = store
         self._ids = ids
         self._pace = pace
@@ -58,26 +58,26 @@ class TaskRegistry:
         self._live: dict[str, LiveTask] = {}
         self._loading: dict[str, Signal] = {}
         self._resting: OrderedDict[str, LiveTask] = OrderedDict()
-        """Tasks that wait for their clients, the one that came last at the end."""
+        """Tasks that wait for their clients, the most recently used last."""
         self._resting_bytes = 0
         self._open: dict[str, set[str]] = {}
-        """The tasks that have not ended, by their owners."""
+        """The ids of unfinished tasks, by owner."""
         self._unstored: dict[str, LiveTask] = {}
-        """Those whose events could not be stored."""
+        """Tasks whose events could not be stored."""
         self._disturbed = anyio.Event()
-        """Set when there is one more of them."""
+        """Set when a task is added to `_unstored`."""
 
     def start(self, group: anyio.abc.TaskGroup) -> None:
-        """Use this task group from here on."""
+        """Run in this task group from now on."""
         self._group = group
         group.start_soon(self._look_after_store)
 
     def __iter__(self) -> Iterator[LiveTask]:
-        """Those in memory."""
+        """The tasks in memory."""
         return iter(tuple(self._live.values()))
 
     def new(self, owner: str, context_id: str | None, *, is_draft: bool = False) -> LiveTask:
-        """A task that does not exist yet: its first event makes it, or for a draft, the first that needs a task."""
+        """A new task. Its first event creates it in the store; a draft is stored once it becomes a task."""
         task_id = self._ids.new()
         origin = TaskOrigin(context_id or self._ids.new(), owner, self._ids.now_ms())
         live = (DraftTask if is_draft else LiveTask)(task_id, origin, self._store.submit, self.changed)
@@ -86,11 +86,11 @@ class TaskRegistry:
         return live
 
     def open_of(self, owner: str) -> int:
-        """How many tasks of an owner have not ended."""
+        """The number of unfinished tasks of an owner."""
         return len(self._open.get(owner, ()))
 
     def count(self, owner: str, task_id: str) -> None:
-        """A task has not ended."""
+        """Count a task among the unfinished ones of its owner."""
         self._open.setdefault(owner, set()).add(task_id)
 
     def _count_out(self, live: LiveTask) -> None:
@@ -111,7 +111,7 @@ class TaskRegistry:
         return live
 
     async def find(self, task_id: str) -> LiveTask | None:
-        """A task, whoever owns it."""
+        """The task with this id, whoever owns it; None if there is none."""
         return self._live.get(task_id) or await self._load(task_id)
 
     async def _load(self, task_id: str) -> LiveTask | None:
@@ -125,10 +125,10 @@ class TaskRegistry:
             return None if stored is None else self.hold(stored)
 
     def hold(self, stored: StoredTask) -> LiveTask:
-        """A stored task, in memory; one that has ended needs no place there.
+        """A stored task as a live one, which is held in memory unless it has ended.
 
         Raises:
-            ValueError: what is stored cannot be read.
+            ValueError: the stored bytes cannot be read.
         """
         live = LiveTask(stored.task_id, stored.origin, self._store.submit, self.changed)
         live.restore(task_from_stored(stored), stored)
@@ -136,7 +136,7 @@ class TaskRegistry:
 
     def _held(self, live: LiveTask) -> LiveTask:
         self._live[live.id] = live
-        # Whoever asked for it makes use of it before another gets a turn; if it only looked, it leaves again.
+        # The caller uses the task before the event loop runs anything else. If it only looked, the task leaves again.
         self._group.start_soon(self._leave_if_idle, live)
         return live
 
@@ -144,14 +144,14 @@ class TaskRegistry:
         self.changed(live)
 
     async def shown(self, live: LiveTask) -> Task:
-        """The task as it is visible now."""
+        """The visible state of a task; waits for the first event of a new one."""
         return live.visible or await self.reached(live, 1, settled=False)
 
     async def reached(self, live: LiveTask, seq: int, *, settled: bool) -> Task:
-        """See `Live.reached`.
+        """See `LiveTask.reached`.
 
         Raises:
-            A2AError: UNAVAILABLE, when the store cannot write.
+            A2AError: UNAVAILABLE, the store cannot write.
         """
         try:
             return await live.reached(seq, settled=settled)
@@ -159,16 +159,16 @@ class TaskRegistry:
             raise temporarily_unavailable("The bridge cannot store tasks at the moment") from exc
 
     def events_of(self, live: LiveTask) -> EventMaker:
-        """What makes a task's events."""
+        """The maker of a task's events."""
         return EventMaker(self._ids, live.id, live.origin.context_id)
 
     def conclude(self, live: LiveTask, state: TaskState, words: str) -> Commit:
-        """End a task from here, with a message that says why."""
+        """End a task from the engine's side, with a message that says why."""
         events = self.events_of(live)
         return live.accept(events.status(state, events.message((Part(text=words),))), keep=b"")
 
     def changed(self, live: LiveTask) -> None:
-        """Something happened to a task: it may have ended, have to be mended, or may leave memory."""
+        """React to a change of a task: it may have ended, need mending, or be free to leave memory."""
         if live.is_over:
             self._count_out(live)
         if live.failure is not None:
@@ -187,7 +187,7 @@ class TaskRegistry:
             self._resting_bytes -= oldest.weight_bytes
 
     def _mend(self, live: LiveTask) -> None:
-        """A task whose events could not be stored is stopped, and ended as soon as the store can write again."""
+        """Stop a task whose events could not be stored. It is ended once the store can write again."""
         if live.running is not None:
             live.running.scope.cancel()
         else:
@@ -195,7 +195,7 @@ class TaskRegistry:
             self._disturbed.set()
 
     async def _look_after_store(self) -> NoReturn:
-        """Try a store that failed until it can write, whoever found out, and end the tasks that it owes events."""
+        """Check the store, retry a failed one until it can write, and then end the tasks of `_unstored`."""
         while True:
             if self._store.failure is None and not self._unstored:
                 self._disturbed = anyio.Event()
@@ -217,7 +217,7 @@ class TaskRegistry:
         overtaken = isinstance(live.failure, StoreConflictError)
         live.fall_back()
         if overtaken or live.visible is None:
-            # What the store holds counts: there is nothing to add to it, now or ever.
+            # The store's version counts, and this process must add nothing to it.
             self._count_out(live)
             self._live.pop(live.id, None)
         elif live.visible.status.state not in ENDED:
