@@ -1,1 +1,1 @@
-"""Who calls, and what each may use."""
+"""Principals, and the verifiers that recognise them."""

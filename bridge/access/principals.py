@@ -1,4 +1,4 @@
-"""Whom callers are taken for, and which skills and tools each may use. Pure."""
+"""Principals, and which skills and tools each may use. Pure."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 MayUse = Callable[[str], bool]
-"""Whether the skill or tool of this name may be used."""
+"""Says whether the skill or tool of this name may be used."""
 
 
 def may_use_everything(name: str) -> bool:  # noqa: ARG001 - whatever it is
-    """What those may use of whom nothing else is said."""
+    """Allow every skill and tool: for principals without a rule of their own."""
     return True
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who calls. Tasks and contexts belong to one."""
+    """An identified caller. Each task and context belongs to one principal."""
 
     name: str
     may_list_all: bool = True
-    """False for anonymous callers from elsewhere: a task id is all they have, so they list by context."""
+    """False for anonymous callers from other machines, who share one principal: they list tasks by context only."""
     skills: tuple[str, ...] = ("*",)
-    """Globs of the skills and tools that it may use: `create_*` in every face, `devtools/create_*` in the faces whose
-    names the part before the first slash matches."""
+    """Globs of the skills and tools that the principal may use. `create_*` holds in every face; `devtools/create_*`
+    holds in the faces whose names match the part before the first slash."""
 
     def in_face(self, face: str) -> Principal:
-        """This principal where it calls that face: `skills` hold there, and are globs of ids alone."""
+        """This principal in one face: `skills` has only the globs for that face, without the part for its name."""
         found = (_glob_in_face(glob, face) for glob in self.skills)
         return replace(self, skills=tuple(glob for glob in found if glob is not None))
 
     def may_use(self, skill_id: str) -> bool:
-        """Whether a skill may be used. Asked of what `in_face` gave."""
+        """Whether this principal, as `in_face` returned it, may use a skill."""
         return "*" in self.skills or any(fnmatchcase(skill_id, glob) for glob in self.skills)
 
 
 def may_use(principal: Principal, face: str, skill_id: str) -> bool:
-    """Whether a principal may use a skill of an agent, or a tool of an MCP server, that is served under this name."""
+    """Whether a principal may use a skill of an agent, or a tool of an MCP server; `face` is the name of either."""
     return principal.in_face(face).may_use(skill_id)
 
 
@@ -50,7 +50,7 @@ def _glob_in_face(glob: str, face: str) -> str | None:
 
 
 LOCAL: Final = Principal("local")
-"""Whoever reaches a bridge that listens on loopback and asks for no credentials."""
+"""Every caller of a bridge that listens on loopback and asks for no credentials."""
 
 ANONYMOUS: Final = Principal("anonymous", may_list_all=False)
-"""Whoever reaches a bridge that is open to others without credentials."""
+"""Every caller of a bridge that is open to other machines without credentials."""

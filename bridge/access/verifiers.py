@@ -1,10 +1,11 @@
-"""How callers are told apart: verifiers, each of which knows one kind of credential, and `Access`, which asks them.
+"""Authentication: verifiers, each of which knows one kind of credential, and `Access`, which asks them.
 
-A verifier looks at the headers of a request and may take its time, as one does that has keys to fetch. It gives the
-principal that they stand for, `WrongCredential`, or None where they show nothing of its kind. `Access` asks all of
-them in turn: every credential that is shown has to be right, since what stands before the bridge may have judged by
-another one than the bridge does. Several verifiers may look at the same header, and then it is enough that one of them
-knows what is in it.
+A verifier reads the headers of a request, and may wait, for instance to fetch keys. It returns the principal,
+`WrongCredential`, or None if the headers show no credential of its kind.
+
+`Access` asks all verifiers in turn. Every credential of a request must be valid, since a proxy in front of the bridge
+may have judged the request by another credential than the bridge does. Several verifiers may read the same header;
+then one of them must accept it.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from bridge.http.request_checks import API_KEY_HEADER, RefusedError
 
 
 class Scheme(StrEnum):
-    """How a secret is shown. The values are what the schemes are called on an agent's card."""
+    """How a request carries a secret. The values are the names of the schemes on an agent's card."""
 
     BEARER = "bearer"
-    """As a token, in the Authorization header."""
+    """A bearer token in the Authorization header."""
     API_KEY = "apiKey"
-    """As it is, in the header `API_KEY_HEADER`."""
+    """The secret itself, in the header `API_KEY_HEADER`."""
 
 
 _WORDS: Final[Mapping[Scheme, str]] = {
@@ -42,18 +43,18 @@ _CHALLENGES: Final[Mapping[Scheme, str]] = {
     Scheme.BEARER: 'Bearer realm="mcp-a2a"',
     Scheme.API_KEY: f'ApiKey realm="mcp-a2a", header="{API_KEY_HEADER}"',
 }
-"""RFC 9110 section 11.6.1: a 401 says how to get in. API keys have no registered scheme; this is a common one."""
+"""RFC 9110 section 11.6.1: a 401 names the schemes. API keys have no registered scheme; this one is common."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """A secret and whom it stands for. A principal may have several."""
+    """A secret and its principal. A principal may have several credentials."""
 
     principal: Principal
     token: str = field(repr=False)
     scheme: Scheme = Scheme.BEARER
     reference: str = field(default="", compare=False)
-    """Where the secret was read from, `env:NAME` or `file:PATH`; "" for one that was made here."""
+    """Where the secret was read from, `env:NAME` or `file:PATH`; "" if the bridge made it."""
 
     def __post_init__(self) -> None:
         if not self.token:
@@ -62,34 +63,34 @@ class Credential:
 
 @dataclass(frozen=True, slots=True)
 class WrongCredential:
-    """What a verifier makes of a credential of its kind that stands for nobody."""
+    """A verifier's verdict on an invalid credential of its kind."""
 
     said: str = "is not known"
-    """What is wrong with it, for its caller: `is not known`, `has expired`."""
+    """The fault, in words for the caller: `is not known`, `has expired`."""
 
 
 _NOT_KNOWN: Final = WrongCredential()
 
 
 class Verifier(Protocol):
-    """Knows whom one kind of credential stands for."""
+    """Recognises one kind of credential."""
 
     @property
     def scheme(self) -> Scheme:
-        """How such a credential is shown."""
+        """How a request carries such a credential."""
 
     async def verify(self, headers: Mapping[str, str]) -> Principal | WrongCredential | None:
-        """Whom a request's headers (their names in lower case) stand for; None when they show nothing of this kind.
+        """The principal of a request, by its headers with names in lower case; None without such a credential.
 
-        A verifier that waits for something bounds its wait itself: the request waits with it.
+        A verifier must bound its own waits: the request waits with it.
         """
 
 
 class SecretVerifier:
-    """Verifies secrets that are known beforehand. Takes the same time for every wrong one."""
+    """Verifies secrets that are configured. The time of a check does not depend on the wrong secret."""
 
     def __init__(self, scheme: Scheme, principals: Mapping[bytes, Principal]) -> None:
-        """`principals` has them by the digests of their secrets."""
+        """`principals` are keyed by the digests of their secrets."""
         self.scheme = scheme
         self._principals = principals
 
@@ -106,7 +107,7 @@ class SecretVerifier:
 
 
 def verifiers_of(credentials: Iterable[Credential]) -> tuple[Verifier, ...]:
-    """What tells callers apart by these.
+    """The verifiers for these credentials, one for each scheme.
 
     Raises:
         UsageError: a secret stands for two principals.
@@ -122,38 +123,43 @@ def verifiers_of(credentials: Iterable[Credential]) -> tuple[Verifier, ...]:
 
 
 class Access:
-    """Who may call: whom the verifiers know when there are any, else everyone as one principal."""
+    """Decides who may call: the principals of the verifiers, or without verifiers everyone as one principal."""
 
     def __init__(self, verifiers: Sequence[Verifier], everyone: Principal = LOCAL) -> None:
         """See `update`."""
         self._everyone = everyone
         self.changes = 0
-        """How often it was changed: who was let in before may not be any more."""
+        """How often `update` was called. A caller who was let in before a change may no longer be."""
         self.update(verifiers)
 
     def update(
         self, verifiers: Sequence[Verifier], everyone: Principal | None = None, *, why_nobody: str = ""
     ) -> None:
-        """Let in whom these know from the next request on. `why_nobody` is told to all others, in place of what they
-        lack."""
+        """Use these verifiers from the next request on.
+
+        `everyone` is the principal of all callers when there are no verifiers; None keeps the last one. `why_nobody`
+        replaces the message of a refusal.
+        """
         self._verifiers = tuple(verifiers)
         self._everyone = everyone or self._everyone
         self._why_nobody = why_nobody
         asked = {verifier.scheme for verifier in verifiers}
         self.schemes: tuple[Scheme, ...] = tuple(scheme for scheme in Scheme if scheme in asked)
-        """How a credential may be shown, the best way first."""
+        """The schemes that are accepted, the best one first."""
         self.changes += 1
 
     @property
     def needs_token(self) -> bool:
-        """Whether a request that shows no credential is refused."""
+        """Whether a request without a credential is refused."""
         return bool(self._verifiers)
 
     async def principal_of(self, headers: Mapping[str, str]) -> Principal:
-        """Whom a request's headers (their names in lower case) stand for, by those who may call when this returns.
+        """The principal of a request, by its headers with names in lower case.
+
+        The verdict is that of the verifiers in use when this returns: after a change the request is judged again.
 
         Raises:
-            RefusedError: 401, when a credential is needed and this is none that is known.
+            RefusedError: 401, a credential is missing or invalid.
         """
         while True:
             changes, verifiers = self.changes, self._verifiers
@@ -183,8 +189,7 @@ class Access:
         return found
 
     def refusal(self, said: str) -> RefusedError:
-        """The answer to a request that is not let in, with how it would be; `said` is what is wrong with its
-        credential."""
+        """The 401 for a request, with the accepted schemes. `said` is the fault of its credential."""
         if not self.schemes:
             return RefusedError(401, "Who may call was changed while this was read: ask again")
         needed = " or ".join(_WORDS[scheme] for scheme in self.schemes)
@@ -194,7 +199,7 @@ class Access:
 
 
 def _shown(scheme: Scheme, headers: Mapping[str, str]) -> str | None:
-    """The secret that a request shows; None when it has no such header, "" when that holds no secret."""
+    """The secret of a request; None if the header is absent, "" if the header holds no secret of this scheme."""
     shown = headers.get(_HEADERS[scheme])
     if scheme is Scheme.API_KEY:
         return shown.strip() if shown is not None else None

@@ -1,4 +1,4 @@
-"""The errors of A2A as values: one table, from which every binding takes its codes, and the errors about a task. Pure.
+"""The errors of A2A: one table with the codes for every binding, and the errors about a task. Pure.
 
 Spec: A2A 1.0 sections 3.1 (which operation), 3.3.2 (kinds), 5.4 (codes), 9.5 (JSON-RPC), 11.6 (HTTP+JSON)."""
 
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
 
 
 A2A_DOMAIN: Final = "a2a-protocol.org"
-"""Whose the reasons are that A2A defines."""
+"""The ErrorInfo domain of the reasons that A2A defines."""
 BRIDGE_DOMAIN: Final = "mcp-a2a"
-"""Whose all other reasons are: A2A has no name for them, so they are ours."""
+"""The ErrorInfo domain of all other reasons, which this bridge defines."""
 _A2A_CODES: Final = range(-32099, -32000)
 """Section 9.5: the codes of the errors that A2A defines."""
 MAX_VIOLATIONS: Final = 50
-"""How many fields at fault one answer names: an answer is not larger than what was asked."""
+"""The most invalid fields that one error names, so that an error is no larger than its request."""
 _INFO_TYPE: Final = "type.googleapis.com/google.rpc.ErrorInfo"
 _BAD_REQUEST_TYPE: Final = "type.googleapis.com/google.rpc.BadRequest"
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorKind:
-    """One kind of error, as each binding says it."""
+    """One kind of error, with its code in each binding."""
 
     reason: str
     jsonrpc_code: int
     http_status: int
     rpc_status: str
     at_http_level: bool = False
-    """True when JSON-RPC, too, answers with `http_status` instead of 200: the transport refuses, not the method."""
+    """Whether JSON-RPC also answers with `http_status` instead of 200: the transport refuses, not the method."""
 
     @property
     def domain(self) -> str:
-        """Who defines the reason: A2A, of its own errors, or this bridge."""
+        """The ErrorInfo domain of the reason: A2A's for its own errors, else this bridge's."""
         return A2A_DOMAIN if self.jsonrpc_code in _A2A_CODES else BRIDGE_DOMAIN
 
 
@@ -72,21 +72,21 @@ OVERLOADED: Final = ErrorKind("OVERLOADED", -32603, 503, "UNAVAILABLE", at_http_
 UNAVAILABLE: Final = ErrorKind("UNAVAILABLE", -32603, 503, "UNAVAILABLE", at_http_level=True)
 
 KINDS: Final = {kind.reason: kind for kind in tuple(vars().values()) if isinstance(kind, ErrorKind)}
-"""All of them, by reason."""
+"""All kinds of errors, by reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One field of a request that is not as it should be."""
+    """One invalid field of a request, and what is wrong with it."""
 
     field: str
     description: str
 
 
 class A2AError(Exception):
-    """A request that is answered with an error.
+    """An error that answers a request.
 
-    `str()` of it is the message that the peer reads: it names no internals.
+    `str()` gives the message that the peer reads. It names no internals.
     """
 
     def __init__(
@@ -103,10 +103,10 @@ class A2AError(Exception):
         self.metadata = dict(metadata or {})
         self.violations = tuple(violations)
         self.headers = dict(headers or {})
-        """HTTP headers that belong to this answer, such as Retry-After."""
+        """HTTP headers of the answer, such as Retry-After."""
 
     def details(self) -> list[JsonObject]:
-        """The error's details as JSON: an ErrorInfo, and a BadRequest where fields are at fault."""
+        """The error's details as JSON: an ErrorInfo, and a BadRequest if fields are invalid."""
         info: JsonObject = {"@type": _INFO_TYPE, "reason": self.kind.reason, "domain": self.kind.domain}
         if self.metadata:
             info["metadata"] = dict(self.metadata)
@@ -122,7 +122,7 @@ class A2AError(Exception):
 
 
 def a2a_error_of(exc: BridgeError) -> A2AError:
-    """How a request is refused for which there is no task that could say so."""
+    """The A2AError for a failure that comes before a task exists."""
     telling = telling_of(exc)
     seconds = telling.retry_after_seconds
     headers = {} if seconds is None else {"Retry-After": str(seconds)}
@@ -130,7 +130,7 @@ def a2a_error_of(exc: BridgeError) -> A2AError:
 
 
 def invalid_params(*violations: Violation) -> A2AError:
-    """The request's fields are at fault; the message repeats the first so that a person sees it."""
+    """INVALID_PARAMS for these fields. The message names the first one, so that a person sees it."""
     first = violations[0]
     rest = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""
     message = f"Invalid parameters: {first.field or 'params'}: {first.description}{rest}"
@@ -138,7 +138,7 @@ def invalid_params(*violations: Violation) -> A2AError:
 
 
 def violations_from(error: ValidationError) -> tuple[Violation, ...]:
-    """What a model found wrong, field by field, without repeating the values."""
+    """The violations of a validation error, field by field, without the invalid values."""
     errors = error.errors(include_url=False, include_context=False, include_input=False)
     inner = {found["loc"][:depth] for found in errors for depth in range(len(found["loc"]))}
     return tuple(
@@ -147,13 +147,13 @@ def violations_from(error: ValidationError) -> tuple[Violation, ...]:
             found["msg"].removeprefix("Value error, "),
         )
         for found in errors
-        # Items at fault are not counted, so an array of nothing else is found too short as well.
+        # pydantic does not count invalid items, so an array of nothing else is reported as too short as well.
         if not (found["type"] == "too_short" and found["loc"] in inner)
     )
 
 
 def task_not_found(task_id: str) -> A2AError:
-    """No such task, or not this caller's: the same words for both (section 13.1)."""
+    """TASK_NOT_FOUND, with the same words for a missing task and for another caller's task (section 13.1)."""
     return A2AError(
         TASK_NOT_FOUND,
         "The task does not exist or is not accessible",
@@ -162,7 +162,7 @@ def task_not_found(task_id: str) -> A2AError:
 
 
 def require_answerable(task: Task) -> None:
-    """Only a task that asks for something takes messages (sections 3.1.1 and 3.4.3).
+    """Require a task that asks for something: no other task takes messages (sections 3.1.1 and 3.4.3).
 
     Raises:
         A2AError: UNSUPPORTED_OPERATION.
@@ -179,7 +179,7 @@ def require_answerable(task: Task) -> None:
 
 
 def task_is_at_work(task: Task) -> A2AError:
-    """The task takes no more messages until it asks."""
+    """UNSUPPORTED_OPERATION: a working task takes no more messages until it asks."""
     return A2AError(
         UNSUPPORTED_OPERATION,
         "The task is at work and takes no more messages until it asks for input",
@@ -188,7 +188,7 @@ def task_is_at_work(task: Task) -> A2AError:
 
 
 def task_history_is_full(task: Task) -> A2AError:
-    """The task holds as much as one may."""
+    """UNSUPPORTED_OPERATION: the task's history is full."""
     return A2AError(
         UNSUPPORTED_OPERATION,
         "The task's history is full, so it takes no more messages; cancel it, or leave out taskId to start another",
@@ -197,7 +197,7 @@ def task_history_is_full(task: Task) -> A2AError:
 
 
 def too_many_open_tasks(most: int) -> A2AError:
-    """A principal has as many tasks that have not ended as it may."""
+    """OVERLOADED: the principal has `most` unfinished tasks, the most that it may have."""
     return A2AError(
         OVERLOADED,
         f"{most} of your tasks have not ended, and there may be no more: answer or cancel some",
@@ -206,7 +206,7 @@ def too_many_open_tasks(most: int) -> A2AError:
 
 
 def task_not_cancelable(task: Task) -> A2AError:
-    """Its end came first (section 3.1.5)."""
+    """TASK_NOT_CANCELABLE: the task ended before it could be canceled (section 3.1.5)."""
     return A2AError(
         TASK_NOT_CANCELABLE,
         f"The task has already ended ({task.status.state})",
@@ -215,12 +215,12 @@ def task_not_cancelable(task: Task) -> A2AError:
 
 
 def temporarily_unavailable(why: str) -> A2AError:
-    """Nothing is taken in at the moment; try again."""
+    """UNAVAILABLE: the bridge takes no messages at the moment, and the client should try again."""
     return A2AError(UNAVAILABLE, why, headers={"Retry-After": "5"})
 
 
 def task_has_ended(task: Task) -> A2AError:
-    """There is nothing left to watch (section 3.1.6)."""
+    """UNSUPPORTED_OPERATION: a task that has ended has no more events to watch (section 3.1.6)."""
     return A2AError(
         UNSUPPORTED_OPERATION,
         f"The task has ended ({task.status.state}); get it with GetTask",

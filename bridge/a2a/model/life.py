@@ -5,10 +5,12 @@
         └────────────┤ ▼
                      INPUT_REQUIRED | AUTH_REQUIRED                         interrupted: a message goes on
 
-A task is the fold of its events. The first event is a Task; each later one is a status update, an artifact
-update, or a message of the user, which is no stream event and becomes history. What an agent says with a question
-becomes history when the task goes on; what it says while it works is not kept. Its last words stand in the status
-alone, and answers show them in the history too, since some clients read nothing else.
+A task is the fold of its events. The first event is a Task. Each later event is a status update, an artifact update,
+or a message of the user. A message of the user is not a stream event; it becomes history.
+
+The message of a question becomes history when the task goes on. The message of a progress report is not kept. The
+message of an ended state is kept in the status alone; answers also show it in the history, since some clients read
+nothing else.
 
 Spec: A2A 1.0 sections 3.1.2, 3.4.3, 3.7, 4.1.3, 4.1.4, 4.2, 7.6.1 and 11.7."""
 
@@ -64,11 +66,11 @@ NEXT: Final[Mapping[TaskState, frozenset[TaskState]]] = {
 
 
 class IllegalTransitionError(Exception):
-    """An event that cannot follow: the task has ended, or the event is another task's."""
+    """An event that cannot follow: the state does not allow it, or the event belongs to another task."""
 
 
 def apply_event(task: Task, event: StreamResponse) -> Task:
-    """The task once an event has happened to it.
+    """The task after an event.
 
     Raises:
         IllegalTransitionError: the event cannot follow.
@@ -91,10 +93,10 @@ def apply_event(task: Task, event: StreamResponse) -> Task:
 
 
 def with_history(task: Task, length: int | None) -> Task:
-    """The task as it is shown: once it has ended its last words are the newest message. It has at most so many;
-    None is all of them (sections 3.2.4, 3.7).
+    """The task as answers show it, with the `length` newest messages of its history; None is all (3.2.4, 3.7).
 
-    A question joins them only when its task goes on: clients that follow a task add it themselves then.
+    The message of an ended task's status is shown as the newest message of the history. The message of a question
+    joins the history only when the task goes on: clients that follow a task add it themselves then.
     """
     history = _history_with_status(task, ENDED)
     if not history or (length is None and history is task.history):
@@ -104,7 +106,7 @@ def with_history(task: Task, length: int | None) -> Task:
 
 
 def with_note(task: Task, note: JsonObject | None) -> Task:
-    """The task with more metadata, for one answer only."""
+    """The task with `note` added to its metadata, for one answer."""
     return _changed(task, metadata={**(task.metadata or {}), **note}) if note else task
 
 
@@ -122,7 +124,7 @@ def _with_status(task: Task, update: TaskStatusUpdateEvent) -> Task:
 
 
 def _history_with_status(task: Task, states: frozenset[TaskState]) -> tuple[Message, ...]:
-    """The history, and in one of these states what its status says as the newest of it, once."""
+    """The history; in one of `states`, the status's message is its newest message, once."""
     history, said = task.history or (), task.status.message
     if task.status.state not in states or said is None:
         return history
@@ -142,19 +144,19 @@ def _with_artifact(known: tuple[Artifact, ...], update: TaskArtifactUpdateEvent)
 
 
 def _changed(model: M, **fields: object) -> M:
-    """A copy with other fields, unchecked: what goes in was checked when it was made."""
+    """A copy with other fields. They are not validated again: each was validated when it was made."""
     return model.model_copy(update=fields)
 
 
 @dataclass(frozen=True, slots=True)
 class IdsAndClock:
-    """Where new ids and times come from."""
+    """The source of new ids and of the time."""
 
     new: Callable[[], str]
     now_ms: Callable[[], int]
-    """Milliseconds since the epoch, as the wall clock has them: it may be set back."""
+    """Milliseconds since the epoch, by the wall clock, which may be set back."""
     elapsed_ms: Callable[[], int]
-    """Milliseconds of a clock that only goes on, from a beginning of its own."""
+    """Milliseconds of a monotonic clock, since an arbitrary moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +181,7 @@ class EventMaker:
     def status(
         self, state: TaskState, message: Message | None = None, metadata: JsonObject | None = None
     ) -> StreamResponse:
-        """The task is now in this state."""
+        """An event that sets the task's state, at the present time."""
         status = TaskStatus(state=state, message=message, timestamp=timestamp(self.ids.now_ms()))
         update = TaskStatusUpdateEvent(
             task_id=self.task_id, context_id=self.context_id, status=status, metadata=metadata
@@ -187,7 +189,7 @@ class EventMaker:
         return StreamResponse(status_update=update)
 
     def artifact(self, artifact: Artifact, *, append: bool, last_chunk: bool) -> StreamResponse:
-        """An output of the task, or more of one."""
+        """An event that adds an artifact to the task, or with `append` adds its parts to the one of the same id."""
         update = TaskArtifactUpdateEvent(
             task_id=self.task_id,
             context_id=self.context_id,

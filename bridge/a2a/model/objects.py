@@ -1,11 +1,11 @@
 """The A2A 1.0 data model, which is also the inner model of the bridge.
 
-Every class is one message of the specification's `a2a.proto`, frozen, with its JSON names. What the protocol
-fixes is checked when an object is made, so an illegal one cannot exist; fields that the model does not know
-are kept and written out again. Other wire versions are turned into this model at the rim and never seen here.
+Every class is one message of the specification's `a2a.proto`, frozen, with its JSON names. The rules of the protocol
+are checked when an object is made, so that an illegal object cannot exist. Fields that the model does not know are
+kept and written out again. Dialects convert other wire versions to and from this model.
 
-Absent and null: an optional field that is None is absent on the wire. The exception is `Part.data`, where
-null is a value; `Part.content` says which of the four a part holds.
+Absent and null: an optional field that is None is absent on the wire. The exception is `Part.data`, where null is a
+value; `Part.kind` says which of the four fields a part holds.
 
 Spec: A2A 1.0 section 4 (objects), 5.5 to 5.7 (names, types, presence).
 """
@@ -41,13 +41,13 @@ _TIMESTAMP: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([
 
 
 def timestamp(milliseconds: int) -> str:
-    """Milliseconds since the epoch as the wire says it: UTC, three decimals, `Z` (section 5.6.1)."""
+    """Milliseconds since the epoch as a timestamp of the wire: UTC, three decimals, `Z` (section 5.6.1)."""
     return f"{_second(milliseconds // 1000)}.{milliseconds % 1000:03d}Z"
 
 
 @lru_cache(maxsize=16)
 def _second(seconds: int) -> str:
-    """Events come many in a second."""
+    """The timestamp up to its seconds, cached because many events come in one second."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
@@ -75,34 +75,35 @@ def _checked_timestamp(text: str) -> str:
 
 
 class _FirstFault(FailFast):
-    """As pydantic has it, in annotations that have to be compared."""
+    """pydantic's FailFast with a hash, because annotations are compared."""
 
     __hash__ = object.__hash__
 
 
 _ItemT = TypeVar("_ItemT")
 Several = Annotated[tuple[_ItemT, ...], _FirstFault()]
-"""An array. Only its first item at fault is told: each fault weighs a hundred times what a bad item does."""
+"""An array. Validation stops at its first invalid item: the report of an error is a hundred times larger than the
+item."""
 
 PlainJson = SerializeAsAny[JsonValue]
 PlainObject = SerializeAsAny[JsonObject]
-"""JSON of any shape. It was checked when it came in; that is not done again, value by value, each time it goes out."""
+"""JSON of any shape. It is validated when it comes in, and not again, value by value, each time it goes out."""
 
 Base64 = Annotated[str, AfterValidator(_checked_base64)]
 Timestamp = Annotated[str, AfterValidator(_checked_timestamp)]
 Id = Annotated[str, Field(min_length=1, max_length=512)]
-"""An identifier that one side made and the other repeats; bounded, as it becomes a key in the store."""
+"""An identifier that one side makes and the other repeats. It is bounded because it becomes a key in the store."""
 MaybeId = Annotated[Id | None, BeforeValidator(lambda value: None if value == "" else value)]
-"""An optional identifier. "" is how protocol buffers say that it is absent."""
+"""An optional identifier. "" is read as absent, as protocol buffers write it."""
 
 
 class Model(BaseModel):
-    """What all messages of the protocol share: frozen, camelCase on the wire, unknown fields kept."""
+    """The base of all messages of the protocol: frozen, camelCase on the wire, unknown fields kept."""
 
     model_config = ConfigDict(frozen=True, extra="allow", alias_generator=to_camel, validate_by_name=True)
 
     def to_json(self) -> bytes:
-        """This object as the wire carries it."""
+        """This object as the JSON of the wire."""
         return self.__pydantic_serializer__.to_json(self, by_alias=True, exclude_none=True)
 
     def to_object(self) -> JsonObject:
@@ -111,7 +112,7 @@ class Model(BaseModel):
 
 
 class TaskState(StrEnum):
-    """Section 4.1.3. UNSPECIFIED is left out: no valid task is in it."""
+    """Section 4.1.3. UNSPECIFIED is left out: no valid task is in that state."""
 
     SUBMITTED = "TASK_STATE_SUBMITTED"
     WORKING = "TASK_STATE_WORKING"
@@ -147,7 +148,7 @@ class Part(Model):
 
     @property
     def kind(self) -> PartKind:
-        """Which of the four this part holds."""
+        """The field that this part holds."""
         for kind in _KINDS:
             if getattr(self, kind) is not None:
                 return kind
@@ -172,8 +173,11 @@ class Part(Model):
 
 
 class AppendedText(Part):
-    """A text that `append` added to the text before it, of which it is a piece. Only who heard it come knows this:
-    on the wire it is a part like others, and equal to one that says the same."""
+    """A text part that continues the text part before it, because an event with `append` brought it.
+
+    Only a client that received the event knows this. On the wire the part is an ordinary text part, and it is equal to
+    a text part of the same content.
+    """
 
     __hash__ = Part.__hash__
 
@@ -256,7 +260,7 @@ class StreamResponse(Model):
 
     @property
     def payload(self) -> Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent:
-        """The one that is there."""
+        """The one field that is set."""
         payload = self.task or self.message or self.status_update or self.artifact_update
         assert payload is not None
         return payload
@@ -365,7 +369,7 @@ class SubscribeToTaskRequest(Model):
 JSONRPC: Final = "JSONRPC"
 HTTP_JSON: Final = "HTTP+JSON"
 BINDINGS: Final = (JSONRPC, HTTP_JSON)
-"""The protocol bindings that are spoken, in the order of preference. Section 4.4.6."""
+"""The supported protocol bindings, in the order of preference. Section 4.4.6."""
 
 
 class AgentInterface(Model):
@@ -403,7 +407,7 @@ class AgentCapabilities(Model):
 
 
 class SecurityRequirement(Model):
-    """Schemes that together are needed, each with its scopes as `{"list": [...]}`. Section 4.5."""
+    """Schemes that are all needed together, each with its scopes as `{"list": [...]}`. Section 4.5."""
 
     schemes: Mapping[str, PlainObject]
 
@@ -430,7 +434,7 @@ class AgentCardSignature(Model):
 
 
 class AgentCard(Model):
-    """What an agent says of itself. Section 4.4.1."""
+    """An agent's description of itself. Section 4.4.1."""
 
     name: str
     description: str
@@ -449,5 +453,5 @@ class AgentCard(Model):
 
 
 def text_of_parts(parts: Sequence[Part]) -> str:
-    """The text parts, joined by line breaks: what a person would read."""
+    """The text parts, joined by line breaks."""
     return "\n".join(part.text for part in parts if part.text is not None)

@@ -1,4 +1,4 @@
-"""The operations of A2A, independent of any version and binding: what each takes, and what it gives.
+"""The operations of A2A, independent of version and binding, with their request and answer types.
 
 Spec: A2A 1.0 sections 3.1 and 5.3.
 """
@@ -18,26 +18,26 @@ AnswerT_co = TypeVar("AnswerT_co", bound=objects.Model, covariant=True)
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Operation(Generic[RequestT_co, AnswerT_co]):
-    """One operation. Each exists once, below."""
+    """One operation. Each has one object, below."""
 
     name: str
     """Section 5.3, the JSON-RPC and gRPC column."""
     request: type[RequestT_co]
     answer: type[AnswerT_co]
-    """What it gives; of one that streams, what each event is."""
+    """The type of the answer; for a streamed operation, of each event."""
 
     def __str__(self) -> str:
         return self.name
 
 
 class Unary(Operation[RequestT_co, AnswerT_co]):
-    """Gives one answer."""
+    """An operation with one answer."""
 
     __slots__ = ()
 
 
 class Streamed(Operation[RequestT_co, AnswerT_co]):
-    """Gives events, until it is over."""
+    """An operation with a stream of events."""
 
     __slots__ = ()
 
@@ -61,7 +61,7 @@ GET_EXTENDED_AGENT_CARD: Final = Unary("GetExtendedAgentCard", objects.Model, ob
 PUSH: Final[frozenset[AnyOperation]] = frozenset(
     {CREATE_PUSH_CONFIG, GET_PUSH_CONFIG, LIST_PUSH_CONFIGS, DELETE_PUSH_CONFIG}
 )
-"""Known by name and not served: their parameters are not looked at."""
+"""Operations that are known by name and not served. Their parameters are not read."""
 
 OPERATIONS: Final[tuple[AnyOperation, ...]] = (
     SEND_MESSAGE,

@@ -1,8 +1,8 @@
-"""Who is let in to one agent and for how long, how many may listen at once, and what the agent's card says of it.
+"""Admission to one agent: who may call, for how long, how many streams at once, and the security of its card.
 
-A `RequestAdmission` is one request, from when it came in until it was answered. It is admitted before its body is
-read, and once more after each wait, since who may call can change in between. A stream takes a place before it is
-opened, so that streams that are being opened count among the open ones.
+A `RequestAdmission` stands for one request, from its arrival to the end of its answer. The request is admitted before
+its body is read, and again after each wait, since the configured callers can change in between. A stream takes a slot
+before it is opened, so that streams that are being opened are counted.
 
 Spec: A2A 1.0 sections 4.4.1, 4.5 and 7.3 (security schemes of a card)."""
 
@@ -26,35 +26,35 @@ class Endable(Protocol):
     """A stream that can be ended before its time."""
 
     def end(self) -> None:
-        """Send nothing more of it."""
+        """Send no more of the stream."""
 
 
 class AdmissionControl:
     """Admits requests to one agent, and counts its streams."""
 
     def __init__(self, access: Access, place: FaceAddress, face: str, streams_most: int) -> None:
-        """`face` is the agent's name, by which principals are told what they may use."""
+        """`face` is the agent's name, which the rules of principals refer to."""
         self.access = access
         self.place = place
         self.face = face
         self.streams_most = streams_most
         self.listening: set[RequestAdmission] = set()
-        """Those that have a place for a stream."""
+        """The requests that hold a slot for a stream."""
 
     def begin(self, headers: Headers) -> RequestAdmission:
-        """A request came in, and its trace begins."""
+        """Begin a request and its trace."""
         trace.begin(trace.in_headers(headers.getlist))
         return RequestAdmission(self, headers)
 
     def let_go(self, principals: frozenset[str]) -> None:
-        """End the streams of these: they are let in no more. Their tasks go on."""
+        """End the streams of these principals, who may no longer call. Their tasks go on."""
         for visit in self.listening:
             if visit.stream is not None and visit.principal.name in principals:
                 visit.stream.end()
 
 
 class RequestAdmission:
-    """One request to an agent, to be entered for as long as it is answered."""
+    """One request to an agent. Enter it for as long as the request is answered."""
 
     __slots__ = ("_changes", "_control", "_headers", "principal", "stream")
 
@@ -62,11 +62,11 @@ class RequestAdmission:
         self._control = control
         self._headers = headers
         self._changes = 0
-        """How often it had been changed who may call, when it was admitted."""
+        """`Access.changes` when the request was admitted."""
         self.principal: Principal
-        """Who calls, in the face that is called. There once it was admitted."""
+        """The caller, as a principal of this face. Set once the request was admitted."""
         self.stream: Endable | None = None
-        """What it is answered with, to be ended if its principal is let go."""
+        """The stream that answers the request. It ends when its principal may no longer call."""
 
     def __enter__(self) -> Self:
         return self
@@ -75,10 +75,10 @@ class RequestAdmission:
         self.leave_place()
 
     async def admit(self) -> Principal:
-        """Who calls.
+        """Admit the request, and return its principal.
 
         Raises:
-            RefusedError: 400, 403 or 421, someone else's web page may have sent it; 401, nobody knows who calls.
+            RefusedError: 400, 403 or 421, a foreign web page may have sent the request; 401, the caller is unknown.
         """
         control = self._control
         control.place.require_own(self._headers)
@@ -88,10 +88,10 @@ class RequestAdmission:
         return self.principal
 
     async def readmit(self) -> Principal:
-        """Who calls, who may use other things by now than when it was admitted.
+        """Admit the request again, and return its principal with the rights that it has now.
 
         Raises:
-            RefusedError: 401, it is let in no more, or as another principal.
+            RefusedError: 401, the caller is unknown by now, or is another principal.
         """
         access, before = self._control.access, self.principal
         if access.changes == self._changes:
@@ -102,17 +102,17 @@ class RequestAdmission:
         return now
 
     def take_place(self) -> None:
-        """Take one of the places for streams.
+        """Take a slot for a stream.
 
         Raises:
-            A2AError: UNAVAILABLE, all are taken.
+            A2AError: UNAVAILABLE, all slots are taken.
         """
         if len(self._control.listening) >= self._control.streams_most:
             raise A2AError(UNAVAILABLE, "Too many open streams", headers={"Retry-After": "5"})
         self._control.listening.add(self)
 
     def leave_place(self) -> None:
-        """Give its place back, if it took one."""
+        """Give the slot back, if the request holds one."""
         self._control.listening.discard(self)
 
 
@@ -123,7 +123,7 @@ _DECLARED: Final[Mapping[Scheme, JsonObject]] = {
 
 
 def with_security(card: AgentCard, schemes: Sequence[Scheme]) -> AgentCard:
-    """A card that asks for any one of these, or for nothing when there are none, whatever it said before."""
+    """The card with security for any one of these schemes; without schemes, with none. Its own security is replaced."""
     declared = {scheme.value: _DECLARED[scheme] for scheme in schemes}
     # Alternatives: one of the requirements is enough (section 4.4.1).
     needed = tuple(SecurityRequirement(schemes={name: {"list": []}}) for name in declared)

@@ -1,7 +1,7 @@
 """The A2A server of one agent as an ASGI application: the card, JSON-RPC, and HTTP+JSON, under one base.
 
-It turns HTTP into operations and back; what they do is the service's. Each binding's own words are pure and stand in
-`jsonrpc.py` and `rest.py`, and what a version calls its operations and objects is its dialect's (`dialect.py`).
+The application turns HTTP into operations and back; the service performs them. `jsonrpc.py` and `rest.py` know the
+bindings, and the dialects (`dialect.py`) know the names and objects of each version.
 
 Spec: A2A 1.0 sections 8 (card), 9 (JSON-RPC), 11 (HTTP+JSON), 3.2.6 (service parameters), 3.6 (versions).
 """
@@ -72,7 +72,7 @@ _REFUSALS: Final[Mapping[int, ErrorKind]] = {
 
 @dataclass(frozen=True, slots=True)
 class AgentLimits:
-    """What one client may send, and how many may listen."""
+    """Bounds on requests and streams."""
 
     body_bytes: int
     json_depth: int
@@ -80,11 +80,11 @@ class AgentLimits:
     streams: int
     """Open streams, of all clients together."""
     card_max_age_seconds: int
-    """How long a client may keep the card without asking again."""
+    """How long a client may keep the card without revalidation."""
 
 
 class AgentServer:
-    """One agent, served. Mounted anywhere: it takes its base from where it is asked for."""
+    """The server of one agent. It can be mounted at any path, and takes its base URL from each request."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class AgentServer:
         name: str = "",
         versions: Versions = VERSIONS,
     ) -> None:
-        """`name` is the agent's among the faces of the bridge, by which principals are told what they may use."""
+        """`name` is the agent's name among the faces of the bridge, which the rules of principals refer to."""
         self._agent = agent
         self._service = service
         self._access = access
@@ -109,7 +109,7 @@ class AgentServer:
         self._last_card: _ShownCard | None = None
 
     def at(self, base_path: str) -> ASGIApp:
-        """The application; `base_path` is what the card says its path is, wherever it is mounted."""
+        """The application. `base_path` is its path on the card, wherever the application is mounted."""
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] == "http":
@@ -139,13 +139,13 @@ class AgentServer:
             request.on_written()
 
     def let_go(self, principals: frozenset[str]) -> None:
-        """End the streams of these: they are let in no more. Their tasks go on."""
+        """End the streams of these principals, who may no longer call. Their tasks go on."""
         self._admission.let_go(principals)
 
     # The card
 
     def card(self, base_url: str) -> AgentCard:
-        """What the agent says of itself at this base, with how to be let in here. It is for everyone."""
+        """The agent's public card for this base URL, with the security of this server."""
         return self._shown_at(base_url).card
 
     def _card(self, request: _Request, base_path: str) -> Response:
@@ -169,7 +169,7 @@ class AgentServer:
         return Response(shown.text, media_type=_JSON, headers=headers)
 
     def _shown_at(self, base_url: str) -> _ShownCard:
-        """The card as it goes out, made once for as long as the agent gives the same card."""
+        """The card as it is sent. It is built again only when the agent's card or the schemes change."""
         said, schemes = self._agent.card(base_url), self._access.schemes
         last = self._last_card
         if last is None or last.said is not said or last.schemes != schemes:
@@ -228,7 +228,7 @@ class AgentServer:
             return self._event_stream(request, result, bytes, headers)
         return _rest_answer(request, dialect, result, 200, headers)
 
-    # What both share
+    # Shared by both bindings
 
     def _caller(self, request: _Request, principal: Principal) -> CallContext:
         asked = {
@@ -242,7 +242,7 @@ class AgentServer:
     async def _json(self, request: _Request) -> JsonValue:
         body = await request_body(request.receive, request.headers, self._limits.body_bytes)
         if not body and request.path not in ("", "/"):
-            return {}  # POST /tasks/{id}:cancel says all in its path
+            return {}  # POST /tasks/{id}:cancel needs no body
         require_json(request.headers, _ACCEPTED)
         return parse_json(body, self._limits.json_depth, self._limits.json_values)
 
@@ -254,7 +254,7 @@ class AgentServer:
         params: JsonValue,
         caller: CallContext,
     ) -> bytes | _Events:
-        """Do what is asked, for a caller who is still let in once the whole of it was read."""
+        """Perform an operation for a caller who may still call now that the whole request was read."""
         if isinstance(operation, Streamed):
             request.visit.take_place()
         principal = await request.visit.readmit()
@@ -286,7 +286,7 @@ class AgentServer:
 
 @dataclass(frozen=True, slots=True)
 class _Events:
-    """A stream, and what writes it in its client's dialect."""
+    """A stream, and the encoder of its client's dialect."""
 
     stream: Stream
     writer: EventEncoder
@@ -294,7 +294,7 @@ class _Events:
 
 @dataclass(frozen=True, slots=True)
 class _ShownCard:
-    """A card as it goes out, and what it was made of."""
+    """A card as it is sent, and what it was built from."""
 
     said: AgentCard
     schemes: tuple[Scheme, ...]
@@ -304,13 +304,13 @@ class _ShownCard:
 
 
 class _Request:
-    """What is asked, taken apart as far as any binding needs it."""
+    """An HTTP request, parsed as far as both bindings need it."""
 
     __slots__ = ("headers", "on_written", "path", "query", "receive", "scope", "verb", "visit")
 
     def __init__(self, scope: Scope, receive: Receive, headers: Headers, visit: RequestAdmission) -> None:
         self.on_written: Callable[[], None] | None = None
-        """To be called once the answer was written in full to a client that was there."""
+        """To be called once the answer was written in full to a connected client."""
         self.scope = scope
         self.receive = receive
         self.headers = headers
@@ -321,12 +321,12 @@ class _Request:
 
     @property
     def asked_version(self) -> str | None:
-        """Section 3.6.1: the header, or the query parameter of the same name."""
+        """The requested version (section 3.6.1): the header, or the query parameter of the same name."""
         return self.headers.get(VERSION_HEADER) or self.query.get(VERSION_HEADER)
 
 
 def _activated(caller: CallContext, dialect: Dialect) -> dict[str, str]:
-    """The extensions that are active, repeated to the client (section 4.6)."""
+    """The response header that names the active extensions (section 4.6)."""
     return {dialect.extensions_header: ", ".join(sorted(caller.extensions))} if caller.extensions else {}
 
 

@@ -1,8 +1,8 @@
 """The catalog of the agents that a bridge publishes, as an ASGI application: `GET /agents`.
 
-It knows agents by their names and cards, and nothing of what is behind them. A2A says that catalogs are a way to
-find agents and that clients query them by such things as skills and tags; it prescribes no interface. This one
-gives whole cards, page by page, so that a client needs nothing else.
+The catalog knows agents by their names and cards only. A2A names catalogs as a way to find agents, which clients
+query by skills, tags and the like, and prescribes no interface. This catalog serves whole cards, page by page, so that
+a client needs no further request.
 
 Spec: A2A 1.0 section 8.2; its guide on discovery, "Curated Registries". Pages as in section 3.1.4 (ListTasks).
 """
@@ -32,9 +32,9 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_PAGE_SIZE: Final = 50
 MAX_QUERY_CHARACTERS: Final = 200
-"""What `query` may hold: each word of it is looked for in every card."""
+"""The bound on `query`: each word of it is searched for in every card."""
 PAGE_BYTES: Final = 4 * 1024 * 1024
-"""A page ends before its cards weigh more: those of agents with a thousand tools have megabytes each."""
+"""The bound on the cards of a page. The card of an agent with a thousand tools has megabytes."""
 
 _PAGE_SIZE: Final = re.compile(r"[1-9][0-9]?|100")
 _JSON: Final = "application/json"
@@ -45,17 +45,17 @@ _VARY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CatalogAgent:
-    """An agent that is published."""
+    """A published agent."""
 
     name: str
     base_path: str
-    """Where it is under the bridge's address: `/agents/devtools`."""
+    """The agent's path below the bridge's address: `/agents/devtools`."""
     card: Callable[[str], AgentCard]
-    """Its card, for the base at which it is reached; the same object as long as nothing has changed."""
+    """The card for a base URL. The same object is returned as long as nothing has changed."""
 
 
 class CatalogApp:
-    """The application. It serves at whatever path it is routed to."""
+    """The application. It serves any path that is routed to it."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class CatalogApp:
         place: FaceAddress,
         max_age_seconds: int,
     ) -> None:
-        """`max_age_seconds` is how long a client may keep an answer without asking again."""
+        """`max_age_seconds` is how long a client may keep an answer without revalidation."""
         self._agents = agents
         self._access = access
         self._place = place
@@ -94,7 +94,7 @@ class CatalogApp:
         return self._conditional(page, headers)
 
     def _listed(self, root_url: str) -> list[_Listed]:
-        """All agents by name, each written once for as long as its card is the same."""
+        """All agents, sorted by name. An entry is kept for as long as its card is the same."""
         listed: dict[str, _Listed] = {}
         for agent in sorted(self._agents(), key=lambda one: one.name):
             base_url = root_url + agent.base_path
@@ -119,7 +119,7 @@ class CatalogApp:
 
 @dataclass(frozen=True, eq=False)
 class _Listed:
-    """An agent as it is listed at one base."""
+    """The catalog's entry of an agent, for one base URL."""
 
     name: str
     url: str
@@ -127,18 +127,18 @@ class _Listed:
 
     @cached_property
     def text(self) -> bytes:
-        """It as JSON."""
+        """The entry as JSON."""
         head = {"name": self.name, "url": self.url, "cardUrl": self.url + CARD_PATH}
         return json.dumps(head, ensure_ascii=False)[:-1].encode() + b', "card": ' + self.card.to_json() + b"}"
 
     @cached_property
     def tags(self) -> frozenset[str]:
-        """The tags of its skills, without regard to case."""
+        """The tags of the agent's skills, case-folded."""
         return frozenset(tag.casefold() for skill in self.card.skills for tag in skill.tags)
 
     @cached_property
     def words(self) -> str:
-        """What it says in words, without regard to case."""
+        """The searchable text of the entry, case-folded."""
         card = self.card
         said = [self.name, card.name, card.description, *self.tags]
         said += [words for skill in card.skills for words in (skill.id, skill.name, skill.description)]
@@ -147,7 +147,7 @@ class _Listed:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a client asked for."""
+    """The search and the page that a client asks for."""
 
     words: tuple[str, ...]
     tags: frozenset[str]
@@ -157,10 +157,10 @@ class _Asked:
 
     @classmethod
     def in_query(cls, query: QueryParams) -> _Asked:
-        """The parameters of a request; others are passed over.
+        """The known parameters of a request; others are ignored.
 
         Raises:
-            RefusedError: 400, one is out of its range.
+            RefusedError: 400, a parameter is out of its range.
         """
         words, size = query.get("query", ""), query.get("pageSize") or str(DEFAULT_PAGE_SIZE)
         if len(words) > MAX_QUERY_CHARACTERS:
@@ -179,7 +179,7 @@ class _Asked:
         """A page as JSON.
 
         Raises:
-            RefusedError: 400, the page token is none of ours, or of another search.
+            RefusedError: 400, the page token is not one that this search gave out.
         """
         found = [one for one in listed if self._finds(one)]
         after = self._last_of_page_before()
@@ -200,7 +200,7 @@ class _Asked:
         return base64.urlsafe_b64encode(f"{self._mark}:{name}".encode()).decode().rstrip("=")
 
     def _last_of_page_before(self) -> str:
-        """The name after which the page begins: an agent that comes or goes shifts no page."""
+        """The name after which the page begins, so that an agent that comes or goes does not shift the pages."""
         if not self.page_token:
             return ""
         padded = self.page_token + "=" * (-len(self.page_token) % 4)
@@ -214,13 +214,13 @@ class _Asked:
 
     @property
     def _mark(self) -> str:
-        """What tells this search from others."""
+        """A hash that identifies this search."""
         said = [[*self.words], sorted(self.tags), sorted(self.skills)]
         return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
 
 
 def _fitting(agents: Sequence[_Listed]) -> Sequence[_Listed]:
-    """As many of them as a page may weigh, and one at least."""
+    """The first agents that fit into `PAGE_BYTES`, and at least one."""
     weight = 0
     for number, one in enumerate(agents):
         weight += len(one.text)

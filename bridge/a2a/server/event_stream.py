@@ -1,7 +1,7 @@
-"""A stream of events as an HTTP response: heartbeats, bounded patience, and no task of its own.
+"""A stream of events as an HTTP response, with heartbeats and a bound on slow readers.
 
-Plain ASGI, since one such response is open for every idle stream: no task group, no second task that waits
-for the client to go. That it went is seen at the next heartbeat; until then, writes to it go nowhere.
+The response is plain ASGI, since every idle stream holds one open. It has no task group and no second task that waits
+for the client to disconnect. A disconnect is noticed at the next heartbeat; until then, writes are discarded.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class StreamPace:
     """How long a stream may be silent, and how long its reader may stall."""
 
     heartbeat_seconds: float
-    """How long a stream is silent before it says that it lives: a2a-sdk's client gives one up after 5 s."""
+    """The silence before a heartbeat is sent. The client of a2a-sdk gives a silent stream up after 5 s."""
     stall_seconds: float
-    """How long one write may wait for a reader that takes nothing in."""
+    """How long one write may wait for a reader that does not read."""
 
 
 class EventStream:
-    """The response to a streaming operation. Closes its stream however it ends."""
+    """The response to a streamed operation. It closes its stream however it ends."""
 
     def __init__(
         self,
@@ -43,13 +43,13 @@ class EventStream:
         pace: StreamPace,
         headers: Mapping[str, str],
     ) -> None:
-        """`writer` says events in the client's dialect, `wrap` puts each into the binding's envelope."""
+        """`writer` encodes events in the client's dialect; `wrap` puts each into the envelope of the binding."""
         self._stream = stream
         self._writer = writer
         self._wrap = wrap
         self._pace = pace
         self.was_written = False
-        """Whether all of it was written to a reader that was there."""
+        """Whether the whole stream was written to a connected reader."""
         self._is_ended = False
         self._headers = {
             "content-type": "text/event-stream",
@@ -59,7 +59,7 @@ class EventStream:
         }
 
     def end(self) -> None:
-        """Send nothing more of it, not even what waits to be sent."""
+        """Send no more of the stream, not even queued events."""
         self._is_ended = True
         self._stream.close()
 
@@ -69,12 +69,12 @@ class EventStream:
             await send({"type": "http.response.start", "status": 200, "headers": raw})
             if await self._events(receive, send):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
-            # Else nobody takes in an end either; the server closes what is left incomplete.
+            # Otherwise nobody would read the end of the body; the server closes the incomplete response.
         finally:
             self._stream.close()
 
     async def _events(self, receive: Receive, send: Send) -> bool:
-        """Send what the stream gives; whether the reader was there until the end."""
+        """Send the events of the stream. Returns whether the reader stayed until the end."""
         last = False
         while not last:
             body = HEARTBEAT
@@ -96,21 +96,21 @@ class EventStream:
         return True
 
     def _frames(self, seen: WatchedEvent) -> bytes:
-        """What an event is on the wire: mostly one frame."""
+        """The frames of an event, usually one."""
         return b"".join([frame(self._wrap(text)) for text in self._writer.write(seen.text, last=seen.last)])
 
 
 def is_disconnected(receive: Receive) -> bool:
-    """Whether the client has closed the connection, as far as the server knows without reading on."""
-    # Each call comes by here: a deadline of no time at all, which asks the same, takes three rounds of the event loop.
+    """Whether the client has disconnected, as far as the server knows without waiting."""
+    # Every request calls this. A cancel scope with a deadline of zero does the same in three rounds of the event loop.
     while (message := _at_hand(receive)) is not None:
         if message["type"] == "http.disconnect":
-            return True  # else it is a body that nobody asked for
+            return True  # any other message is a body that nobody reads
     return False
 
 
 def _at_hand(receive: Receive) -> Message | None:
-    """The next message, if nothing has to be waited for."""
+    """The next message; None if it is not there yet."""
     receiving = receive().__await__()
     try:
         next(receiving)

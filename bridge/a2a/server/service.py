@@ -1,4 +1,4 @@
-"""The operations as they are served: a request in, its answer or a stream out, whatever the version and the binding.
+"""The operations of one agent: a request in, an answer or a stream out, for every version and binding.
 
 Spec: A2A 1.0 sections 3.1 and 3.3.4.
 """
@@ -39,15 +39,15 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class OperationAnswer(Generic[AnswerT]):
-    """What an operation gives."""
+    """The answer of an operation."""
 
     value: AnswerT
     written: Callable[[], None] = _nothing
-    """To be called once it was written in full to a client that was there."""
+    """To be called once the answer was written in full to a connected client."""
 
 
 class Stream:
-    """A task's events for one client, as JSON. Close it when the client is gone."""
+    """A task's events for one client, as JSON. Close the stream when the client is gone."""
 
     def __init__(
         self,
@@ -56,14 +56,14 @@ class Stream:
         caller: CallContext,
         written: Callable[[], None] = _nothing,
     ) -> None:
-        """`written` is to be called once all of it was written to a client that was there."""
+        """`written` is to be called once the whole stream was written to a connected client."""
         self.written = written
         self._watcher = watcher
         self._gate = gate
         self._extensions = caller.extensions
 
     async def next(self) -> WatchedEvent | None:
-        """The next event, or None once the stream is over."""
+        """The next event; None once the stream has ended."""
         seen = await self._watcher.next()
         if seen is None:
             return None
@@ -84,7 +84,7 @@ class Service:
         self._max_parts = max_parts
 
     def require_served(self, operation: AnyOperation) -> None:
-        """Refuse an operation that this agent does not have.
+        """Require an operation that this agent serves.
 
         Raises:
             A2AError: PUSH_NOTIFICATION_NOT_SUPPORTED, UNSUPPORTED_OPERATION.
@@ -110,7 +110,7 @@ class Service:
         request: RequestT,
         caller: CallContext,
     ) -> OperationAnswer[AnswerT] | Stream:
-        """Serve one operation: its answer, or a stream of StreamResponses.
+        """Perform one operation. Returns its answer, or for a streamed operation a stream of StreamResponses.
 
         Raises:
             A2AError: the operation is refused.
@@ -125,7 +125,7 @@ class Service:
         return OperationAnswer(await self._engine.perform(operation, request, caller), written)
 
     def shown(self, text: bytes, caller: CallContext) -> bytes:
-        """An answer as JSON, as its caller is to see it."""
+        """An answer's JSON without the metadata of extensions that the caller did not activate."""
         return self._gate.shown(text, caller.extensions)
 
     def _require_few_parts(self, request: SendMessageRequest) -> None:
