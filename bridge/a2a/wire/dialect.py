@@ -1,8 +1,8 @@
-"""What a version of A2A is to the rest of the bridge: operations in and out, whatever they are called and look like.
+"""The contract of a dialect: one version of A2A on the wire, as operations and objects of `model`.
 
-The inside of the bridge knows the operations and objects of `model` alone. A dialect turns what one version has on
-the wire into these, and these into it, for a server and for a client. A version that writes its bindings differently
-has a dialect for each. `versions.py` says which dialect is spoken.
+The rest of the bridge knows only the operations and objects of `model`. A dialect converts the wire format of one
+version to them and back, for servers and for clients. A version with different formats for its bindings has one
+dialect for each. `versions.py` selects the dialect.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from bridge.jsonvalues import JsonObject, shortened_json
 
 @dataclass(frozen=True, slots=True)
 class ErrorObject:
-    """An error as an agent said it."""
+    """An error that an agent answered with."""
 
     code: int
-    """As JSON-RPC has it, in either binding; the HTTP status where A2A has no code for it."""
+    """The JSON-RPC code, in either binding; the HTTP status if A2A has no code for the error."""
     message: str
     reason: str | None = None
     """The reason of its ErrorInfo, such as TASK_NOT_FOUND."""
@@ -35,7 +35,7 @@ class ErrorObject:
 
 
 def refusal_from(error: JsonObject, details: JsonValue) -> ErrorObject:
-    """An error by its code and message; of the details, what says which it is and what is at fault."""
+    """The error of an answer. Its details, if they are a list, give the reason and the invalid fields."""
     code, message = error.get("code"), error.get("message")
     reason: str | None = None
     violations: list[Violation] = []
@@ -59,49 +59,49 @@ def refusal_from(error: JsonObject, details: JsonValue) -> ErrorObject:
 
 
 class EventEncoder(ABC):
-    """The events of one stream, on their way out."""
+    """Encodes the events of one stream."""
 
     @abstractmethod
     def write(self, event: bytes, *, last: bool) -> Sequence[bytes]:
-        """What one StreamResponse, as JSON of `model`, is in the dialect: mostly one JSON text, or none, or several."""
+        """The JSON texts of one StreamResponse in this dialect, usually one. `event` is JSON of `model`."""
 
 
 class EventDecoder(ABC):
-    """The events of one stream, on their way in."""
+    """Decodes the events of one stream."""
 
     @abstractmethod
     def read(self, value: JsonValue) -> Sequence[StreamResponse]:
-        """What one event of the wire is.
+        """The StreamResponses of one event of the wire.
 
         Raises:
-            ValidationError: it is none.
+            ValidationError: the value is not an event.
         """
 
 
 class Dialect(ABC):
-    """One version of A2A. Holds no state: one object serves everybody."""
+    """One version of A2A. A dialect holds no state: one object serves all requests."""
 
     version: ClassVar[str]
     """Major.Minor."""
     bindings: ClassVar[tuple[str, ...]]
-    """Which protocol bindings it is spoken in."""
+    """The protocol bindings that the dialect covers."""
     methods: ClassVar[Mapping[str, AnyOperation]]
-    """What JSON-RPC calls the operations."""
+    """The operations by their JSON-RPC methods."""
     routes: ClassVar[OperationRoutes]
-    """Where HTTP+JSON has them."""
+    """The paths of the operations in HTTP+JSON."""
     media_types: ClassVar[tuple[str, ...]]
-    """What HTTP+JSON calls its bodies, the preferred one first."""
+    """The media types of bodies in HTTP+JSON, the preferred one first."""
     extensions_header: ClassVar[str]
-    """The header that activates extensions, and that repeats the active ones."""
+    """The header in which a client activates extensions and a server repeats the active ones."""
 
     # For a server
 
     @abstractmethod
     def request_from(self, operation: Operation[RequestT, AnswerT], params: JsonValue) -> RequestT:
-        """The parameters of an operation as its request.
+        """The request of an operation, from its parameters.
 
         Raises:
-            A2AError: INVALID_PARAMS, with every field that is at fault.
+            A2AError: INVALID_PARAMS, with every invalid field.
         """
 
     @abstractmethod
@@ -110,7 +110,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def writer(self, operation: Streamed[RequestT, AnswerT]) -> EventEncoder:
-        """What writes the events of one stream."""
+        """A new encoder for the events of one stream."""
 
     @abstractmethod
     def jsonrpc_error(self, error: A2AError) -> JsonObject:
@@ -122,16 +122,16 @@ class Dialect(ABC):
 
     @abstractmethod
     def card(self, card: AgentCard) -> AgentCard:
-        """A card that a client of this version reads, too: what it looks for stands beside what was there."""
+        """The card with the fields that clients of this version read, beside its own."""
 
     # For a client
 
     @abstractmethod
     def card_from(self, card: JsonObject) -> JsonObject | None:
-        """A card of this version as `model` has it; None for a card of another one."""
+        """A card of this version in the form of `model`; None for a card of another version."""
 
     def method_of(self, operation: AnyOperation) -> str:
-        """What JSON-RPC calls an operation: the first of its names.
+        """The JSON-RPC method of an operation, the first one if it has several.
 
         Raises:
             PeerError: this version has no such operation.
@@ -142,7 +142,7 @@ class Dialect(ABC):
         raise self._without(operation)
 
     def target_of(self, operation: AnyOperation, params: JsonObject) -> RestRequest:
-        """Where HTTP+JSON sends an operation.
+        """The HTTP+JSON request of an operation.
 
         Raises:
             PeerError: this version has no such operation.
@@ -153,27 +153,27 @@ class Dialect(ABC):
 
     @abstractmethod
     def params_of(self, operation: Operation[RequestT, AnswerT], request: RequestT) -> JsonObject:
-        """A request as the parameters of its operation."""
+        """The parameters of an operation, from its request."""
 
     @abstractmethod
     def answer_from(self, operation: Unary[RequestT, AnswerT], value: JsonValue) -> AnswerT:
-        """The answer to an operation.
+        """The answer of an operation, from its JSON.
 
         Raises:
-            ValidationError: it is none.
+            ValidationError: the value is not an answer of this operation.
         """
 
     @abstractmethod
     def reader(self, operation: Streamed[RequestT, AnswerT]) -> EventDecoder:
-        """What reads the events of one stream."""
+        """A new decoder for the events of one stream."""
 
     @abstractmethod
     def jsonrpc_refusal(self, error: JsonObject) -> ErrorObject:
-        """What the `error` of a JSON-RPC answer says."""
+        """The error in the `error` of a JSON-RPC answer."""
 
     @abstractmethod
     def http_refusal(self, body: JsonValue, status: int) -> ErrorObject | None:
-        """The error that the body of an HTTP+JSON answer is; None when it is none of A2A."""
+        """The error in the body of an HTTP+JSON answer; None if the body is not an error of A2A."""
 
     def _without(self, operation: AnyOperation) -> PeerError:
         return PeerError(f"the agent speaks A2A {self.version}, which has no {operation}")

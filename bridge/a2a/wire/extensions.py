@@ -1,6 +1,6 @@
-"""Metadata that only clients which activated an extension get to see. Pure.
+"""Metadata that is shown only to clients that activated its extension. Pure.
 
-An extension is inactive until a client asks for it, so what it adds in bulk stays away from the others.
+An extension is inactive until a client asks for it. Clients without it do not get its bulky metadata.
 
 Spec: A2A 1.0 section 4.6.
 """
@@ -14,14 +14,14 @@ from pydantic_core import from_json, to_json
 
 
 class ExtensionFilter:
-    """Which metadata keys belong to which extension."""
+    """Removes the metadata of inactive extensions."""
 
     def __init__(self, keys: Mapping[str, str]) -> None:
-        """`keys`: metadata key to the URI of the extension that shows it."""
+        """`keys` maps a metadata key to the URI of its extension."""
         self._keys = dict(keys)
 
     def shown(self, text: bytes, extensions: frozenset[str]) -> bytes:
-        """A JSON text as a client with these extensions sees it; the same object when nothing is hidden."""
+        """A JSON text for a client with these active extensions; the same object if nothing is removed."""
         hidden = {key for key, uri in self._keys.items() if uri not in extensions and key.encode() in text}
         return to_json(_without(from_json(text), hidden)) if hidden else text
 
@@ -38,7 +38,7 @@ def _without(value: JsonValue, hidden: set[str]) -> JsonValue:
             if metadata:
                 kept[name] = metadata
         elif name == "data":
-            kept[name] = item  # a value of the user's: nothing in it is ours to hide
+            kept[name] = item  # a value of the user, which is not searched for metadata
         else:
             kept[name] = _without(item, hidden)
     return kept

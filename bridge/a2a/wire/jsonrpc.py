@@ -1,6 +1,6 @@
-"""The JSON-RPC 2.0 envelope: bytes to a call, results and errors to bytes. Pure; knows no method.
+"""The JSON-RPC 2.0 envelope: parsed JSON to a call, results and errors to bytes. Pure; knows no method.
 
-Results arrive as JSON already, so that an event is written once however many streams carry it.
+Results come in as JSON text, so that an event is encoded once for all streams that carry it.
 
 Spec: A2A 1.0 section 9; JSON-RPC 2.0.
 """
@@ -20,7 +20,7 @@ RequestId = str | int | float | None
 
 @dataclass(frozen=True, slots=True)
 class JsonRpcCall:
-    """A request: which method, with what, and the id that the answer repeats."""
+    """A request: its method, its parameters, and the id that the answer repeats."""
 
     id: RequestId
     method: str
@@ -28,7 +28,7 @@ class JsonRpcCall:
 
 
 def id_of(payload: JsonValue) -> RequestId:
-    """The id to answer with, even when the rest is no valid request; None when there is none."""
+    """The id of a request, even of an invalid one; None if it has no valid id."""
     if isinstance(payload, dict):
         found = payload.get("id")
         if isinstance(found, str | int | float) and not isinstance(found, bool):
@@ -37,11 +37,11 @@ def id_of(payload: JsonValue) -> RequestId:
 
 
 def call_from(payload: JsonValue) -> JsonRpcCall:
-    """A parsed request.
+    """The call in a parsed request.
 
     Raises:
-        A2AError: INVALID_REQUEST for anything that is no single JSON-RPC 2.0 request. Batches and
-            notifications are not part of A2A.
+        A2AError: INVALID_REQUEST, it is not a single JSON-RPC 2.0 request. Batches and notifications are not
+            part of A2A.
     """
     if isinstance(payload, list):
         raise A2AError(INVALID_REQUEST, "Batches are not part of A2A: send one request at a time")
@@ -57,10 +57,10 @@ def call_from(payload: JsonValue) -> JsonRpcCall:
 
 
 def result_bytes(request_id: RequestId, result: bytes) -> bytes:
-    """The answer around a result that is JSON already."""
+    """The answer with a result, which is a JSON text."""
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (to_json(request_id), result)
 
 
 def error_bytes(request_id: RequestId, error: JsonObject) -> bytes:
-    """The answer that says what went wrong."""
+    """The answer with an error."""
     return to_json({"jsonrpc": "2.0", "id": request_id, "error": error})

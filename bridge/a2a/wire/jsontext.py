@@ -1,6 +1,6 @@
-"""JSON as it arrives from the network: parsed once, with bounds.
+"""The parser for JSON from the network, with bounds.
 
-Pure. Python's own parsers accept NaN and any depth; a peer's text gets neither.
+Pure. Python's own parsers accept NaN and any depth; this one refuses both.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from bridge.a2a.model.errors import INVALID_REQUEST, PARSE_ERROR, TOO_LARGE, A2A
 from bridge.jsonvalues import DEFAULT_MAX_VALUES, exceeds_floats, holds_more_values, is_deeper
 
 DEFAULT_MAX_DEPTH: Final = 64
-"""Levels of arrays and objects. Enough for any schema that people write; a tree of this depth cannot exhaust
-the stack of what walks it. (protobuf's JSON parser stops at 100.)"""
+"""Levels of arrays and objects: enough for any schema that people write, and too few to exhaust the stack of a
+recursive function. (protobuf's JSON parser stops at 100.)"""
 
 
 def parse_json(
@@ -24,8 +24,8 @@ def parse_json(
     """A JSON text as plain values.
 
     Raises:
-        A2AError: PARSE_ERROR when it is no JSON or a number is out of range, INVALID_REQUEST when it is nested
-            too deeply, TOO_LARGE when it holds too many values.
+        A2AError: PARSE_ERROR, the text is not JSON or a number is out of range; INVALID_REQUEST, it is nested too
+            deeply; TOO_LARGE, it holds too many values.
     """
     if holds_more_values(text, max_values):
         raise A2AError(TOO_LARGE, f"The JSON holds more than {max_values} values and keys")

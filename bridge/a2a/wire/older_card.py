@@ -1,7 +1,7 @@
-"""Cards of 0.3, and cards that its clients read, too. Pure.
+"""Cards of 0.3, and merged cards, which clients of 0.3 and of 1.0 can read. Pure.
 
-A merged card is one of 1.0 with the fields of 0.3 beside its own: a reader passes over what it does not know. Where
-both have a field, such as the security schemes, the object in it has the keys of both.
+A merged card is a card of 1.0 with the fields of 0.3 beside its own: a reader ignores fields that it does not know.
+Where both versions have a field, such as the security schemes, the object in it has the keys of both.
 
 Spec: A2A 0.3.0 sections 5.5 and 5.6; A2A 1.0 sections 4.4 and 4.5.
 """
@@ -24,16 +24,16 @@ _SCHEMES: Final[Mapping[str, str]] = {
     "openIdConnect": "openIdConnectSecurityScheme",
     "mutualTLS": "mtlsSecurityScheme",
 }
-"""The kinds of schemes by their `type` in OpenAPI, and with it in 0.3, and what wraps them in 1.0."""
+"""The kinds of schemes: their `type` in OpenAPI and 0.3, and the field that wraps them in 1.0."""
 _TYPES: Final = {wrapper: kind for kind, wrapper in _SCHEMES.items()}
 _VERSIONS: Final = re.compile(r"0\.[23](\.\d+)*")
-"""Those whose messages are written as in 0.3."""
+"""The versions whose messages are written as in 0.3."""
 
 
 def is_of_0_3(card: JsonObject) -> bool:
-    """Whether a card is one of 0.3 or 0.2: it names its URL itself, and says no other version.
+    """Whether a card is of 0.3 or 0.2: it has a `url` of its own, and names no other version.
 
-    One that says none and asks for `authentication` as the first generation did is of that one.
+    A card without a version that has `authentication` is of the first generation.
     """
     if "supportedInterfaces" in card or not isinstance(card.get("url"), str):
         return False
@@ -42,7 +42,7 @@ def is_of_0_3(card: JsonObject) -> bool:
 
 
 def merged(card: AgentCard, version: str, bindings: Sequence[str]) -> AgentCard:
-    """A card that is served in this older version, too, where its first interfaces of these bindings are."""
+    """The card with the fields of this older version, whose interfaces are its first ones of these bindings."""
     known = {one.protocol_binding: one.url for one in reversed(card.supported_interfaces)}
     urls = {binding: known[binding] for binding in bindings if binding in known}
     if not urls:
@@ -70,7 +70,7 @@ def merged(card: AgentCard, version: str, bindings: Sequence[str]) -> AgentCard:
 
 
 def read(card: JsonObject, version: str) -> JsonObject:
-    """A card of 0.3 as 1.0 has it. What 1.0 has no field for stays in it."""
+    """A card of 0.3 in the form of 1.0. Fields that 1.0 does not have stay in it."""
     preferred: JsonObject = {"url": card["url"], "transport": card.get("preferredTransport") or JSONRPC}
     others = card.get("additionalInterfaces")
     listed = [preferred, *(others if isinstance(others, list) else ())]
@@ -102,7 +102,7 @@ def _transport(interface: AgentInterface) -> JsonObject:
 
 
 def _security(card: AgentCard) -> dict[str, object]:
-    """The fields of a card that say how to be let in, for both to read."""
+    """The security fields of a merged card."""
     skills = tuple(
         skill.model_copy(update={"security": _flat_requirements(skill.security_requirements)})
         if skill.security_requirements
@@ -120,7 +120,7 @@ def _security(card: AgentCard) -> dict[str, object]:
 
 
 def _flat(scheme: JsonObject) -> JsonObject:
-    """A scheme of 1.0 as OpenAPI has it."""
+    """A scheme of 1.0 in the form of OpenAPI."""
     for wrapper, kind in _TYPES.items():
         if isinstance(inner := scheme.get(wrapper), dict):
             said = {name: item for name, item in inner.items() if name != "location"}
@@ -129,7 +129,7 @@ def _flat(scheme: JsonObject) -> JsonObject:
 
 
 def _wrapped(scheme: JsonObject) -> JsonObject:
-    """The reverse of `_flat`; what is no scheme that is known stays as it is."""
+    """The reverse of `_flat`. A scheme of an unknown kind is returned unchanged."""
     wrapper = _SCHEMES.get(str(scheme.get("type")))
     if wrapper is None:
         return scheme
@@ -144,7 +144,7 @@ def _flat_requirements(requirements: Sequence[SecurityRequirement] | None) -> li
 
 
 def _requirements(value: JsonObject) -> JsonObject:
-    """What 1.0 says of the `security` of a card or a skill."""
+    """The `security` of a card or a skill in the form of 1.0."""
     security = value.get("security")
     if not isinstance(security, list):
         return {}

@@ -1,7 +1,6 @@
-"""The HTTP+JSON binding: a verb and a path to an operation and its parameters and back, and under which media type a
-client is answered. Pure.
+"""The HTTP+JSON binding: routes from verbs and paths to operations and back, and the media type of answers. Pure.
 
-What a version's paths and queries are is its dialect's (`v1_0.py`).
+The paths and query parameters of a version are in its dialect (`v1_0.py`).
 
 Spec: A2A 1.0 section 11.
 """
@@ -25,9 +24,9 @@ MEDIA_TYPE: Final = "application/a2a+json"
 PLAIN_MEDIA_TYPE: Final = "application/json"
 
 CARD_PATH: Final = "/.well-known/agent-card.json"
-"""Where a card is, below the address of its agent (section 8.2)."""
+"""The path of a card, below the address of its agent (section 8.2)."""
 OLDER_CARD_PATH: Final = "/.well-known/agent.json"
-"""Where generations before 0.3 have it."""
+"""The path of a card before 0.3."""
 
 _FIELD: Final = re.compile(r"\{(\w+)\}")
 _WEIGHT: Final = re.compile(r"0(\.\d{0,3})?|1(\.0{0,3})?")
@@ -36,7 +35,7 @@ _BOOLEANS: Final = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One path, one or more verbs, one operation. A client takes the first verb."""
+    """One path with its verbs and its operation. A client uses the first verb."""
 
     verbs: tuple[str, ...]
     template: str
@@ -45,19 +44,19 @@ class Route:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Which fields of the request stand in the path."""
+        """The fields of the request that are in the path."""
         return tuple(self.pattern.groupindex)
 
 
 def route(verbs: str, template: str, operation: AnyOperation) -> Route:
-    """A route: its verbs, separated by spaces, and its path with the names of fields in braces."""
+    """A route. `verbs` are separated by spaces; `template` is the path, with the names of fields in braces."""
     pattern = _FIELD.sub(r"(?P<\1>[^/]+?)", template)
     return Route(tuple(verbs.split()), template, re.compile(pattern), operation)
 
 
 @dataclass(frozen=True, slots=True)
 class RestRequest:
-    """Where a request goes: what `Routes.match` and `Routes.params_from` turn back."""
+    """An HTTP request for an operation: the reverse of `OperationRoutes.match` and `OperationRoutes.params_from`."""
 
     verb: str
     path: str
@@ -72,14 +71,14 @@ class OperationRoutes:
 
     routes: Sequence[Route]
     query: Mapping[AnyOperation, frozenset[str]]
-    """Which query parameters are fields of a request."""
+    """The query parameters of each operation that are fields of its request."""
 
     def has(self, path: str) -> bool:
-        """Whether there is something at a path, for some verb."""
+        """Whether a path has a route, for any verb."""
         return any(one.pattern.fullmatch(path) for one in self.routes)
 
     def match(self, verb: str, path: str) -> tuple[AnyOperation, dict[str, str]]:
-        """The operation behind a verb and a path, and what the path says.
+        """The operation for a verb and a path, and the fields in the path.
 
         Raises:
             A2AError: METHOD_NOT_FOUND (404) for an unknown path, METHOD_NOT_ALLOWED (405) for another verb.
@@ -106,10 +105,10 @@ class OperationRoutes:
         query: Iterable[tuple[str, str]],
         body: JsonValue,
     ) -> JsonValue:
-        """The request's parameters: the body's fields, then the query's, then the path's, which win.
+        """The parameters of a request. A field of the query replaces one of the body, and one of the path either.
 
         Raises:
-            A2AError: INVALID_PARAMS for a body that is no object, or a boolean that is neither true nor false.
+            A2AError: INVALID_PARAMS, the body is not an object, or a boolean is neither true nor false.
         """
         if not isinstance(body, dict):
             raise invalid_params(Violation("", "the body must be a JSON object"))
@@ -124,10 +123,10 @@ class OperationRoutes:
         return {**params, **path_params}
 
     def target_of(self, operation: AnyOperation, params: JsonObject) -> RestRequest | None:
-        """The request of an operation: its fields in the path, in the query of a GET or DELETE, or in the body; None
-        when there is no path to it.
+        """The HTTP request of an operation; None if the operation has no route.
 
-        A tenant goes first in the path, as the proto's second bindings have it, and stays in a body.
+        Fields that are not in the path go into the body of a POST, or into the query of another verb. A tenant comes
+        first in the path, as in the additional bindings of the proto, and is also in a body.
         """
         found = next((one for one in self.routes if one.operation is operation), None)
         if found is None:
@@ -148,10 +147,11 @@ def _query_value(value: JsonValue) -> str:
 
 
 def media_type_for(accept: str, offered: Sequence[str] = (MEDIA_TYPE, PLAIN_MEDIA_TYPE)) -> str:
-    """What an answer calls itself, of several names for the same bytes: what an `Accept` header would rather have.
+    """The media type of an answer, chosen from `offered` by the `Accept` header.
 
-    The first is used unless the header ranks another one above it: by its weight, and among equals by its
-    name, so that `application/json, */*` asks for the plain one. A header that takes none is passed over.
+    The first offered type is used unless the header ranks another one higher: by weight, and for equal weights by
+    the more specific range. So `application/json, */*` selects the plain type. A header that accepts none of them is
+    ignored.
 
     Spec: A2A 1.0 section 11.1; RFC 9110 section 12.5.1.
     """
@@ -160,7 +160,7 @@ def media_type_for(accept: str, offered: Sequence[str] = (MEDIA_TYPE, PLAIN_MEDI
 
 
 def _media_ranges(accept: str) -> dict[str, float]:
-    """The media ranges of a header, each with its weight; one whose weight is none is left out."""
+    """The media ranges of a header with their weights. A range with an invalid weight is left out."""
     ranges: dict[str, float] = {}
     for member in accept.lower().split(","):
         media_range, *parameters = (piece.strip() for piece in member.split(";"))
@@ -171,7 +171,7 @@ def _media_ranges(accept: str) -> dict[str, float]:
 
 
 def _rank(media_type: str, ranges: dict[str, float]) -> tuple[float, int]:
-    """How much it is wanted, and by how exact a name: the most exact range decides."""
+    """The weight of a media type, and how specific the range is that gives it: the most specific range decides."""
     wildcards = ("*/*", f"{media_type.partition('/')[0]}/*")
     for exactness, media_range in reversed(tuple(enumerate((*wildcards, media_type)))):
         if (weight := ranges.get(media_range)) is not None:

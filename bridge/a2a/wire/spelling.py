@@ -1,9 +1,10 @@
-"""How a generation before 1.0 spells the objects of A2A: one walk over them, out and in. Pure.
+"""How a generation before 1.0 spells the objects of A2A: one walk over them for writing, and one for reading. Pure.
 
-What a spelling knows is in tables: the names of states and roles, which fields an object has, and how a part looks. A
-field that an object of that generation does not have is noted in its metadata, and put back from there by a reader.
+A spelling is a set of tables: the names of states and roles, the fields of each object, and the form of a part. A field
+that an object of that generation does not have is kept as a note in the object's metadata. A reader restores the field
+from the note.
 
-Nothing of the user's is touched (metadata, data).
+The user's own values, in metadata and data, are not changed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from bridge.a2a.wire.tolerant import message_from, normalized_event, normalized_
 from bridge.jsonvalues import JsonObject
 
 NOTE: Final = "urn:mcp-a2a:unsaid:v1"
-"""The metadata key under which an object has what its generation has no field for, by the names of 1.0."""
+"""The metadata key of the note: the fields that the object's generation does not have, by their names in 1.0."""
 
 PAYLOADS: Final[Mapping[str, str]] = {
     "task": "task",
@@ -28,15 +29,15 @@ PAYLOADS: Final[Mapping[str, str]] = {
     "statusUpdate": "status-update",
     "artifactUpdate": "artifact-update",
 }
-"""What an event holds, by its names in 1.0, and what such an object calls itself where objects do."""
+"""The payloads of an event: the name of each in 1.0, and its `kind` before 1.0."""
 
 DATA_WRAPPED: Final = "data_part_compat"
-"""The metadata key which says that data that is no object stands under `value`: a2a-sdk 1.3.0 writes it for 0.3."""
+"""The metadata key of a data part whose data is wrapped under `value`. a2a-sdk 1.3.0 writes it for 0.3."""
 
 UNKNOWN_STATES: Final[Mapping[str, str]] = dict.fromkeys(
     ("unknown", "TASK_STATE_UNKNOWN", "TASK_STATE_UNSPECIFIED"), TaskState.WORKING.value
 )
-"""States that 1.0 does not have: a task in one of them has not ended, as far as anybody can tell."""
+"""States that 1.0 does not have, and the state that they are read as: nothing says that such a task has ended."""
 
 _OF_PART: Final = re.compile(r"message\.parts(?P<at>\.\d+)?(\.(?P<field>.+))?")
 
@@ -44,20 +45,20 @@ Change = Callable[[JsonObject], JsonObject]
 
 
 class Spelling(ABC):
-    """One generation's spelling."""
+    """The spelling of one generation."""
 
     states: ClassVar[Mapping[str, str]]
-    """By their names in 1.0."""
+    """The names of states, by their names in 1.0."""
     roles: ClassVar[Mapping[str, str]]
-    """By their names in 1.0."""
+    """The names of roles, by their names in 1.0."""
     parts_name: ClassVar[str]
-    """What a message calls its parts."""
+    """The field of a message that holds its parts."""
     file_names: ClassVar[Mapping[str, str]]
-    """What a file calls its fields, by their names in 1.0."""
+    """The names of a file's fields, by their names in 1.0."""
     has_kinds: ClassVar[bool]
-    """Whether objects say what they are."""
+    """Whether objects name their type in `kind`."""
     fields: ClassVar[Mapping[str, frozenset[str]]]
-    """Which fields an object has, by its name in 1.0; what is not here has any."""
+    """The fields of each object, by the object's name in 1.0. An object that is not listed may have any field."""
 
     def __init__(self) -> None:
         parts = _each(self.part)
@@ -71,14 +72,14 @@ class Spelling(ABC):
         }
         self._update_changes = {"status": self._task_changes["status"], "artifact": _one(self.artifact)}
 
-    # Out: objects of `model` as plain JSON, which are changed in place
+    # Writing: objects of `model` as plain JSON, which are changed in place
 
     @abstractmethod
     def part(self, part: JsonObject) -> JsonObject:
-        """A part."""
+        """A part in this spelling."""
 
     def event(self, event: JsonObject, *, last: bool) -> tuple[str, JsonObject]:
-        """What a StreamResponse or a SendMessageResponse holds: its name in 1.0, and the object."""
+        """The payload of a StreamResponse or a SendMessageResponse: its name in 1.0, and the object."""
         name = next(name for name in PAYLOADS if name in event)
         held = event[name]
         assert isinstance(held, dict)
@@ -87,26 +88,26 @@ class Spelling(ABC):
         return name, _WRITTEN[name](self, held)
 
     def task(self, task: JsonObject) -> JsonObject:
-        """A task."""
+        """A task in this spelling."""
         return self._said("task", _change(task, self._task_changes))
 
     def message(self, message: JsonObject) -> JsonObject:
-        """A message."""
+        """A message in this spelling."""
         said = _change(message, self._message_changes)
         if "parts" in said:
             said[self.parts_name] = said.pop("parts")
         return self._said("message", said)
 
     def status_update(self, update: JsonObject) -> JsonObject:
-        """A status update."""
+        """A status update in this spelling."""
         return self._said("statusUpdate", _change(update, self._update_changes))
 
     def artifact_update(self, update: JsonObject) -> JsonObject:
-        """An artifact update."""
+        """An artifact update in this spelling."""
         return self._said("artifactUpdate", _change(update, self._update_changes))
 
     def artifact(self, artifact: JsonObject) -> JsonObject:
-        """An artifact."""
+        """An artifact in this spelling."""
         return noted(_change(artifact, self._artifact_changes), self.fields.get("artifact"))
 
     def _said(self, name: str, value: JsonObject) -> JsonObject:
@@ -115,14 +116,14 @@ class Spelling(ABC):
             said["kind"] = PAYLOADS[name]
         return said
 
-    # In: plain JSON, as objects of `model` have it
+    # Reading: plain JSON to the form of `model`
 
     @abstractmethod
     def part_from(self, part: JsonObject) -> JsonObject:
-        """A part."""
+        """A part of this spelling in the form of `model`."""
 
     def field(self, field: str) -> str:
-        """The path of a field of a request, by the names that its client knows."""
+        """The path of a request's field, in the names of this spelling."""
         found = _OF_PART.fullmatch(field)
         if found is None:
             return field
@@ -131,18 +132,18 @@ class Spelling(ABC):
         return f"message.{self.parts_name}{found['at'] or ''}.{older}".removesuffix(".")
 
     def event_from(self, value: JsonValue) -> JsonValue:
-        """A StreamResponse or a SendMessageResponse, of what may stand there bare."""
+        """A StreamResponse or a SendMessageResponse, whose payload may come without a wrapper."""
         event = normalized_event(value)
         if not isinstance(event, dict):
             return event
         return {name: _READ[name](self, item) if name in _READ else item for name, item in event.items()}
 
     def task_from(self, value: JsonValue) -> JsonValue:
-        """A task, bare or wrapped."""
+        """A task, with or without a wrapper."""
         return self._task_from(normalized_task(value))
 
     def message_from(self, value: JsonValue) -> JsonValue:
-        """A message."""
+        """A message of this spelling in the form of `model`."""
         message = message_from(value)
         if not isinstance(message, dict):
             return message
@@ -161,7 +162,7 @@ class Spelling(ABC):
         if not isinstance(value, dict):
             return value
         read = restored(_without_kind(value))
-        # Whether it is the last of its stream is seen by the end of the stream.
+        # The end of the stream shows which event is the last one.
         read.pop("final", None)
         return self._with_status_from(_changed(read, {"artifact": _one(self._artifact_from)}))
 
@@ -169,7 +170,7 @@ class Spelling(ABC):
         return _changed(restored(artifact), {"parts": self._parts_from})
 
     def _with_status_from(self, value: JsonObject) -> JsonObject:
-        """With its status read; a state that 1.0 does not have is noted."""
+        """The object with its status read. A state that 1.0 does not have is kept in a note."""
         status = value.get("status")
         if not isinstance(status, dict):
             return value
@@ -184,7 +185,7 @@ class Spelling(ABC):
         return [self._said_from(one) for one in value] if isinstance(value, list) else value
 
     def _said_from(self, value: JsonValue) -> JsonValue:
-        """A message that an agent gives, which may have nothing in it."""
+        """A message of an agent, which may have no parts."""
         message = self.message_from(value)
         return _changed(message, {"parts": _filled}) if isinstance(message, dict) else message
 
@@ -193,7 +194,7 @@ class Spelling(ABC):
 
 
 def noted(value: JsonObject, fields: frozenset[str] | None) -> JsonObject:
-    """An object with only these fields, the others as a note."""
+    """The object with only these fields; the others are kept in a note. None allows any field."""
     if fields is None or value.keys() <= fields:
         return value
     note = {name: item for name, item in value.items() if name not in fields}
@@ -202,7 +203,7 @@ def noted(value: JsonObject, fields: frozenset[str] | None) -> JsonObject:
 
 
 def restored(value: JsonObject) -> JsonObject:
-    """An object with what was noted at its place; what stands there stays. Always another object."""
+    """A copy of the object with the noted fields restored. A field that the object has is not replaced."""
     metadata = value.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(note := metadata.get(NOTE), dict):
         return dict(value)
@@ -216,7 +217,7 @@ def restored(value: JsonObject) -> JsonObject:
 
 
 def _with_note(metadata: JsonValue, note: JsonObject) -> JsonObject:
-    """Metadata with more that its object's generation has no field for."""
+    """Metadata with `note` added to the note in it."""
     said = _object(metadata)
     return {**said, NOTE: {**_object(said.get(NOTE)), **note}} if note else said
 
@@ -226,7 +227,7 @@ def _without_kind(value: JsonObject) -> JsonObject:
 
 
 def _filled(value: JsonValue) -> JsonValue:
-    """Parts, of which there may be none before 1.0."""
+    """Parts for 1.0, which requires at least one: an empty list becomes an empty text."""
     return [{"text": ""}] if value == [] else value
 
 
@@ -239,7 +240,7 @@ def _object(value: JsonValue) -> JsonObject:
 
 
 def _change(value: JsonObject, changes: Mapping[str, Callable[[JsonValue], JsonValue]]) -> JsonObject:
-    """The same object, its fields of these names changed."""
+    """The same object, with the fields of these names changed."""
     for name, change in changes.items():
         if name in value:
             value[name] = change(value[name])
@@ -247,7 +248,7 @@ def _change(value: JsonObject, changes: Mapping[str, Callable[[JsonValue], JsonV
 
 
 def _changed(value: JsonObject, changes: Mapping[str, Callable[[JsonValue], JsonValue]]) -> JsonObject:
-    """A copy whose fields of these names are changed."""
+    """A copy of the object, with the fields of these names changed."""
     return _change(dict(value), changes)
 
 

@@ -1,6 +1,6 @@
-"""A2A 0.3 over JSON-RPC, which 0.2 from 0.2.5 on is too: objects say by `kind` what they are.
+"""A2A 0.3 over JSON-RPC, and 0.2 from 0.2.5 on: each object names its type in `kind`.
 
-What it has no field for is noted in metadata, so that who reads it by this table has it again.
+Content that 0.3 has no field for is kept in a note in metadata. A reader with these tables restores it.
 
 Spec: A2A 0.3.0 sections 5 (card), 6 (objects), 7 (methods), 8 (errors), and its JSON schema.
 """
@@ -47,7 +47,7 @@ from bridge.jsonvalues import JsonObject
 _FILE: Final[Mapping[str, str]] = {name: older for older, name in FROM_FILE.items()}
 """The fields of a file, by their names in 1.0."""
 _PART: Final = frozenset({"text", "file", "data", "metadata"})
-"""The fields of a part; a text or a data part has no media type and no name."""
+"""The fields of a part. A text part or a data part has no media type and no name."""
 _ERRORS_FROM: Final = 400
 _BY_STATUS: Final[Mapping[int, ErrorKind]] = {
     400: INVALID_PARAMS,
@@ -58,17 +58,17 @@ _BY_STATUS: Final[Mapping[int, ErrorKind]] = {
     500: INTERNAL,
     501: UNSUPPORTED_OPERATION,
 }
-"""What a status says where the body has a message and no code: as a2a-sdk 0.3.26 chooses them. Others may be those of
-something in between."""
+"""The error for an HTTP status, if the body has a message and no code, as a2a-sdk 0.3.26 assigns them. Other statuses
+may come from a proxy."""
 
 
 def file_out(part: JsonObject, names: Mapping[str, str]) -> JsonObject:
-    """The file of a part, by these names of its fields; they are taken out of the part."""
+    """The file of a part, with its fields renamed by `names`. The fields are removed from the part."""
     return {older: part.pop(name) for name, older in names.items() if name in part}
 
 
 class JsonSpelling(Spelling):
-    """Objects as the JSON schema of 0.3 has them."""
+    """The objects of the JSON schema of 0.3."""
 
     states: ClassVar = {
         state.value: state.value.removeprefix("TASK_STATE_").lower().replace("_", "-") for state in TaskState
@@ -99,7 +99,7 @@ class JsonSpelling(Spelling):
 
 
 def data_out(part: JsonObject) -> JsonObject:
-    """A data part whose data is an object, as it has to be before 1.0."""
+    """The data part with an object as its data, as required before 1.0: any other value is wrapped in one."""
     data = part.get("data")
     if isinstance(data, dict):
         return part
@@ -144,10 +144,10 @@ class V0_3(Dialect):
     extensions_header: ClassVar = "X-A2A-Extensions"
     spelling: ClassVar[Spelling] = JsonSpelling()
     push_name: ClassVar = "pushNotificationConfig"
-    """What the configuration of a message calls its webhook."""
+    """The field of a message's configuration that holds its webhook."""
     blocks_unless_said: ClassVar = True
-    """Whether a message that does not say `blocking` is answered when its task has settled. The specification does
-    not tell; a2a-sdk 0.3.26 serves JSON-RPC so."""
+    """Whether a message without `blocking` is answered once its task has settled. The specification does not say;
+    a2a-sdk 0.3.26 does so for JSON-RPC."""
 
     # For a server
 
@@ -197,7 +197,7 @@ class V0_3(Dialect):
         return self.spelling.task(answer) if operation.answer is Task else answer
 
     def event(self, event: JsonObject, *, last: bool) -> JsonObject:
-        """A StreamResponse, or the answer to a message."""
+        """A StreamResponse or the answer to a message, in the form of this version."""
         return self.spelling.event(event, last=last)[1]
 
     def writer(self, operation: Streamed[RequestT, AnswerT]) -> EventEncoder:  # noqa: ARG002 - one for all
@@ -273,7 +273,7 @@ class _Reader(EventDecoder):
 
 
 def _push(config: JsonObject) -> JsonObject:
-    """Where to notify; before 1.0 it names several schemes at once."""
+    """A push configuration as before 1.0, where it has a list of schemes."""
     authentication = config.get("authentication")
     if not isinstance(authentication, dict) or "scheme" not in authentication:
         return config
@@ -282,7 +282,7 @@ def _push(config: JsonObject) -> JsonObject:
 
 
 def _push_from(config: JsonObject) -> JsonObject:
-    """The reverse of `_push`: the first of its schemes."""
+    """The reverse of `_push`. Only the first scheme is kept."""
     authentication = config.get("authentication")
     if not isinstance(authentication, dict) or not isinstance(schemes := authentication.get("schemes"), list):
         return config

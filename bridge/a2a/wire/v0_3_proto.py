@@ -1,7 +1,7 @@
 """A2A 0.3 over HTTP+JSON: the paths below `/v1`, and the JSON of its protocol buffers.
 
-Its readers know the fields of the proto and no others: whatever else an object has is noted in its metadata. Parts have
-metadata and files names, as in the proto that a2a-sdk 0.3.26 and @a2a-js/sdk 0.3.14 are made of.
+Readers know only the fields of the proto: other fields of an object are kept in a note in its metadata. Parts have
+metadata, and files have names, as in the proto of a2a-sdk 0.3.26 and @a2a-js/sdk 0.3.14.
 
 Spec: A2A 0.3.0 sections 3.2.3, 3.5.6 and its a2a.proto; the JSON mapping of protocol buffers.
 """
@@ -37,8 +37,8 @@ _ROUTES: Final = (
     route("DELETE", _CONFIGS + "/{id}", operations.DELETE_PUSH_CONFIG),
     route("GET", "/v1/card", operations.GET_EXTENDED_AGENT_CARD),
 )
-"""The text has POST for subscribe, the proto and a2a-sdk 0.3.26 have GET. There is no list: the text names a path for
-it, and neither the proto nor either SDK has one."""
+"""Subscribe takes two verbs: the text has POST, the proto and a2a-sdk 0.3.26 have GET. ListTasks has no route: the text
+names a path for it, but neither the proto nor either SDK has one."""
 
 _QUERY: Final[Mapping[AnyOperation, frozenset[str]]] = {operations.GET_TASK: frozenset({"historyLength"})}
 
@@ -68,13 +68,13 @@ _JSON_NAMES: Final[Mapping[str, str]] = {
         )
     },
 }
-"""The names of the proto's fields, where JSON has another one."""
+"""The proto names of fields, with their JSON names where these differ."""
 _USERS: Final = frozenset({"metadata", "data"})
-"""Fields in which no name is the proto's."""
+"""Fields whose content belongs to the user, so that its names are not the proto's."""
 
 
 class _ProtoSpelling(Spelling):
-    """Objects as the JSON of the proto has them."""
+    """The objects of the proto's JSON."""
 
     states: ClassVar = {state.value: state.value for state in TaskState} | {
         TaskState.CANCELED.value: "TASK_STATE_CANCELLED"
@@ -122,9 +122,10 @@ class _ProtoSpelling(Spelling):
 
 
 def _by_json_names(value: JsonValue) -> JsonValue:
-    """What may be written by the names of the proto's fields, as any reader of proto JSON has to take it.
+    """A value with JSON names, which may come with the proto names of its fields: readers of proto JSON accept both.
 
-    Who writes one name so writes all of them so, and there are some in each object and in what it holds.
+    A writer that uses one proto name uses them everywhere, and each object or one of its members has such a field. So
+    only these two levels are searched.
     """
     if not isinstance(value, dict):
         return value
@@ -152,7 +153,7 @@ class V0_3Proto(V0_3):
     routes: ClassVar = OperationRoutes(_ROUTES, _QUERY)
     spelling: ClassVar = _ProtoSpelling()
     push_name: ClassVar = "pushNotification"
-    blocks_unless_said: ClassVar = False  # false is what the proto says by leaving it out
+    blocks_unless_said: ClassVar = False  # proto JSON leaves a false value out
 
     def _params_from(self, operation: AnyOperation, params: JsonValue) -> JsonValue:
         return super()._params_from(operation, _by_json_names(params))
@@ -163,9 +164,9 @@ class V0_3Proto(V0_3):
 
 
 def _once(raw: str, media_type: str) -> str:
-    """The base64 of a file that may be the base64 of its base64: a2a-sdk encodes what is encoded already.
+    """The base64 of a file that may have been encoded twice, as a2a-sdk does.
 
-    What is called text is taken for encoded twice only when text comes out.
+    A file with a textual media type counts as encoded twice only if the result is text.
     """
     try:
         inner = base64.b64decode(raw, validate=True)

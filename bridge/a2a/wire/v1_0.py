@@ -45,8 +45,8 @@ _ROUTES: Final = (
     route("DELETE", _CONFIGS + "/{id}", operations.DELETE_PUSH_CONFIG),
     route("GET", "/extendedAgentCard", operations.GET_EXTENDED_AGENT_CARD),
 )
-"""Tried in this order: the verbs with a colon before the bare id. Both verbs of subscribe are taken: the text says
-POST, the proto GET."""
+"""The routes in the order in which they are tried: paths with a colon before the plain id. Subscribe takes two verbs:
+the text of the specification has POST, the proto GET."""
 
 _QUERY: Final[Mapping[AnyOperation, frozenset[str]]] = {
     operations.LIST_TASKS: frozenset(
@@ -63,7 +63,7 @@ _QUERY: Final[Mapping[AnyOperation, frozenset[str]]] = {
     ),
     operations.GET_TASK: frozenset({"historyLength", "tenant"}),
 }
-"""Which query parameters are fields of the request. Others are passed over."""
+"""The query parameters that are fields of the request. Others are ignored."""
 
 _READ: Final[Mapping[AnyOperation, Callable[[JsonValue], JsonValue]]] = {
     operations.SEND_MESSAGE: normalized_event,
@@ -71,7 +71,7 @@ _READ: Final[Mapping[AnyOperation, Callable[[JsonValue], JsonValue]]] = {
     operations.CANCEL_TASK: normalized_task,
     operations.LIST_TASKS: normalized_task_page,
 }
-"""How the answers of other agents are put as the specification has them."""
+"""The normalization of each operation's answer."""
 
 
 def _as_it_is(value: JsonValue) -> JsonValue:
@@ -79,7 +79,7 @@ def _as_it_is(value: JsonValue) -> JsonValue:
 
 
 class _Writer(EventEncoder):
-    """Events are stored as they are written."""
+    """Writes events unchanged: they are stored in the form of 1.0."""
 
     def write(self, event: bytes, *, last: bool) -> Sequence[bytes]:  # noqa: ARG002 - as the contract has it
         return (event,)
@@ -116,7 +116,7 @@ class V1_0(Dialect):
         return {"code": error.kind.jsonrpc_code, "message": str(error), "data": [*error.details()]}
 
     def http_error(self, error: A2AError) -> bytes:
-        """A google.rpc.Status."""
+        """The error as a google.rpc.Status."""
         status = {
             "code": error.kind.http_status,
             "status": error.kind.rpc_status,

@@ -1,6 +1,6 @@
-"""Which versions of A2A are spoken. The one gate: nothing else compares versions, or knows that a dialect is there.
+"""The supported versions of A2A. No other module compares versions or imports a dialect.
 
-Spec: A2A 1.0 section 3.6. A version is Major.Minor; a patch number is passed over; an empty one means 0.3.
+Spec: A2A 1.0 section 3.6. A version is Major.Minor. A patch number is ignored. An empty version means 0.3.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _VERSION: Final = re.compile(r"(\d+\.\d+)(\.\d+)?")
 
 
 DialectChoice = Literal["auto", "1.0", "0.3"]
-"""How an agent is spoken to: as its card says, or as the user does."""
+"""The version for one agent: `auto` takes the one on its card, and any other value is the user's choice."""
 
 
 class Versions:
-    """The dialects that are spoken, the preferred one first."""
+    """The supported dialects, the preferred one first."""
 
     def __init__(
         self, dialects: Sequence[Dialect], *, merges_cards: bool = True, is_told: bool = False
     ) -> None:
-        """`merges_cards`: a card is for clients of every version, and not of the current one alone. `is_told`: these
-        are spoken whatever a card says."""
+        """`merges_cards` adds the fields of every version to a card. `is_told` speaks these dialects to an agent
+        whatever its card says."""
         self.current = dialects[0]
-        """What is written where nobody has asked for a version, such as an error about versions."""
+        """The dialect for answers to requests without a valid version, such as an error about versions."""
         self.is_told = is_told
         self._merges_cards = merges_cards
         self._dialects = tuple(dialects)
@@ -46,34 +46,34 @@ class Versions:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """As Major.Minor, the preferred one first."""
+        """The versions as Major.Minor, the preferred one first."""
         return tuple(dict.fromkeys(dialect.version for dialect in self._dialects))
 
     # For a server
 
     @property
     def serves_older_card(self) -> bool:
-        """Whether the card is also where clients before 0.3 look for it."""
+        """Whether the card is also served at the path that clients before 0.3 use."""
         return self._merges_cards and len(self.names) > 1
 
     @property
     def extensions_headers(self) -> tuple[str, ...]:
-        """The headers by which clients activate extensions."""
+        """The headers in which clients activate extensions."""
         return tuple(dict.fromkeys(dialect.extensions_header for dialect in self._dialects))
 
     def with_current_cards(self) -> Versions:
-        """The same, with cards of the current version alone."""
+        """The same dialects, with cards of the current version only."""
         return Versions(self._dialects, merges_cards=False)
 
     def card(self, card: AgentCard) -> AgentCard:
-        """A card of the current version as it is shown to everybody."""
+        """The card to serve, for a card of the current version."""
         if self._merges_cards:
             for dialect in self._dialects:
                 card = dialect.card(card)
         return card
 
     def find(self, said: str | None, binding: str) -> Dialect | None:
-        """The dialect of a version that is spoken in a binding, or None."""
+        """The dialect of a version in a binding; None if it is not supported."""
         found = _VERSION.fullmatch((said or "").strip() or _ASSUMED)
         return self._spoken.get((found[1], binding.upper())) if found else None
 
@@ -81,7 +81,7 @@ class Versions:
         """The dialect that a client asks for by header or query parameter.
 
         Raises:
-            A2AError: VERSION_NOT_SUPPORTED, which says what is served.
+            A2AError: VERSION_NOT_SUPPORTED, with the supported versions.
         """
         if (dialect := self.find(asked, binding)) is not None:
             return dialect
@@ -94,10 +94,10 @@ class Versions:
         )
 
     def called(self, asked: str | None, method: str) -> tuple[Dialect, AnyOperation]:
-        """The dialect and the operation of a call of JSON-RPC.
+        """The dialect and the operation of a JSON-RPC call.
 
         Raises:
-            A2AError: VERSION_NOT_SUPPORTED, or METHOD_NOT_FOUND, which says whose method it is.
+            A2AError: VERSION_NOT_SUPPORTED; or METHOD_NOT_FOUND, with the version that has the method, if any.
         """
         dialect = self.require(asked, JSONRPC)
         if (operation := dialect.methods.get(method)) is not None:
@@ -107,10 +107,10 @@ class Versions:
         raise _not_found(words, asked, others) if others else A2AError(METHOD_NOT_FOUND, words)
 
     def routed(self, asked: str | None, verb: str, path: str) -> tuple[Dialect, AnyOperation, dict[str, str]]:
-        """The dialect, the operation and what the path says, of a request of HTTP+JSON.
+        """The dialect, the operation and the path's fields of an HTTP+JSON request.
 
         Raises:
-            A2AError: METHOD_NOT_FOUND, which says whose path it is, or METHOD_NOT_ALLOWED, or else
+            A2AError: METHOD_NOT_FOUND, with the version that has the path, if any; METHOD_NOT_ALLOWED; or
                 VERSION_NOT_SUPPORTED.
         """
         try:
@@ -125,24 +125,24 @@ class Versions:
     # For a client
 
     def chosen(self, choice: DialectChoice) -> Versions:
-        """Those that are spoken to an agent of which this is configured."""
+        """The dialects for an agent with this setting."""
         if choice == "auto":
             return self
         return Versions([one for one in self._dialects if one.version == choice], is_told=True)
 
     def card_from(self, value: JsonValue) -> JsonValue:
-        """A card of any version as the current one has it; what is none stays as it is."""
+        """A card of any supported version in the form of the current one; any other value is returned unchanged."""
         if not isinstance(value, dict):
             return value
         return next((card for one in self._dialects if (card := one.card_from(value)) is not None), value)
 
 
 def _not_found(words: str, asked: str | None, others: Sequence[str]) -> A2AError:
-    """There is no such thing in the version that is asked for; it is one of these others."""
+    """METHOD_NOT_FOUND for a method or path that only other versions have."""
     said = (asked or "").strip()
     here = f" in A2A {said}" if said else f" without the header {HEADER}, which means A2A {_ASSUMED}"
     return A2AError(METHOD_NOT_FOUND, f"{words}{here}: send {HEADER}: {others[0]}")
 
 
 VERSIONS: Final = Versions((V1_0(), V0_3(), V0_3Proto()))
-"""What this bridge speaks, as a server and as a client."""
+"""The versions that this bridge speaks, as a server and as a client."""
