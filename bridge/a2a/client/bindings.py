@@ -1,7 +1,7 @@
-"""How a client says an operation in each binding, and what it finds in the answer. Pure.
+"""The bindings on the side of a client: operations to HTTP requests, and answers to results. Pure.
 
-Both bindings have one face: a request out of an operation and its parameters, a JSON result out of the text
-of an answer or of one event. An error of the agent reads the same in either.
+Both bindings have one interface: a request from an operation and its parameters, and a JSON result from the text of an
+answer or of one event. An error of the agent is the same exception in both.
 
 Spec: A2A 1.0 sections 5.4 (codes), 9 (JSON-RPC), 11 (HTTP+JSON).
 """
@@ -39,7 +39,7 @@ _LIMITED_BY: Final = ": `answer_json_values` of `[agents]` is the limit"
 _BY_CODE: Final = {kind.jsonrpc_code: kind for kind in KINDS.values() if not kind.at_http_level}
 
 _GATEWAY: Final = frozenset({429, 502, 503, 504})
-"""Statuses by which something between says that the agent did not answer."""
+"""The statuses with which a proxy says that the agent did not answer."""
 
 
 class AgentRefusedError(PeerError):
@@ -55,12 +55,12 @@ class AgentRefusedError(PeerError):
 
     @property
     def kind(self) -> ErrorKind | None:
-        """Which of A2A's errors this is."""
+        """The kind of A2A error; None if it is not one of A2A's."""
         return KINDS.get(self.reason or "") or _BY_CODE.get(self.code)
 
 
 class ClientBinding(ABC):
-    """One interface of an agent, in the words of its binding."""
+    """One interface of an agent, in its binding."""
 
     def __init__(self, interface: AgentInterface, dialect: Dialect, max_values: int) -> None:
         self.interface = interface
@@ -71,24 +71,24 @@ class ClientBinding(ABC):
     @property
     @abstractmethod
     def accept(self) -> str:
-        """The media types of an answer that is no stream, as an `Accept` header."""
+        """The `Accept` header for an answer that is not a stream."""
 
     @abstractmethod
     def request(self, operation: AnyOperation, params: JsonObject) -> OutgoingRequest:
-        """The request that performs an operation. The tenant is the interface's, whatever `params` say."""
+        """The HTTP request of an operation. A tenant of the interface replaces the one in `params`."""
 
     def payload(self, outgoing: OutgoingRequest) -> str:
-        """What a request says, as JSON, without what it travels in."""
+        """The content of a request as JSON, for traces."""
         return (outgoing.content or b"").decode()
 
     @abstractmethod
     def result(self, text: bytes, response: httpx2.Response) -> JsonValue:
-        """The result in the text of an answer, or of one event of it.
+        """The result in the text of an answer, or of one event of a stream.
 
         Raises:
-            AgentRefusedError: there is an error instead.
-            UnansweredError: something on the way answered in the agent's place.
-            PeerError: there is neither.
+            AgentRefusedError: the text has an error instead.
+            UnansweredError: a proxy answered in place of the agent.
+            PeerError: the text has neither a result nor an error.
         """
 
     def _answer(self, text: bytes, response: httpx2.Response) -> JsonValue:
@@ -104,7 +104,7 @@ class ClientBinding(ABC):
 
 
 class JsonRpc(ClientBinding):
-    """Section 9: everything is posted to one URL."""
+    """JSON-RPC (section 9): every request is posted to one URL."""
 
     @property
     def accept(self) -> str:
@@ -127,7 +127,7 @@ class JsonRpc(ClientBinding):
         )
 
     def result(self, text: bytes, response: httpx2.Response) -> JsonValue:
-        """The result in the envelope, whatever the HTTP status is."""
+        """The result in the envelope. An error in the envelope counts before the HTTP status."""
         answer = self._answer(text, response)
         if isinstance(answer, dict) and isinstance(error := answer.get("error"), dict):
             raise AgentRefusedError(self.dialect.jsonrpc_refusal(error))
@@ -141,14 +141,14 @@ class JsonRpc(ClientBinding):
 
 
 class HttpJson(ClientBinding):
-    """Section 11: verbs and paths below the interface's URL."""
+    """HTTP+JSON (section 11): verbs and paths below the URL of the interface."""
 
     @property
     def accept(self) -> str:
         return ", ".join(self.dialect.media_types)
 
     def request(self, operation: AnyOperation, params: JsonObject) -> OutgoingRequest:
-        """A verb, a path, and the rest in the query or the body."""
+        """A verb and a path; other parameters are in the query or the body."""
         target = self.dialect.target_of(operation, {**params, **self._tenant})
         base = url_from(self.interface.url)
         path, _, query = base.raw_path.partition(b"?")
@@ -158,7 +158,7 @@ class HttpJson(ClientBinding):
         return OutgoingRequest(target.verb, str(base.copy_with(raw_path=raw)), headers, content, target.query)
 
     def payload(self, outgoing: OutgoingRequest) -> str:
-        """Verb, path, query and body: all of them say something."""
+        """The verb, URL, query and body as JSON."""
         said: JsonObject = {"verb": outgoing.method, "url": redacted_url(outgoing.url)}
         if outgoing.query:
             said["query"] = dict(outgoing.query)
@@ -167,7 +167,7 @@ class HttpJson(ClientBinding):
         return to_json(said).decode()
 
     def result(self, text: bytes, response: httpx2.Response) -> JsonValue:
-        """The body itself, or the error that it is."""
+        """The body, unless it is an error."""
         answer = self._answer(text, response)
         if (refusal := self.dialect.http_refusal(answer, response.status_code)) is not None:
             raise AgentRefusedError(refusal)
@@ -180,11 +180,11 @@ _SPOKEN: Final[dict[str, type[ClientBinding]]] = {JSONRPC: JsonRpc, HTTP_JSON: H
 
 
 def binding_of(interface: AgentInterface, dialect: Dialect, max_values: int) -> ClientBinding:
-    """The binding of an interface that is spoken; an answer, or an event, holds no more values and keys than that."""
+    """The binding of a supported interface. `max_values` bounds the values and keys of an answer or event."""
     return _SPOKEN[interface.protocol_binding.upper()](interface, dialect, max_values)
 
 
 def http_status_error(response: httpx2.Response) -> PeerError:
-    """An HTTP status that says no, without an error of A2A."""
+    """The exception for an HTTP error status without an A2A error."""
     kind = UnansweredError if response.status_code in _GATEWAY else PeerError
     return kind(status_words(response))

@@ -1,7 +1,7 @@
-"""Agent cards as a client finds, reads and caches them: strictly where it has to call, tolerantly elsewhere.
+"""How a client finds, reads and caches agent cards: strictly where it has to call, tolerantly elsewhere.
 
-A card that lacks what a client can do without is read, and its deviations are listed. Redirects are followed
-within the origin only, since the client's credentials go with them. A card is cached as HTTP says
+A card that lacks only fields that a client can do without is accepted, and its deviations are listed. Redirects are
+followed within the origin only, since the client's credentials go with them. Cards are cached by the rules of HTTP
 (`http_cache.py`).
 
 Spec: A2A 1.0 section 8; 8.6 (caching)."""
@@ -51,28 +51,28 @@ from bridge.http.private_addresses import AddressGuard
 from bridge.http.probe import FaultExplainer, WantedKind, explained
 
 CARD_LIMIT_BYTES: Final = 16 * 1024 * 1024
-"""What a card may weigh: one that lists a thousand tools with their schemas has a few megabytes."""
+"""The bound on a card. A card with a thousand tools and their schemas has a few megabytes."""
 
 _REDIRECTS: Final = 5
 _STREAM: Final = "text/event-stream"
-"""What no card is: it might never end."""
+"""A media type that no card has: such an answer might never end."""
 ABSENT: Final = (404, 405, 410)
-"""The statuses that say that there is nothing to read here, so that the next place may be tried."""
+"""The statuses that mean that there is no card at a URL, so that the next URL may be tried."""
 
 
 class NoCardError(PeerError):
-    """A server is there, and gives no card. It may be something else than an agent."""
+    """A server answers and has no card. It may not be an agent."""
 
 
 @dataclass(frozen=True)
 class FoundCard:
-    """A card, where it was found, and its text as it was received."""
+    """A card, the URL where it was found, and its text as it was received."""
 
     url: str
     text: bytes
     card: AgentCard
     deviations: tuple[str, ...] = ()
-    """What in it is not as the specification asks, field by field, though it can be read."""
+    """The deviations of a readable card from the specification, field by field."""
 
 
 async def fetch_card(
@@ -81,11 +81,11 @@ async def fetch_card(
     credentials: CredentialsSource = NO_CREDENTIALS,
     guard: AddressGuard | None = None,
 ) -> FoundCard:
-    """The card of the agent at `url`: below it at a well-known path, or, when there is none, `url` itself.
+    """The card of the agent at `url`: at a well-known path below it, or else at `url` itself.
 
     Raises:
-        NoCardError: there is a server that gives none.
-        PeerError: it cannot be reached, or what is there is no card.
+        NoCardError: a server answers and has no card.
+        PeerError: the server cannot be reached, or its answer is not a card.
     """
     for place in (places := candidate_card_urls(url)):
         found = await read_url(http, place, credentials, guard)
@@ -95,25 +95,25 @@ async def fetch_card(
 
 
 def no_card_at(places: Iterable[str]) -> NoCardError:
-    """There is no card at any of these."""
+    """The error for an agent without a card at any of these URLs."""
     return NoCardError(f"there is no agent card at {' or '.join(map(redacted_url, places))}")
 
 
 def found_card(place: str, text: bytes) -> FoundCard:
-    """A card out of the text at a URL.
+    """The card in the text at a URL.
 
     Raises:
-        PeerError: it cannot be read as a card of a version that is spoken.
+        PeerError: the text is not a card of a supported version.
     """
     card, deviations = card_from(text, redacted_url(place))
     return FoundCard(place, text, card, deviations)
 
 
 def card_from(text: bytes, where: str) -> tuple[AgentCard, tuple[str, ...]]:
-    """A card, and what in it is not as the specification asks.
+    """The card in a text, and its deviations from the specification. `where` names the source in errors.
 
     Raises:
-        PeerError: it cannot be read as a card of a version that is spoken.
+        PeerError: the text is not a card of a supported version.
     """
     value = VERSIONS.card_from(json_from(text, where))
     try:
@@ -134,24 +134,24 @@ def card_from(text: bytes, where: str) -> tuple[AgentCard, tuple[str, ...]]:
 
 
 _UNSAID: Final = VERSIONS.current.version
-"""The version of an interface that says none: it is of the one that brought `supportedInterfaces`."""
+"""The version of an interface that names none: the version that introduced `supportedInterfaces`."""
 
 
 class _SkillAsRead(objects.AgentSkill):
-    """A skill of which no more is asked than that it can be called."""
+    """A skill for reading, which requires only what is needed to call it."""
 
     description: str = ""
     tags: objects.Several[str] = ()
 
 
 class _InterfaceAsRead(objects.AgentInterface):
-    """An interface that may say no version."""
+    """An interface for reading, which may lack its version."""
 
     protocol_version: Annotated[str, BeforeValidator(lambda version: version or _UNSAID)] = _UNSAID
 
 
 class _CardAsRead(AgentCard):
-    """A card of which no more is asked than that its agent can be called."""
+    """A card for reading, which requires only what is needed to call its agent."""
 
     supported_interfaces: Annotated[objects.Several[_InterfaceAsRead], Field(min_length=1)]
     description: str = ""
@@ -163,7 +163,7 @@ class _CardAsRead(AgentCard):
 
 
 def candidate_card_urls(url: str) -> tuple[str, ...]:
-    """Where the card of the agent at `url` may be, in the order in which they are tried."""
+    """The URLs where the card of the agent at `url` may be, in the order in which they are tried."""
     place = url_from(url).copy_with(fragment=None)
     if place.path.endswith(".json"):
         return (str(place),)
@@ -178,13 +178,14 @@ async def read_url(
     guard: AddressGuard | None = None,
     validators: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[httpx2.Response, bytes] | None:
-    """What is at a URL, or 304 with nothing when it is as the validators say; None when nothing is there.
+    """The response and the body at a URL; None if nothing is there. The body is empty for a 304.
 
-    Redirects are followed within the origin, with the credentials. `guard` judges the connection, as a `Reach` has it
-    done.
+    `validators` are the conditional headers. Redirects are followed within the origin, with the credentials. `guard`
+    judges the connection; a `ConnectionPolicy` makes it.
 
     Raises:
-        PeerError: it cannot be reached, or answers with something else.
+        NoCardError: the server answers with another client error (4xx).
+        PeerError: the server cannot be reached, or answers with an error or too many redirects.
     """
     headers = {**validators, HEADER: VERSIONS.current.version, "Accept": "application/json"}
     asked = OutgoingRequest(
@@ -214,24 +215,25 @@ def _next_place(url: str, location: str) -> str:
             f"{redacted_url(url)} redirects to another origin, {redacted_url(str(following))}, which is not followed: "
             "give that URL itself if you trust it"
         )
-    # Who is sent there is for the user to say: a user in the place would go along in place of the credentials.
+    # A user name in the redirect would replace the credentials, and only the user may choose them.
     return str(following.copy_with(userinfo=here.userinfo))
 
 
 class _StoredCard(StoredResponse):
-    """A card as it is kept."""
+    """A card in the cache."""
 
     place: str
+    """The URL where the card was found."""
     text: str
     validators: dict[str, str]
-    """The conditional headers by which it is asked for anew."""
+    """The conditional headers for the next request."""
 
 
 _CachedCard = CachedValue[_StoredCard, FoundCard]
 
 
 class CardSource(CachedResource[_StoredCard, FoundCard]):
-    """Where one agent's card comes from."""
+    """The card of one agent, cached and refreshed."""
 
     word = "card"
     kept_type = _StoredCard
@@ -247,8 +249,8 @@ class CardSource(CachedResource[_StoredCard, FoundCard]):
         *,
         is_learned: bool = False,
     ) -> None:
-        """`credentials` go to `url`'s origin, connections to which `guard` judges. `is_learned` says that the URL is
-        not the user's own."""
+        """`credentials` are sent to the origin of `url` only. `guard` judges connections to it. `is_learned` says that
+        the URL came from a catalog and not from the user."""
         super().__init__(http, url, folder, bounds, kept_as=url)
         self._credentials = credentials
         self._guard = guard
@@ -256,10 +258,11 @@ class CardSource(CachedResource[_StoredCard, FoundCard]):
         self._explanation = FaultExplainer(self._explained)
 
     async def refresh(self) -> FoundCard:
-        """The card as it is now; see `CachedResource`.
+        """The current card; see `CachedResource.refresh`.
 
         Raises:
-            PeerError: as there; of what is no card it says what it is instead, where the URL is the user's own.
+            PeerError: as there. If no card is known and the URL is the user's own, the message also says what else is
+                at that URL.
         """
         try:
             return await super().refresh()

@@ -1,9 +1,9 @@
-"""A catalog of agents that is followed: its pages, and which of the agents on them are wanted and may be reached.
+"""A catalog of agents on the side of a client: its pages, and the agents on them that are wanted and may be reached.
 
-It reads what the server's `catalog.py` serves. A catalog is a stranger's word for where agents are, as a card is: names
-and addresses are taken from it and nothing else, each agent's card is read where it is.
+The format is that of the server's `catalog.py`. A catalog comes from a stranger, like a card. So only names and URLs
+are taken from it, and each agent's card is read from the agent.
 
-Spec: A2A 1.0 section 8.2; its guide on discovery, "Curated Registries". RFC 9111 as in `followed.py`.
+Spec: A2A 1.0 section 8.2; its guide on discovery, "Curated Registries". RFC 9111 as in `http_cache.py`.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from bridge.http.private_addresses import AddressGuard, is_private_host
 logger = logging.getLogger(__name__)
 
 PAGE_SIZE: Final = 100
-"""What is asked for at a time: the most that our own catalog gives."""
+"""Agents in one page: the most that the bridge's own catalog serves."""
 MOST_PAGES: Final = 50
 MOST_AGENTS: Final = 1000
-"""Agents that one catalog may list: for each, a card is read and watched."""
+"""Agents that one catalog may list. The card of each is read and watched."""
 _NAME_CHARACTERS: Final = 200
 
 
@@ -51,19 +51,19 @@ class CatalogEntry:
     """An agent of a catalog."""
 
     name: str
-    """What the catalog calls it; no other agent of it is called so."""
+    """The agent's name, which is unique in its catalog."""
     card_url: str
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which agents are wanted, by globs of their names."""
+    """The wanted agents, by globs of their names."""
 
     include: tuple[str, ...] = ("*",)
     exclude: tuple[str, ...] = ()
 
     def takes(self, name: str) -> bool:
-        """Whether it is included, and not excluded."""
+        """Whether an agent of this name is included and not excluded."""
         return any(fnmatchcase(name, glob) for glob in self.include) and not any(
             fnmatchcase(name, glob) for glob in self.exclude
         )
@@ -79,19 +79,20 @@ class _Agent(BaseModel):
 
 
 class _Page(BaseModel):
-    """A page as it is kept."""
+    """A page in the cache."""
 
     model_config = ConfigDict(frozen=True)
 
     place: str
+    """The URL of the page."""
     validators: dict[str, str]
-    """The conditional headers by which it is asked for anew."""
+    """The conditional headers for the next request."""
     agents: tuple[_Agent, ...]
     next_token: str
 
 
 class _StoredCatalog(StoredResponse):
-    """A catalog as it is kept: all that it lists, whatever is wanted of it."""
+    """A catalog in the cache: all agents that it lists, wanted or not."""
 
     pages: tuple[_Page, ...]
 
@@ -100,7 +101,7 @@ _CachedCatalog = CachedValue[_StoredCatalog, tuple[CatalogEntry, ...]]
 
 
 class CatalogSource(CachedResource[_StoredCatalog, tuple[CatalogEntry, ...]]):
-    """Where one catalog comes from."""
+    """One catalog, cached and refreshed."""
 
     word = "catalog"
     kept_type = _StoredCatalog
@@ -116,27 +117,27 @@ class CatalogSource(CachedResource[_StoredCatalog, tuple[CatalogEntry, ...]]):
         selection: Selection | None = None,
         trust: Trust | None = None,
     ) -> None:
-        """`credentials` go to `url`'s origin."""
+        """`credentials` are sent to the origin of `url` only."""
         super().__init__(http, url, folder, bounds, kept_as=f"catalog {url}")
         self._credentials = credentials
         self._selection = selection or Selection()
         self._trust = trust or Trust()
         self.reach = ConnectionPolicy(url, self._trust)
-        """How connections are judged that are made for the agents that it lists."""
+        """The policy for connections to the listed agents."""
 
     def is_own(self, card_url: str) -> bool:
-        """Whether an agent is at the catalog's own origin: only there may it be shown the catalog's credentials."""
+        """Whether an agent is at the catalog's own origin. Only such an agent may get the catalog's credentials."""
         return origin_of(card_url) == origin_of(self.url)
 
     def guard(self, card_url: str) -> AddressGuard | None:
-        """What judges connections made to read a card that the catalog named; None when any address will do."""
+        """The guard for connections to a card that the catalog names; None if any address is allowed."""
         return self.reach.guard(card_url, self._private_words(card_url))
 
     # Reading
 
     async def _fetch(self, held: _CachedCatalog | None) -> _CachedCatalog:
         kept = await self._read_pages(held.kept.pages if held else ())
-        # What is left out is logged once, not each time that the same is read.
+        # An unchanged catalog is not read again, so that its skipped agents are logged once.
         is_same = held is not None and _listed(kept) == _listed(held.kept)
         return CachedValue(kept, held.value if held and is_same else self._read(kept))
 
@@ -179,10 +180,10 @@ class CatalogSource(CachedResource[_StoredCatalog, tuple[CatalogEntry, ...]]):
             raise PeerError(f"{redacted_url(self.url)} says that it has not changed, but it was never seen")
         return response, known.model_copy(update={"validators": validators_of(response, known.validators)})
 
-    # What is taken of it
+    # The agents of the catalog
 
     def _read(self, kept: _StoredCatalog) -> tuple[CatalogEntry, ...]:
-        """The agents that are wanted and may be reached; those that may not are logged."""
+        """The agents that are wanted and may be reached. Wanted agents that may not be reached are logged."""
         found: dict[str, CatalogEntry] = {}
         for agent in (agent for agent in _listed(kept) if self._selection.takes(agent.name)):
             try:
@@ -198,10 +199,10 @@ class CatalogSource(CachedResource[_StoredCatalog, tuple[CatalogEntry, ...]]):
         return now != before
 
     def _card_url(self, given: str) -> str:
-        """Where a card is, as the catalog says.
+        """The absolute URL of a card that the catalog names.
 
         Raises:
-            PeerError: it is no URL of a card, or may not be asked for.
+            PeerError: it is not a URL of a card, or it is private and not allowed.
         """
         try:
             place = url_from(self.url).join(given).copy_with(fragment=None)
@@ -223,10 +224,10 @@ class CatalogSource(CachedResource[_StoredCatalog, tuple[CatalogEntry, ...]]):
 
 
 def _page_from(text: bytes, place: str, validators: dict[str, str]) -> _Page:
-    """A page out of its text.
+    """The page in a text.
 
     Raises:
-        PeerError: it is none.
+        PeerError: the text is not a page of a catalog.
     """
     value = json_from(text, redacted_url(place))
     agents = value.get("agents") if isinstance(value, dict) else None
@@ -243,7 +244,7 @@ def _page_from(text: bytes, place: str, validators: dict[str, str]) -> _Page:
 
 
 def _agent_from(value: JsonValue) -> _Agent | None:
-    """An agent of a page, by where its card is, or else by its base; None when it has no name, or neither."""
+    """An agent of a page, by the URL of its card or else its base URL; None if it has no name or no URL."""
     if not isinstance(value, dict):
         return None
     name, card_url = value.get("name"), value.get("cardUrl") or value.get("url")

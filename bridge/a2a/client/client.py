@@ -1,8 +1,8 @@
-"""A client of A2A agents: performs operations, whatever the version and the binding of the agent.
+"""A client of one A2A agent: performs operations in any supported version and binding.
 
-It knows nothing of what messages are for. It is strict in what it sends and liberal in what
-it reads. Whatever the other side does wrong becomes a PeerError that names the URL and the fault; its kind
-says what the caller may conclude: never left, left without an answer, refused, or no answer of A2A.
+The client does not know what messages are for. It is strict in what it sends and tolerant in what it reads. Each fault
+of the agent becomes a PeerError that names the URL and the fault. The type of the error says what the caller may
+conclude: the request was never sent, was sent without an answer, was refused, or was answered with something else.
 
 Spec: A2A 1.0 sections 3.1 (operations), 8.3 (which interface).
 """
@@ -42,30 +42,30 @@ __all__ = ["AgentClient", "AgentRefusedError", "ClientOptions", "Deadlines"]
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """How an agent is spoken to."""
+    """The options of a client for one agent."""
 
     deadlines: Deadlines
     json_values: int
-    """Values and keys in one answer, or one event of a stream."""
+    """The most values and keys in one answer, or in one event of a stream."""
     extensions: tuple[str, ...] = ()
-    """URIs to activate; those that the card does not declare are left out."""
+    """The URIs of extensions to activate. Those that the card does not declare are left out."""
     credentials: Credentials = field(default_factory=Credentials)
     trust: Trust = field(default_factory=Trust)
     reach: ConnectionPolicy | None = None
-    """How connections are judged; None takes the URL of the card for the user's own."""
+    """The policy for connections; None makes one with the URL of the card as the user's own URL."""
     limit_bytes: int = ANSWER_LIMIT_BYTES
     baggage_keys: frozenset[str] = frozenset()
-    """Those of a trace's baggage that an agent beyond this machine is told."""
+    """The keys of a trace's baggage that are sent to agents on other machines."""
     on_hop: OnHop | None = None
-    """Told of each request, and of each answer or event, as it stands on the wire."""
+    """Called with the wire text of each request, and of each answer or event."""
     versions: Versions = VERSIONS
-    """Those that the client speaks."""
+    """The versions that the client speaks."""
 
 
 class AgentClient:
     """Performs operations on one agent.
 
-    The HTTP client that it is given carries no credentials of its own: they are added request by request.
+    The HTTP client must carry no credentials: they are added to each request.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class AgentClient:
         found: FoundCard,
         options: ClientOptions,
     ) -> None:
-        """The card is judged at once, and nothing is sent.
+        """Check the card, and send nothing.
 
         Raises:
-            PeerError: the card has no interface that this client speaks and may call, or asks for credentials
-                that are not configured.
+            PeerError: the card has no interface that this client speaks and may call, or requires credentials that
+                are not configured.
         """
         self.card = found.card
         declared = {extension.uri for extension in found.card.capabilities.extensions or ()}
@@ -108,12 +108,12 @@ class AgentClient:
 
     @property
     def interface(self) -> AgentInterface:
-        """The interface in use: the first that may be called, or the one after those that were out of reach."""
+        """The interface in use: the first one that may be called and was not out of reach."""
         return self._transports[0].interface
 
     @property
     def streams(self) -> bool:
-        """Whether the agent says that it streams."""
+        """Whether the card declares streaming."""
         return bool(self.card.capabilities.streaming)
 
     @overload
@@ -127,33 +127,34 @@ class AgentClient:
     def perform(
         self, operation: Unary[RequestT, AnswerT] | Streamed[RequestT, AnswerT], request: RequestT
     ) -> Awaitable[AnswerT] | AsyncGenerator[StreamResponse, None]:
-        """Its answer; or each event as it comes, to be closed when it is not read to its end.
+        """Perform one operation. Returns its answer, or for a streamed operation a generator of its events.
 
-        The first interface that can be reached is asked; what was out of reach stands last from then on.
+        Close a generator that is not read to its end. The first interface that can be reached is used; an interface
+        that was out of reach is tried last from then on.
 
         Raises:
             AgentRefusedError: the agent answered with an error.
-            NotReachedError: the request never left, by any interface.
-            UnansweredError: the request left, and no whole answer came.
-            PeerError: its answer is no answer.
+            NotReachedError: the request was never sent, by any interface.
+            UnansweredError: the request was sent, and no complete answer came.
+            PeerError: the answer is not one of this operation.
         """
         if isinstance(operation, Streamed):
             return self._events(operation, request)
         return self._answer(operation, request)
 
     async def send(self, request: objects.SendMessageRequest) -> Task | Message:
-        """Send a message and wait for what the agent answers with (section 3.1.1)."""
+        """Send a message and wait for the agent's answer (section 3.1.1)."""
         answer = await self.perform(operations.SEND_MESSAGE, request)
         said = answer.task or answer.message
         assert said is not None
         return said
 
     def stream(self, request: objects.SendMessageRequest) -> AsyncGenerator[StreamResponse, None]:
-        """Send a message and give each event as it comes (section 3.1.2). Close what is not read to its end."""
+        """Send a message and yield the events (section 3.1.2). Close a generator that is not read to its end."""
         return self.perform(operations.SEND_STREAMING_MESSAGE, request)
 
     def subscribe(self, task_id: str) -> AsyncGenerator[StreamResponse, None]:
-        """The task as it is now, then each further event (section 3.1.6)."""
+        """Yield the task as it is now, and then each further event (section 3.1.6)."""
         return self.perform(operations.SUBSCRIBE_TO_TASK, objects.SubscribeToTaskRequest(id=task_id))
 
     async def get(self, task_id: str, history_length: int | None = None) -> Task:
@@ -166,7 +167,7 @@ class AgentClient:
         return await self.perform(operations.LIST_TASKS, request)
 
     async def cancel(self, task_id: str) -> Task:
-        """Cancel a task; the task as it is then (section 3.1.5)."""
+        """Cancel a task, and return it (section 3.1.5)."""
         return await self.perform(operations.CANCEL_TASK, objects.CancelTaskRequest(id=task_id))
 
     def __str__(self) -> str:

@@ -1,8 +1,8 @@
-"""What a client shows an agent to be let in, as the card's security schemes ask. Pure.
+"""The credentials for an agent, placed in a request as the card's security schemes require. Pure.
 
-It knows which of a card's alternatives the credentials at hand satisfy, and where each of them goes in a
-request. It does not know where they come from, nor how tokens are got: OAuth's flows are not ours yet, a token
-that was got elsewhere is.
+This module selects the first alternative of a card that the configured credentials satisfy, and says where each
+credential goes in a request. It does not know where credentials come from. The flows of OAuth are not supported yet; a
+token that was obtained elsewhere is.
 
 Spec: A2A 1.0 sections 4.5 (schemes), 7.3 and 7.4.
 """
@@ -24,34 +24,34 @@ _FLAT: Final = {
     "openIdConnect": "openIdConnectSecurityScheme",
     "mutualTLS": "mtlsSecurityScheme",
 }
-"""How OpenAPI, and with it A2A 0.3, names the kinds of schemes."""
+"""The kinds of schemes, by their names in OpenAPI and A2A 0.3."""
 
 _TOKEN_KINDS: Final = ("oauth2SecurityScheme", "openIdConnectSecurityScheme")
-"""Whose outcome is a bearer token."""
+"""The kinds of schemes that result in a bearer token."""
 
 
 class CredentialsMissingError(PeerError):
-    """The card asks for credentials that are not configured."""
+    """The card requires credentials that are not configured."""
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """The values themselves, no references. They are kept out of the text of this object."""
+    """The configured secrets as values, not as references. `repr()` does not show them."""
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Sent with every request, whatever the card asks."""
+    """Headers for every request, whatever the card requires."""
     bearer: str | None = field(default=None, repr=False)
-    """For HTTP bearer authentication, and for OAuth 2 and OpenID Connect when the token was got elsewhere."""
+    """The token for HTTP bearer authentication, and for OAuth 2 and OpenID Connect if it was obtained elsewhere."""
     api_key: str | None = field(default=None, repr=False)
-    """For whichever API key the card asks for."""
+    """The key for any API key scheme of the card."""
     schemes: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """By the name of a scheme on the card; what is here wins."""
+    """Secrets by the name of a scheme on the card. They take precedence over `bearer` and `api_key`."""
 
     def __bool__(self) -> bool:
         return bool(self.headers or self.bearer or self.api_key or self.schemes)
 
     def card_headers(self) -> dict[str, str]:
-        """What goes along when the card itself is fetched, of which nothing is known yet."""
+        """The headers for fetching the card, when its schemes are not known yet."""
         if not self.bearer or _has_header(self, "Authorization"):
             return dict(self.headers)
         return {"Authorization": f"Bearer {self.bearer}", **self.headers}
@@ -59,14 +59,14 @@ class Credentials:
 
 @dataclass(frozen=True)
 class AppliedCredentials:
-    """Where the credentials go in each request."""
+    """Credentials at their places in a request."""
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     query: Mapping[str, str] = field(default_factory=dict, repr=False)
     cookies: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def request_headers(self) -> dict[str, str]:
-        """The headers, with the cookies as one of them."""
+        """The headers, with all cookies in one of them."""
         given = next((name for name in self.headers if name.lower() == "cookie"), "Cookie")
         cookies = [f"{name}={value}" for name, value in self.cookies.items()]
         cookies = [*filter(None, [self.headers.get(given)]), *cookies]
@@ -75,7 +75,7 @@ class AppliedCredentials:
 
 @dataclass(frozen=True)
 class _Placed:
-    """One credential at its place: `where` is header, query or cookie."""
+    """One credential and its place in a request. `where` is header, query or cookie."""
 
     where: str
     name: str
@@ -83,18 +83,18 @@ class _Placed:
 
 
 def apply_credentials(card: AgentCard, credentials: Credentials) -> AppliedCredentials:
-    """The credentials at their places: those of the first alternative that they satisfy.
+    """Place the credentials for the first alternative of the card that they satisfy.
 
-    A card that requires nothing gets the bearer token all the same, since someone gave it.
+    A card that requires nothing gets the bearer token nevertheless, because the user configured it.
 
     Raises:
-        CredentialsMissingError: no alternative is satisfied; it names each scheme that is missing, and why.
-        UsageError: an API key was given, and the card does not say where it goes.
+        CredentialsMissingError: no alternative is satisfied. The message names each missing scheme, and why.
+        UsageError: an API key is configured, and the card does not say where it goes.
     """
     alternatives = [tuple(one.schemes) for one in card.security_requirements or ()]
     lacks: list[str] = []
     chosen: tuple[_Placed, ...] | None = None if alternatives else _unasked(card, credentials)
-    # One that asks for nothing stands last: to be known is better than to be let in unknown.
+    # The empty alternative comes last: authenticated access is better than anonymous access.
     for names in sorted(alternatives, key=lambda names: not names):
         found = [_placed(card, name, credentials) for name in names]
         missing = [one for one in found if isinstance(one, str)]
@@ -116,7 +116,7 @@ def _at(where: str, placed: Iterable[_Placed]) -> dict[str, str]:
 
 
 def _unasked(card: AgentCard, credentials: Credentials) -> tuple[_Placed, ...]:
-    """What was given although the card requires nothing: the schemes that it declares, and the token."""
+    """The configured credentials for a card that requires none: those for its declared schemes, and the token."""
     declared = [_placed(card, name, credentials) for name in card.security_schemes or ()]
     placed = [one for one in declared if isinstance(one, _Placed) and one.value]
     if credentials.api_key and not any(one.value == credentials.api_key for one in placed):
@@ -129,7 +129,7 @@ def _unasked(card: AgentCard, credentials: Credentials) -> tuple[_Placed, ...]:
 
 
 def _placed(card: AgentCard, name: str, credentials: Credentials) -> _Placed | str | None:
-    """The credential for a scheme; None when a header that is sent anyway serves it; else what is missing."""
+    """The credential for a scheme; None if a configured header serves the scheme; else words for what is missing."""
     kind, scheme = _scheme((card.security_schemes or {}).get(name))
     own = credentials.schemes.get(name)
     if kind == "apiKeySecurityScheme":
@@ -156,7 +156,7 @@ def _placed(card: AgentCard, name: str, credentials: Credentials) -> _Placed | s
 
 
 def _scheme(value: JsonObject | None) -> tuple[str, JsonObject]:
-    """The kind of a scheme and what it says, wrapped as in 1.0 or flat as in OpenAPI."""
+    """The kind of a scheme and its fields. The scheme may be wrapped as in 1.0 or flat as in OpenAPI."""
     for kind, inner in (value or {}).items():
         if kind in _FLAT.values() and isinstance(inner, dict):
             return kind, inner

@@ -1,8 +1,8 @@
-"""What a client knows of a task from the events that it hears. Pure.
+"""A task as a client knows it, folded from the events that it receives. Pure.
 
-`life.py` says what may follow what, for those who make events. A listener cannot choose: agents say SUBMITTED
-twice, or WORKING first, and the task is what they say all the same. What an agent says on its way goes into the
-history that is known, as it does where the agent keeps one: it may be all that the agent ever says.
+`life.py` has the rules for those who make events. A client must accept what it gets: some agents send SUBMITTED twice,
+or WORKING first. The messages of an agent's progress reports are added to the known history, as agents with a history
+do themselves: they may be all that the agent ever says.
 
 Spec: A2A 1.0 sections 3.1.2, 3.2.3.
 """
@@ -35,21 +35,21 @@ from bridge.jsonvalues import json_bytes, values_in
 logger = logging.getLogger(__name__)
 
 _MOST_MESSAGES: Final = 100
-"""How many messages of a history are kept, the newest ones; what an agent reports for hours has no end."""
+"""How many messages of a history are kept, the newest ones: an agent may report for hours."""
 _SHARE_OF_MESSAGES: Final = 16
-"""They may hold this part of what a task may; the last one is always kept."""
+"""The history may take one part in so many of the task's limit. Its last message is always kept."""
 _OBJECT_BYTES: Final = 700
-"""What a part, a message or an artifact takes in memory beside what it says, measured."""
+"""The memory of a part, a message or an artifact beside its content, as measured."""
 _VALUE_BYTES: Final = 100
-"""The same for a value in plain JSON."""
+"""The memory of a value in plain JSON beside its content, as measured."""
 
 
 class TaskTooLargeError(Exception):
-    """A task holds more than is taken."""
+    """A task holds more than its limit."""
 
 
 class FoldedTask:
-    """What is known of a task from the events that were heard, and how much that holds together."""
+    """A task folded from received events, with a bound on its total size."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.task: Task | None = None
@@ -57,13 +57,13 @@ class FoldedTask:
         self._artifacts: dict[str, int] = {}
         self._artifact_bytes = self._other_bytes = 0
         self._messages: dict[int, int] = {}
-        """By the identity of the messages in the history, which holds them."""
+        """The weights of the history's messages, by `id()`: the history keeps the messages alive."""
 
     def take(self, event: StreamResponse) -> Task:
-        """The task after an event. Messages make room for newer ones.
+        """The task after an event. Old messages are dropped for newer ones.
 
         Raises:
-            TooMuchError: it holds too much all the same. The task stays what it was.
+            TaskTooLargeError: the task is above its limit nevertheless. The last task is kept.
         """
         before, payload = self.task, event.payload
         if before is None:
@@ -96,7 +96,7 @@ class FoldedTask:
             raise TaskTooLargeError
 
     def _with_newest(self, task: Task) -> Task:
-        """The task with the newest of its messages, as many as it may hold."""
+        """The task with as many of its newest messages as it may hold."""
         history, last = task.history or (), task.status.message
         left = self._limit_bytes - self._artifact_bytes - self._other_bytes
         share, kept = min(left, self._limit_bytes // _SHARE_OF_MESSAGES), dict[int, int]()
@@ -117,7 +117,7 @@ class FoldedTask:
 
 
 def begun_by(payload: Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent) -> Task:
-    """The task that a first event tells of; an agent may leave out the Task that comes first by section 3.1.2."""
+    """The task of a first event. By section 3.1.2 a Task comes first, but some agents leave it out."""
     match payload:
         case Task():
             return payload
@@ -132,7 +132,7 @@ def begun_by(payload: Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdat
 
 
 def folded(task: Task, event: StreamResponse) -> Task:
-    """The task after an event, also where the event cannot follow. Another task's event changes nothing."""
+    """The task after an event, even if the event cannot follow. An event of another task changes nothing."""
     if event.status_update is not None and event.status_update.task_id == task.id:
         task = _with_words_in_history(task)
     event = _with_what_goes_on(task, event)
@@ -150,8 +150,10 @@ def folded(task: Task, event: StreamResponse) -> Task:
 
 
 def more_complete(heard: Task, read: Task) -> Task:
-    """What is known of a task that was heard to settle and then read: agents leave out on one way what they give
-    on the other."""
+    """The more complete view of a settled task: as its stream told it, or as it was read afterwards.
+
+    Some agents leave content out of a stream, and others out of GetTask.
+    """
     if read.artifacts or read.status.message or read.status.state is not heard.status.state:
         return read
     told = any(message.role is Role.AGENT for message in read.history or ())
@@ -159,7 +161,7 @@ def more_complete(heard: Task, read: Task) -> Task:
 
 
 def weight_of_message(message: Message) -> int:
-    """About how much a message takes in memory."""
+    """The approximate memory of a message, in bytes."""
     return _OBJECT_BYTES + sum(map(_weight_of_part, message.parts)) + _weight_of(message.metadata)
 
 
@@ -179,7 +181,10 @@ def _weight_of(value: JsonValue) -> int:
 
 
 def _with_what_goes_on(task: Task, event: StreamResponse) -> StreamResponse:
-    """The event with the texts in it marked that go on with one that is known: what comes anew in a Task, too."""
+    """The event with its AppendedText marked: texts that continue a known text.
+
+    A Task in a stream repeats the artifacts; their texts keep the marks that they had.
+    """
     known = {artifact.artifact_id: artifact.parts for artifact in task.artifacts or ()}
     match event.payload:
         case TaskArtifactUpdateEvent(append=True, artifact=new) as update if before := known.get(
@@ -196,7 +201,7 @@ def _with_what_goes_on(task: Task, event: StreamResponse) -> StreamResponse:
 
 
 def _marked_as(artifact: Artifact, known: Sequence[Part]) -> Artifact:
-    """An artifact with the marks that its parts had, as far as they are the same."""
+    """An artifact whose parts keep the marks of the equal known parts at the same place."""
     if not any(isinstance(part, AppendedText) for part in known):
         return artifact
     parts = (
@@ -207,7 +212,7 @@ def _marked_as(artifact: Artifact, known: Sequence[Part]) -> Artifact:
 
 
 def _is_piece(before: Part, part: Part) -> bool:
-    """Whether two texts say the same of themselves, so that the second can go on with the first."""
+    """Whether two parts are texts with equal fields beside the text, so that the second can continue the first."""
     return before.kind == part.kind == "text" and _beyond_text(before) == _beyond_text(part)
 
 
@@ -220,7 +225,7 @@ def _going_on(part: Part) -> AppendedText:
 
 
 def _with_words_in_history(task: Task) -> Task:
-    """The task with what its agent says now among its messages, once."""
+    """The task with the agent's message of its status in its history, once."""
     said, history = task.status.message, task.history or ()
     if said is None or said.role is not Role.AGENT or task.status.state in ENDED or history[-1:] == (said,):
         return task

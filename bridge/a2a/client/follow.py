@@ -1,4 +1,4 @@
-"""A task of another agent, run to where it settles, whatever becomes of the connection meanwhile.
+"""Follows a task of another agent until it settles, even if the connection breaks meanwhile.
 
     message ──▶ stream ──lost──▶ subscribe ──lost, refused──▶ get ──▶ pause ──▶ subscribe ...
        │           │                 │                         │
@@ -6,9 +6,9 @@
                    ▼                 ▼                         ▼
                          settled: ended, or it asks for something
 
-A Task in mid-stream is all that is known, and replaces what was. An agent may tell again after a break what its
-snapshot held already, and events carry no numbers; so a task that was followed over a break is read once more
-when it has settled. A message is sent once: whether it arrived cannot be known when nothing came back.
+A Task in a stream replaces everything that was known. After a break, an agent may send events that its snapshot held
+already, and events carry no numbers. So a task that was followed over a break is read once more when it has settled.
+A message is sent once: if nothing came back, nobody knows whether it arrived.
 
 Spec: A2A 1.0 sections 3.1.2, 3.1.3, 3.1.6, 3.5.2 (streams are no reliable delivery), 7.6.1.
 """
@@ -44,59 +44,59 @@ logger = logging.getLogger(__name__)
 
 _UNAVAILABLE: Final = 503
 _END_SECONDS: Final = 0.1
-"""How long a stream that has said its last may take to end."""
+"""How long a stream may take to end after its last event."""
 
 
 class OutcomeUnknownError(PeerError):
-    """The message left, and nothing came back: it may or may not have been taken, so it is not sent again."""
+    """The message was sent, and nothing came back. The agent may have taken it, so it is not sent again."""
 
     def __init__(self, message: str, task_id: str | None) -> None:
         super().__init__(f"{message}. Whether the agent took the message is unknown; it is not sent again")
         self.task_id = task_id
-        """The task that the message was for, which `wait_until_settled` can look at; None when it was to begin one."""
+        """The task of the message, for `wait_until_settled`; None if the message was to start one."""
 
 
 class TaskLostError(PeerError):
-    """A task whose agent has been out of reach for too long. It may go on there."""
+    """The agent of a task has been out of reach for too long, or gives more than is taken. The task may go on."""
 
     def __init__(self, message: str, task_id: str, task: Task | None) -> None:
         super().__init__(message)
         self.task_id = task_id
         self.task = task
-        """As it was last known; None when it was never seen."""
+        """The last known state of the task; None if it was never seen."""
 
 
 @dataclass(frozen=True, slots=True)
 class FollowPace:
-    """How a task is followed where no stream tells of it."""
+    """The times for following a task without a stream, and the bound on its size."""
 
     outage_seconds: float
-    """How long its agent may be out of reach."""
+    """How long the task's agent may be out of reach."""
     task_limit_bytes: int
-    """How much a task may hold, its artifacts, its messages and all."""
+    """How much a task may hold, with its artifacts and messages."""
     first_seconds: float = 0.2
-    """Until it is looked at again; the pauses grow as long as nothing changes."""
+    """The first pause between two reads of the task. The pauses grow for as long as nothing changes."""
     most_seconds: float = 5.0
     stale_seconds: float = 10.0
-    """How long a task may show the question that was just answered before it is taken for asked again."""
+    """How long a task may show an answered question before the question counts as asked again."""
 
     def pauses(self) -> Backoff:
-        """Between two looks at it."""
+        """The pauses between two reads of the task."""
         return Backoff(self.first_seconds, self.most_seconds, factor=1.5)
 
 
 def _ignore(_: object) -> None:
-    """Nobody listens."""
+    """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Who hears of a task as it goes. Neither function may raise."""
+    """Callbacks for the events of a task. Neither may raise."""
 
     on_event: Callable[[StreamResponse], None] = _ignore
-    """Each event, once and in order. A Task among them is all that is known, and replaces what came before."""
+    """Called with each event, once and in order. A Task among them replaces everything that was known."""
     on_task: Callable[[str], None] = _ignore
-    """The task's id, once, as soon as it is known: from then on `AgentClient.cancel` can reach the task."""
+    """Called once with the task's id, as soon as it is known. `AgentClient.cancel` can then cancel the task."""
 
 
 async def converse(
@@ -109,20 +109,21 @@ async def converse(
 ) -> Task | Message:
     """Send one message and follow its task until it has settled: it has ended, or asks for something.
 
-    `answered` is the status whose question the message answers: the task may show it for a while yet.
-    At AUTH_REQUIRED the stream is left although it stays open; `wait_until_settled` goes on listening when it is given
+    `answered` is the status whose question the message answers; the task may still show it for a while. At
+    AUTH_REQUIRED this function returns although the stream is open. To go on waiting, call `wait_until_settled` with
     that status.
 
-    Cancelling this coroutine leaves the far task alone. Who wants it cancelled calls `client.cancel` with the
-    id that `on_task` gave. When there is none yet, the send must not be cut off, since the id comes by it: run
-    this in a task of its own, shielded, wait (with a bound) for `on_task`, cancel the far task, and then this.
+    Cancelling this coroutine does not cancel the remote task. To cancel that one, call `client.cancel` with the id
+    from `on_task`. Before `on_task`, the send must not be cut off, since the id comes with its answer: run this
+    coroutine in a shielded task of its own, wait (with a bound) for `on_task`, cancel the remote task, and then
+    cancel this coroutine.
 
     Raises:
-        NotReachedError: the message never left.
-        OutcomeUnknownError: it left, and the stream was lost before its first event.
-        AgentRefusedError: the agent refused it.
+        NotReachedError: the message was never sent.
+        OutcomeUnknownError: the message was sent, and the stream was lost before its first event.
+        AgentRefusedError: the agent refused the message.
         TaskLostError: the task is known, and its agent has been out of reach for too long.
-        PeerError: what the agent says is not A2A.
+        PeerError: the agent's answer is not A2A.
 
     Spec: A2A 1.0 sections 3.1.1 and 3.1.2.
     """
@@ -150,14 +151,14 @@ async def wait_until_settled(
     pace: FollowPace,
     answered: TaskStatus | None = None,
 ) -> Task:
-    """Follow a task that is known already until it has settled. It is read first: one that has ended has no stream.
+    """Follow a known task until it has settled. The task is read first, since an ended task has no stream.
 
-    `answered` is a status to wait beyond, for as long as it takes: that of an AUTH_REQUIRED which was seen to.
+    `answered` is a settled status to wait past without a limit of time: an AUTH_REQUIRED that was dealt with.
 
     Raises:
-        AgentRefusedError: the agent does not give it away, such as TASK_NOT_FOUND.
-        TaskLostError: its agent has been out of reach for too long.
-        PeerError: what the agent says is not A2A.
+        AgentRefusedError: the agent refuses to show the task, for instance with TASK_NOT_FOUND.
+        TaskLostError: the agent has been out of reach for too long.
+        PeerError: the agent's answer is not A2A.
 
     Spec: A2A 1.0 sections 3.1.3 and 3.1.6.
     """
@@ -166,13 +167,13 @@ async def wait_until_settled(
 
 
 async def _read_out(events: AsyncGenerator[StreamResponse, None]) -> None:
-    """Read the end of a stream that has said its last, so that its connection can be used again."""
+    """Read a stream to its end after its last event, so that the connection can be used again."""
     with anyio.move_on_after(_END_SECONDS), suppress(PeerError):
         await anext(events, None)
 
 
 class _Following:
-    """One task as it is followed: what is known of it, and how."""
+    """The state of following one task."""
 
     def __init__(
         self, client: AgentClient, listener: Listener, pace: FollowPace, answered: TaskStatus | None
@@ -187,15 +188,15 @@ class _Following:
 
     @property
     def task(self) -> Task | None:
-        """As it is known; None before the first event of it."""
+        """The task as it is known; None before its first event."""
         return self._gathered.task
 
     def may_be_asked_again(self) -> None:
-        """The answer is on its way: the same question is a new one after a while."""
+        """Note that the answer is being sent: after `stale_seconds` the same question counts as a new one."""
         self._answered_until = anyio.current_time() + self._pace.stale_seconds
 
     async def settled(self, task_id: str, *, is_listening: bool) -> Task:
-        """Go on until the task has settled. `is_listening`: a stream of it was there, and is gone."""
+        """Follow the task until it has settled. `is_listening` says that a stream of the task was open and ended."""
         must_look = not is_listening
         pauses = self._pace.pauses()
         while True:
@@ -208,14 +209,16 @@ class _Following:
                 if has_settled and self._has_settled(task := await self._looked_over(task_id)):
                     return task
                 if has_settled is None:
-                    continue  # it may have ended
+                    continue  # the task may have ended
             if self.task != before:
                 pauses.reset()
             await anyio.sleep(pauses.next())
 
     async def in_full(self, reply: Task | Message) -> Task | Message:
-        """A reply that a stream gave; a task that ended there without a word or an artifact may hold them all the
-        same, with agents that only keep what they give."""
+        """The reply of a stream, with its content.
+
+        A task that ended without a message and an artifact is read again: some agents put them only into the task.
+        """
         if (
             isinstance(reply, Message)
             or reply.status.state not in ENDED
@@ -227,10 +230,10 @@ class _Following:
         return read if read.status.state in ENDED else reply
 
     async def listen(self, events: AsyncGenerator[StreamResponse, None]) -> Task | Message | None:
-        """Take what a stream gives until it settles; None when it ends or breaks off before.
+        """Take the events of a stream until the task settles; None if the stream ends or breaks before.
 
         Raises:
-            UnansweredError: it broke off before its first event.
+            UnansweredError: the stream broke before its first event.
         """
         has_begun = False
         try:
@@ -248,7 +251,7 @@ class _Following:
         return None
 
     def take(self, event: StreamResponse) -> Task | Message | None:
-        """Take note of an event; the reply, if that is what it brings the task to."""
+        """Take an event. Returns the reply if the event is a Message or settles the task, else None."""
         payload = event.payload
         if isinstance(payload, Message) and self.task is None:
             self._listener.on_event(event)
@@ -263,10 +266,10 @@ class _Following:
         return self._reply(task)
 
     def _gather(self, event: StreamResponse) -> Task:
-        """Take an event to what is known.
+        """Fold an event into the known task.
 
         Raises:
-            TaskLostError: the agent gives more than any task may hold.
+            TaskLostError: the task is above `task_limit_bytes`.
         """
         try:
             return self._gathered.take(event)
@@ -278,20 +281,25 @@ class _Following:
             raise TaskLostError(f"{self._client} gives more than {limit}", task_id, self.task) from None
 
     async def _subscribe(self, task_id: str) -> bool | None:
-        """Listen to the task anew; whether it settled meanwhile. None: the agent does not let us."""
+        """Subscribe to the task. Returns whether the task settled; None if the agent refuses subscriptions."""
         try:
             return await self.listen(self._client.subscribe(task_id)) is not None
         except (NotReachedError, UnansweredError) as exc:
             logger.debug("%s cannot be listened to: %s", self._client, exc)
             return False
         except PeerError as exc:
-            # It has ended, or is of an agent that streams only what it is sent.
+            # The task has ended, or the agent streams only its answers to messages.
             logger.debug("%s lets nobody subscribe: %s", self._client, exc)
             self._can_subscribe = is_transient(exc)
             return False if self._can_subscribe else None
 
     async def _look(self, task_id: str) -> Task:
-        """The task as it is now, as soon as its agent can be asked."""
+        """Read the task, and retry while its agent is out of reach.
+
+        Raises:
+            TaskLostError: the agent has been out of reach for `outage_seconds`.
+            PeerError: the agent refuses, or its answer is not A2A.
+        """
         pauses, given_up_at = self._pace.pauses(), anyio.current_time() + self._pace.outage_seconds
         is_told = False
         while True:
@@ -314,8 +322,10 @@ class _Following:
             await anyio.sleep(pause_seconds)
 
     async def _looked_over(self, task_id: str) -> Task:
-        """The task that a stream settled, read once more: what a new stream told again after its snapshot is not to
-        be had twice, and what no stream tells is there."""
+        """Read a task that a stream has settled once more, if possible.
+
+        The read task has no content twice that a new stream repeated, and has content that no stream sent.
+        """
         assert self.task is not None
         try:
             self.take(StreamResponse(task=more_complete(self.task, await self._client.get(task_id))))
@@ -333,7 +343,7 @@ class _Following:
 
 
 def _at_once(request: SendMessageRequest) -> SendMessageRequest:
-    """The same request, not waiting for the agent's work."""
+    """The same request, with `return_immediately`."""
     configuration = request.configuration or SendMessageConfiguration()
     return request.model_copy(
         update={"configuration": configuration.model_copy(update={"return_immediately": True})}
@@ -346,7 +356,7 @@ def _task_id_of(event: StreamResponse) -> str:
 
 
 def event_of(answer: Task | Message) -> StreamResponse:
-    """The answer to a message as a stream would have told it."""
+    """The answer to a message as an event of a stream."""
     return StreamResponse(task=answer) if isinstance(answer, Task) else StreamResponse(message=answer)
 
 

@@ -1,6 +1,6 @@
-"""One HTTP exchange with a peer, bounded, its faults in words. What our clients of A2A stand on.
+"""One bounded HTTP exchange with a peer: the base of the A2A clients.
 
-Whatever goes wrong becomes a PeerError that names the URL, without credentials and query, and the fault.
+Every fault becomes a PeerError that names the fault and the URL, without its credentials and query.
 """
 
 from __future__ import annotations
@@ -26,40 +26,40 @@ _NEVER_LEFT: Final = (
     httpx2.ProxyError,
     httpx2.UnsupportedProtocol,
 )
-"""What goes wrong before the first byte of a request is written."""
+"""The errors that come before the first byte of a request is written."""
 
 
 class NotReachedError(PeerError):
-    """The request provably never left: it may be sent again, or elsewhere."""
+    """The request was certainly not sent. It may be sent again, or to another URL."""
 
 
 class UnansweredError(PeerError):
-    """The request left, and no whole answer came: nobody knows what became of it."""
+    """The request was sent, and no complete answer came. Whether it was carried out is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutgoingRequest:
-    """One request: what `exchange` sends."""
+    """One request for `exchange`."""
 
     method: str
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
     content: bytes | None = None
     query: Mapping[str, str] = field(default_factory=dict)
-    """Added to what the URL has."""
+    """Added to the query of the URL."""
     extensions: Mapping[str, Any] = field(default_factory=dict)
-    """httpx2's own, such as `timeout`, and `guarded_by`."""
+    """The request extensions of httpx2, such as `timeout`, and those of `guarded_by`."""
     auth: httpx2.Auth | None = None
-    """What shows credentials; None where the URL itself says all."""
+    """Adds credentials to the request; None if the URL needs none beside its own."""
 
 
 @asynccontextmanager
 async def exchange(http: httpx2.AsyncClient, outgoing: OutgoingRequest) -> AsyncIterator[httpx2.Response]:
-    """One request and its response, whose body is still to be read. Redirects are left to the caller.
+    """Send a request, and yield its response, whose body is still to be read. Redirects are left to the caller.
 
     Raises:
-        NotReachedError: the request never left.
-        UnansweredError: the answer did not come, or not whole.
+        NotReachedError: the request was not sent.
+        UnansweredError: no complete answer came.
     """
     place = url_from(outgoing.url).copy_merge_params(outgoing.query)
     request = http.build_request(
@@ -87,6 +87,11 @@ async def exchange(http: httpx2.AsyncClient, outgoing: OutgoingRequest) -> Async
 
 
 async def response_body(response: httpx2.Response, limit_bytes: int) -> bytes:
+    """The whole body of a response.
+
+    Raises:
+        PeerError: the body is larger than `limit_bytes`.
+    """
     body = bytearray()
     async for chunk in response.aiter_bytes():
         body += chunk
@@ -96,6 +101,11 @@ async def response_body(response: httpx2.Response, limit_bytes: int) -> bytes:
 
 
 def url_from(url: str) -> httpx2.URL:
+    """A parsed URL.
+
+    Raises:
+        PeerError: the text is not a URL.
+    """
     try:
         place = httpx2.URL(url)
     except httpx2.InvalidURL as exc:
@@ -106,7 +116,7 @@ def url_from(url: str) -> httpx2.URL:
 
 
 def redacted_url(url: str) -> str:
-    """A URL as it may be said aloud: without credentials and query."""
+    """A URL for messages and logs: without credentials, query and fragment."""
     try:
         place = httpx2.URL(url)
         return str(place.copy_with(userinfo=b"", query=None, fragment=None))
@@ -115,10 +125,10 @@ def redacted_url(url: str) -> str:
 
 
 def origin_of(url: str) -> str:
-    """Scheme, host and port of a URL: whom it leads to.
+    """The scheme, host and port of a URL.
 
     Raises:
-        PeerError: it is no URL.
+        PeerError: the text is not a URL.
     """
     place = url_from(url)
     port = place.port or {"http": 80, "https": 443}.get(place.scheme)
@@ -128,6 +138,11 @@ def origin_of(url: str) -> str:
 def json_from(
     text: bytes, where: str, max_values: int = DEFAULT_MAX_VALUES, limited_by: str = ""
 ) -> JsonValue:
+    """The value of a JSON text from a peer. `where` and `limited_by` are words for the error.
+
+    Raises:
+        PeerError: the text is not JSON, or holds too much.
+    """
     try:
         return parse_json(text, max_values=max_values)
     except A2AError as exc:
@@ -139,13 +154,14 @@ def json_from(
 
 
 def status_words(response: httpx2.Response) -> str:
+    """The HTTP status of a response in words, with the scheme of the credentials that it asks for."""
     said = f"{redacted_url(str(response.url))} answered HTTP {response.status_code} {response.reason_phrase}".rstrip()
     scheme = response.headers.get("www-authenticate", "").partition(" ")[0]
     return f"{said} (it asks for credentials: {scheme})" if scheme else said
 
 
 def validation_faults(exc: ValidationError) -> tuple[str, ...]:
-    """Which fields are at fault, and what was found there."""
+    """The invalid fields of a validation error, ten at most, with the values that were found."""
     found = []
     for error in exc.errors(include_url=False, include_context=False):
         field = ".".join(str(step) for step in error["loc"])

@@ -1,8 +1,7 @@
-"""What is followed at a URL: kept on disk, so that a start need not wait for it, and fresh while a bridge runs.
+"""A resource that is cached on disk, so that a start need not wait for it, and refreshed while a bridge runs.
 
-It holds for as long as HTTP says, within bounds that are ours. What cannot be read anew stays what it was. Files that
-cannot be read are as good as absent. What an answer means is for those to say who follow it: `card_cache.py` a card,
-`catalog.py` a catalog.
+A cached response is fresh for as long as HTTP says, within configured bounds. If a refresh fails, the last value stays.
+A file that cannot be read counts as absent. Subclasses know the content: `card.py` a card, `catalog.py` a catalog.
 
 Spec: RFC 9111 sections 4.2 (freshness), 4.3 (validation) and 5.2.2.5 (no-store).
 """
@@ -39,37 +38,37 @@ _MAX_AGE: Final = re.compile(r'(?:^|,)\s*max-age\s*=\s*"?(\d{1,10})', re.IGNOREC
 _NO_STORE: Final = re.compile(r"(?:^|,)\s*no-store\b", re.IGNORECASE)
 _NO_CACHE: Final = re.compile(r"(?:^|,)\s*no-cache\s*(?:,|$)", re.IGNORECASE)
 _VALIDATORS: Final = {"etag": "If-None-Match", "last-modified": "If-Modified-Since"}
-"""What an answer gives, and how it is given back."""
+"""The validators of a response, and the conditional header that sends each back."""
 
 
 @dataclass(frozen=True, slots=True)
 class FreshnessBounds:
-    """How long a card holds, whatever its server says, and how it is asked for anew."""
+    """The bounds on the freshness of a response, whatever its server says, and the times of a refresh."""
 
     min_seconds: float
     max_seconds: float
     retry_seconds: float = 2.0
-    """Until it is asked for again when it could not be had; doubled each time, up to `min_seconds`."""
+    """The pause after a failed refresh. It doubles with each failure, up to `min_seconds`."""
     answer_seconds: float = 30.0
-    """How long its server may take."""
+    """How long the server may take to answer."""
 
     def pauses(self) -> Backoff:
-        """Between two attempts to have it."""
+        """The pauses between failed refreshes."""
         return Backoff(self.retry_seconds, max(self.min_seconds, self.retry_seconds))
 
 
 class StoredResponse(BaseModel):
-    """What is kept of an answer."""
+    """A response as it is stored in a file."""
 
     model_config = ConfigDict(frozen=True)
 
     fresh_until: float
-    """Seconds since the epoch: it outlives the process."""
+    """Seconds since the epoch, since the file outlives the process."""
     may_be_stored: bool = True
 
     @classmethod
     def read(cls, file: Path) -> Self | None:
-        """What a file holds; None when there is none, or it cannot be read."""
+        """The response in a file; None if there is no such file, or it cannot be read."""
         try:
             return cls.model_validate_json(file.read_bytes())
         except FileNotFoundError:
@@ -79,10 +78,10 @@ class StoredResponse(BaseModel):
             return None
 
     def write(self, file: Path) -> None:
-        """Put it into a file, in the place of what was kept before; or nothing, when it may not be stored."""
+        """Write the response into a file, or delete the file if the response may not be stored."""
         if self.may_be_stored:
             try:
-                # For its owner's eyes, as the URLs in it may hold keys.
+                # The file is private to its owner, since the URLs in it may hold keys.
                 write_privately(file, self.model_dump_json().encode())
             except (OSError, UsageError) as exc:
                 logger.warning("%s cannot be kept: %s", file, exc)
@@ -97,23 +96,24 @@ ValueT = TypeVar("ValueT")
 
 @dataclass(frozen=True, slots=True)
 class CachedValue(Generic[KeptT, ValueT]):
-    """What is in hand: an answer as it is kept, and what was read of it."""
+    """A stored response and the value that was read from it."""
 
     kept: KeptT
     value: ValueT = field(repr=False)
 
 
 class CachedResource(ABC, Generic[KeptT, ValueT]):
-    """Where something comes from that is followed."""
+    """A resource at a URL, cached and refreshed."""
 
     word: ClassVar[str]
-    """What it is called in messages."""
+    """The name of the resource in messages."""
     kept_type: type[KeptT]
 
     def __init__(
         self, http: httpx2.AsyncClient, url: str, folder: Path | None, bounds: FreshnessBounds, kept_as: str
     ) -> None:
-        """`folder` keeps it between two runs; None keeps it in memory alone. There its name is made of `kept_as`."""
+        """`folder` keeps the resource between two runs; None keeps it in memory only. The file's name is a hash of
+        `kept_as`."""
         self.url = url
         self._http = http
         self._bounds = bounds
@@ -123,26 +123,26 @@ class CachedResource(ABC, Generic[KeptT, ValueT]):
 
     @abstractmethod
     async def _fetch(self, held: CachedValue[KeptT, ValueT] | None) -> CachedValue[KeptT, ValueT]:
-        """What is there now, asked for with what is held of it. What has not changed is the same object.
+        """Fetch the resource, conditionally on the `held` value. The value of an unchanged resource is the same object.
 
         Raises:
-            PeerError: it cannot be reached, or what is there is something else.
+            PeerError: the server cannot be reached, or its answer is not such a resource.
         """
 
     @abstractmethod
     def _read(self, kept: KeptT) -> ValueT:
-        """What was kept, read again.
+        """The value of a stored response.
 
         Raises:
-            PeerError: it cannot be read.
+            PeerError: the stored response cannot be read.
         """
 
     @abstractmethod
     def _is_news(self, before: ValueT, now: ValueT) -> bool:
-        """Whether something is to be told of."""
+        """Whether watchers are to be told of the change."""
 
     def cached(self) -> ValueT | None:
-        """What was seen last, by this run or an earlier one, however old; None when it never was."""
+        """The last known value, of this run or an earlier one, however old; None if there is none."""
         if self._held is None and self._file is not None:
             self._held = self._held_in(self._file)
         return self._held.value if self._held else None
@@ -156,10 +156,11 @@ class CachedResource(ABC, Generic[KeptT, ValueT]):
             return None
 
     async def refresh(self) -> ValueT:
-        """What is there now, asked for with what is known of it. What has not changed is the same object.
+        """Fetch the resource anew. The value of an unchanged resource is the same object.
 
         Raises:
-            PeerError: it cannot be reached, or what is there is something else. What was known stays `cached`.
+            PeerError: the server cannot be reached, or its answer is not such a resource. The last value stays
+                `cached`.
         """
         self.cached()
         try:
@@ -173,9 +174,9 @@ class CachedResource(ABC, Generic[KeptT, ValueT]):
         return held.value
 
     async def watch(self, on_change: Callable[[ValueT], Awaitable[None]]) -> NoReturn:
-        """Ask anew whenever it has grown old, for ever, and tell of what is new.
+        """Refresh the resource whenever it is stale, for ever, and call `on_change` with each new value.
 
-        What was not there at the start is new when it comes. What goes wrong is logged, and asked for again.
+        The first value is new if there was none at the start. A failed refresh is logged and tried again.
         """
         pauses = self._bounds.pauses()
         while True:
@@ -192,13 +193,13 @@ class CachedResource(ABC, Generic[KeptT, ValueT]):
                 await on_change(now)
 
     def _seconds_left(self) -> float:
-        """Until it is to be asked for again; a clock that was set back does not make it older than it may be."""
+        """The time until the next refresh. It is bounded, so that a clock that was set back does not delay it."""
         left = self._held.kept.fresh_until - time.time() if self._held else 0
         return min(max(left, 0), self._bounds.max_seconds)
 
 
 def fresh_seconds(headers: httpx2.Headers, bounds: FreshnessBounds) -> float:
-    """How long an answer holds by its headers, within the bounds (RFC 9111 section 4.2). A private cache's reading."""
+    """How long a response is fresh for a private cache, within the bounds (RFC 9111 section 4.2)."""
     said = headers.get("cache-control", "")
     seconds = 0.0
     if _NO_CACHE.search(said) or _NO_STORE.search(said):
@@ -217,13 +218,13 @@ def fresh_seconds(headers: httpx2.Headers, bounds: FreshnessBounds) -> float:
 def validators_of(
     response: httpx2.Response, known: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
-    """The headers by which what was answered is asked for anew; unchanged, it has those that were known besides."""
+    """The conditional headers for the next request. A 304 keeps the known ones."""
     given = {asked: response.headers.get(got, "") for got, asked in _VALIDATORS.items()}
-    # What cannot be sent as a header is not given back.
+    # A value that cannot be sent as a header is left out.
     new = {asked: said for asked, said in given.items() if said and said.isascii() and said.isprintable()}
     return {**known, **new} if response.status_code == HTTPStatus.NOT_MODIFIED else new
 
 
 def may_be_stored(headers: httpx2.Headers) -> bool:
-    """Whether an answer may be kept on disk."""
+    """Whether a response may be stored on disk."""
     return not _NO_STORE.search(headers.get("cache-control", ""))

@@ -1,8 +1,9 @@
-"""Which interfaces of a card a client calls, and who may be reached through a card.
+"""Which interfaces of a card a client calls, and which addresses a card may lead to.
 
-A card is a stranger's word for where to send messages and credentials. One from the public network that leads
-to this machine or its network would turn the bridge on its own neighbours; credentials belong to the origin
-that they were given for. Names are judged here, and the addresses behind them when a connection is made.
+A card comes from a stranger and says where to send messages and credentials. A public card that names a private
+address could make the bridge attack its own network (server-side request forgery, SSRF). Credentials belong to the
+origin that they were configured for. This module judges names; the addresses behind them are judged when a connection
+is made.
 
 Spec: A2A 1.0 sections 8.3 (which interface), 13.4.
 """
@@ -31,17 +32,17 @@ from bridge.http.private_addresses import (
 
 @dataclass(frozen=True)
 class Trust:
-    """Where a card may lead."""
+    """Where a card may lead to."""
 
     origins: frozenset[str] = frozenset()
-    """As `origin_of` writes them. Credentials go there too, and a private address among them is allowed."""
+    """Trusted origins, as `origin_of` writes them. They may be private, and credentials are sent to them."""
     allow_private: bool = False
-    """Whether a card from the public network may name a private or loopback interface."""
+    """Whether a public card may name a private or loopback address."""
     on_command_line: bool = False
-    """Whether that is said there, and not in a file: who is refused is told how to allow it in the same place."""
+    """Whether these settings come from the command line and not from a file, for the hint in a refusal."""
 
     def how_to_add(self, origin: str) -> str:
-        """How an origin comes among those that are trusted."""
+        """The hint that says how to add an origin to the trusted ones."""
         return f"add --trust {origin}" if self.on_command_line else f'add "{origin}" to its `trust`'
 
 
@@ -50,10 +51,10 @@ def interfaces_of(
 ) -> tuple[tuple[AgentInterface, Dialect], ...]:
     """The interfaces of a card that this client speaks, in the card's order, each with its dialect.
 
-    A client that is told what to speak speaks it at every interface, where none is of that version.
+    If the user has chosen the version and no interface has it, the client speaks that version at every interface.
 
     Raises:
-        PeerError: there is none; it says what the card offers.
+        PeerError: there is no such interface. The message says what the card offers.
     """
     said = [(one, one.protocol_version) for one in card.supported_interfaces]
     spoken = _spoken(said, versions)
@@ -80,10 +81,10 @@ def _spoken(
 
 
 def interface_of(card: AgentCard) -> AgentInterface:
-    """The interface that is called: the first one that this client speaks (section 8.3).
+    """The first interface of a card that this client speaks (section 8.3).
 
     Raises:
-        PeerError: there is none.
+        PeerError: there is no such interface.
     """
     return interfaces_of(card)[0][0]
 
@@ -91,12 +92,12 @@ def interface_of(card: AgentCard) -> AgentInterface:
 def permitted_interfaces(
     found: FoundCard, trust: Trust, *, has_credentials: bool, versions: Versions = VERSIONS
 ) -> tuple[tuple[AgentInterface, Dialect], ...]:
-    """The interfaces that are spoken and may be called; the others are passed over.
+    """The interfaces of a card that this client speaks and may call.
 
-    They are of one version, the first one's: what cannot be reached is no reason to speak an older one.
+    All are of one version, that of the first: an interface out of reach is no reason to use an older version.
 
     Raises:
-        PeerError: none is left; it says why the first one may not be called, and what allows it.
+        PeerError: no interface is left. The message says why the first one may not be called, and how to allow it.
     """
     spoken = interfaces_of(found.card, versions)
     refusals = [_refusal(found, one.url, trust, has_credentials) for one, _ in spoken]
@@ -109,17 +110,17 @@ def permitted_interfaces(
 
 @dataclass
 class ConnectionPolicy:
-    """How connections are judged that are made for one agent, or for the agents of one catalog."""
+    """The rules for connections to one agent, or to the agents of one catalog."""
 
     own_url: str
-    """What the user gave. Its name may lead inside, unless it was public before; all others were learned there."""
+    """The URL that the user gave. Its name may have a private address, unless it had a public one before. All other
+    URLs were learned from the agent or the catalog at this one."""
     trust: Trust = field(default_factory=Trust)
     resolve: ResolveName = addresses_of
     seen: RebindingJudge = field(default_factory=RebindingJudge)
 
     def guard(self, url: str, words: str = "") -> AddressGuard | None:
-        """What judges connections to a URL; None when any address will do. One that was learned is refused with
-        these words."""
+        """The guard for connections to a URL; None if any address is allowed. `words` refuse a learned URL."""
         host, origin = url_from(url).host, origin_of(url)
         if self.trust.allow_private or origin in self.trust.origins or self.is_private:
             return None
@@ -130,17 +131,17 @@ class ConnectionPolicy:
 
     @property
     def is_private(self) -> bool:
-        """Whether what the user gave says that it is of this machine or its own network."""
+        """Whether the name in the user's URL is one of this machine or its network."""
         return is_private_host(url_from(self.own_url).host)
 
 
 def interface_guard(found: FoundCard, url: str, reach: ConnectionPolicy) -> AddressGuard | None:
-    """What judges connections to a URL that a card names."""
+    """The guard for connections to a URL that a card names."""
     return reach.guard(url, _private_words(found, url, reach.trust))
 
 
 def _refusal(found: FoundCard, url: str, trust: Trust, has_credentials: bool) -> str | None:
-    """Why an interface may not be called."""
+    """Why an interface may not be called; None if it may."""
     here, there = origin_of(found.url), origin_of(url)
     if there == here or there in trust.origins:
         return None

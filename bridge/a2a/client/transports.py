@@ -1,7 +1,7 @@
-"""The ways to an agent: each takes an operation and gives its answer, or its events, in the terms of `model`.
+"""The transports of a client: each performs operations and returns answers or events as objects of `model`.
 
-What holds for every way, however it carries bytes, stands in its `TransportOptions`: what the agent is shown, which
-addresses may be connected to, how long it may take and how much it may say.
+`TransportOptions` holds the terms of every transport, however it carries bytes: credentials, the guard of addresses,
+deadlines and bounds.
 
 Spec: A2A 1.0 sections 3.1 (operations), 3.2.6 (service parameters).
 """
@@ -34,41 +34,41 @@ from bridge.jsonvalues import JsonObject
 from bridge.trace import OnHop, told_to_peer
 
 ANSWER_LIMIT_BYTES: Final = 64 * 1024 * 1024
-"""What one answer, or one event of a stream, may weigh: as much as a tool's result may."""
+"""The bound on one answer, or one event of a stream. It is the same as for the result of a tool."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
-    """How long an agent may take; None is as long as it likes."""
+    """How long an agent may take; None is without a limit."""
 
     connect_seconds: float
     answer_seconds: float | None
-    """For what waits for no work of the agent: get and cancel, and that it takes in a request. A message may take
-    long to answer even when it asks to return immediately, since there are agents that only ever answer in full."""
+    """For writing a request, and for the answers that need no work of the agent, such as get and cancel. The answer to
+    a message has no such limit, even with `return_immediately`: some agents only answer when the work is done."""
     silence_seconds: float | None
-    """Without a byte in a stream that has begun. Heartbeats count."""
+    """Without a byte in a stream that has begun. Heartbeats count as bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransportOptions:
-    """What holds for every way to one agent."""
+    """The options of every transport to one agent."""
 
     credentials: CredentialsSource
-    """Asked before each request for what the agent is shown with it."""
+    """Called before each request for its credentials."""
     extensions: Sequence[str]
-    """The URIs of those that are activated."""
+    """The URIs of the activated extensions."""
     guard_of: Callable[[str], AddressGuard | None]
-    """What judges the address of a connection to a URL; None where any will do."""
+    """Returns the guard for connections to a URL; None if any address is allowed."""
     deadlines: Deadlines
     limit_bytes: int
     baggage_keys: frozenset[str]
-    """Those of a trace's baggage that an agent beyond this machine is told."""
+    """The keys of a trace's baggage that are sent to agents on other machines."""
     on_hop: OnHop | None
-    """Told of each request, and of each answer or event, as it stands on the wire."""
+    """Called with the wire text of each request, and of each answer or event."""
 
 
 class Transport(ABC):
-    """One interface of an agent."""
+    """A transport to one interface of an agent."""
 
     interface: AgentInterface
 
@@ -86,18 +86,20 @@ class Transport(ABC):
     def perform(
         self, operation: Unary[RequestT, AnswerT] | Streamed[RequestT, AnswerT], request: RequestT
     ) -> Awaitable[AnswerT] | AsyncGenerator[StreamResponse, None]:
-        """Its answer; or each event as it comes, to be closed when it is not read to its end.
+        """Perform one operation. Returns its answer, or for a streamed operation a generator of its events.
+
+        Close a generator that is not read to its end.
 
         Raises:
             AgentRefusedError: the agent answered with an error.
-            NotReachedError: the request never left.
-            UnansweredError: the request left, and no whole answer came.
-            PeerError: its answer is no answer.
+            NotReachedError: the request was never sent.
+            UnansweredError: the request was sent, and no complete answer came.
+            PeerError: the answer is not one of this operation.
         """
 
 
 class HttpTransport(Transport):
-    """Either binding over HTTP. The HTTP client that it is given carries no credentials of its own."""
+    """Either binding over HTTP. The HTTP client must carry no credentials of its own."""
 
     def __init__(self, http: httpx2.AsyncClient, binding: ClientBinding, terms: TransportOptions) -> None:
         self.interface = binding.interface
@@ -146,7 +148,7 @@ class HttpTransport(Transport):
         params = self._binding.dialect.params_of(operation, request)
         async with self._exchange(operation, params) as response:
             if not response.headers.get("content-type", "").startswith(EVENT_STREAM):
-                # An error, or an agent that has all to say at once.
+                # An error, or an agent that answers with one event instead of a stream.
                 text = await response_body(response, self._terms.limit_bytes)
                 for event in self._read(reader, text, response):
                     yield event
@@ -157,7 +159,7 @@ class HttpTransport(Transport):
                         yield event
 
     async def _texts(self, response: httpx2.Response) -> AsyncGenerator[bytes, None]:
-        """The data of each event of a stream. Only one that has begun can be too silent."""
+        """The data of each event of a stream. The limit on silence holds once the first event has come."""
         events, silence_seconds = SseReader(self._terms.limit_bytes), None
         chunks = response.aiter_bytes()
         while chunk := await self._chunk(chunks, silence_seconds):
@@ -170,7 +172,7 @@ class HttpTransport(Transport):
                 yield text
 
     async def _chunk(self, chunks: AsyncIterator[bytes], silence_seconds: float | None) -> bytes:
-        """The next bytes of a stream; none at its end."""
+        """The next bytes of a stream; b"" at its end."""
         try:
             with anyio.fail_after(silence_seconds):
                 return await anext(chunks, b"")
