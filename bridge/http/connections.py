@@ -161,7 +161,7 @@ class WaitingConnections:
 
 
 @dataclass
-class _Told:
+class _LogPause:
     """How often something happened that is told seldom."""
 
     until: float
@@ -173,16 +173,16 @@ class RateLimitedLog:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._told: dict[str, _Told] = {}
+        self._pauses: dict[str, _LogPause] = {}
 
     def warn(self, kind: str, peer: str) -> None:
         """Something of this kind happened. Kinds are few, and no peer's words."""
-        now, told = self._clock(), self._told.get(kind)
-        if told is not None and now < told.until:
-            told.more += 1
+        now, pause = self._clock(), self._pauses.get(kind)
+        if pause is not None and now < pause.until:
+            pause.more += 1
             return
-        more = f"; {told.more} more since the last such line" if told is not None and told.more else ""
-        self._told[kind] = _Told(now + _LOG_SECONDS)
+        more = f"; {pause.more} more since the last such line" if pause is not None and pause.more else ""
+        self._pauses[kind] = _LogPause(now + _LOG_SECONDS)
         logger.warning("%s%s%s", kind, f", from {peer}" if peer else "", more)
 
 

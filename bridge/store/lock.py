@@ -1,17 +1,17 @@
-"""One owner per file: a lock of the operating system, held as long as its holder lives, and what becomes of the file.
+"""Gives a file one owner, by a lock of the operating system, and notices when the file is lost.
 
-It knows how each system locks a file. It never waits, and it never looks at process ids: the kernel lets go
-when the holder dies, however it dies, so that a stale lock cannot exist.
+This module knows how each system locks a file. It never waits, and it never looks at process ids: the kernel releases
+the lock when its holder dies, however it dies, so that a stale lock cannot exist.
 
-On Linux the lock is on the file itself, so that no other name of it, and no file that is deleted beside it, makes a
-second owner. On macOS and the BSDs a file has one list for locks by flock and by fcntl. An flock belongs to the open
-file there, and an fcntl lock to the process, so that ours on the database would keep this very process's SQLite out
-(flock(2) of FreeBSD: use one of them within a process; `lf_getblock` of XNU and FreeBSD compare owners, not kinds). So
-the lock is on a sibling there, and on Windows.
+On Linux the lock is on the file itself. So neither another name of the file nor the deletion of a lock file allows a
+second owner. On macOS and the BSDs, locks by flock and by fcntl are in one list. An flock belongs to the open file
+there, and an fcntl lock to the process, so that an flock on the database would keep SQLite in this very process out
+(flock(2) of FreeBSD: use one of them within a process; `lf_getblock` of XNU and FreeBSD compare owners, not kinds). On
+these systems and on Windows, the lock is on a sibling file.
 
-A process loses all its POSIX locks on a file once it closes *any* descriptor of it, and SQLite's locks are of that
-kind. So there is one descriptor here, opened before SQLite opens the file and closed after its last connection;
-what is looked at meanwhile is looked at by name, or on that descriptor. Nothing else may open the file.
+A process loses all its POSIX locks on a file once it closes *any* descriptor of the file, and SQLite's locks are of
+that kind. So this module has one descriptor, which is opened before SQLite opens the file and closed after SQLite's
+last connection. Checks in between use the file's name or that descriptor. Nothing else may open the file.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAGIC: Final = b"SQLite format 3\0"
-"""How a database begins (https://www.sqlite.org/fileformat.html, 1.3)."""
+"""The first bytes of a database (https://www.sqlite.org/fileformat.html, 1.3)."""
 
 _OPEN: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _DESCRIPTORS: Final = "/proc/self/fd"
 _LOCKS_THE_FILE: Final = sys.platform.startswith("linux")
-"""Whether a lock by flock leaves SQLite's own locks alone."""
+"""Whether a lock by flock does not conflict with SQLite's own locks."""
 
 
 class OwnedFile:
-    """A file that this process owns, and a database from its first commit on."""
+    """A file that this process owns. It is a database from its first commit on."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._names = os.fspath(path), f"{path}-wal"
@@ -66,9 +66,9 @@ class OwnedFile:
         self._size_bytes = 0
 
     def loss(self) -> str | None:
-        """What happened to the file underneath its owner, in words; None while it is what was opened.
+        """What happened to the file, in words; None while it is the file that was opened.
 
-        To be called while no checkpoint can run. The file never shrinks, as nothing vacuums it.
+        Call this while no checkpoint can run. The file must never shrink: nothing vacuums it.
         """
         try:
             found, log = (os.lstat(name) for name in self._names)
@@ -90,10 +90,12 @@ class OwnedFile:
 
 @contextmanager
 def own_file(path: Path) -> Iterator[OwnedFile]:
-    """Own a file for the length of the block, making it where it is missing, for its owner's eyes.
+    """Own a file for the length of the block. A missing file is created, readable by its owner only.
 
-    Raises StoreLockedError when someone else owns the file, UsageError when it is a symbolic link, OSError when it
-    cannot be opened.
+    Raises:
+        StoreLockedError: another process owns the file.
+        UsageError: the file is a symbolic link.
+        OSError: the file cannot be opened.
     """
     if path.is_symlink():
         raise UsageError(f"{path} is a symbolic link: name the file that it leads to, {path.readlink()}")
@@ -104,7 +106,7 @@ def own_file(path: Path) -> Iterator[OwnedFile]:
 @contextmanager
 def _descriptor_of(path: Path) -> Iterator[int]:
     if _is_open_here(path):
-        # It would take the locks of the other connections along when it is closed.
+        # Closing this descriptor would release the locks of the other connections.
         raise _in_use(path)
     try:
         descriptor = os.open(path, _OPEN, 0o600)
@@ -124,7 +126,7 @@ def _locked(path: Path, descriptor: int) -> Iterator[None]:
         _take_or_refuse(path, descriptor)
         yield
         return
-    # It is left behind: deleting it would let two owners hold locks on two files of one name.
+    # The sibling is never deleted: two owners could then hold locks on two files of one name.
     sibling = os.open(f"{path}.mcp-a2a-lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         _take_or_refuse(path, sibling)
@@ -147,7 +149,7 @@ def _in_use(path: Path) -> StoreLockedError:
 
 
 def _is_open_here(path: Path) -> bool:
-    """Whether this process has the file open already, by whatever name; False where the system does not say."""
+    """Whether this process has the file open, under any name; False where the system does not say."""
     with suppress(OSError):
         wanted = _inode(path.stat())
         for name in os.listdir(_DESCRIPTORS):

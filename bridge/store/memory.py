@@ -1,6 +1,6 @@
-"""A store in memory: the same promises as the one in a file, for as long as the process lives.
+"""A store in memory, with the promises of a store in a file, for the life of the process.
 
-It is bounded only by retention. A change is applied, and answered, before `submit` returns.
+Only retention bounds the store. A change is applied and answered before `submit` returns.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ class _Task:
     task_id: str
     origin: TaskOrigin
     head: TaskHead
-    standing: TaskPosition
+    position: TaskPosition
     snapshot: bytes
     events: list[bytes] = field(default_factory=list)
     private: bytes = b""
     message_ids: set[str] = field(default_factory=set)
 
     @property
-    def place(self) -> tuple[int, str]:
-        """Its place in a listing, and in the queue to be evicted."""
+    def sort_key(self) -> tuple[int, str]:
+        """The sort key in a listing and in the order of eviction."""
         return self.head.status_ms, self.task_id
 
     @property
     def ended(self) -> EndedTask:
-        """The same of a task that has ended, and what it weighs."""
-        return EndedTask(*self.place, self.origin.owner, len(self.snapshot))
+        """The task as an ended one, with its size."""
+        return EndedTask(*self.sort_key, self.origin.owner, len(self.snapshot))
 
     def stored(self) -> StoredTask:
         return StoredTask(
             task_id=self.task_id,
             origin=self.origin,
             head=self.head,
-            seq=self.standing.seq,
+            seq=self.position.seq,
             snapshot=self.snapshot,
             events=tuple(self.events),
             private=self.private,
@@ -64,7 +64,7 @@ class _Task:
 
 
 class MemoryStore:
-    """Tasks in memory; gone with the process. See `Store` for the promises."""
+    """Keeps tasks in memory, for the life of the process. See `Store` for the promises."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, _Task] = {}
@@ -95,10 +95,10 @@ class MemoryStore:
     def _apply(self, change: Change) -> None:
         task = self._tasks.get(change.task_id)
         owner = None if change.origin is None else self._context_owner(change.origin.context_id)
-        standing = position_after(change, None if task is None else task.standing, owner)
+        position = position_after(change, None if task is None else task.position, owner)
         if task is None:
-            task = self._make(change, standing)
-        task.standing = standing
+            task = self._make(change, position)
+        task.position = position
         task.head = change.head or task.head
         if change.snapshot is None:
             task.events.append(change.event)
@@ -110,11 +110,11 @@ class MemoryStore:
         if change.message is not None:
             self._accept(change, task)
 
-    def _make(self, change: Change, standing: TaskPosition) -> _Task:
+    def _make(self, change: Change, position: TaskPosition) -> _Task:
         origin, head, snapshot = change.origin, change.head, change.snapshot
         if origin is None or head is None or snapshot is None:
             raise ValueError("a task is made of an origin, a head and a snapshot")
-        task = _Task(change.task_id, origin, head, standing, snapshot)
+        task = _Task(change.task_id, origin, head, position, snapshot)
         self._tasks[task.task_id] = task
         self._contexts[origin.context_id][task.task_id] = task
         self._owners[origin.owner][task.task_id] = task
@@ -131,7 +131,7 @@ class MemoryStore:
         task.message_ids.add(message_id)
 
     async def load(self, task_id: str) -> StoredTask | None:
-        """The task with this id, whoever owns it, or None."""
+        """The task with this id, whoever owns it; None if there is none."""
         task = self._tasks.get(task_id)
         return None if task is None else task.stored()
 
@@ -139,16 +139,16 @@ class MemoryStore:
         """One page of the owner's tasks."""
         found = sorted(
             (task for task in self._owners.get(query.owner, {}).values() if _matches(query, task)),
-            key=lambda task: task.place,
+            key=lambda task: task.sort_key,
             reverse=True,
         )
         after = query.after
-        rest = [task for task in found if after is None or task.place < (after.status_ms, after.task_id)]
+        rest = [task for task in found if after is None or task.sort_key < (after.status_ms, after.task_id)]
         page = tuple(task.stored() for task in rest[: query.limit])
         return TaskPage(tasks=page, total=len(found), more=len(rest) > len(page))
 
     async def context_owner(self, context_id: str) -> str | None:
-        """Who owns a context, or None when no task is in it."""
+        """The owner of a context; None if it has no task."""
         return self._context_owner(context_id)
 
     def _context_owner(self, context_id: str) -> str | None:
@@ -156,18 +156,18 @@ class MemoryStore:
         return None if task is None else task.origin.owner
 
     async def find_message(self, owner: str, message_id: str) -> StoredMessage | None:
-        """Which task a message of this owner went to, or None."""
+        """The stored message of this owner with this id; None if there is none."""
         return self._messages.get((owner, message_id))
 
     async def unfinished(self) -> AsyncIterator[StoredTask]:
-        """Every task that has not ended, oldest first."""
+        """Every unfinished task, oldest first."""
         found = [task for task in self._tasks.values() if not task.head.ended]
         for task in sorted(found, key=lambda task: (task.origin.created_ms, task.task_id)):
             if not task.head.ended:
                 yield task.stored()
 
     async def waiting(self, states: Collection[str]) -> Mapping[str, int]:
-        """The unfinished tasks that are in one of these states, and since when."""
+        """The unfinished tasks in one of these states: their ids, with the `status_ms` of each."""
         return {
             task.task_id: task.head.status_ms
             for task in self._tasks.values()
@@ -175,11 +175,11 @@ class MemoryStore:
         }
 
     async def evict(self, ended_before_ms: int, quota: Quota) -> int:
-        """Delete ended tasks older than a time, and those beyond a quota; say how many."""
+        """Delete ended tasks that are too old or beyond a quota, and return how many."""
         ended = [task for task in self._tasks.values() if task.head.ended]
         victims = [task for task in ended if task.head.status_ms < ended_before_ms]
         left = sorted(
-            (task for task in ended if task.head.status_ms >= ended_before_ms), key=lambda task: task.place
+            (task for task in ended if task.head.status_ms >= ended_before_ms), key=lambda task: task.sort_key
         )
         surplus = surplus_of(Counter(task.origin.owner for task in left), quota)
         for task in left:
@@ -204,7 +204,7 @@ class MemoryStore:
 
     @property
     def lasts(self) -> bool:
-        """False: it ends with the process."""
+        """False: the store ends with the process."""
         return False
 
     @property
@@ -217,7 +217,7 @@ class MemoryStore:
         return True
 
     async def check(self) -> None:
-        """Nothing: nobody else can get at memory."""
+        """Do nothing: nobody else can change the memory."""
 
 
 def _matches(query: Query, task: _Task) -> bool:

@@ -1,10 +1,10 @@
-"""What a store keeps, the rule by which it takes a change, and what every store promises.
+"""The records of a store, the rule by which a change follows, and the promises of every store.
 
-It knows no protocol model: a task is an identity, a few columns to find it by, and bytes that only their writer
-understands. It must never import a model, and it knows no table, no file and no clock.
+This module knows no protocol model: a task is an identity, a few columns to find it by, and bytes that only their
+writer understands. It must never import a model, and it knows no table, no file and no clock.
 
-A task is a *snapshot* and the events after it. An event gets the next sequence number of its task, from 1,
-without gaps. A change may carry a new snapshot, which replaces the old one and every event up to it."""
+A task is a *snapshot* and the events after it. Each event has the next sequence number of its task, from 1 and without
+gaps. A change may carry a new snapshot, which replaces the old one and every event up to it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bridge.errors import StoreConflictError
 
 @dataclass(frozen=True, slots=True)
 class TaskOrigin:
-    """What is fixed when a task is made."""
+    """The properties of a task that never change."""
 
     context_id: str
     owner: str
@@ -39,7 +39,7 @@ class TaskHead:
 
 @dataclass(frozen=True, slots=True)
 class MessageKey:
-    """A message that was taken in, so that the same one sent again is known."""
+    """The key of an accepted message, by which a repeat is recognised."""
 
     message_id: str
     digest: bytes
@@ -49,9 +49,9 @@ class MessageKey:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One step in the life of a task, kept whole or not at all.
+    """One step in the life of a task. A store keeps a change as a whole or not at all.
 
-    With `origin` it makes the task, and then `seq` is 1 and `head` and `snapshot` are given.
+    A change with `origin` creates the task. Its `seq` is 1, and it has a `head` and a `snapshot`.
     """
 
     task_id: str
@@ -62,14 +62,14 @@ class Change:
     snapshot: bytes | None = None
     """The task as of `seq`; the events up to it are no longer kept one by one."""
     private: bytes | None = None
-    """Replaces what is kept beside the task for its worker; None leaves it, b"" clears it."""
+    """Replaces the worker's bytes, which are kept with the task. None leaves them; b"" clears them."""
     message: MessageKey | None = None
     origin: TaskOrigin | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StoredTask:
-    """A task as it is read back."""
+    """A task as a store returns it."""
 
     task_id: str
     origin: TaskOrigin
@@ -84,7 +84,7 @@ class StoredTask:
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """Which task a message went to."""
+    """A message's key, and the task that the message went to."""
 
     task_id: str
     key: MessageKey
@@ -92,7 +92,7 @@ class StoredMessage:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A place in a listing: the last row that was seen."""
+    """A position in a listing: the last row of a page."""
 
     status_ms: int
     task_id: str
@@ -100,7 +100,7 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which tasks to list: newest status first, ties by task id descending."""
+    """A query for tasks of one owner: newest status first, ties by task id descending."""
 
     owner: str
     limit: int
@@ -109,7 +109,7 @@ class Query:
     status_from_ms: int | None = None
     """Only tasks whose status is at least this new."""
     after: Cursor | None = None
-    """Only rows that come after this place."""
+    """Only rows after this position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,51 +124,56 @@ class TaskPage:
 
 
 UNBOUNDED: Final = 1 << 62
-"""More bytes than any store has."""
+"""A number of bytes that no store reaches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """How many ended tasks are kept, the newest ones, and what they weigh."""
+    """How many ended tasks are kept, and how many bytes of them. The newest ones are kept."""
 
     total: int
+    """Ended tasks of all owners."""
     each: int
-    """Of one owner."""
+    """Ended tasks of one owner."""
     total_bytes: int = UNBOUNDED
-    """What their snapshots weigh: an ended task has nothing else that is large."""
+    """Bytes of the snapshots of all owners. An ended task has nothing else that is large."""
     each_bytes: int = UNBOUNDED
+    """Bytes of the snapshots of one owner."""
 
     @property
     def of_bytes(self) -> Quota:
-        """The same bound for bytes as there is for tasks."""
+        """The bounds in bytes as a quota with bytes in place of tasks."""
         return Quota(self.total_bytes, self.each_bytes)
 
 
 OnStored = Callable[[Exception | None], None]
-"""Called in a task, so that it may start others, once a change is durable (None) or was refused (StoreError), in the
-order in which changes were submitted."""
+"""Called once a change is durable (None) or was refused (StoreError), in the order in which changes were submitted. The
+call is made inside an async task, so that it may start other tasks."""
 
 
 class Store(AbstractAsyncContextManager["Store"], Protocol):
-    """Where tasks are kept. Entered once; on exit every submitted change has been answered.
+    """Keeps tasks. Enter a store once. On exit, every submitted change has been answered.
 
-    Promises, for every implementation: (task, seq) is unique and has no gaps; the first ended head wins, in
-    the same transaction as the event that carries it; a context has one owner for as long as it has a task;
-    (owner, message id) is unique, the newest wins.
+    Every implementation promises:
+
+    - (task, seq) is unique and has no gaps.
+    - The first ended head wins. It is stored in one transaction with its event.
+    - A context has one owner for as long as it has a task.
+    - (owner, message id) is unique. The newest message wins.
     """
 
     async def __aenter__(self) -> Self: ...
 
     def submit(self, change: Change, done: OnStored) -> None:
-        """Queue a change. Never blocks; `done` says how it ended.
+        """Queue a change. This never blocks; `done` is called with the outcome.
 
-        `done` gets StoreConflictError when the change does not follow what is stored, and StoreError when
-        the store cannot write at all.
+        The outcome is None; StoreConflictError, if the change does not follow the stored task; or StoreError, if the
+        store cannot write.
         """
         ...
 
     async def load(self, task_id: str) -> StoredTask | None:
-        """The task with this id, whoever owns it, or None."""
+        """The task with this id, whoever owns it; None if there is none."""
         ...
 
     async def list(self, query: Query) -> TaskPage:
@@ -176,70 +181,73 @@ class Store(AbstractAsyncContextManager["Store"], Protocol):
         ...
 
     async def context_owner(self, context_id: str) -> str | None:
-        """Who owns a context, or None when no task is in it."""
+        """The owner of a context; None if it has no task."""
         ...
 
     async def find_message(self, owner: str, message_id: str) -> StoredMessage | None:
-        """Which task a message of this owner went to, or None."""
+        """The stored message of this owner with this id; None if there is none."""
         ...
 
     def unfinished(self) -> AsyncIterator[StoredTask]:
-        """Every task that has not ended, oldest first: what a new process has to look after."""
+        """Every unfinished task, oldest first, for a new process to recover."""
         ...
 
     async def waiting(self, states: Collection[str]) -> Mapping[str, int]:
-        """The tasks that have not ended and are in one of these states, by id, with their `status_ms`."""
+        """The unfinished tasks in one of these states: their ids, with the `status_ms` of each."""
         ...
 
     async def evict(self, ended_before_ms: int, quota: Quota) -> int:
-        """Delete ended tasks older than a time, and those beyond a quota as `surplus_of` says, first for their number
-        and then for their bytes; say how many.
+        """Delete ended tasks, and return how many.
 
-        Tasks that have not ended are never touched. A context goes with its last task.
+        First the tasks go that ended before a time. Then the surplus over the quota goes (`surplus_of`), first in
+        number and then in bytes. Unfinished tasks are never deleted. A context goes with its last task.
         """
         ...
 
     @property
     def lasts(self) -> bool:
-        """Whether another process finds again what is kept here."""
+        """Whether the tasks outlive the process."""
         ...
 
     @property
     def failure(self) -> str | None:
-        """Why the store cannot write, in words, or None while it can."""
+        """Why the store cannot write, in words; None while it can."""
         ...
 
     async def probe(self) -> bool:
-        """Try whether the store can write again; clears `failure` when it can."""
+        """Try to write, and return whether it worked. Success clears `failure`."""
         ...
 
     async def check(self) -> None:
-        """Look, without writing, whether what is kept is still there; `failure` says so when it is not."""
+        """Check, without writing, that the stored tasks are still there. Sets `failure` if they are not."""
         ...
 
 
 class TaskPosition(NamedTuple):
-    """Where a task stands: all that the next change is measured against."""
+    """The position of a task, which decides whether the next change follows."""
 
     owner: str
     seq: int
     """The sequence number of its last event."""
     snapshot_seq: int
-    """The event that its snapshot was taken at; later events are kept one by one."""
+    """The sequence number of its snapshot. Later events are kept one by one."""
     ended: bool
 
 
-def position_after(change: Change, standing: TaskPosition | None, context_owner: str | None) -> TaskPosition:
-    """Where the task stands once the change is kept.
+def position_after(change: Change, before: TaskPosition | None, context_owner: str | None) -> TaskPosition:
+    """The position of a task after a change.
 
-    `standing` is None for a task that is not stored, `context_owner` is None for a context without a task.
-    Raises StoreConflictError when the change does not follow.
+    `before` is its position before, or None for a task that is not stored. `context_owner` is None for a context
+    without a task.
+
+    Raises:
+        StoreConflictError: the change does not follow.
     """
     if change.origin is not None:
-        return _first_standing(change, standing, context_owner)
-    if standing is None:
+        return _first_position(change, before, context_owner)
+    if before is None:
         raise StoreConflictError(f"task {change.task_id} is not stored; make it with an origin first")
-    owner, seq, snapshot_seq, ended = standing
+    owner, seq, snapshot_seq, ended = before
     if ended:
         raise StoreConflictError(f"task {change.task_id} has ended with change {seq}; nothing follows it")
     if change.seq != seq + 1:
@@ -254,13 +262,13 @@ def position_after(change: Change, standing: TaskPosition | None, context_owner:
     )
 
 
-def _first_standing(change: Change, standing: TaskPosition | None, context_owner: str | None) -> TaskPosition:
+def _first_position(change: Change, before: TaskPosition | None, context_owner: str | None) -> TaskPosition:
     origin, head = change.origin, change.head
     if origin is None or head is None or change.snapshot is None or change.seq != 1:
         raise StoreConflictError(
             f"task {change.task_id} cannot be made: its first change is number 1, with a head and a snapshot"
         )
-    if standing is not None:
+    if before is not None:
         raise StoreConflictError(f"task {change.task_id} is stored already; use another id")
     if context_owner not in (None, origin.owner):
         raise StoreConflictError(

@@ -1,6 +1,6 @@
-"""How long ended tasks are kept, and the loop that lets the others go.
+"""Retention: how long and how many ended tasks are kept, and the loop that evicts the others.
 
-It knows when to ask a store to evict, and how many tasks of whom; what an eviction touches is the store's promise.
+This module knows when to evict, and how many tasks of which owner. What an eviction deletes is the store's promise.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Which ended tasks are kept; tasks that have not ended always are."""
+    """The rules for keeping ended tasks. Unfinished tasks are always kept."""
 
     age_seconds: float
-    """An ended task older than this goes."""
+    """How long ended tasks are kept."""
     quota: Quota
-    """How many of the rest stay."""
+    """The bound on ended tasks of that age."""
     every_seconds: float
-    """How long to wait between two evictions."""
+    """The pause between two evictions."""
 
     def __post_init__(self) -> None:
         quota = self.quota
@@ -42,13 +42,14 @@ class Retention:
 
 
 def surplus_of(ended: Mapping[str, int], quota: Quota) -> dict[str, int]:
-    """How many ended tasks of each owner are too many, or how many of their bytes; `ended` is how many each has.
+    """The surplus of each owner over a quota, in tasks or in bytes. `ended` is the number that each owner has.
 
-    Beyond the total, whoever has most gives up tasks first: one who makes many never costs another their few.
+    Above the total, the owners with the most give up theirs first: an owner with many tasks never costs another owner
+    its few.
     """
     counts = ended.values()
     each = min(quota.each, max(counts, default=0))
-    # The largest number that everyone may keep without exceeding the total.
+    # The largest number that each owner may keep without exceeding the total.
     most = (
         bisect_right(range(each + 1), quota.total, key=lambda most: sum(min(count, most) for count in counts))
         - 1
@@ -65,7 +66,7 @@ def surplus_of(ended: Mapping[str, int], quota: Quota) -> dict[str, int]:
 
 
 class EndedTask(NamedTuple):
-    """A task that has ended, as its bytes are counted. In the order in which they ended."""
+    """An ended task and its size in bytes. Such tuples sort in the order in which the tasks ended."""
 
     status_ms: int
     task_id: str
@@ -74,7 +75,7 @@ class EndedTask(NamedTuple):
 
 
 def tasks_over_byte_quota(ended: Iterable[EndedTask], quota: Quota) -> list[str]:
-    """Which ended tasks have to go for the others not to weigh too much: the oldest of each owner."""
+    """The ids of the ended tasks to delete so that the rest fits the quota in bytes: the oldest ones of each owner."""
     tasks, weights = sorted(ended), Counter[str]()
     for task in tasks:
         weights[task.owner] += task.size
@@ -88,9 +89,9 @@ def tasks_over_byte_quota(ended: Iterable[EndedTask], quota: Quota) -> list[str]
 
 
 async def evict_periodically(store: Store, retention: Retention, now_ms: Callable[[], int]) -> NoReturn:
-    """Evict now and then every `every_seconds`, until cancelled.
+    """Evict at once and then every `every_seconds`, until cancelled.
 
-    A StoreError is logged and tried again the next time: a full disk must not end the loop that frees it.
+    A StoreError is logged, and the next eviction is tried as usual: a full disk must not end the loop that frees it.
     """
     while True:
         try:

@@ -1,11 +1,11 @@
-"""A store in one SQLite file: what it promises survives the death of the process, and of the machine.
+"""A store in one SQLite file. Its promises hold across a crash of the process and of the machine.
 
-It knows how the file is opened, owned and closed. Writing is `writer.py`, reading is `reader.py`. The file
-is in write-ahead mode, so that readers and the writer never wait for each other.
+This module knows how the file is opened, owned and closed. `sqlite_writer.py` writes and `sqlite_reader.py` reads. The
+file is in write-ahead mode, so that readers and the writer never wait for each other.
 
-The log is copied back into the file by SQLite's own automatic checkpoint, every 1000 pages, inside a commit
-and so on the writer's thread; the event loop never waits for it. Every read is short, so the log is always
-free to start over, and it stays near 4 MB. After a burst it is cut back to `LOG_LIMIT_BYTES`.
+SQLite's automatic checkpoint copies the log back into the file every 1000 pages. It runs inside a commit, and so on the
+writer's thread; the event loop never waits for it. Every read is short, so that the log can always start over, and it
+stays near 4 MB. After a burst the log is cut back to `LOG_LIMIT_BYTES`.
 """
 
 from __future__ import annotations
@@ -36,38 +36,42 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Synchronous: TypeAlias = Literal["full", "normal"]
-"""When a commit waits for the disk: each time, or only when the log is copied back. Either survives the
-death of the process; only "full" survives that of the machine without losing the last commits."""
+"""When a commit waits for the disk: "full" each time, "normal" only when the log is copied back. Both survive a crash
+of the process. Only "full" keeps the last commits through a crash of the machine."""
 
 OLDEST_SQLITE: Final = (3, 33, 0)
 """The release of 2020 that brought UPDATE FROM."""
 
 INLINE_LIMIT_BYTES: Final = 64 * 1024
-"""The largest task that is read on the event loop: in 40 us. A hop to a thread and back takes 200 us,
-which is less than the 400 us and more that tasks of a megabyte take. A listing has many tasks and counts
-the others, so it never runs there."""
+"""The largest task that is read on the event loop, which takes 40 us. A hop to a thread and back takes 200 us. That is
+less than the 400 us and more for a task of a megabyte. A listing reads many tasks and counts the others, so it always
+runs in a thread."""
 
 _ENDINGS: Final = ("", "-wal", "-shm")
-"""How the names of a database's files end."""
+"""The endings of the names of a database's files."""
 
 PAGE_TASKS: Final = 64
 """How many unfinished tasks are read at a time."""
 
 EVICTED_AT_ONCE: Final = 256
-"""How many tasks one transaction deletes, so that changes get their turn in between."""
+"""How many tasks one transaction deletes. The bound lets changes be written in between."""
 
 LOG_LIMIT_BYTES: Final = 16 * 1024 * 1024
-"""What the write-ahead log may keep on the disk after a burst."""
+"""The largest size that the write-ahead log keeps on the disk after a burst."""
 
 CLOSE_SECONDS: Final = 30.0
 """How long closing waits for the last changes to reach the disk."""
 
 
 class SQLiteStore:
-    """Tasks in a SQLite file, of which one process is the owner. See `Store` for the promises."""
+    """Keeps tasks in a SQLite file, which one process owns. See `Store` for the promises."""
 
     def __init__(self, path: str | Path, *, synchronous: Synchronous = "full") -> None:
-        """Name the file; it is made when the store is entered. Raises UsageError for ":memory:"."""
+        """Name the file. It is created when the store is entered.
+
+        Raises:
+            UsageError: the path is ":memory:".
+        """
         if str(path) == ":memory:":
             raise UsageError("a SQLite store needs a file; a store in memory is MemoryStore")
         self._path = Path(path).parent.resolve() / Path(path).name
@@ -75,15 +79,17 @@ class SQLiteStore:
         self._resources = ExitStack()
 
     async def __aenter__(self) -> Self:
-        """Own and open the file, making it and its folder where they are missing.
+        """Own and open the file. A missing file or folder is created.
 
-        Raises StoreLockedError when another process has it, UsageError when it cannot be opened, is not a
-        store, was written by a newer release, or others on this machine can get at it.
+        Raises:
+            StoreLockedError: another process owns the file.
+            UsageError: the file cannot be opened, is not a store, was written by a newer release, or other users of
+                this machine can access it.
         """
         # On the loop's thread, unlike a scan: nothing is served before this is done, and a cancellation
         # cannot come between the lock and its owner.
         connection, file = self._open()
-        # The loop's own look-ups never wait for a scan: each has its connection.
+        # Look-ups on the loop never wait for a scan, because each has its own connection.
         self._scans_at_once = anyio.CapacityLimiter(1)
         self._writer = Writer(connection, str(self._path), self._resources.close, file.loss)
         # Entering a task group does not wait either.
@@ -97,7 +103,7 @@ class SQLiteStore:
         try:
             with ExitStack() as stack:
                 private_folder(self._path.parent)
-                # It makes the file, which SQLite would make readable by everyone; the log inherits the mode.
+                # This creates the file: SQLite would make it readable by everyone. The log inherits the mode.
                 file = stack.enter_context(own_file(self._path))
                 connection = sqlite3.connect(
                     self._path, isolation_level=None, check_same_thread=False, cached_statements=256
@@ -132,16 +138,16 @@ class SQLiteStore:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Write and answer what was submitted, then let go of the file, at most `CLOSE_SECONDS` later.
+        """Write and answer the submitted changes, then release the file, at most `CLOSE_SECONDS` later.
 
-        Cancellation does not cut it short.
+        A cancellation does not cut this short.
         """
-        # The writer's thread closes the connections and the lock behind it: not before its last write, and
-        # the connection that writes last, which copies the log back into the file and removes it.
+        # The writer's thread closes the connections and the lock after its last write. The writing connection
+        # is closed last: that copies the log back into the file and removes the log.
         try:
             await self._writer.close(CLOSE_SECONDS)
         finally:
-            # Without the block's own exception, which would come out of the group as one of a group.
+            # Not with the block's own exception: the group would wrap it in an exception group.
             await self._group.__aexit__(None, None, None)
 
     def submit(self, change: Change, done: OnStored) -> None:
@@ -149,7 +155,11 @@ class SQLiteStore:
         self._writer.submit(change, done)
 
     async def load(self, task_id: str) -> StoredTask | None:
-        """The task with this id, whoever owns it, or None. Raises StoreError, as all reads do."""
+        """The task with this id, whoever owns it; None if there is none.
+
+        Raises:
+            StoreError: the file cannot be read. All reads raise it.
+        """
         weight_bytes = self._look_ups.weigh(task_id)
         if weight_bytes is None:
             return None
@@ -162,15 +172,15 @@ class SQLiteStore:
         return await self._scan(partial(self._scans.listing, query))
 
     async def context_owner(self, context_id: str) -> str | None:
-        """Who owns a context, or None when no task is in it."""
+        """The owner of a context; None if it has no task."""
         return self._look_ups.context_owner(context_id)
 
     async def find_message(self, owner: str, message_id: str) -> StoredMessage | None:
-        """Which task a message of this owner went to, or None."""
+        """The stored message of this owner with this id; None if there is none."""
         return self._look_ups.message(owner, message_id)
 
     async def unfinished(self) -> AsyncIterator[StoredTask]:
-        """Every task that has not ended, oldest first, as each is when its page is read."""
+        """Every unfinished task, oldest first, in its state when its page is read."""
         after: Cursor | None = None
         while page := await self._scan(partial(self._scans.unfinished, after, PAGE_TASKS)):
             for task in page:
@@ -178,13 +188,14 @@ class SQLiteStore:
             after = Cursor(page[-1].origin.created_ms, page[-1].task_id)
 
     async def waiting(self, states: Collection[str]) -> Mapping[str, int]:
-        """The unfinished tasks that are in one of these states, and since when."""
+        """The unfinished tasks in one of these states: their ids, with the `status_ms` of each."""
         return await self._scan(partial(self._scans.waiting, states))
 
     async def evict(self, ended_before_ms: int, quota: Quota) -> int:
-        """Delete ended tasks older than a time, and those beyond a quota; say how many.
+        """Delete ended tasks that are too old or beyond a quota, and return how many.
 
-        Raises StoreError when the store cannot write; what was deleted before that stays deleted.
+        Raises:
+            StoreError: the store cannot write. Tasks that were deleted before stay deleted.
         """
         aged = await self._scan(partial(self._scans.count_aged, ended_before_ms))
         evicted = await self._evict_oldest(None, aged)
@@ -210,16 +221,16 @@ class SQLiteStore:
 
     @property
     def lasts(self) -> bool:
-        """True: it is a file."""
+        """True: the store is a file."""
         return True
 
     @property
     def failure(self) -> str | None:
-        """Why the store cannot write, in words, or None while it can."""
+        """Why the store cannot write, in words; None while it can."""
         return self._writer.failure
 
     async def probe(self) -> bool:
-        """Try whether the store can write again; clears `failure` when it can."""
+        """Try to write, and return whether it worked. Success clears `failure`."""
         try:
             await self._writer.run(touch)
         except StoreError:
@@ -227,7 +238,7 @@ class SQLiteStore:
         return True
 
     async def check(self) -> None:
-        """Look whether the file is still what was opened, by a transaction that changes nothing."""
+        """Check that the file is still the one that was opened, by a transaction that changes nothing."""
         with suppress(StoreError):
             await self._writer.run(lambda _: 0)
 

@@ -1,11 +1,11 @@
-"""Many changes as few statements: what a batch of changes leaves in the tables of a SQLite store.
+"""Writes a batch of changes to the tables of a SQLite store with few statements.
 
-It knows the tables and what a change does to them. It must not know threads, nor begin or end a transaction.
+This module knows the tables and what a change does to them. It must not know threads, nor begin or end a transaction.
 
-Every statement gives the interpreter lock away and has to win it back from the event loop, which can take far
-longer than the statement when the loop never pauses. So a batch is folded in Python, and then each table
-gets one statement for up to 64 rows. An executemany does not help: it gives the lock away once a row.
-What a task's later snapshot in the batch makes superfluous is never written.
+Every statement releases the interpreter lock and has to win it back from the event loop. That can take far longer than
+the statement if the loop never pauses. So a batch is folded in Python, and then each table gets one statement for up to
+64 rows. An executemany does not help: it releases the lock once for each row. Events that a later snapshot in the batch
+covers are never written.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Cell: TypeAlias = "str | int | bytes | None"
 SqlRow: TypeAlias = "tuple[Cell, ...]"
 
 ROWS_PER_STATEMENT: Final = 64
-"""A larger statement saves nothing measurable, and its text takes longer to prepare the first time."""
+"""The most rows of one statement. A larger one saves nothing measurable, and takes longer to prepare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +36,19 @@ class Statement:
     width: int
 
     def run(self, connection: sqlite3.Connection, rows: Sequence[SqlRow]) -> int:
-        """Run it for these rows, and say how many stored rows it touched."""
+        """Run the statement for these rows, and return the number of stored rows that it changed."""
         return sum(connection.execute(sql, cells).rowcount for sql, cells in self._prepared(rows))
 
     def fetch(self, connection: sqlite3.Connection, rows: Sequence[SqlRow]) -> Iterator[tuple[Any, ...]]:
-        """What it selects for these rows."""
+        """The rows that the statement selects for these rows."""
         for sql, cells in self._prepared(rows):
             yield from connection.execute(sql, cells).fetchall()
 
     def _prepared(self, rows: Sequence[SqlRow]) -> Iterator[tuple[str, list[Cell]]]:
-        """SQL and cells, for up to 64 rows each.
+        """The SQL text and its cells, for up to 64 rows each.
 
-        Lists are padded with rows of NULL to a power of two, so that seven texts serve every length and
-        stay in the connection's statement cache. Every statement below passes over a row of NULL.
+        Lists are padded with rows of NULL to a power of two. So seven texts serve every length, and stay in the
+        connection's statement cache. Every statement below ignores a row of NULL.
         """
         marks = f"({','.join('?' * self.width)})"
         for start in range(0, len(rows), ROWS_PER_STATEMENT):
@@ -60,7 +60,7 @@ class Statement:
 
 
 _INTO: Final = "INTO {table} SELECT * FROM (VALUES {{rows}}) WHERE column1 IS NOT NULL"
-# OR ROLLBACK spares SQLite a journal to undo half a statement with; the transaction is given up anyway.
+# With OR ROLLBACK, SQLite needs no journal to undo half a statement; the transaction is given up anyway.
 _INSERT_TASKS: Final = Statement("INSERT OR ROLLBACK " + _INTO.format(table="tasks"), 7)
 _REPLACE_SNAPSHOTS: Final = Statement("REPLACE " + _INTO.format(table="snapshots"), 3)
 _REPLACE_PRIVATES: Final = Statement("REPLACE " + _INTO.format(table="privates"), 2)
@@ -79,7 +79,7 @@ _DELETE_THE_REST: Final = tuple(
     Statement(_DELETE.format(table=table), 1) for table in ("snapshots", "privates", "messages")
 )
 
-_STANDINGS: Final = Statement(
+_POSITIONS: Final = Statement(
     "SELECT task_id, owner, coalesce("
     "(SELECT max(seq) FROM events WHERE events.task_id = tasks.task_id), snapshots.seq), snapshots.seq, ended"
     " FROM tasks JOIN snapshots USING (task_id) WHERE task_id IN (VALUES {rows})",
@@ -93,8 +93,8 @@ _CONTEXT_OWNERS: Final = Statement(
 
 
 def read_positions(connection: sqlite3.Connection, task_ids: Iterable[str]) -> dict[str, TaskPosition]:
-    """Where those of the tasks stand that are stored."""
-    rows = _STANDINGS.fetch(connection, [(task_id,) for task_id in task_ids])
+    """The positions of those of the tasks that are stored."""
+    rows = _POSITIONS.fetch(connection, [(task_id,) for task_id in task_ids])
     return {
         task_id: TaskPosition(owner, seq, snapshot_seq, bool(ended))
         for task_id, owner, seq, snapshot_seq, ended in rows
@@ -102,12 +102,12 @@ def read_positions(connection: sqlite3.Connection, task_ids: Iterable[str]) -> d
 
 
 def read_context_owners(connection: sqlite3.Connection, context_ids: Iterable[str]) -> dict[str, str]:
-    """Who owns those of the contexts that have a task."""
+    """The owners of those of the contexts that have a task."""
     return dict(_CONTEXT_OWNERS.fetch(connection, [(context_id,) for context_id in context_ids]))
 
 
 def delete_tasks(connection: sqlite3.Connection, task_ids: Iterable[str]) -> int:
-    """Delete tasks and all that hangs on them, and say how many tasks there were."""
+    """Delete tasks and all their rows, and return the number of deleted tasks."""
     rows = [(task_id,) for task_id in task_ids]
     for statement in (_DELETE_EVENTS, *_DELETE_THE_REST):
         statement.run(connection, rows)
@@ -116,12 +116,12 @@ def delete_tasks(connection: sqlite3.Connection, task_ids: Iterable[str]) -> int
 
 @dataclass(slots=True)
 class Batch:
-    """The rows that changes come down to, filled change by change and written once."""
+    """The rows of a batch of changes, collected change by change and written once."""
 
-    standings: dict[str, TaskPosition]
-    """Where the tasks of the batch stand, as stored; brought up to date as changes are added."""
+    positions: dict[str, TaskPosition]
+    """The stored positions of the batch's tasks, updated with each added change."""
     context_owners: dict[str, str]
-    """Who owns the contexts of the batch, as stored; brought up to date likewise."""
+    """The stored owners of the batch's contexts, updated with each added change."""
     _tasks: dict[str, SqlRow] = field(default_factory=dict)
     _heads: dict[str, SqlRow] = field(default_factory=dict)
     _snapshots: dict[str, SqlRow] = field(default_factory=dict)
@@ -131,12 +131,16 @@ class Batch:
     _folded: dict[str, SqlRow] = field(default_factory=dict)
 
     def add(self, change: Change) -> None:
-        """Take in a change. Raises StoreConflictError, and takes nothing in, when it does not follow."""
+        """Add a change.
+
+        Raises:
+            StoreConflictError: the change does not follow. Nothing is added.
+        """
         task_id, origin = change.task_id, change.origin
-        before = self.standings.get(task_id)
+        before = self.positions.get(task_id)
         context_owner = None if origin is None else self.context_owners.get(origin.context_id)
         after = position_after(change, before, context_owner)
-        self.standings[task_id] = after
+        self.positions[task_id] = after
         self._add_head(change)
         if change.snapshot is None:
             self._events.setdefault(task_id, []).append((task_id, change.seq, change.event))
@@ -166,7 +170,11 @@ class Batch:
             self._heads[task_id] = (task_id, *columns)
 
     def write(self, connection: sqlite3.Connection) -> None:
-        """Write all rows, in the transaction that is open. Raises sqlite3.Error."""
+        """Write all rows, in the open transaction.
+
+        Raises:
+            sqlite3.Error: a row cannot be written.
+        """
         _INSERT_TASKS.run(connection, [*self._tasks.values()])
         _UPDATE_HEADS.run(connection, [*self._heads.values()])
         _REPLACE_SNAPSHOTS.run(connection, [*self._snapshots.values()])

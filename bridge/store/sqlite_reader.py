@@ -1,7 +1,7 @@
-"""Reading a SQLite store: rows back into records, on a connection that cannot write.
+"""Reads a SQLite store: rows to records, on a read-only connection.
 
-It knows the queries. Each read is one transaction, so that a task and its events are of one moment, and no
-cursor stays open after it: a reader that lingers would keep the write-ahead log from being reused.
+This module knows the queries. Each read is one transaction, so that a task and its events are of one moment. No cursor
+stays open after a read: a reader that lingers would keep the write-ahead log from being reused.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _WEIGHT: Final = (
 )
 _AGED: Final = "SELECT count(*) FROM tasks WHERE ended = 1 AND status_ms < ?"
 _ENDED: Final = "SELECT owner, count(*) FROM tasks WHERE ended = 1 GROUP BY owner"
-# All snapshots are passed over, of which the lengths stand in front. To look one up by its key would read it whole.
+# This scans all snapshots, whose lengths are stored in front of them. A look-up by key would read a snapshot whole.
 _ENDED_SIZES: Final = (
     "SELECT status_ms, task_id, owner, length(snapshot)"
     " FROM snapshots CROSS JOIN tasks USING (task_id) WHERE ended = 1"
@@ -58,7 +58,11 @@ class Reader:
     """One read-only connection. Its methods block; a lock lets one thread in at a time."""
 
     def __init__(self, path: Path) -> None:
-        """Open it. Raises sqlite3.Error when the file is not there or cannot be read."""
+        """Open the connection.
+
+        Raises:
+            sqlite3.Error: the file is not there or cannot be read.
+        """
         uri = f"{path.absolute().as_uri()}?mode=ro"
         self._path = path
         self._lock = threading.Lock()
@@ -73,7 +77,11 @@ class Reader:
 
     @contextmanager
     def _moment(self) -> Iterator[sqlite3.Connection]:
-        """The connection, inside one read transaction. Raises StoreError for whatever goes wrong."""
+        """The connection, inside one read transaction.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
         with self._lock:
             try:
                 self._connection.execute("BEGIN")
@@ -85,13 +93,13 @@ class Reader:
                 raise StoreError(f"{self._path} cannot be read: {exc}") from exc
 
     def weigh(self, task_id: str) -> int | None:
-        """How many bytes a task's snapshot and events have, or None without such a task."""
+        """The bytes of a task's snapshot and events; None if there is no such task."""
         with self._moment() as connection:
             row = connection.execute(_WEIGHT, (task_id,)).fetchone()
         return None if row is None else int(row[0])
 
     def task(self, task_id: str) -> StoredTask | None:
-        """The task with this id, or None."""
+        """The task with this id; None if there is none."""
         with self._moment() as connection:
             row = connection.execute(f"{_TASKS} WHERE task_id = ?", (task_id,)).fetchone()
             return None if row is None else _stored(connection, row)
@@ -112,61 +120,61 @@ class Reader:
         return TaskPage(tasks=tasks, total=total, more=len(rows) > query.limit)
 
     def context_owner(self, context_id: str) -> str | None:
-        """Who owns a context, or None when no task is in it."""
+        """The owner of a context; None if it has no task."""
         with self._moment() as connection:
             sql = "SELECT owner FROM tasks WHERE context_id = ? LIMIT 1"
             row = connection.execute(sql, (context_id,)).fetchone()
         return None if row is None else str(row[0])
 
     def message(self, owner: str, message_id: str) -> StoredMessage | None:
-        """Which task a message of this owner went to, or None."""
+        """The stored message of this owner with this id; None if there is none."""
         with self._moment() as connection:
             sql = "SELECT task_id, digest, accepted_ms FROM messages WHERE owner = ? AND message_id = ?"
             row = connection.execute(sql, (owner, message_id)).fetchone()
         return None if row is None else StoredMessage(row[0], MessageKey(message_id, row[1], row[2]))
 
     def unfinished(self, after: Cursor | None, limit: int) -> Sequence[StoredTask]:
-        """Up to `limit` tasks that have not ended, oldest first, made after a place in that order.
+        """Up to `limit` unfinished tasks, oldest first, after a position in that order.
 
-        Here `after.status_ms` is the time at which the task was made.
+        Here `after.status_ms` is the time at which a task was created.
         """
-        place = (-1, "") if after is None else (after.status_ms, after.task_id)
+        position = (-1, "") if after is None else (after.status_ms, after.task_id)
         with self._moment() as connection:
-            rows = connection.execute(_UNFINISHED, (*place, limit)).fetchall()
+            rows = connection.execute(_UNFINISHED, (*position, limit)).fetchall()
             return [_stored(connection, row) for row in rows]
 
     def waiting(self, states: Collection[str]) -> dict[str, int]:
-        """The unfinished tasks that are in one of these states, and since when."""
+        """The unfinished tasks in one of these states: their ids, with the `status_ms` of each."""
         marks = ", ".join("?" * len(states))
         sql = f"SELECT task_id, status_ms FROM tasks WHERE ended = 0 AND state IN ({marks})"  # noqa: S608
         with self._moment() as connection:
             return dict(connection.execute(sql, (*states,)).fetchall())
 
     def count_aged(self, ended_before_ms: int) -> int:
-        """How many ended tasks ended before a time."""
+        """The number of tasks that ended before a time."""
         with self._moment() as connection:
             (aged,) = connection.execute(_AGED, (ended_before_ms,)).fetchone()
         return int(aged)
 
     def count_ended(self) -> dict[str, int]:
-        """How many ended tasks each owner has."""
+        """The number of ended tasks of each owner."""
         with self._moment() as connection:
             return dict(connection.execute(_ENDED).fetchall())
 
     def ended_sizes(self) -> list[EndedTask]:
-        """The ended tasks, and what each weighs."""
+        """The ended tasks with their sizes in bytes."""
         with self._moment() as connection:
             return [EndedTask(*row) for row in connection.execute(_ENDED_SIZES).fetchall()]
 
     def oldest_ended(self, owner: str | None, limit: int) -> Sequence[str]:
-        """The ids of the ended tasks, of an owner or of all, whose end is longest ago."""
+        """The ids of the `limit` ended tasks that ended first, of one owner or of all."""
         sql, cells = (_OLDEST_ENDED, [limit]) if owner is None else (_OLDEST_ENDED_OF, [owner, limit])
         with self._moment() as connection:
             return [row[0] for row in connection.execute(sql, cells).fetchall()]
 
 
 def _conditions(query: Query) -> tuple[str, list[str | int]]:
-    # The plus keeps the planner from reading all tasks of the owner to find those of one context.
+    # The plus keeps the query planner from reading all tasks of the owner to find those of one context.
     owner = "owner = ?" if query.context_id is None else "+owner = ?"
     conditions: list[tuple[str, str | int | None]] = [
         (owner, query.owner),

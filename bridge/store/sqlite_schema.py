@@ -1,7 +1,7 @@
-"""The tables of a SQLite store, and which versions of them a file may have.
+"""The tables of a SQLite store, and their versions.
 
-The file carries the number of steps that made it in `user_version`. A later release adds a step at the end
-of `STEPS`; a step that was released never changes.
+The file holds the number of steps that made it, in `user_version`. A later release adds a step at the end of `STEPS`.
+A released step never changes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 APPLICATION_ID: Final = 0x6D326132
-"""What the file says that it is, beside being SQLite: "m2a2"."""
+"""The application id in the file's header: "m2a2"."""
 
 _FIRST: Final = """
 -- Small rows that change in place; what is large stands apart, so that a new state does not rewrite it.
@@ -67,7 +67,9 @@ STEPS: Final = (_FIRST,)
 def migrate(connection: sqlite3.Connection, path: Path) -> None:
     """Bring a file's tables to this release's version, in one transaction.
 
-    Raises UsageError when the file is of a newer release or is not a store, and sqlite3.Error.
+    Raises:
+        UsageError: the file was written by a newer release, or is not a store.
+        sqlite3.Error: the file cannot be read or written.
     """
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (application,) = connection.execute("PRAGMA application_id").fetchone()
@@ -85,6 +87,6 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def touch(connection: sqlite3.Connection) -> int:
-    """Write to the file what it says already: the smallest write there is. Returns 0."""
+    """Write the file's version again, which is the smallest possible write. Returns 0."""
     connection.execute(f"PRAGMA user_version = {len(STEPS)}")
     return 0

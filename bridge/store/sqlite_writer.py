@@ -1,17 +1,17 @@
-"""The writer of a SQLite store: one thread, and one transaction for all that is queued.
+"""The writer of a SQLite store: one thread, and one transaction for all queued changes.
 
-A commit costs one wait for the disk however much is in it, so changes share it. What is submitted in one
-turn of the event loop reaches the thread together; the thread takes all that has come in the meantime,
-decides which changes follow, writes the rest of the batch in one transaction and answers with one call to
-the loop. A change that does not follow is refused alone; a transaction that fails refuses its whole batch.
+A commit costs one wait for the disk, however much is in it, so changes share it. The changes that are submitted in one
+turn of the event loop reach the thread together. The thread takes all that is queued, decides which changes follow,
+writes those in one transaction, and answers with one call to the loop. A change that does not follow is refused alone.
+A transaction that fails refuses its whole batch.
 
     submit -> _pending -> (end of the turn) -> _queue -> thread: BEGIN, fold, write, COMMIT -> _answers -> deliver: done
 
-Answers are delivered by a task, `deliver`, and not by a bare callback of the loop: whoever is told may start another
-task, or look at the time, which anyio has for tasks alone.
+A task, `deliver`, calls back with the answers, and not a bare callback of the loop: a callback may start another task
+or read the clock, and anyio allows both only inside a task.
 
-The thread owns the connection, `_standings`, `_lost` and `_trouble`; all else is the loop's. The file has one owner
-(`lock.py`), so what the thread remembers of a task between two batches is what the file says.
+The thread owns the connection, `_positions`, `_lost` and `_trouble`; the loop owns all else. The file has one owner
+(`lock.py`), so what the thread remembers of a task between two batches agrees with the file.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 REMEMBERED_TASKS: Final = 50_000
-"""How many unfinished tasks the thread remembers, about 20 MB; beyond that it asks the file again."""
+"""How many unfinished tasks the thread remembers, about 20 MB. Above that it reads their positions again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +58,18 @@ class _Job:
 _Item: TypeAlias = "_Submitted | _Job"
 _Answer: TypeAlias = "tuple[OnStored, Exception | None]"
 _Answers: TypeAlias = "tuple[Sequence[_Answer], str | None]"
-"""The answers to a batch, and why the store cannot write."""
+"""The answers to a batch, and why the store cannot write, if it cannot."""
 
 
 class _LostError(Exception):
-    """The file was taken away from underneath."""
+    """The file was deleted, replaced or damaged while it was open."""
 
 
 class Writer:
-    """Writes changes in the order of their submission. All methods are for the event loop's thread, and a task of its
-    owner has to `deliver`."""
+    """Writes changes in the order of their submission.
+
+    All methods are for the event loop's thread. The owner must run `deliver` in a task.
+    """
 
     def __init__(
         self,
@@ -76,14 +78,14 @@ class Writer:
         release: Callable[[], None],
         loss: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """Start the thread. `name` says in messages what is written.
+        """Start the thread. `name` names the store in messages.
 
-        The thread calls `release` when it will not touch the connection again, and before it ends, and `loss` before
-        and after each transaction, and so after each checkpoint: it says what became of the file underneath, if
-        anything did. Nothing is written from then on, and what may not be found again is not acknowledged.
+        The thread calls `release` after its last use of the connection. It calls `loss` before and after each
+        transaction, and so after each checkpoint; `loss` returns words if the file was lost. From then on nothing is
+        written, and the transaction in question is not acknowledged.
         """
         self.failure: str | None = None
-        """Why the last transaction failed, in words; None once one succeeds."""
+        """Why the last transaction failed, in words; None after a success."""
         self._connection = connection
         self._name = name
         self._loop = asyncio.get_running_loop()
@@ -96,23 +98,24 @@ class Writer:
         self._release = release
         self._loss = loss
         self._lost: str | None = None
-        self._standings: dict[str, TaskPosition] = {}
+        self._positions: dict[str, TaskPosition] = {}
         self._trouble: str | None = None
         # A daemon, so that a disk that hangs for good cannot keep the process from ending.
         self._thread = threading.Thread(target=self._work, name=f"writer of {name}", daemon=True)
         self._thread.start()
 
     def submit(self, change: Change, done: OnStored) -> None:
-        """Queue a change; see `Store.submit`. After `close` it is refused at once."""
+        """Queue a change; see `Store.submit`. After `close` the change is refused at once."""
         if self._closing:
             done(StoreError(f"{self._name} is closed; task {change.task_id} is not changed"))
             return
         self._queue_item(_Submitted(change, done))
 
     async def run(self, job: Callable[[sqlite3.Connection], int]) -> int:
-        """Run a function that writes, in a transaction of its own and in order with the changes.
+        """Run a function that writes, in a transaction of its own, in order with the changes. Returns its result.
 
-        Returns what it returns. Raises StoreError when the store cannot write, or is closed.
+        Raises:
+            StoreError: the store cannot write, or is closed.
         """
         if self._closing:
             raise StoreError(f"{self._name} is closed")
@@ -131,10 +134,10 @@ class Writer:
             self._pending = []
 
     async def close(self, wait_seconds: float) -> None:
-        """Write and answer what is queued, and end the thread.
+        """Write and answer all queued changes, and end the thread.
 
-        Cancellation does not shorten the wait: not that of a cancel scope, and not a bare `Task.cancel`,
-        which is raised again afterwards. A disk that takes longer than `wait_seconds` is left to the thread.
+        Neither the cancellation of a scope nor a bare `Task.cancel` shortens the wait; the latter is raised again
+        afterwards. If the disk takes longer than `wait_seconds`, the thread is left behind.
         """
         self._closing = True
         self._hand_over()
@@ -156,7 +159,7 @@ class Writer:
             raise cancelled
 
     async def deliver(self) -> None:
-        """Tell how changes ended, until the thread has ended; no cancellation from outside cuts it short."""
+        """Call back with the outcomes of changes until the thread has ended. A cancellation does not cut this short."""
         with self._delivery:
             while (told := await self._answers.get()) is not None:
                 answers, self.failure = told
@@ -164,7 +167,7 @@ class Writer:
                     _deliver(done, error)
             self._stopped.set_result(None)
 
-    # From here on: the thread.
+    # From here on, the methods run in the thread.
 
     def _work(self) -> None:
         try:
@@ -185,7 +188,7 @@ class Writer:
                 self._tell((answers, self._trouble))
 
     def _take(self) -> tuple[list[_Item], bool]:
-        """All that is queued, at least one entry, and whether it is the last."""
+        """All queued items, at least one entry of the queue, and whether the writer is to end after them."""
         items: list[_Item] = []
         entry = self._queue.get()
         with suppress(queue.Empty):
@@ -196,11 +199,11 @@ class Writer:
         return items, False
 
     def _tell(self, answers: _Answers | None) -> None:
-        with suppress(RuntimeError):  # the loop was closed without closing us: nobody is left to be told
+        with suppress(RuntimeError):  # the loop was closed before the writer, so nobody waits for the answers
             self._loop.call_soon_threadsafe(self._answers.put_nowait, answers)
 
     def _keep(self, batch: Sequence[_Submitted]) -> list[_Answer]:
-        """Keep changes, all that follow in one transaction, and say how each ended."""
+        """Write the changes that follow, in one transaction, and return the outcome of each change."""
         try:
             with self._transaction():
                 answers = self._write(batch)
@@ -218,10 +221,10 @@ class Writer:
 
     def _write(self, batch: Sequence[_Submitted]) -> list[_Answer]:
         changes = [item.change for item in batch]
-        unknown = {change.task_id for change in changes} - self._standings.keys()
-        self._standings.update(read_positions(self._connection, unknown))
+        unknown = {change.task_id for change in changes} - self._positions.keys()
+        self._positions.update(read_positions(self._connection, unknown))
         contexts = {change.origin.context_id for change in changes if change.origin is not None}
-        rows = Batch(self._standings, read_context_owners(self._connection, contexts))
+        rows = Batch(self._positions, read_context_owners(self._connection, contexts))
         answers: list[_Answer] = []
         for item in batch:
             try:
@@ -234,16 +237,16 @@ class Writer:
         return answers
 
     def _forget(self, batch: Sequence[_Submitted]) -> None:
-        """Nothing follows what has ended: forget it, so that what is remembered is what is running."""
-        if len(self._standings) > REMEMBERED_TASKS:
-            self._standings.clear()
+        """Forget the positions of ended tasks, which no change can follow."""
+        if len(self._positions) > REMEMBERED_TASKS:
+            self._positions.clear()
         for item in batch:
-            standing = self._standings.get(item.change.task_id)
-            if standing is not None and standing.ended:
-                del self._standings[item.change.task_id]
+            position = self._positions.get(item.change.task_id)
+            if position is not None and position.ended:
+                del self._positions[item.change.task_id]
 
     def _do(self, job: _Job) -> _Answer:
-        self._standings.clear()
+        self._positions.clear()
         try:
             with self._transaction():
                 number = job.run(self._connection)
@@ -264,7 +267,7 @@ class Writer:
             connection.execute("COMMIT")
             self._require_file()
         except BaseException:
-            self._standings.clear()
+            self._positions.clear()
             # After some failures SQLite has rolled back by itself; a disk that is gone may fail this as well.
             with suppress(sqlite3.Error):
                 if connection.in_transaction:
@@ -290,14 +293,14 @@ class Writer:
 def _deliver(done: OnStored, error: Exception | None) -> None:
     try:
         done(error)
-    except Exception:  # one that fails must not take the answers of others with it
+    except Exception:  # a failing callback must not stop the answers of other changes
         logger.exception("what was to be told about a change failed")
 
 
 def _is_storage_fault(exc: Exception) -> bool:
-    """Whether the file or the disk is at fault, and not what was to be written.
+    """Whether the file or the disk is at fault, and not a value of a change.
 
-    A damaged file is a plain DatabaseError; DatabaseError's other subclasses speak of one value.
+    SQLite reports a damaged file as a plain DatabaseError. The other subclasses of DatabaseError concern one value.
     """
     return isinstance(exc, (sqlite3.OperationalError, _LostError)) or type(exc) is sqlite3.DatabaseError
 

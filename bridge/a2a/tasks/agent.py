@@ -130,7 +130,7 @@ class RunningWork:
     """Whether the client canceled the task."""
     hearing: AnswerHandler | None = None
     """Takes the client's answers while the work runs; None while the work takes none."""
-    standing: WorkStatus = field(default_factory=WorkStatus)
+    work_status: WorkStatus = field(default_factory=WorkStatus)
     held: list[HeldMessage] = field(default_factory=list)
     """The messages that came meanwhile, until the worker uses them."""
     held_messages: int = 0
@@ -144,7 +144,7 @@ class RunningWork:
     def listen(self, hearing: AnswerHandler | None) -> None:
         """Take answers with `hearing` from now on; None takes no more answers."""
         self.hearing = hearing
-        self.standing.is_at_work = hearing is None and not self.finished.is_set()
+        self.work_status.is_at_work = hearing is None and not self.finished.is_set()
         self.moved.tell()
 
     def hold(self, turn: Turn, size_bytes: int, limits: HeldLimits) -> bool:
@@ -188,7 +188,7 @@ class Job:
 
     def allow_repeats(self) -> None:
         """Declare this work idempotent."""
-        self.running.standing.is_repeatable = True
+        self.running.work_status.is_repeatable = True
 
     @property
     def held(self) -> list[HeldMessage]:

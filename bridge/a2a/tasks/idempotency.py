@@ -51,7 +51,7 @@ class _AnswerRecord:
 
     task_id: str
     accepted_ms: int
-    standing: WorkStatus | None = None
+    work_status: WorkStatus | None = None
     """The status of the work that the message started or answered; None if an earlier process took it in."""
     written_ms: int | None = None
     answered: Repeat | None = None
@@ -59,11 +59,11 @@ class _AnswerRecord:
 
     @property
     def is_at_work(self) -> bool:
-        return self.standing is not None and self.standing.is_at_work
+        return self.work_status is not None and self.work_status.is_at_work
 
     @property
     def is_repeatable(self) -> bool:
-        return self.standing is not None and self.standing.is_repeatable
+        return self.work_status is not None and self.work_status.is_repeatable
 
 
 class MessageBook:
@@ -82,67 +82,67 @@ class MessageBook:
         self._repeat_ms = repeat_seconds * 1000
         self._repeat_answered_ms = repeat_answered_seconds * 1000
         self._messages: dict[tuple[str, str], tuple[str, MessageKey]] = {}
-        self._told: OrderedDict[tuple[str, str], _AnswerRecord] = OrderedDict()
+        self._records: OrderedDict[tuple[str, str], _AnswerRecord] = OrderedDict()
         self._contexts: dict[str, str] = {}
 
     async def repeat_of(self, owner: str, key: MessageKey) -> Repeat | None:
         """The earlier message that this one repeats; None for a new message."""
-        place = owner, key.message_id
-        known = self._messages.get(place)
+        owned_id = owner, key.message_id
+        known = self._messages.get(owned_id)
         if known is None:
             stored = await self._store.find_message(owner, key.message_id)
             known = None if stored is None else (stored.task_id, stored.key)
         if known is None or known[1].digest != key.digest:
             return None
-        now_ms, told = self._ids.elapsed_ms(), self._told.get(place)
-        if told is None or told.task_id != known[0]:
+        now_ms, record = self._ids.elapsed_ms(), self._records.get(owned_id)
+        if record is None or record.task_id != known[0]:
             age_ms = max(key.accepted_ms - known[1].accepted_ms, 0)
-            told = self._remember(place, _AnswerRecord(known[0], now_ms - age_ms))
-        if told.written_ms is None or told.is_at_work:
-            is_late = now_ms - told.accepted_ms > self._repeat_ms
-            return None if is_late and not told.is_at_work else Repeat(told.task_id, None)
-        if told.is_repeatable or now_ms - told.written_ms > self._repeat_answered_ms:
+            record = self._remember(owned_id, _AnswerRecord(known[0], now_ms - age_ms))
+        if record.written_ms is None or record.is_at_work:
+            is_late = now_ms - record.accepted_ms > self._repeat_ms
+            return None if is_late and not record.is_at_work else Repeat(record.task_id, None)
+        if record.is_repeatable or now_ms - record.written_ms > self._repeat_answered_ms:
             return None
-        return told.answered
+        return record.answered
 
     def written(self, owner: str, message_id: str) -> None:
         """Note that the answer to a message was written in full."""
-        told = self._told.get((owner, message_id))
-        if told is not None:
-            told.written_ms = self._ids.elapsed_ms()
-            told.answered = Repeat(told.task_id, self._ids.now_ms())
+        record = self._records.get((owner, message_id))
+        if record is not None:
+            record.written_ms = self._ids.elapsed_ms()
+            record.answered = Repeat(record.task_id, self._ids.now_ms())
 
-    def _remember(self, place: tuple[str, str], told: _AnswerRecord) -> _AnswerRecord:
-        self._told[place] = told
-        self._told.move_to_end(place)
-        while len(self._told) > MOST_REMEMBERED or (
-            len(self._told) > 1 and self._is_over(next(iter(self._told.values())))
+    def _remember(self, owned_id: tuple[str, str], record: _AnswerRecord) -> _AnswerRecord:
+        self._records[owned_id] = record
+        self._records.move_to_end(owned_id)
+        while len(self._records) > MOST_REMEMBERED or (
+            len(self._records) > 1 and self._is_over(next(iter(self._records.values())))
         ):
-            self._told.popitem(last=False)
-        return told
+            self._records.popitem(last=False)
+        return record
 
-    def _is_over(self, told: _AnswerRecord) -> bool:
+    def _is_over(self, record: _AnswerRecord) -> bool:
         """Whether a repeat is no longer possible, so that the record can be dropped."""
-        since_ms = max(told.accepted_ms, told.written_ms or 0)
+        since_ms = max(record.accepted_ms, record.written_ms or 0)
         longest_ms = max(self._repeat_ms, self._repeat_answered_ms)
-        return not told.is_at_work and self._ids.elapsed_ms() - since_ms > longest_ms
+        return not record.is_at_work and self._ids.elapsed_ms() - since_ms > longest_ms
 
     async def owner_of_context(self, context_id: str) -> str | None:
         """The owner of a context; None if it has no task."""
         return self._contexts.get(context_id) or await self._store.context_owner(context_id)
 
     def note(
-        self, task_id: str, origin: TaskOrigin, key: MessageKey, standing: WorkStatus, stored: Commit
+        self, task_id: str, origin: TaskOrigin, key: MessageKey, work_status: WorkStatus, stored: Commit
     ) -> None:
         """Remember an accepted message until the store has kept it, and the record of its answer for longer."""
-        place = origin.owner, key.message_id
-        self._messages[place] = task_id, key
+        owned_id = origin.owner, key.message_id
+        self._messages[owned_id] = task_id, key
         self._contexts[origin.context_id] = origin.owner
-        self._remember(place, _AnswerRecord(task_id, self._ids.elapsed_ms(), standing))
+        self._remember(owned_id, _AnswerRecord(task_id, self._ids.elapsed_ms(), work_status))
 
         def forget() -> None:
-            if self._messages.get(place) == (task_id, key):
-                del self._messages[place]
+            if self._messages.get(owned_id) == (task_id, key):
+                del self._messages[owned_id]
             self._contexts.pop(origin.context_id, None)
 
         stored.when_settled(forget)

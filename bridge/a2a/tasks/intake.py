@@ -316,7 +316,7 @@ class Intake:
             watcher = live.watch(limits.watch_events, length, from_next=not is_held) if watch else None
             if not is_held:
                 live.accept(self._tasks.events_of(live).status(TaskState.WORKING))
-        note = partial(self._book.note, live.id, live.origin, key, running.standing)
+        note = partial(self._book.note, live.id, live.origin, key, running.work_status)
         if isinstance(live, DraftTask) and turn.task is None:
             live.when_task(note)
         else:
