@@ -1,12 +1,12 @@
-"""How we connect to peers over HTTP: to the addresses that were judged, and to no others.
+"""An HTTP client that connects only to addresses that a guard has judged.
 
-A name may stand for another address each time that it is looked up. So it is looked up once, all of its addresses are
-judged, and the connection is made to one of these; certificates and the Host header are still about the name. A
-connection that rests has the address that it was made to, and that address is judged again for each request that takes
-it up: another request may be under another rule.
+A name may resolve to another address each time. So it is resolved once, all its addresses are judged, and the
+connection is made to one of them. Certificates and the Host header still use the name. An idle connection keeps its
+address, and that address is judged again for each request that reuses the connection: another request may have another
+guard.
 
-What judges travels with a request (`guarded_by`). A request through a proxy has none of this, as the proxy looks up the
-name.
+The guard travels with its request (`guarded_by`). A request through a proxy is not guarded, because the proxy resolves
+the name.
 """
 
 from __future__ import annotations
@@ -25,41 +25,41 @@ _GUARD: Final = "mcp_a2a.guard"
 """The extension of a request that holds its guard."""
 
 _NEXT_ADDRESS_SECONDS: Final = 0.25
-"""How long an address has for itself before the next one is tried beside it (RFC 8305 section 5)."""
+"""How long an address is tried before the next one is tried in parallel (RFC 8305 section 5)."""
 
 _Connect = Callable[[str], Awaitable[httpcore2.AsyncNetworkStream]]
 
 
 def guarded_by(guard: AddressGuard | None) -> dict[str, Any]:
-    """The extensions of a request whose connection is judged by this; without a guard any address will do."""
+    """The extensions of a request with this guard. Without a guard any address is allowed."""
     return {} if guard is None else {_GUARD: guard}
 
 
 async def connect_guarded(host: str, port: int, guard: AddressGuard | None) -> httpcore2.AsyncNetworkStream:
-    """A connection to a host, under its guard.
+    """Connect to a host, under a guard.
 
     Raises:
-        PrivateAddressError: the guard does not let it be made.
-        httpcore2.ConnectError: it cannot be made.
+        PrivateAddressError: the guard refuses an address of the host.
+        httpcore2.ConnectError: the connection cannot be made.
     """
     return await _Connecting(guard).connect_tcp(host, port)
 
 
 class GuardedTransport(httpx2.AsyncHTTPTransport):
-    """HTTP without a proxy, to the addresses that the guard of each request lets through.
+    """HTTP without a proxy, to addresses that the guard of each request allows.
 
-    Requests raise a PrivateAddressError where it lets none through; then nothing was connected to.
+    A request raises PrivateAddressError if its guard refuses an address. No connection was made then.
     """
 
     def __init__(
         self, *, verify: ssl.SSLContext | str | bool = True, limits: httpx2.Limits | None = None
     ) -> None:
-        # In place of the parent's: all that one does is to make a pool.
+        # The parent's __init__ is not called: it only makes a pool.
         self._pool = _Pool(httpx2.create_ssl_context(verify=verify), limits or httpx2.Limits())
 
 
 class GuardedClient(httpx2.AsyncClient):
-    """A client whose connections are judged, but for those that the environment sends through a proxy."""
+    """A client with guarded connections, except for those that the environment sends through a proxy."""
 
     def _init_transport(self, *_: Any, **options: Any) -> httpx2.AsyncBaseTransport:
         return GuardedTransport(verify=options["verify"], limits=options["limits"])
@@ -81,7 +81,7 @@ class _Pool(httpcore2.AsyncConnectionPool):
 
 
 class _Connection(httpcore2.AsyncHTTPConnection):
-    """One connection, of HTTP/1.1: it serves one request at a time, and the first one has it made."""
+    """One HTTP/1.1 connection. It serves one request at a time, and its first request opens it."""
 
     def __init__(
         self, origin: httpcore2.Origin, context: ssl.SSLContext, expiry_seconds: float | None
@@ -98,13 +98,13 @@ class _Connection(httpcore2.AsyncHTTPConnection):
                 guard.judge([self._connecting.address])
             except PrivateAddressError as exc:
                 await self.aclose()
-                # The pool makes another one, under this request's own guard.
+                # The pool then opens another connection, under this request's guard.
                 raise httpcore2.ConnectionNotAvailable from exc
         return await super().handle_async_request(request)
 
 
 class _Connecting(httpcore2.AsyncNetworkBackend):
-    """Connects to a name, and knows the address that it was."""
+    """Connects to a name, and remembers the address that it connected to."""
 
     def __init__(self, guard: AddressGuard | None = None) -> None:
         self.guard = guard
@@ -135,7 +135,11 @@ class _Connecting(httpcore2.AsyncNetworkBackend):
 
 
 async def _first_of(addresses: Sequence[str], connect: _Connect) -> httpcore2.AsyncNetworkStream:
-    """The first connection that is made to one of some addresses: each is tried a little after the one before."""
+    """The first connection that succeeds. Each address is tried a little after the one before it.
+
+    Raises:
+        httpcore2.ConnectError: no connection succeeded.
+    """
     made: list[httpcore2.AsyncNetworkStream] = []
     faults: list[httpcore2.ConnectError] = []
 

@@ -1,14 +1,15 @@
-"""Which connections are open, what each waits for, and which has to go when there are too many.
+"""The open connections of a server, what each waits for, and which one is closed when there are too many.
 
-A connection is *new* until its first head is whole; from then on it is *kept*, and rests between two requests. New ones
-have places of their own, so that whoever sends no head takes no place from those who do, and those who hold all the
-other places cannot shut the door. Where a place is wanted it is that of the one that rests longest, then that of
-the body that is read longest; what is being answered, a call or a stream, is never ended for another's sake.
+A connection is *new* until its first head is complete. From then on it is *kept*, and idle between two requests. New
+connections have slots of their own. So peers that never send a head take no slot from those that do, and peers that
+hold all other slots cannot lock out new connections. If a slot is needed, the connection that was idle longest is
+closed, and otherwise the one whose body has been read longest. A connection with a request that is being answered, by a
+call or a stream, is never closed for another one.
 
-Bodies that are being read have a bound together. Beyond it, those that hold most are read no more, so that small ones
-pass; what comes in one piece is never counted.
+All bodies that are being read have a common bound. Above it, the largest ones are refused, so that small ones pass. A
+body that comes in one piece with its head is never counted.
 
-It knows no HTTP and reads no bytes: that is for `http_server.py`.
+This module knows no HTTP and reads no bytes; `server.py` does.
 """
 
 from __future__ import annotations
@@ -23,100 +24,100 @@ from typing import Final, Protocol
 logger = logging.getLogger(__name__)
 
 _LINGER_SECONDS: Final = 2.0
-"""How long what comes after a refusal is thrown away: closing at once could lose the answer (RFC 9112 section 9.6)."""
+"""How long input is discarded after a refusal: closing at once could lose the answer (RFC 9112 section 9.6)."""
 
 _LOG_SECONDS: Final = 60.0
-"""Between two log lines of one kind."""
+"""The pause between two log lines of one kind."""
 
 _ELSEWHERE: Final = 4
-"""One descriptor of so many is for tool servers, agents and stores."""
+"""One descriptor of so many is reserved for tool servers, agents and stores."""
 
 _HEADS_OF: Final = 8
-"""One of so many places is for new connections, where descriptors are few."""
+"""One slot of so many is for new connections, if there are few descriptors."""
 
 _ROOM_OF: Final = 8
-"""One of so many bytes of bodies is freed at once, so that not each piece has to look for who holds most."""
+"""One byte of so many is freed at once when bodies are above their bound, so that not every piece needs a search."""
 
 _SITE_BITS: Final = 64
-"""What of an IPv6 address names a site: whoever has one address has all of these."""
+"""The bits of an IPv6 address that name a site: a peer with one address of a site has all of them."""
 
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """How many connections there may be, and how long each may take for what it has to send."""
+    """The bounds on connections, and the times in which each must send its parts."""
 
     most: int
-    """Connections from which a request has come."""
+    """Kept connections: those that have sent a request."""
     new: int
-    """Connections from which none has come yet; also those that are read out after a refusal."""
+    """New connections, which have not sent a request yet; also the bound on connections that drain after a refusal."""
     each: int
-    """Connections of one address, of either kind."""
+    """Connections of one address, new and kept."""
     proxies: Sequence[IpNetwork]
-    """Peers that speak for many: `each` is not for them."""
+    """Networks of proxies, which speak for many peers: `each` does not apply to them."""
     idle_seconds: float
     head_seconds: float
     body_seconds: float
     bodies_bytes: int
-    """What may have come of all bodies that are being read, together."""
+    """The bytes received of all bodies that are being read, together."""
 
     def within(self, descriptors: int) -> ConnectionLimits:
-        """The same where no more than so many descriptors can be had."""
+        """These limits, reduced to a number of available descriptors."""
         places = descriptors - descriptors // _ELSEWHERE
         new = max(1, min(self.new, places // _HEADS_OF))
         return replace(self, new=new, most=max(1, min(self.most, places - 2 * new)))
 
 
 class Connection(Protocol):
-    """What is said to a connection. Each of these may close it; then `Connections.left` is told in the end."""
+    """The calls of `Connections` to one connection. Each may close it; `Connections.left` is called afterwards."""
 
     kept: bool
-    """Whether it has one of the places that `most` counts. For `Connections` alone."""
+    """Whether the connection has one of the slots that `most` counts. Only `Connections` uses this."""
     site: str | None
-    """Whose connections it counts among. For `Connections` alone."""
+    """The site that the connection is counted for. Only `Connections` uses this."""
 
     @property
     def peer(self) -> str:
-        """The address of its other end; "" where that has none."""
+        """The address of the peer; "" if it has none."""
         ...
 
     @property
     def has_sent_all(self) -> bool:
-        """Whether nothing that was answered is still on its way."""
+        """Whether every answer was handed to the system in full."""
         ...
 
     def head_is_late(self) -> None:
-        """Its head has not come in time."""
+        """The head has not come in time."""
         ...
 
     def look_at_body(self) -> None:
-        """A while has passed in which its body was read."""
+        """`body_seconds` have passed while the body was read."""
         ...
 
     def rest_is_over(self) -> None:
-        """It has rested long enough, or its place is wanted."""
+        """The connection has been idle for long enough, or its slot is needed."""
         ...
 
     def give_way(self) -> None:
-        """It is reading a body, and its place is wanted."""
+        """The slot is needed, and the connection is reading a body."""
         ...
 
     def read_no_more(self) -> None:
-        """It is reading a body, and holds most of what all of them have read, which is too much."""
+        """All bodies together are too large, and this connection's body is one of the largest."""
         ...
 
     def refuse_more(self) -> None:
-        """It is one too many of its address."""
+        """The address of the peer has too many connections."""
         ...
 
     def abort(self) -> None:
-        """It has been drained for long enough, or too many are."""
+        """The connection has drained for long enough, or too many connections drain."""
         ...
 
 
 class WaitingConnections:
-    """Connections that wait for the same, the longest first; who has waited too long is told, and is out."""
+    """Connections that wait for the same thing, the longest first. One that has waited too long is removed and told."""
 
     def __init__(self, seconds: float, tell: Callable[[Connection], None]) -> None:
         self._seconds = seconds
@@ -135,18 +136,18 @@ class WaitingConnections:
         return connection in self._since
 
     def add(self, connection: Connection) -> None:
-        """It waits from now on, behind all others."""
+        """Let a connection wait from now on, behind all others."""
         self._since.pop(connection, None)
         self._since[connection] = self._loop.time()
         if self._timer is None:
             self._timer = self._loop.call_later(self._seconds, self._look)
 
     def discard(self, connection: Connection) -> None:
-        """It waits no more, if it did."""
+        """Remove a connection, if it waits."""
         self._since.pop(connection, None)
 
     def longest(self) -> Connection | None:
-        """Who waits longest."""
+        """The connection that has waited longest; None if none waits."""
         return next(iter(self._since), None)
 
     def _look(self) -> None:
@@ -162,21 +163,21 @@ class WaitingConnections:
 
 @dataclass
 class _LogPause:
-    """How often something happened that is told seldom."""
+    """The pause after a log line: its end, and how many events came in it."""
 
     until: float
     more: int = 0
 
 
 class RateLimitedLog:
-    """Logs each kind of event at once, and then not more than once in a while, with how many there were."""
+    """Logs the first event of a kind at once, and later ones at most once a `_LOG_SECONDS`, with their number."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._pauses: dict[str, _LogPause] = {}
 
     def warn(self, kind: str, peer: str) -> None:
-        """Something of this kind happened. Kinds are few, and no peer's words."""
+        """Log an event of this kind. There must be few kinds, and none may come from a peer."""
         now, pause = self._clock(), self._pauses.get(kind)
         if pause is not None and now < pause.until:
             pause.more += 1
@@ -188,29 +189,29 @@ class RateLimitedLog:
 
 @dataclass(eq=False)
 class Connections:
-    """All of one listening socket. Made on its loop."""
+    """All connections of one listening socket. Create the object on the socket's event loop."""
 
     limits: ConnectionLimits
     _kept: int = 0
     _of_site: dict[str, int] = field(default_factory=dict)
     _read: dict[Connection, int] = field(default_factory=dict)
-    """What has come of each body that is being read, the one that began first before the others."""
+    """The bytes received of each body that is being read, the one that began first before the others."""
     _read_bytes: int = 0
 
     def __post_init__(self) -> None:
         limits = self.limits
         self.heads = WaitingConnections(limits.head_seconds, lambda one: one.head_is_late())
-        """Those of which a head is awaited: new ones, and kept ones of which a part of it has come."""
+        """Connections whose head is awaited: new ones, and kept ones that have sent a part of it."""
         self.bodies = WaitingConnections(limits.body_seconds, lambda one: one.look_at_body())
-        """Those of which a body is read that did not come with its head."""
+        """Connections whose body is being read and did not come with its head."""
         self.idle = WaitingConnections(limits.idle_seconds, lambda one: one.rest_is_over())
-        """Those that rest."""
+        """Idle connections."""
         self.draining = WaitingConnections(_LINGER_SECONDS, lambda one: one.abort())
-        """Those that were refused."""
+        """Refused connections, which drain."""
         self.seldom = RateLimitedLog(asyncio.get_running_loop().time)
 
     def arrived(self, connection: Connection) -> None:
-        """It is open, and has sent nothing yet."""
+        """A connection was opened, and has sent nothing yet."""
         site = self._site(connection.peer)
         if site is not None:
             connection.site, count = site, self._of_site.get(site, 0) + 1
@@ -221,7 +222,7 @@ class Connections:
         self.await_head(connection)
 
     def await_head(self, connection: Connection) -> None:
-        """Its head has to come soon. Who has waited longest goes when too many do."""
+        """Wait for a connection's head. If too many connections wait, the one that has waited longest is closed."""
         if connection in self.heads:
             return
         self.heads.add(connection)
@@ -231,7 +232,7 @@ class Connections:
             first.head_is_late()
 
     def enters(self, connection: Connection) -> bool:
-        """A head of it is whole; whether there is a place for what it asks."""
+        """A connection's head is complete. Returns whether there is a slot for the request."""
         self.heads.discard(connection)
         if connection.kept:
             self.idle.discard(connection)
@@ -243,14 +244,14 @@ class Connections:
         return True
 
     def read(self, connection: Connection, size: int) -> None:
-        """So much more of its body has come."""
+        """A connection has received `size` more bytes of its body."""
         self._read[connection] = self._read.get(connection, 0) + size
         self._read_bytes += size
         if self._read_bytes > self.limits.bodies_bytes:
             self._lighten()
 
     def has_read(self, connection: Connection) -> None:
-        """Its body is whole, or nobody wants it any more."""
+        """A connection's body is complete, or no longer needed."""
         self._read_bytes -= self._read.pop(connection, 0)
 
     def _lighten(self) -> None:
@@ -262,7 +263,7 @@ class Connections:
             connection.read_no_more()
 
     def refused(self, connection: Connection) -> None:
-        """It is told why, and read out for a while, in none of the places of the others."""
+        """A connection was refused. It gives up its slot, and drains for a while."""
         self._forget(connection)
         self.draining.add(connection)
         if len(self.draining) > self.limits.new and (first := self.draining.longest()) is not None:
@@ -270,7 +271,7 @@ class Connections:
             first.abort()
 
     def left(self, connection: Connection) -> None:
-        """It is gone."""
+        """A connection was closed."""
         self._forget(connection)
         self.draining.discard(connection)
         site, connection.site = connection.site, None
@@ -280,7 +281,7 @@ class Connections:
                 del self._of_site[site]
 
     def relieve(self) -> None:
-        """Close one, as no descriptor is left for anything."""
+        """Close one connection, because no descriptor is left."""
         self.seldom.warn("no descriptor is left for another connection", "")
         if not self._make_room() and (first := self.heads.longest() or self.draining.longest()) is not None:
             first.abort()
@@ -307,7 +308,7 @@ class Connections:
             self._kept -= 1
 
     def _site(self, peer: str) -> str | None:
-        """Whose connections are counted together; None for those that are not."""
+        """The site of a peer, whose connections are counted together; None if they are not counted."""
         try:
             address = ipaddress.ip_address(peer.partition("%")[0])
         except ValueError:

@@ -1,8 +1,8 @@
-"""What peers are shown to be let in, request by request.
+"""The credentials for peers, added to each request.
 
-Credentials are asked for anew before each request and may have to be waited for: a token that ran out is replaced by
-its source, and nobody who sends requests knows of it. They belong to one origin, and a request that goes elsewhere is
-given none. Redirects must not be left to the HTTP library, which copies headers to where they lead.
+The source of credentials is called before each request, and may wait: it can replace an expired token, and the sender
+of the request need not know. Credentials belong to one origin; a request to another origin gets none. Redirects must
+not be left to the HTTP library, which copies headers to the new URL.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ HeaderLine = tuple[bytes, bytes]
 """A header: its name and its value."""
 
 _OF_THE_LIBRARY: Final = frozenset({b"host", b"accept-encoding", b"connection", b"user-agent", b"cookie"})
-"""The headers that the HTTP library adds by itself. What is shown takes their place; all others are the protocol's."""
+"""The headers that the HTTP library adds by itself. Credentials may replace them. All other headers are the
+protocol's."""
 _ANY_ANSWER: Final = (b"accept", b"*/*")
-"""The library adds this, too, where the protocol does not say what it accepts."""
+"""The Accept header that the library adds if the protocol has none."""
 
 
 @dataclass(frozen=True)
 class PeerCredentials:
-    """What a peer is shown with one request."""
+    """The credentials for one request."""
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     query: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @cached_property
     def lines(self) -> Sequence[HeaderLine]:
-        """The headers as they go onto the wire."""
+        """The headers as they are on the wire."""
         return httpx2.Headers(self.headers).raw
 
     @cached_property
@@ -42,11 +43,11 @@ class PeerCredentials:
 
 
 CredentialsSource = Callable[[], Awaitable[PeerCredentials]]
-"""Gives what is to be shown with the next request. One that waits for something bounds its wait itself."""
+"""Returns the credentials for the next request. A source must bound its own waits."""
 
 
 def fixed_credentials(credentials: PeerCredentials) -> CredentialsSource:
-    """The source of what never changes."""
+    """A source of credentials that never change."""
 
     async def source() -> PeerCredentials:
         return credentials
@@ -55,21 +56,21 @@ def fixed_credentials(credentials: PeerCredentials) -> CredentialsSource:
 
 
 NO_CREDENTIALS: Final = fixed_credentials(PeerCredentials())
-"""The source of those who have nothing to show."""
+"""A source without credentials."""
 
 
 class PeerAuth(httpx2.Auth):
-    """Shows credentials to one origin."""
+    """Adds credentials to requests to one origin."""
 
     def __init__(self, url: str | httpx2.URL, source: CredentialsSource) -> None:
-        """`url` is any of that origin."""
+        """`url` is any URL of the origin."""
         self._origin = _origin(httpx2.URL(url))
         self._source = source
 
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """One request, with what it shows."""
+        """Yield the request, with credentials if it goes to the origin."""
         if _origin(request.url) == self._origin:
             shown = await self._source()
             if shown.headers:
@@ -77,13 +78,13 @@ class PeerAuth(httpx2.Auth):
             if shown.query:
                 request.url = request.url.copy_merge_params(shown.query)
         if request.url.userinfo.strip(b":"):
-            # As the library does it for requests without an Auth: the user whom the URL itself names wins.
+            # The library does so for requests without an Auth: the user in the URL takes precedence.
             next(httpx2.BasicAuth(request.url.username, request.url.password).auth_flow(request))
         yield request
 
 
 def _with(headers: httpx2.Headers, shown: PeerCredentials) -> httpx2.Headers:
-    """Headers with what is shown, which takes the place of none that the protocol needs."""
+    """The headers with the credentials. No header that the protocol set is replaced."""
     library: list[HeaderLine] = []
     protocol: list[HeaderLine] = []
     needed = set[bytes]()

@@ -1,10 +1,10 @@
-"""Which addresses are of this machine or its own network, and what keeps a connection from them.
+"""The addresses of this machine and its network, and guards that keep connections from them.
 
-A name says nothing of the address behind it, and may say another one each time. So what a guard judges are addresses,
-and a connection is made to one of those that it judged (`http_client.py`). A proxy looks names up by itself, so that
-behind one only names and literal addresses can be judged.
+A name does not show its address, and may resolve to another address each time. So a guard judges addresses, and the
+connection is made to an address that was judged (`client.py`). A proxy resolves names itself. Behind a proxy, only
+names and literal addresses can be judged.
 
-The ranges are our own: what `ipaddress` takes for public differs between patches of Python.
+The ranges are listed here, because those that `ipaddress` takes for public differ between patch releases of Python.
 
 Spec: the IANA registries of special-purpose addresses; RFC 4291, 6052, 3056 (addresses within addresses), 8215.
 """
@@ -51,7 +51,7 @@ _NOT_PUBLIC: Final = tuple(
     )
 )
 _GLOBAL: Final = ipaddress.IPv6Network("2000::/3")
-"""All of IPv6 that is given out: loopback, link-local, unique local, site-local and multicast lie outside."""
+"""The allocated global range of IPv6. Loopback, link-local, unique local, site-local and multicast lie outside."""
 
 _HOLD_IPV4: Final = tuple(
     (ipaddress.IPv6Network(prefix), first)
@@ -63,24 +63,24 @@ _HOLD_IPV4: Final = tuple(
         ("2002::/16", 2),
     )
 )
-"""Prefixes behind which a gateway, or the kernel, takes an IPv6 address to an IPv4 one, and where that begins."""
+"""Prefixes of IPv6 addresses that a gateway or the kernel maps to IPv4, and the first byte of the IPv4 address."""
 
 _PRIVATE_ENDINGS: Final = (".localhost", ".local", ".internal", ".home.arpa", ".lan")
-"""Names that no public server has: RFC 6761, 6762, 8375, and the one that ICANN set aside."""
+"""Endings of names that no public server has: RFC 6761, 6762, 8375, and the one that ICANN reserved."""
 
 AddressJudge = Callable[[Sequence[str]], None]
-"""Takes the addresses of a name; raises a PrivateAddressError when one must not be connected to."""
+"""Takes the addresses of a name. Raises PrivateAddressError if a connection to one of them is not allowed."""
 
 ResolveName = Callable[[str, int], Awaitable[Sequence[str]]]
-"""The addresses of a name, for a port. It raises an OSError when there are none."""
+"""Returns the addresses of a name, for a port. Raises OSError if there are none."""
 
 
 class PrivateAddressError(PeerError):
-    """A connection would have led to this machine or its own network. Nothing was written to it."""
+    """A connection would have led to this machine or its network. Nothing was sent."""
 
 
 def is_private_host(host: str) -> bool:
-    """Whether a host's name or address says that it is this machine, or one of its own network."""
+    """Whether a host's name or address is one of this machine or its network."""
     host = host.strip("[]").rstrip(".").lower()
     address = _address_in(host)
     if address is None:
@@ -109,7 +109,7 @@ def _inside(address: ipaddress.IPv6Address) -> Iterator[ipaddress.IPv4Address]:
 
 
 async def addresses_of(host: str, port: int) -> Sequence[str]:
-    """What the system says that a name stands for."""
+    """The addresses of a name, as the system resolves it."""
     found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [*dict.fromkeys(str(one[4][0]) for one in found)]
 
@@ -125,19 +125,19 @@ def refusing_private(words: str) -> AddressJudge:
 
 
 def allowing_private(*, on_command_line: bool) -> str:
-    """What allows a peer to be at a private address all the same, where that peer is given."""
+    """The hint that says how to allow a private address for a peer, on the command line or in a file."""
     return "add --allow-private" if on_command_line else "set `allow_private = true` for it"
 
 
 class RebindingJudge:
-    """Where the name in a URL of the user's own led first. It may lead inside, but not once it was public."""
+    """Judges a name that the user gave. Its address may be private, unless an earlier one was public."""
 
     def __init__(self) -> None:
         self._public: str | None = None
         self._is_known = False
 
     def judge(self, name: str, allowed_by: str) -> AddressJudge:
-        """What judges addresses of the name; `allowed_by` says what to do where a private one is right."""
+        """The judge for addresses of the name. `allowed_by` says how to allow a private address."""
 
         def judge(addresses: Sequence[str]) -> None:
             private = next((address for address in addresses if is_private_host(address)), None)
@@ -154,18 +154,18 @@ class RebindingJudge:
 
 @dataclass(frozen=True, eq=False)
 class AddressGuard:
-    """What keeps connections from addresses that must not be connected to."""
+    """Keeps connections from addresses that are not allowed."""
 
     judge: AddressJudge
     resolve: ResolveName = addresses_of
 
     async def addresses(self, host: str, port: int) -> Sequence[str]:
-        """What a name stands for now, judged: only to these addresses may a connection be made.
+        """Resolve and judge a name. A connection may be made only to these addresses.
 
         Raises:
-            PrivateAddressError: one of them must not be connected to.
-            OSError: there are none.
-            UnicodeError: it cannot be a name.
+            PrivateAddressError: one of the addresses is not allowed.
+            OSError: the name has no address.
+            UnicodeError: the text cannot be a name.
         """
         found = await self.resolve(host, port)
         self.judge(found)

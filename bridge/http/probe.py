@@ -1,8 +1,7 @@
-"""What an address leads to: a URL that was written without its scheme, and what stands at one where something else
-was looked for.
+"""Finds out what a URL leads to: completes a missing scheme, and probes a URL where the wanted peer was not found.
 
-Whoever finds no agent or no tool server at a URL asks here, so that a person hears what is there and which command
-to use. It is asked without credentials, and only once something has gone wrong.
+If a command finds no agent or no tool server at a URL, this module says what is there, and which command to use. It
+sends no credentials, and only probes after a failure.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from bridge.http.client import connect_guarded, guarded_by
 from bridge.http.private_addresses import AddressGuard, PrivateAddressError
 
 _LOOK_SECONDS: Final = 5.0
-"""How long may be looked: an address that is slow to say what it is stays unknown."""
+"""The longest time for a probe. A peer that answers more slowly stays unknown."""
 
 _BODY_BYTES: Final = 1024 * 1024
-"""How much is read of what stands there: a card of many skills is long."""
+"""The most bytes that are read of an answer. The card of an agent with many skills is long."""
 
 _HOST: Final = re.compile(
     r"(?:(?P<near>localhost|[\d.]+|\[[\da-f:]+\])|[\w-]+(?:\.[\w-]+)+|[\w.-]+(?=:))(?P<port>:\d+)?(?:[/?].*)?",
     re.IGNORECASE,
 )
-"""What is a host, as far as a name alone can say: this machine, an address, a name with dots or with a port."""
+"""A text that may be a host: this machine, an address, or a name with dots or with a port."""
 
 _INITIALIZE: Final = {
     "jsonrpc": "2.0",
@@ -50,26 +49,26 @@ _INITIALIZE: Final = {
 _ABSENT: Final = frozenset({httpx2.codes.NOT_FOUND, httpx2.codes.GONE})
 _SESSION: Final = "mcp-session-id"
 _UNSUPPORTED_VERSION: Final = -32022
-"""How servers of 2026-07-28 alone refuse the older handshake."""
+"""The error code with which servers of only 2026-07-28 refuse the older handshake."""
 
 
 @dataclass(frozen=True)
 class _Looker:
-    """By what is looked."""
+    """The client and the guard of a probe."""
 
     http: httpx2.AsyncClient
     guard: AddressGuard | None
 
 
 class WantedKind(StrEnum):
-    """What was looked for."""
+    """The kind of peer that was wanted."""
 
     AGENT = "agent"
     SERVER = "server"
 
 
 class FoundKind(StrEnum):
-    """What was found instead."""
+    """What is at the URL instead."""
 
     TLS = "tls"
     AGENT = "agent"
@@ -77,7 +76,7 @@ class FoundKind(StrEnum):
     """A bridge of several agents."""
     SERVER = "server"
     SERVER_BELOW = "server below"
-    """A tool server, at the path that is usual for one."""
+    """A tool server at the usual path, `/mcp` below the URL."""
     PAGE = "page"
 
 
@@ -108,7 +107,7 @@ _HINTS: Final[Mapping[tuple[WantedKind, FoundKind], str]] = {
 
 
 def url_with_scheme(text: str) -> str | None:
-    """The URL that is meant by a host without its scheme; None for what is no host."""
+    """The URL for a host that was written without a scheme; None if the text is not a host."""
     try:
         urlsplit(text)
     except ValueError:  # an IPv6 address that is none
@@ -127,8 +126,10 @@ async def explained(
     guard: AddressGuard | None = None,
     within_seconds: float = _LOOK_SECONDS,
 ) -> PeerError:
-    """A fault that was met at a URL, which says what stands there instead, as far as that can be told in time.
-    `guard` judges the connections."""
+    """The fault at a URL, with a hint that says what is there instead, if a probe finds out in time.
+
+    `guard` judges the connections.
+    """
     kind = None
     with suppress(PrivateAddressError):
         kind = await kind_at(http, url, wanted, guard, within_seconds)
@@ -146,10 +147,10 @@ async def explained(
 
 
 class FaultExplainer:
-    """Explains the faults of one place, each once: a fault that is met again is explained as it was."""
+    """Explains the faults of one URL. A fault that repeats the last one gets the same explanation without a probe."""
 
     def __init__(self, explain: Callable[[PeerError], Awaitable[PeerError]]) -> None:
-        """`explain` says what stands there instead, as `explained` does."""
+        """`explain` adds a hint to a fault, as `explained` does."""
         self._explain = explain
         self._fault: str | None = None
         self._words = ""
@@ -169,10 +170,10 @@ async def kind_at(
     guard: AddressGuard | None = None,
     within_seconds: float = _LOOK_SECONDS,
 ) -> FoundKind | None:
-    """What stands at a URL that was not what was wanted; None when that cannot be told in time.
+    """What is at a URL instead of the wanted peer; None if a probe does not find out in time.
 
     Raises:
-        PrivateAddressError: `guard` does not let it be looked at.
+        PrivateAddressError: `guard` refuses an address of the URL.
     """
     looker = _Looker(http, guard)
     looks: dict[FoundKind, Callable[[], Awaitable[bool]]] = {
@@ -191,7 +192,7 @@ async def kind_at(
 
 
 async def _speaks_tls(looker: _Looker, url: str) -> bool:
-    """Whether a port that gives no answer to plain HTTP takes part in a TLS handshake."""
+    """Whether a port that does not answer plain HTTP completes a TLS handshake."""
     place = urlsplit(url)
     if place.scheme != "http" or not place.hostname:
         return False
@@ -205,7 +206,7 @@ async def _speaks_tls(looker: _Looker, url: str) -> bool:
         try:
             await stream.start_tls(any_certificate, place.hostname)
         finally:
-            with anyio.CancelScope(shield=True):  # who looked may have no time left
+            with anyio.CancelScope(shield=True):  # the probe may have no time left
                 await stream.aclose()
         return True
     return False
@@ -218,7 +219,7 @@ async def _is_agent(looker: _Looker, url: str) -> bool:
 
 
 async def _lists_agents(looker: _Looker, url: str) -> bool:
-    """Whether a bridge is asked for the one agent that it does not have."""
+    """Whether the peer is a bridge of several agents, which refuses to serve a card at its root."""
     place = urlsplit(url)
     answer = await _asked(
         looker, "GET", f"{place.scheme}://{place.netloc.rpartition('@')[2]}/.well-known/agent-card.json"
@@ -228,7 +229,7 @@ async def _lists_agents(looker: _Looker, url: str) -> bool:
 
 
 async def _is_server(looker: _Looker, url: str) -> bool:
-    """Whether a handshake of MCP is understood; a session that begins by it is ended again."""
+    """Whether the peer understands a handshake of MCP. A session that it begins is ended again."""
     answer = await _asked(looker, "POST", url, _INITIALIZE)
     if answer is None:
         return False
@@ -243,7 +244,7 @@ async def _is_server(looker: _Looker, url: str) -> bool:
 
 
 async def _is_page(looker: _Looker, url: str, wanted: WantedKind) -> bool:
-    """Whether there is a page; beside an agent's card that is only out of order, it says nothing."""
+    """Whether the URL is a web page. If an agent is wanted, a broken card at the well-known path excludes a page."""
     if wanted is WantedKind.AGENT:
         card = await _asked(looker, "GET", _card_place(url))
         if card is None or not (card.status_code in _ABSENT or _is_html(card)):
@@ -268,7 +269,7 @@ async def _asked(
     body: object = None,
     headers: Mapping[str, str] | None = None,
 ) -> httpx2.Response | None:
-    """An answer with the beginning of its body; None when there is none. A stream is read up to its first event."""
+    """An answer with the beginning of its body; None if none came. A stream is read up to its first event."""
     accepted = (
         "application/json, text/event-stream" if body is not None else "application/json, text/html, */*"
     )
@@ -291,7 +292,7 @@ async def _asked(
             await answer.aclose()
     except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL):
         return None
-    # As bytes: read as text, a value beyond ASCII could not be made a header again.
+    # The headers are kept as bytes: a value beyond ASCII, once read as text, could not be made a header again.
     headers_kept = [
         (name, value) for name, value in answer.headers.raw if name.lower() != b"content-encoding"
     ]

@@ -1,7 +1,7 @@
-"""What every HTTP face checks before it looks at a protocol: from where it is called, and how much it is sent.
+"""The checks of every HTTP face before any protocol: the origin of a request, and its size.
 
-A web page must not reach a bridge on loopback: the Host header has to name this bridge (a page that rebinds its
-DNS name cannot), and an Origin header has to be our own. Forwarded headers count only from a proxy on loopback.
+A web page must not reach a bridge on loopback. So the Host header must name this bridge, which a page that rebinds its
+DNS name cannot do. An Origin header must be the bridge's own. Forwarded headers count only from a proxy on loopback.
 """
 
 from __future__ import annotations
@@ -16,50 +16,48 @@ from urllib.parse import urlsplit
 AsgiScope = MutableMapping[str, Any]
 AsgiReceive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
-"""What one request may carry: a 10 MB file in base64, with room. (MCP's own server stops at 4 MiB.)"""
-
 OUTER_PATH: Final = "mcp_a2a.outer_path"
-"""In a scope: the path under which the whole bridge is mounted in another application."""
+"""The key in a scope for the path under which the whole bridge is mounted in another application."""
 
 API_KEY_HEADER: Final = "X-API-Key"
-"""The header that carries an API key: the one that most clients know by this name."""
+"""The header that carries an API key, by its most common name."""
 
 _ONLY_ONCE: Final = ("host", "origin", "authorization", API_KEY_HEADER.lower())
-"""The headers that decide who is let in."""
+"""The headers that decide about admission. A request may have each of them once."""
 
 _HOST: Final = re.compile(r"(?:\[(?P<address>[0-9a-f:.%a-z]+)\]|(?P<name>[^\s:@/?#\[\]]+))(?::\d*)?")
 _PATH: Final = re.compile(r"(/[^/\s?#\\][^\s?#\\]*)?")
 
 
 class RefusedError(Exception):
-    """A request that is not let in; `str()` of it is for the peer."""
+    """A refused request. `str()` gives the message for the peer."""
 
     def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
         self.status = status
-        """The HTTP status: 400, 401, 403, 413, 415 or 421."""
+        """The HTTP status of the answer."""
         self.headers = dict(headers or {})
 
 
 @dataclass(frozen=True, slots=True)
 class FaceAddress:
-    """Where a face is reached, and what it calls itself."""
+    """The addresses of a face: those under which it may be called, and the one that it publishes."""
 
     public_url: str | None = None
-    """The address that others are told, without a slash at its end; None takes it from each request."""
+    """The published address, without a trailing slash. None takes it from each request."""
     hosts: frozenset[str] = frozenset()
-    """Host names, besides loopback's and any IP address, under which it may be asked for."""
+    """The allowed host names, besides `localhost` and any IP address."""
     hosts_by: str = "--allow-host {}"
-    """How its operator adds one, with the name in the place of the braces."""
+    """How the operator adds a host name, with braces in place of the name."""
 
     def require_own(self, headers: Mapping[str, str]) -> None:
-        """Refuse what a web page of someone else could have sent.
+        """Refuse a request that a foreign web page could have sent.
 
         Raises:
-            RefusedError: 421 for a Host that is not ours, 403 for an Origin that is not, 400 where one of them, or a
-                secret, is said twice: what stands between might have judged the other.
+            RefusedError: 421, the Host is not this bridge; 403, the Origin is a foreign one; 400, one of them or a
+                secret is sent twice, and a proxy might have judged the other one.
         """
-        names = [name.lower() for name in headers.keys()]  # noqa: SIM118 - of Starlette's, a name for each line
+        names = [name.lower() for name in headers.keys()]  # noqa: SIM118 - Starlette gives a name for each line
         if twice := [name for name in _ONLY_ONCE if names.count(name) > 1]:
             raise RefusedError(400, f"The header {twice[0]} is sent more than once")
         host = headers.get("host", "")
@@ -72,7 +70,7 @@ class FaceAddress:
             raise RefusedError(403, f"Requests from web pages of {origin} are not let in")
 
     def base_url(self, scope: AsgiScope, headers: Mapping[str, str]) -> str:
-        """The address of this bridge as the caller reaches it, without a slash at its end."""
+        """The address under which the caller reached this bridge, without a trailing slash."""
         if self.public_url is not None:
             return self.public_url
         outer = str(scope.get(OUTER_PATH, ""))
@@ -87,7 +85,7 @@ class FaceAddress:
 
     def _is_own_host(self, host: str) -> bool:
         name = host_name(host)
-        # An address in digits cannot be a name that someone rebinds.
+        # An IP address cannot be rebound by DNS.
         return name in self._names() or is_ip_address(name)
 
     def _is_own_origin(self, origin: str, host: str) -> bool:
@@ -104,7 +102,7 @@ async def request_body(receive: AsgiReceive, headers: Mapping[str, str], limit_b
     """The whole body of a request.
 
     Raises:
-        RefusedError: 413 when it is larger than the limit; it is not read further then.
+        RefusedError: 413, the body is larger than the limit and is not read further; 400, the client disconnected.
     """
     too_large = RefusedError(413, f"The request is larger than {limit_bytes} bytes")
     declared = headers.get("content-length", "").lstrip("0")
@@ -127,10 +125,10 @@ async def request_body(receive: AsgiReceive, headers: Mapping[str, str], limit_b
 
 
 def require_json(headers: Mapping[str, str], accepted: frozenset[str]) -> None:
-    """Only JSON is taken: a form that a web page can post without asking is not.
+    """Require a JSON body. A web page can post a form to another origin without permission, but not JSON.
 
     Raises:
-        RefusedError: 415.
+        RefusedError: 415, the media type is not one of `accepted`.
     """
     content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type not in accepted:
@@ -139,18 +137,18 @@ def require_json(headers: Mapping[str, str], accepted: frozenset[str]) -> None:
 
 
 def etags_in(headers: Mapping[str, str]) -> set[str]:
-    """The ETags of what a client has already (RFC 9110 section 13.1.2)."""
+    """The ETags in If-None-Match (RFC 9110 section 13.1.2)."""
     return {tag.strip().removeprefix("W/") for tag in headers.get("if-none-match", "").split(",")}
 
 
 def host_name(host: str) -> str:
-    """The name in a Host header, without its port, in lower case; "" when it is no name with a port."""
+    """The name in a Host header, without its port, in lower case; "" if the header is malformed."""
     found = _HOST.fullmatch(host.strip().lower())
     return (found["address"] or found["name"].rstrip(".")) if found else ""
 
 
 def is_ip_address(name: str) -> bool:
-    """Whether a host is given in digits."""
+    """Whether a host is an IP address."""
     try:
         ipaddress.ip_address(name)
     except ValueError:
@@ -159,7 +157,7 @@ def is_ip_address(name: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine's loopback: `localhost` or an address of it."""
+    """Whether a host is `localhost` or a loopback address."""
     return host == "localhost" or (is_ip_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
@@ -169,7 +167,7 @@ def _client_of(scope: AsgiScope) -> str:
 
 
 def _forwarded_path(prefix: str) -> str:
-    """A forwarded prefix as it goes between host and path; "" for what is no path, and could change the host."""
+    """A forwarded prefix, to stand between host and path; "" if it is not a path, since it could change the host."""
     prefix = prefix.rstrip("/")
     return prefix if _PATH.fullmatch(prefix) else ""
 

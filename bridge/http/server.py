@@ -1,12 +1,12 @@
-"""The HTTP server: uvicorn, with bounds on what a peer may hold before it is known who it is.
+"""The HTTP server: uvicorn, with bounds on the resources that an unauthenticated peer may hold.
 
-uvicorn's parser takes heads of any size, and waits for the rest of a head or a body for ever. Here a head has bounds in
-bytes, headers and time, its target one of its own, and a body has to come at a pace; all of it is refused as soon as it
-is too much, before a task or an application knows of it. Which connections there may be is for `connections.py`.
+uvicorn's parser takes heads of any size, and waits for the rest of a head or a body for ever. This server bounds a head
+in bytes, headers and time, bounds its target, and requires a body to come at a minimum rate. A request above a bound is
+refused at once, before a task or an application knows of it. `connections.py` bounds the connections.
 
-A request that is being answered is never cut off: what is wrong behind it ends the connection after its answer.
+A request that is being answered is never cut off: a fault in a later request closes the connection after the answer.
 
-The connections are accepted here, not by asyncio, which logs a traceback for each that finds no descriptor.
+This module accepts the connections itself, since asyncio logs a traceback for each one without a free descriptor.
 """
 
 from __future__ import annotations
@@ -35,38 +35,39 @@ from bridge.http.connections import ConnectionLimits, Connections
 logger = logging.getLogger(__name__)
 
 _GOODBYE_SECONDS: Final = 3
-"""For answers that are still being written once all tasks have ended."""
+"""The time for answers that are still being written once all tasks have ended."""
 
 _BACKLOG: Final = 2048
-"""Connections that the system keeps until they are accepted."""
+"""Connections that the system queues until they are accepted."""
 
 _AT_ONCE: Final = 16
-"""Connections that are accepted before anything else gets its turn; fewer than `connections.py` leaves descriptors."""
+"""Connections that are accepted in one turn of the event loop: fewer than the descriptors that `connections.py`
+reserves."""
 
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 _PAUSE_SECONDS: Final = 0.1
-"""Until the next attempt where there was no descriptor, and closing a connection freed none."""
+"""The pause after an attempt to accept without a free descriptor."""
 
 _UNREAD_BYTES: Final = 1024 * 1024
-"""What is read of a body after its answer, so that the connection can go on."""
+"""The most bytes of a body that are read after its answer, so that the connection can be reused."""
 
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """What one request may send."""
+    """The bounds on one request."""
 
     head_bytes: int
     headers: int
     target_bytes: int
     bytes_per_second: float
-    """How fast a body has to come, over each stretch of `ConnectionLimits.body_seconds`, and an answer to go."""
+    """The minimum rate of a body, over each period of `ConnectionLimits.body_seconds`, and of reading an answer."""
     pipelined: int
-    """Requests that wait for the answers to earlier ones of their connection."""
+    """Requests that may wait for the answers to earlier requests of their connection."""
 
 
 class RequestRefusal(Enum):
-    """Why the server itself refuses a request: the HTTP status, and words for its peer and the log."""
+    """Why the server refuses a request: the HTTP status, and words for the peer and the log."""
 
     MALFORMED = HTTPStatus.BAD_REQUEST, "what came is not an HTTP request"
     TARGET = HTTPStatus.REQUEST_URI_TOO_LONG, "the target of the request is too long"
@@ -90,7 +91,7 @@ class RequestRefusal(Enum):
         )
 
     async def app(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ARG002 - as ASGI has it
-        """The same as an application."""
+        """The response as an ASGI application."""
         head, _, body = self.answer.partition(b"\r\n\r\n")
         headers = [tuple(line.split(b": ", 1)) for line in head.split(b"\r\n")[1:]]
         await send({"type": "http.response.start", "status": self.value[0], "headers": headers})
@@ -98,13 +99,13 @@ class RequestRefusal(Enum):
 
     @property
     def line(self) -> str:
-        """For the log."""
+        """The text for the log."""
         status, words = self.value
         return f"refused with {status:d}: {words}"
 
 
 class _RefusedError(Exception):
-    """Raised through the parser, which feeds nothing more then."""
+    """Raised in a callback of the parser, which then stops parsing."""
 
     def __init__(self, refusal: RequestRefusal) -> None:
         super().__init__(refusal.line)
@@ -114,7 +115,8 @@ class _RefusedError(Exception):
 class BoundedProtocol(HttpToolsProtocol):
     """uvicorn's HTTP/1.1 on one connection, with bounds.
 
-    A small request that comes in one piece passes one comparison for each bound; all else is for what comes in pieces.
+    A small request that comes in one piece costs one comparison for each bound. All other code is for requests that
+    come in several pieces.
     """
 
     def __init__(
@@ -134,37 +136,37 @@ class BoundedProtocol(HttpToolsProtocol):
         self._connections = connections
         self._awaits_head = True
         self._ended_one = False
-        """Whether a request came to its end in the piece at hand."""
+        """Whether a request ended in the current piece."""
         self._head_bytes = 0
         self._body_bytes = 0
-        """Of this stretch of time."""
+        """The bytes of the body in the current period of `body_seconds`."""
         self._framing_bytes = 0
-        """What came in place of a body: extensions of a chunk, trailers."""
+        """The bytes that came in place of a body: chunk extensions and trailers."""
         self._unread_bytes = 0
         self._unsent_bytes = 0
-        """When its rest was over the last time."""
+        """The unsent bytes of the answer at the last call of `rest_is_over`."""
         self._reads_body = False
-        """Whether its body did not come with its head."""
+        """Whether a body is being read that did not come with its head."""
         self._is_refused = False
 
-    # What the connections are told
+    # Calls of `Connections`
 
     @property
     def peer(self) -> str:
-        """The address of the other end."""
+        """The address of the peer; "" if it has none."""
         return self.client[0] if self.client else ""
 
     @property
     def has_sent_all(self) -> bool:
-        """Whether nothing that was answered is still on its way."""
+        """Whether every answer was handed to the system in full."""
         return not self.transport.get_write_buffer_size()
 
     def head_is_late(self) -> None:
-        """Say so where a part of it has come; who opens a connection ahead of its need has done nothing wrong."""
+        """Close the connection, with a refusal if a part of the head has come. Connecting early is no fault."""
         self._refuse(RequestRefusal.SLOW_HEAD, silently=not self._head_bytes)
 
     def look_at_body(self) -> None:
-        """Refuse it unless enough of it came since the last look. Where we read nothing, none could."""
+        """Refuse the body if too little of it came since the last look, unless the server itself paused reading."""
         wanted = self._wanted_bytes(self._connections.limits.body_seconds)
         if self._body_bytes < wanted and not self.flow.read_paused and not self.pipeline:
             self._refuse(RequestRefusal.SLOW_BODY)
@@ -173,7 +175,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._connections.bodies.add(self)
 
     def rest_is_over(self) -> None:
-        """Close it, unless its peer is still taking in the answer, at the pace that bodies have."""
+        """Close the connection, unless its peer still reads the answer, at the minimum rate of bodies."""
         unsent, before = self.transport.get_write_buffer_size(), self._unsent_bytes
         self._unsent_bytes = unsent
         if not unsent:
@@ -184,22 +186,22 @@ class BoundedProtocol(HttpToolsProtocol):
             self._connections.idle.add(self)
 
     def give_way(self) -> None:
-        """Read no more of the body."""
+        """Refuse the request, because its slot is needed."""
         self._refuse(RequestRefusal.FULL)
 
     def read_no_more(self) -> None:
-        """Read no more of the body."""
+        """Refuse the request, because all bodies together are too large."""
         self._refuse(RequestRefusal.BODIES_FULL)
 
     def refuse_more(self) -> None:
-        """Let it ask nothing."""
+        """Refuse the connection, because its address has too many."""
         self._refuse(RequestRefusal.SITE_FULL)
 
     def abort(self) -> None:
-        """Be gone."""
+        """Close the connection at once."""
         self.transport.abort()
 
-    # What asyncio tells
+    # Calls of asyncio
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -218,7 +220,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self._feed(data[start : start + most])
 
     def _feed(self, data: bytes) -> None:
-        """Parse a piece that is not larger than a head may be: so much more than counted a head may hold."""
+        """Parse a piece. It is not larger than `head_bytes`, so a head exceeds its bound by at most that before it is
+        counted."""
         if self._is_refused:
             return
         cycle = None if self._awaits_head else self.cycle
@@ -226,7 +229,7 @@ class BoundedProtocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            pass  # to what nobody speaks here: RFC 9110 section 7.8 lets a server go on in HTTP/1.1
+            pass  # no upgrade is supported; RFC 9110 section 7.8 lets a server go on in HTTP/1.1
         except httptools.HttpParserError as exc:
             raised = exc.__context__
             self._refuse(raised.refusal if isinstance(raised, _RefusedError) else RequestRefusal.MALFORMED)
@@ -239,7 +242,7 @@ class BoundedProtocol(HttpToolsProtocol):
             is_body = self.cycle is not cycle or len(self.cycle.body) > body_bytes
             self._body_goes_on(len(data), is_body=is_body)
 
-    # What the parser tells
+    # Calls of the parser
 
     def on_headers_complete(self) -> None:
         limits = self._limits
@@ -279,11 +282,11 @@ class BoundedProtocol(HttpToolsProtocol):
             self._rest()
 
     def _rest(self) -> None:
-        """Wait for another request, once this one has been read."""
+        """Wait for the next request, if the current one was read in full."""
         if self._awaits_head and not self._is_refused:
             self._connections.idle.add(self)
 
-    # What comes in pieces
+    # Requests that come in pieces
 
     def _wanted_bytes(self, seconds: float) -> float:
         return self._limits.bytes_per_second * seconds
@@ -298,7 +301,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._connections.await_head(self)
 
     def _size(self) -> int:
-        """Of a head that is whole, without what stands between its words."""
+        """The size of a complete head, without its separators."""
         return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
 
     def _body_goes_on(self, size: int, *, is_body: bool) -> None:
@@ -318,13 +321,13 @@ class BoundedProtocol(HttpToolsProtocol):
             self._await_body()
 
     def _await_body(self) -> None:
-        """It has to come at a pace, once nothing before it is answered any more."""
+        """Require the minimum rate for a body, once all earlier requests are answered."""
         if not self._reads_body and not self.pipeline and not self._is_refused:
             self._reads_body = True
             self._connections.bodies.add(self)
 
     def _refuse(self, refusal: RequestRefusal, *, silently: bool = False) -> None:
-        """Read nothing more, and end the connection: with an answer, or after the one that is on its way."""
+        """Read nothing more, and close the connection: with a refusal, or after the answer that is being sent."""
         self._is_refused = True
         cycle: RequestResponseCycle | None = self.cycle
         is_answered = cycle is not None and cycle.response_complete and not self._awaits_head
@@ -343,11 +346,11 @@ class BoundedProtocol(HttpToolsProtocol):
         self._connections.refused(self)
         try:
             self.transport.write_eof()
-        except OSError:  # the peer is gone, of which asyncio has not heard yet
+        except OSError:  # the peer is gone, and asyncio does not know yet
             self.transport.abort()
 
     def _end_after(self, cycle: RequestResponseCycle, refusal: RequestRefusal) -> None:
-        """Answer all before what is refused, and what is refused in its turn if anything is known of it."""
+        """Close the connection after all earlier answers, and after the refusal of this request if it has a head."""
         cycle.keep_alive = False
         if self.pipeline and not self._awaits_head:
             self.pipeline[0] = cycle, refusal.app
@@ -355,15 +358,17 @@ class BoundedProtocol(HttpToolsProtocol):
 
 @dataclass(frozen=True)
 class HttpServerLimits:
-    """Of all requests and connections of a server."""
+    """The bounds of a server: on each request, and on its connections."""
 
     requests: RequestLimits
     connections: ConnectionLimits
 
 
 class BoundedServer(uvicorn.Server):
-    """uvicorn, with bounds, and without its own signal handlers: one first signal ends its streams before ours could
-    end."""
+    """uvicorn with bounds and without its signal handlers.
+
+    uvicorn's handler would end the streams at the first signal, before the bridge could drain its tasks.
+    """
 
     def __init__(self, app: ASGIApp, limits: HttpServerLimits) -> None:
         super().__init__(
@@ -383,7 +388,7 @@ class BoundedServer(uvicorn.Server):
         self._accepting = anyio.CancelScope()
 
     async def serve_on(self, listener: socket.socket) -> None:
-        """Serve until `should_exit` is set. The listener is closed then, before what runs has ended."""
+        """Serve until `should_exit` is set. The listener is closed then, before running requests have ended."""
         listener.listen(_BACKLOG)
         listener.setblocking(False)
         async with anyio.create_task_group() as tasks:
@@ -392,7 +397,7 @@ class BoundedServer(uvicorn.Server):
             self.accept_no_more()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept nothing more, and end what is open."""
+        """Accept no more connections, and close the open ones."""
         self.accept_no_more()
         await super().shutdown(sockets)
 
@@ -402,7 +407,7 @@ class BoundedServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave them to `stopping.py`."""
+        """Leave signals to the process (`bridge/process/shutdown.py`)."""
         yield
 
     async def _accept(self, listener: socket.socket) -> None:
@@ -427,7 +432,7 @@ class BoundedServer(uvicorn.Server):
 
 
 def _accepted(listener: socket.socket, connections: Connections) -> Iterator[socket.socket | None]:
-    """Connections that are there to be accepted, a few at most; None where there was no descriptor for one."""
+    """Accept waiting connections, at most `_AT_ONCE`; None stands for one without a free descriptor."""
     for _ in range(_AT_ONCE):
         try:
             accepted, _ = listener.accept()

@@ -1,7 +1,7 @@
-"""How server-sent events are framed, and how they are read out of chunks of bytes. Pure.
+"""Server-sent events: framing, and reading from chunks of bytes. Pure.
 
-It knows the framing and its bound, and nothing of what events say. Each byte is looked at once, however large
-the event and however it is cut.
+This module knows the framing and its bound, and not the content of events. Each byte is scanned once, however large the
+event is and however it is cut into chunks.
 
 Spec: HTML, "server-sent events"; A2A 1.0 sections 9.4.2 and 11.7.
 """
@@ -17,14 +17,14 @@ _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 HEARTBEAT: Final = b": \n\n"
-"""A comment, which every reader passes over: it shows that the stream lives."""
+"""A comment, which every reader ignores. It shows that the stream is alive."""
 
 _ESCAPED: Final = (
     (b"\xc2\x85", b"\\u0085"),
     (b"\xe2\x80\xa8", b"\\u2028"),
     (b"\xe2\x80\xa9", b"\\u2029"),
 )
-"""Characters that JSON leaves as they are and that some readers take for the end of a line."""
+"""Characters that JSON does not escape and that some readers take for the end of a line."""
 
 
 def frame(data: bytes) -> bytes:
@@ -36,16 +36,16 @@ def frame(data: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class SseEvent:
-    """One event: `message` is the type of those that name none."""
+    """One event. The type of an event that names none is `message`."""
 
     type: str
     data: bytes
     tail: bytes | None = None
-    """Of an event above the limit its last bytes; `data` is then its first ones. None: it is whole."""
+    """The last bytes of an event above the limit; `data` then has its first bytes. None for a complete event."""
 
 
 class SseReader:
-    """Server-sent events out of chunks of bytes. Comments, and events without data, are passed over."""
+    """Reads server-sent events from chunks of bytes. Comments and events without data are ignored."""
 
     def __init__(self, limit_bytes: int, ends_bytes: int | None = None) -> None:
         """`limit_bytes` is what one event may weigh; of a heavier one `ends_bytes` are kept at each end.
@@ -69,12 +69,12 @@ class SseReader:
         """Each event that ends in this chunk.
 
         Raises:
-            ValueError: an event is too large, and no ends were asked for.
+            ValueError: an event is too large, and `ends_bytes` is None.
         """
         if not chunk:
             return
         if self._after_return:
-            chunk = chunk.removeprefix(b"\n")  # the second half of a line end that was cut in two
+            chunk = chunk.removeprefix(b"\n")  # the second half of a CRLF that was cut in two
         self._after_return = chunk.endswith(b"\r")
         *ended, rest = _LINE_END.split(chunk)
         for piece in ended:
@@ -93,7 +93,7 @@ class SseReader:
             self._cut()
 
     def _cut(self) -> None:
-        """Keep the ends of an event that is too large, and collect no more of it."""
+        """Keep both ends of an event that is too large, and collect no more of it."""
         if self._ends_bytes is None:
             raise ValueError(f"an event of more than {self._limit_bytes} bytes")
         line = b"".join(self._line)
@@ -102,7 +102,7 @@ class SseReader:
         self._tail, self._line = line[-self._ends_bytes :], []
 
     def _end_line(self) -> SseEvent | None:
-        """The event that the line at hand ends, if it does."""
+        """The event that the current line ends; None if it ends none."""
         line, is_blank = b"".join(self._line), self._line_bytes == 0
         self._line, self._line_bytes = [], 0
         if is_blank:

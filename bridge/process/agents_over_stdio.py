@@ -1,7 +1,7 @@
-"""One MCP server of remote agents over stdin and stdout, with nothing else of a bridge.
+"""One MCP server of remote agents over stdin and stdout, without the rest of a bridge.
 
-Hosts start this with themselves, and wait for it. So what publishes agents, keeps tasks and calls tool servers, and
-what serves HTTP, is not imported here: that would take as long as the rest of the start.
+Hosts start this process when they start, and wait for it. So the modules that publish agents, keep tasks, call tool
+servers and serve HTTP are not imported: their import would double the time of the start.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from bridge.process.shutdown import Shutdown, watch_signals
 
 
 async def serve_agents(plan: Plan) -> int:
-    """Serve the plan's one MCP server, whose sources are remote agents, until stdin ends or a signal comes; gives the
-    exit code.
+    """Serve the plan's one MCP server, whose sources are remote agents, until stdin ends or a signal comes.
+
+    Returns the exit code.
 
     Raises:
         UsageError: the key of the handles cannot be read or made.

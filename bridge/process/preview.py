@@ -1,6 +1,6 @@
-"""Connects to all that a plan names, to see what would be served; nobody else is served, and nothing is kept.
+"""Connects to every server and agent of a plan, to show what would be served. It serves nobody and keeps nothing.
 
-What is down is waited for a while and then left as it is: whoever looks is told why.
+A server that is down is waited for, up to a limit. The preview then goes on without it, and tells the observer why.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bridge.process.serve import unannounced_bridge
 from bridge.seal import key_in
 
 WAIT_SECONDS: Final = 30.0
-"""How long servers and agents may take by default: as long as the default profile lets a server take to connect."""
+"""How long servers and agents may take by default. It is the connect timeout of the default profile."""
 
 _KEY_BYTES: Final = 32
 
@@ -33,17 +33,17 @@ _KEY_BYTES: Final = 32
 async def previewed(
     plan: Plan, watching: StartObserver | None = None, within_seconds: float = WAIT_SECONDS
 ) -> AsyncIterator[Bridge]:
-    """A bridge that has connected to all that it can, as long as this is entered.
+    """A bridge that has connected to every server and agent that it can reach, for the length of the block.
 
     Raises:
-        UsageError: a key of handles that is there cannot be used.
+        UsageError: an existing key of handles cannot be used.
     """
     _require_keys(plan)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         plan = for_preview(plan, Path(folder), secrets.token_hex(_KEY_BYTES), within_seconds)
         settled = _Settled(servers_of(plan), watching)
         async with unannounced_bridge(plan, settled, over_http=True) as (bridge, here):
-            # In two steps, as the card of an agent tells its tools only once all its servers have listed theirs.
+            # In two steps, because an agent's card has its tools only once all its servers have listed theirs.
             await bridge.apply(replace(here, offered={}))
             with anyio.move_on_after(within_seconds):
                 await settled.all.wait()
@@ -58,7 +58,7 @@ def _require_keys(plan: Plan) -> None:
 
 
 class _Settled:
-    """Knows when each server has been seen up or down, and tells somebody else as well."""
+    """Notes when every server has connected or failed, and passes each event on to another observer."""
 
     def __init__(self, keys: Iterable[str], other: StartObserver | None) -> None:
         self.all = anyio.Event()

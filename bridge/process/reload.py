@@ -1,7 +1,7 @@
-"""Takes over a configuration file again, whenever it or what it reads has changed, or on request.
+"""Reloads a configuration file on request, and whenever the file or another file that it refers to has changed.
 
-A file that cannot be taken over is refused with all that is wrong with it, and what was served goes on. One that is
-still being written is not looked at.
+An invalid file is refused with all its faults, and the bridge goes on with its last configuration. A file that is still
+being written is not read.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ from bridge.errors import BridgeError, UsageError, leaf_of
 logger = logging.getLogger(__name__)
 
 _LOOK_MS: Final = 5_000
-"""How often files are looked at that tell nobody when they change, as on network disks."""
+"""How often files are checked without a notification: network disks send none."""
 
 _SETTLE_SECONDS: Final = 0.2
-"""How long files have to be as they are before they are read: many editors empty a file before they write it."""
+"""How long files must be unchanged before they are read: many editors empty a file before they write it."""
 
 
 @dataclass(frozen=True)
 class ReadConfig:
-    """What was read."""
+    """A configuration as it was read."""
 
     plan: Plan
     files: frozenset[Path]
-    """All that it was read from."""
+    """All files that the configuration was read from."""
     log_format: str
     log_level: str
 
 
 class Reload:
-    """Watches the files that a plan was made of."""
+    """Watches the files of a plan, and applies their changes."""
 
     def __init__(
         self, read: Callable[[], ReadConfig], first: ReadConfig, set_up_log: Callable[[str, str], None]
     ) -> None:
-        """`read` reads the files; `first` is what it gave when the bridge was started. The log is set up by its format
-        and level."""
+        """`read` reads the files, and `first` is its result at the start of the bridge. `set_up_log` is called with
+        the format and the level of the log."""
         self._read = read
         self._last = first
         self._set_up_log = set_up_log
@@ -57,11 +57,11 @@ class Reload:
         self._asked = anyio.Event()
 
     def ask(self) -> None:
-        """Read the files again, changed or not."""
+        """Request a reload, whether the files have changed or not."""
         self._asked.set()
 
     async def run(self, bridge: Bridge) -> None:
-        """Take over each change, until this is cancelled."""
+        """Apply each change to the bridge, until cancelled."""
         while True:
             async with anyio.create_task_group() as watching:
                 watching.start_soon(self._watch)
@@ -71,7 +71,7 @@ class Reload:
             await self._take_over(bridge)
 
     async def _watch(self) -> None:
-        """Ask once a file is another. Folders are watched, as editors put a new file in the place of the old."""
+        """Request a reload once a file has changed. Folders are watched, because editors replace files."""
         folders = {file.parent for file in self._seen if file.parent.is_dir()}
         stop = anyio.Event()
         changes = awatch(
@@ -88,7 +88,7 @@ class Reload:
                 try:
                     await anext(changes)
                 except (StopAsyncIteration, OSError):
-                    # A folder has gone: whether there is another one is seen without being told.
+                    # A folder is gone. A new one is noticed without a notification.
                     await anyio.sleep(_LOOK_MS / 1000)
             group.cancel_scope.cancel()
         self.ask()
@@ -96,10 +96,10 @@ class Reload:
     async def _take_over(self, bridge: Bridge) -> None:
         try:
             read = await self._settled()
-            if not bridge.asks_for_credentials:  # which then stays so
+            if not bridge.asks_for_credentials:  # a reload does not change that
                 read.plan.require_safe()
             changes = await self._applied(bridge, read.plan)
-        except Exception as exc:  # noqa: BLE001 - whatever is wrong with a file, what is served goes on
+        except Exception as exc:  # noqa: BLE001 - no fault in a file may stop the bridge
             self._is_refused = True
             _refuse(leaf_of(exc) if isinstance(exc, ExceptionGroup) else exc)
             return
@@ -111,7 +111,7 @@ class Reload:
         self._last, self._is_refused = read, False
 
     async def _applied(self, bridge: Bridge, plan: Plan) -> Changes | None:
-        """Apply a plan; None when the files changed before that was done: what they say now must not wait for it.
+        """Apply a plan. Returns None if the files changed meanwhile: their new content must not wait.
 
         Raises:
             ExceptionGroup: of a BridgeError, see `Bridge.apply`.
@@ -129,10 +129,10 @@ class Reload:
         return changes
 
     async def _settled(self) -> ReadConfig:
-        """What the files say, once none of them has changed for a while, neither before it was read nor meanwhile.
+        """The configuration in the files, once none of them has changed for a while, before and during the read.
 
         Raises:
-            UsageError: something is wrong with them.
+            UsageError: the configuration is invalid.
         """
         while True:
             self._seen = seen = _stamps(self._seen)
@@ -142,7 +142,7 @@ class Reload:
             outcome = await anyio.to_thread.run_sync(self._outcome)
             files = outcome.files if isinstance(outcome, ReadConfig) else _files_of(outcome)
             if _stamps(seen) != seen or not files <= seen.keys():
-                self._seen = _stamps(files) | seen  # those that were not known have to settle as well
+                self._seen = _stamps(files) | seen  # new files must settle as well
                 continue
             if isinstance(outcome, UsageError):
                 raise outcome
@@ -156,7 +156,7 @@ class Reload:
             return exc
 
     def _with_log(self, changes: Changes, read: ReadConfig) -> Changes:
-        """Write the log as the file says now."""
+        """Set up the log as configured. Returns the changes with those of the log added."""
         keys = ("log_format", "log_level")
         changed = [f"bridge.{key}" for key in keys if getattr(read, key) != getattr(self._last, key)]
         if changed:
@@ -165,13 +165,13 @@ class Reload:
 
 
 def _files_of(fault: UsageError) -> frozenset[Path]:
-    """The files that have to change before it can be otherwise."""
+    """The files of a fault. The fault remains until one of them changes."""
     diagnostics = fault.diagnostics if isinstance(fault, ConfigError) else ()
     return frozenset(one.file.absolute() for one in diagnostics)
 
 
 def _refuse(fault: BaseException) -> None:
-    """Say that a file is not taken over, and why."""
+    """Log that a file is refused, and why."""
     if isinstance(fault, BridgeError):
         for line in str(fault).splitlines():
             logger.error("%s", line)
@@ -181,7 +181,7 @@ def _refuse(fault: BaseException) -> None:
 
 
 async def _set_at_the_end(stop: anyio.Event) -> None:
-    """Tell the thread that watches that it may end, which does not hear of a cancellation before its time is up."""
+    """Stop the watching thread on cancellation. The thread itself notices a cancellation only at its timeout."""
     try:
         await anyio.sleep_forever()
     finally:
@@ -189,7 +189,7 @@ async def _set_at_the_end(stop: anyio.Event) -> None:
 
 
 def _stamps(files: Iterable[Path]) -> dict[Path, tuple[int, int] | None]:
-    """When each file was last changed and how large it is; None for one that is not there."""
+    """The time of the last change and the size of each file; None for a missing file."""
     found: dict[Path, tuple[int, int] | None] = {}
     for file in files:
         try:

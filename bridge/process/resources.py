@@ -1,8 +1,8 @@
-"""What the process asks of the system and of Python: descriptors, memory, and when garbage is collected.
+"""The process's use of the system and of Python: descriptors, memory, and garbage collection.
 
-Systems start programs with a low limit of descriptors, which any program may raise up to a second one (systemd: 1024
-and 524288). Most objects are freed as soon as nobody refers to them. What ended with an error, and parts of the bridge
-that refer to each other, are garbage until Python looks for such, and that takes time from calls."""
+Systems start programs with a low limit of descriptors, which a program may raise up to a hard limit (systemd: 1024 and
+524288). Python frees most objects as soon as nothing refers to them. Objects in reference cycles, such as those of an
+exception or of replaced parts of a bridge, remain until the collector runs, and the collector takes time from calls."""
 
 from __future__ import annotations
 
@@ -13,43 +13,49 @@ from contextlib import suppress
 from typing import Final
 
 _LOOKED_AFTER: Final = (50_000, 6, 4)
-"""New objects before the youngest are looked through for cycles (a few megabytes), and how many such looks come
-before those that survived one, or two, are looked through as well. Python's own: 700, 10, 10. By those, a quarter of
-the time of a call and a sixth of the time of a start went into looking. With more looks between, what was alive at a
-first look and then ended would be kept for millions of objects more: hundreds of megabytes."""
+"""The thresholds of `gc.set_threshold`: new objects before a collection of the youngest generation (a few megabytes),
+and the number of such collections before the second and the third generation are collected too. Python's defaults are
+700, 10, 10; with them, a quarter of the time of a call and a sixth of the time of a start went into the collector. With
+higher second and third numbers, objects that survived one collection would be kept for millions of new objects, which
+is hundreds of megabytes."""
 
 _M_ARENA_MAX: Final = -8
 """A parameter of mallopt(3)."""
 _HEAPS: Final = 2
-"""Two threads take memory at the same time at most: one that runs Python, and one that waits for SQLite."""
+"""At most two threads allocate memory at the same time: one that runs Python, and one that waits for SQLite."""
 
 
 def collect_garbage_seldom() -> None:
-    """Have it so from here on."""
+    """Set the thresholds of the garbage collector."""
     gc.set_threshold(*_LOOKED_AFTER)
 
 
 def keep_code() -> None:
-    """What was imported by now stays until the end: it is not looked through any more. It is most of what a bridge that
-    has little to do holds. To be called before anything is made that may be replaced."""
+    """Exclude the imported modules from garbage collection: they are most of an idle bridge's memory, and stay.
+
+    Call this before the process makes objects that may be replaced.
+    """
     gc.freeze()
 
 
 def free_what_was_replaced() -> None:
-    """Much was replaced, and its parts know each other: look through all but the code."""
+    """Collect garbage after parts of a bridge were replaced: they refer to each other."""
     gc.collect()
 
 
 def share_malloc_arenas() -> None:
-    """Have all threads take memory from the same heaps. By glibc's own rule each thread has one, up to eight for each
-    core, and what a heap once held is not given back: the sum of their peaks would be several times what is used."""
+    """Let all threads allocate from the same two heaps.
+
+    By default glibc gives each thread a heap, up to eight for each core, and a heap does not shrink. The sum of their
+    peaks would be several times the memory in use.
+    """
     if sys.platform == "linux":
-        with suppress(OSError, AttributeError):  # of another C library
+        with suppress(OSError, AttributeError):  # another C library
             ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _HEAPS)
 
 
 NO_LIMIT: Final = 1_000_000
-"""What is said where the system has no limit, or does not tell: more than anybody opens."""
+"""The number for a system without a known limit: more descriptors than any process opens."""
 
 if sys.platform == "win32":
 

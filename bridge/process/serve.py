@@ -1,9 +1,9 @@
-"""Serves a bridge until it is told to stop, and stops it in two stages.
+"""Serves a bridge until a signal comes, and stops it in two stages.
 
-The first signal (Ctrl+C, SIGTERM, or SIGHUP when the terminal closes) drains: no new work, running tasks go on
-for a while. The second stops them. Either way every child process is ended and every task is left in a state
-that its client can read. A process without a terminal takes SIGHUP as the wish to read its file again; one that was
-started with `nohup` does not hear it.
+The first signal (Ctrl+C, SIGTERM, or SIGHUP when the terminal closes) drains the bridge: it takes no new work, and
+running tasks go on for a while. The second signal stops them. In both cases every child process is ended, and every
+task is left in a state that its client can read. A process without a terminal reloads its file on SIGHUP. A process
+under `nohup` ignores SIGHUP.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ from bridge.process.shutdown import Shutdown, watch_signals
 logger = logging.getLogger(__name__)
 
 _DEAD_PEER_MS: Final = 60_000
-"""After which the kernel drops a connection whose peer takes nothing in."""
+"""The time after which the kernel drops a connection whose peer takes no data."""
 
 
 class ServeObserver(StartObserver, Protocol):
-    """Who is told how far serving has come."""
+    """Observes the start and the stop of serving."""
 
     def serving(self, bridge: Bridge, port: int) -> None:
-        """The bridge can be called, on this port."""
+        """The bridge accepts requests on this port."""
         ...
 
     def stopping(self, running: int) -> None:
-        """The first signal came, and so many tasks still run."""
+        """The first signal came, and `running` tasks still run."""
         ...
 
 
 async def serve_http(plan: Plan, audience: ServeObserver, reload: Reload | None = None) -> int:
-    """Serve until a signal comes; gives the exit code.
+    """Serve until a signal comes. Returns the exit code.
 
     Raises:
         UsageError: the port is taken, or the plan cannot be served.
-        PeerError: a tool server cannot be reached and has to be.
+        PeerError: a required tool server cannot be reached.
     """
     plan.require_safe()
     share_malloc_arenas()
@@ -67,7 +67,7 @@ async def serve_http(plan: Plan, audience: ServeObserver, reload: Reload | None 
             bridge = Bridge(plan, audience, own_url=_own_url(plan.place.host, port))
             async with bridge.run(), anyio.create_task_group() as serving:
                 server = BoundedServer(bridge.app, server_limits(plan.profile, raise_descriptors()))
-                # Before anything is there, as what is offered may be published here as well.
+                # Before the plan is applied: an offered server may use an agent that is published here.
                 serving.start_soon(_serve_on, server, listener, serving.cancel_scope)
                 await bridge.apply(plan)
                 stopping.serving = True
@@ -81,11 +81,13 @@ async def serve_http(plan: Plan, audience: ServeObserver, reload: Reload | None 
 
 
 async def serve_stdio(plan: Plan, reload: Reload | None = None) -> int:
-    """Serve the plan's one MCP server over stdin and stdout until stdin ends, or a signal comes; gives the exit code.
+    """Serve the plan's one MCP server over stdin and stdout until stdin ends or a signal comes.
+
+    Returns the exit code.
 
     Raises:
-        UsageError: it cannot be served as planned.
-        PeerError: a tool server cannot be reached and has to be.
+        UsageError: the plan cannot be served.
+        PeerError: a required tool server cannot be reached.
     """
     keep_code()
     stopping = Shutdown()
@@ -108,9 +110,10 @@ async def serve_stdio(plan: Plan, reload: Reload | None = None) -> int:
 async def unannounced_bridge(
     plan: Plan, watching: StartObserver | None = None, *, over_http: bool = False
 ) -> AsyncIterator[tuple[Bridge, Plan]]:
-    """Run a bridge that nobody is told of, and say what its plan is there; it has still to be applied.
+    """Run a bridge without a public port. Yields the bridge and its plan, which is still to be applied.
 
-    It listens only when it calls agents of its own: on a free port of loopback, as long as this is entered.
+    The bridge listens only if it calls agents of its own. It then uses a free port of loopback for the length of the
+    block, and the plan has that port.
     """
     if not calls_itself(plan):
         bridge = Bridge(plan, watching, over_http=over_http)
@@ -118,7 +121,7 @@ async def unannounced_bridge(
             yield bridge, plan
         return
     async with _listening(LOOPBACK_HOST, 0) as listener, anyio.create_task_group() as serving:
-        listener.listen()  # so that a call that comes early waits instead of being refused
+        listener.listen()  # an early call then waits and is not refused
         port: int = listener.getsockname()[1]
         plan = replace(plan, place=replace(plan.place, host=LOOPBACK_HOST, port=port))
         bridge = Bridge(plan, watching, over_http=over_http, own_url=_own_url(LOOPBACK_HOST, port))
@@ -130,19 +133,19 @@ async def unannounced_bridge(
 
 
 async def _serve_on(server: BoundedServer, listener: socket.socket, scope: anyio.CancelScope) -> None:
-    """Serve until the server is told to exit; then nothing beside it goes on."""
+    """Serve until the server exits, and then cancel everything in `scope`."""
     await server.serve_on(listener)
     scope.cancel()
 
 
 def _own_url(host: str, port: int) -> str:
-    """Where this process reaches itself."""
+    """The URL under which this process reaches itself."""
     near = {"0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}.get(host, host)
     return f"http://[{near}]:{port}" if ":" in near else f"http://{near}:{port}"
 
 
 def _has_terminal() -> bool:
-    """Whether a terminal controls this process: its SIGHUP says that the terminal is gone."""
+    """Whether a terminal controls this process. SIGHUP then means that the terminal is gone."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR))
     except OSError:
@@ -176,13 +179,13 @@ async def _hurry(bridge: Bridge, stopping: Shutdown) -> None:
 
 @asynccontextmanager
 async def _listening(host: str, port: int) -> AsyncIterator[socket.socket]:
-    """A socket that listens; bound before anything else starts, so that a taken port costs nothing.
+    """A bound socket for a server. It is bound before anything else starts, so that a taken port is noticed early.
 
     Raises:
-        UsageError: it cannot be bound.
+        UsageError: the socket cannot be bound.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio turns Nagle's algorithm off only where the protocol is named, else each answer waits 40 ms.
+    # asyncio turns Nagle's algorithm off only if the protocol is named; otherwise each answer waits 40 ms.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,4 @@
-"""How a process is told to stop: by a first signal, and by a second that it has to be at once."""
+"""Signals that stop a process: the first one asks it to stop, and the second one to stop at once."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ _SIGNALS: Final[tuple[signal.Signals, ...]] = tuple(
 
 @dataclass
 class Shutdown:
-    """How far stopping has come."""
+    """The state of stopping a process."""
 
     asked: anyio.Event = field(default_factory=anyio.Event)
     at_once: anyio.Event = field(default_factory=anyio.Event)
     signal: int | None = None
     """The first signal that came."""
     starting: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    """What a signal ends at once while nothing is served yet."""
+    """The scope of the start. A signal cancels it while nothing is served yet."""
     serving: bool = False
     on_hangup: Callable[[], None] | None = None
-    """Who takes SIGHUP, if that is not the end."""
+    """Called for SIGHUP; None if SIGHUP stops the process."""
 
     @property
     def exit_code(self) -> int:
-        """What the process ends with."""
+        """The exit code of the process."""
         return 130 if self.signal == signal.SIGINT else 0
 
     def hear(self, number: int) -> None:
-        """Take a signal."""
+        """Handle a signal."""
         logger.info("received %s", signal.Signals(number).name)
         if self.on_hangup is not None and self.serving and number == getattr(signal, "SIGHUP", None):
             self.on_hangup()
@@ -52,7 +52,7 @@ class Shutdown:
 
 
 async def watch_signals(stopping: Shutdown, *, task_status: anyio.abc.TaskStatus[None]) -> None:
-    """Take every signal, from now on."""
+    """Handle signals from now on, until cancelled."""
     with anyio.open_signal_receiver(*_heard()) as signals:
         task_status.started()
         async for number in signals:
@@ -60,9 +60,9 @@ async def watch_signals(stopping: Shutdown, *, task_status: anyio.abc.TaskStatus
 
 
 def _heard() -> Iterator[signal.Signals]:
-    """The signals to listen for: SIGHUP not where `nohup` has it ignored, which is to outlive the terminal.
+    """The signals to handle. SIGHUP stays ignored under `nohup`, whose process is to outlive the terminal.
 
-    SIGINT is heard also where it is ignored: shells do that to whatever a script starts with `&`.
+    SIGINT is handled even if it is ignored, because shells ignore it for commands that a script starts with `&`.
     """
     for number in _SIGNALS:
         if number.name != "SIGHUP" or signal.getsignal(number) is not signal.SIG_IGN:
