@@ -78,7 +78,7 @@ class AgentCall:
         self._pace = options.pace
         self._within_seconds = _first_of(override.answer_within_seconds, options.answer_within_seconds)
         # A round that answers a question is no new call: its task is at work already.
-        self._limiter = None if incoming.request_state is not None else around.turns.of(tool.place)
+        self._limiter = None if incoming.request_state is not None else around.turns.of(tool.key)
         self._has_turn = False
         self._task_at = anyio.current_time() + _first_of(
             override.task_after_seconds, options.task_after_seconds

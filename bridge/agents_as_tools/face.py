@@ -236,7 +236,7 @@ class AgentsFace:
     def _list(self) -> None:
         """Take over what the agents' cards now say."""
         self._listing = listing_of(self._agents, self._options, self._overrides)
-        self._turns.set({tool.place: tool.override.concurrency for tool in self.published})
+        self._turns.set({tool.key: tool.override.concurrency for tool in self.published})
         for remark in self.remarks:
             if remark not in self._remarked:
                 logger.warning("%s: %s", self.name, remark)

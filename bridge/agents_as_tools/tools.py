@@ -67,7 +67,7 @@ class PublishedTool:
         return self.tool.listed
 
     @property
-    def place(self) -> SkillKey:
+    def key(self) -> SkillKey:
         """What it stands for."""
         return self.agent_key, self.skill_id
 

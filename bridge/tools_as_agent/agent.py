@@ -125,7 +125,7 @@ class ToolsAgent:
         ]
         self._skills = skills_of(listed, self._overrides, self._skills)
         self._options = _with_text_into(self._chosen, self._skills)
-        self._turns.set({skill.place: skill.override.concurrency for skill in self._skills.skills})
+        self._turns.set({skill.key: skill.override.concurrency for skill in self._skills.skills})
         self._card_at.cache_clear()
         self._remark()
 
@@ -216,7 +216,7 @@ class ToolsAgent:
             if said is not None:
                 options = replace(options, call_timeout_seconds=said)
                 break
-        run = ToolRun(decision, source.upstream, options, self._turns.of(decision.skill.place))
+        run = ToolRun(decision, source.upstream, options, self._turns.of(decision.skill.key))
         return BriefWork(run) if decision.skill.may_be_brief else run
 
     def _source_of(self, decision: RunTool | Follow) -> SkillSource | None:

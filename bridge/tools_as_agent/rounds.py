@@ -68,7 +68,7 @@ class CallInRounds:
     def __init__(
         self,
         job: Job,
-        line: CallQueue,
+        queue: CallQueue,
         decision: RunTool | Follow,
         options: AgentOptions,
         patience: PausableDeadline,
@@ -76,7 +76,7 @@ class CallInRounds:
     ) -> None:
         """`limiter` bounds the calls of the skill."""
         self._job = job
-        self._line = line
+        self._queue = queue
         self._decision = decision
         self._options = options
         self._patience = patience
@@ -106,7 +106,7 @@ class CallInRounds:
         """
         if isinstance(self._decision, Follow):
             task = self._decision.task
-            return await self._follow(TaskHandle(task.task_id, task.is_legacy), self._line.session)
+            return await self._follow(TaskHandle(task.task_id, task.is_legacy), self._queue.session)
         call = _first_call(self._decision, self._options)
         result = await result_in_rounds(call, partial(self._once, progress), self._answers_to)
         if isinstance(result, RequireInput) or (handle := handle_from(result)) is None:
@@ -137,15 +137,15 @@ class CallInRounds:
         self._patience.pause()
         async with (
             turn(self._limiter, self._decision.skill_id, self._options.queue_timeout_seconds) as left_seconds,
-            self._line.place(self._caller, left_seconds, self._wait) as place,
+            self._queue.slot(self._caller, left_seconds, self._wait) as slot,
         ):
             self._patience.resume()
             if self._job.turn.task is None and self._asking is None:
                 self._job.status(TaskState.WORKING)
             await self._job.accepted
-            self._asking = self._asking_that_keeps(partial(_kept_open, self._decision), place)
-            self._session = place.session
-            return await place.session.call(call, progress, self._asking)
+            self._asking = self._asking_that_keeps(partial(_kept_open, self._decision), slot)
+            self._session = slot.session
+            return await slot.session.call(call, progress, self._asking)
 
     @property
     def _caller(self) -> Claimant:
@@ -155,7 +155,7 @@ class CallInRounds:
     def _wait(self, hold: SlotHold) -> None:
         """Say what this call waits for, before its turn has come."""
         is_new = self._job.turn.task is None and self._asking is None
-        words = words_on_waiting(self._line.session.name, hold, self._caller, self._job.events.ids.now_ms())
+        words = words_on_waiting(self._queue.session.name, hold, self._caller, self._job.events.ids.now_ms())
         state = TaskState.SUBMITTED if is_new else TaskState.WORKING
         self._job.status(state, self._job.message((Part(text=words),)))
 
@@ -176,18 +176,18 @@ class CallInRounds:
         return await follow(session, handle, self._asking, self._tell)
 
     def _asking_that_keeps(
-        self, keep: Callable[[ElicitationsByKey], bytes], place: CallSlot | None = None
+        self, keep: Callable[[ElicitationsByKey], bytes], slot: CallSlot | None = None
     ) -> TaskAsker:
         # Nothing here leads back to this call: in a circle, the task and its result would stay in memory after
         # their end, until the garbage collector comes by.
         options = self._options
         pace = QuestionPace(
-            self._line.session.name,
+            self._queue.session.name,
             options.input_timeout_seconds,
             options.held_answer_seconds,
             options.cancel_grace_seconds,
         )
-        return TaskAsker(self._job, self._patience, pace, keep, self._known, place)
+        return TaskAsker(self._job, self._patience, pace, keep, self._known, slot)
 
     def _tell(self, words: str) -> None:
         """What the server says about its task."""
@@ -221,7 +221,7 @@ def _kept_open(decision: RunTool | Follow, questions: ElicitationsByKey) -> byte
 
 
 def _asked(decision: RunTool, way: ResumeMode, questions: ElicitationsByKey) -> ServerQuestion:
-    source_key, tool_name = decision.skill.place
+    source_key, tool_name = decision.skill.key
     return ServerQuestion(
         decision.skill_id,
         decision.arguments,

@@ -139,8 +139,8 @@ def _answered(asked: ServerQuestion, turn: Turn, skills: Skills) -> Decision:
         for refusal, end in _REFUSED.items():
             if refusal in actions:
                 return end
-    place = asked.source_key, asked.tool_name
-    skill = skills.by_place.get(place) if asked.tool_name else skills.by_id.get(asked.skill_id)
+    key = asked.source_key, asked.tool_name
+    skill = skills.by_key.get(key) if asked.tool_name else skills.by_id.get(asked.skill_id)
     if skill is None:
         return _no_longer_there(asked.skill_id)
     return RunTool(skill, asked.arguments, answered)

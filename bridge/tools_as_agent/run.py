@@ -73,8 +73,8 @@ class ToolRun:
             if isinstance(self._decision, Follow):
                 activated = job.turn.extensions | frozenset(self._decision.task.extensions)
                 job.turn = replace(job.turn, extensions=activated)
-            async with self._upstream.line(job.turn.principal.name, job.events.context_id) as line:
-                await self._run(job, line)
+            async with self._upstream.queue(job.turn.principal.name, job.events.context_id) as queue:
+                await self._run(job, queue)
         except (PeerError, BusyError) as exc:
             telling = telling_of(exc)
             logger.log(telling.log_level, "a call of %s failed: %s", self._decision.skill_id, exc)
@@ -82,10 +82,10 @@ class ToolRun:
         finally:
             self._upstream.release(job.turn.principal.name)
 
-    async def _run(self, job: Job, line: CallQueue) -> None:
+    async def _run(self, job: Job, queue: CallQueue) -> None:
         patience = PausableDeadline(self._options.call_timeout_seconds)
         progress = ProgressRelay(job, self._options, patience)
-        call = self._call = CallInRounds(job, line, self._decision, self._options, patience, self._limiter)
+        call = self._call = CallInRounds(job, queue, self._decision, self._options, patience, self._limiter)
         match await _outcome(call, progress, patience):
             case _ if call.gave_up:
                 await self._end(job, TaskState.FAILED, _in_words(call.gave_up))

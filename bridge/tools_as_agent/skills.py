@@ -48,7 +48,7 @@ class Skill:
     """Its id where the configuration does not say another."""
 
     @property
-    def place(self) -> ToolKey:
+    def key(self) -> ToolKey:
         """What it is, whatever it is called here."""
         return self.source_key, self.tool.name
 
@@ -76,9 +76,9 @@ class Skills:
         return {skill.id: skill for skill in self.skills}
 
     @cached_property
-    def by_place(self) -> Mapping[ToolKey, Skill]:
+    def by_key(self) -> Mapping[ToolKey, Skill]:
         """By what they are."""
-        return {skill.place: skill for skill in self.skills}
+        return {skill.key: skill for skill in self.skills}
 
     @cached_property
     def tools(self) -> Mapping[str, Tool]:
@@ -104,22 +104,22 @@ def skills_of(
 
     Those of `before` that would be the same are taken over: the servers of an agent come up one by one.
     """
-    known = before.by_place if before else {}
+    known = before.by_key if before else {}
     tools = {(source_key, tool.name): tool for source_key, tool in listed}
     ids = skill_ids(tools)
-    said = {place: override_for(overrides, ids[place], place[1]) or SkillOverride() for place in tools}
-    served = [place for place in tools if not said[place].hidden]
-    own = {place: ids[place] for place in served}
-    wanted = {place: said[place].id or ids[place] for place in served}
+    said = {key: override_for(overrides, ids[key], key[1]) or SkillOverride() for key in tools}
+    served = [key for key in tools if not said[key].hidden]
+    own = {key: ids[key] for key in served}
+    wanted = {key: said[key].id or ids[key] for key in served}
     given = _unique(own, wanted)
     return Skills(
         tuple(
-            _same(known.get(place), tools[place], given[place], ids[place], said[place])
-            or _skill(tools[place], place, given[place], ids[place], said[place])
-            for place in served
+            _same(known.get(key), tools[key], given[key], ids[key], said[key])
+            or _skill(tools[key], key, given[key], ids[key], said[key])
+            for key in served
         ),
-        {place: ids[place] for place in tools if said[place].hidden},
-        {given[place]: wanted[place] for place in served if given[place] != wanted[place]},
+        {key: ids[key] for key in tools if said[key].hidden},
+        {given[key]: wanted[key] for key in served if given[key] != wanted[key]},
     )
 
 
@@ -128,11 +128,11 @@ def _unique(own: Mapping[ToolKey, str], wanted: Mapping[ToolKey, str]) -> dict[T
     ids = dict(wanted)
     while True:
         counted = Counter(ids.values())
-        colliding = [place for place in ids if counted[ids[place]] > 1 and ids[place] != own[place]]
+        colliding = [key for key in ids if counted[ids[key]] > 1 and ids[key] != own[key]]
         if not colliding:
             return ids
-        for place in colliding:
-            ids[place] = own[place]
+        for key in colliding:
+            ids[key] = own[key]
 
 
 def _same(
@@ -144,10 +144,10 @@ def _same(
     return skill if is_same else None
 
 
-def _skill(tool: Tool, place: ToolKey, skill_id: str, default_id: str, override: SkillOverride) -> Skill:
+def _skill(tool: Tool, key: ToolKey, skill_id: str, default_id: str, override: SkillOverride) -> Skill:
     seen = overridden(tool, override if override.id == skill_id else replace(override, id=None))
-    shown = skill_from(seen, skill_id, place[0], override)
-    return Skill(skill_id, place[0], tool, seen, shown, override, default_id)
+    shown = skill_from(seen, skill_id, key[0], override)
+    return Skill(skill_id, key[0], tool, seen, shown, override, default_id)
 
 
 def skill_remarks(

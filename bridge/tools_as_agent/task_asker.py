@@ -112,7 +112,7 @@ class TaskAsker:
         pace: QuestionPace,
         keep: Callable[[ElicitationsByKey], bytes],
         known: dict[str, JsonObject],
-        place: CallSlot | None,
+        slot: CallSlot | None,
     ) -> None:
         """`keep` says what is kept with the task while questions are open; `known` has answers that were given
         to the same questions before, by what `question_fingerprint` makes of a question, and each is used once.
@@ -122,7 +122,7 @@ class TaskAsker:
         self._pace = pace
         self._keep = keep
         self._known = known
-        self._place = place
+        self._slot = slot
         self._open: dict[str, _OpenQuestion] = {}
         self._waits: set[anyio.CancelScope] = set()
         self._shown: Message | None = None
@@ -224,8 +224,8 @@ class TaskAsker:
 
     def _listen_no_more(self) -> None:
         self._job.listen(None)
-        if self._place is not None:
-            self._place.go_on()
+        if self._slot is not None:
+            self._slot.go_on()
 
     def _show(self, problems: Mapping[str, tuple[Problem, ...]]) -> None:
         """Let the task ask what is open."""
@@ -238,8 +238,8 @@ class TaskAsker:
         parts = parts_of_questions(questions, problems, occasions)
         self._shown = message_with_notes(self._job, parts, question_metadata(questions))
         self._ask(questions, self._shown)
-        if self._place is not None:
-            self._place.hold(self._tell_of_others, self._give_way)
+        if self._slot is not None:
+            self._slot.hold(self._tell_of_others, self._give_way)
 
     def _ask(self, questions: Sequence[Elicitation], message: Message) -> None:
         kept = self._keep({question.key: question.params for question in questions})

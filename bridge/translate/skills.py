@@ -50,25 +50,25 @@ ToolKey = tuple[str, str]
 _NOTHING_SAID: Final = SkillOverride()
 
 
-def skill_ids(places: Iterable[ToolKey]) -> dict[ToolKey, str]:
+def skill_ids(keys: Iterable[ToolKey]) -> dict[ToolKey, str]:
     """An id for each tool: its name verbatim; where several want the same, all of them get their source before it."""
-    steps = dict.fromkeys(places, 0)
+    steps = dict.fromkeys(keys, 0)
     while True:
-        ids = {place: _id(place, step) for place, step in steps.items()}
+        ids = {key: _id(key, step) for key, step in steps.items()}
         lowest: dict[str, int] = {}
-        for place, skill_id in ids.items():
-            lowest[skill_id] = min(steps[place], lowest.get(skill_id, steps[place]))
+        for key, skill_id in ids.items():
+            lowest[skill_id] = min(steps[key], lowest.get(skill_id, steps[key]))
         wanted = Counter(ids.values())
         # One that has its source already keeps its id, and another that is called so gets its own.
-        going_on = [place for place, one in ids.items() if wanted[one] > 1 and steps[place] == lowest[one]]
+        going_on = [key for key, one in ids.items() if wanted[one] > 1 and steps[key] == lowest[one]]
         if not going_on:
             return ids
-        for place in going_on:
-            steps[place] += 1
+        for key in going_on:
+            steps[key] += 1
 
 
-def _id(place: ToolKey, step: int) -> str:
-    source_key, name = place
+def _id(key: ToolKey, step: int) -> str:
+    source_key, name = key
     if step == 0:
         return name
     digest = hashlib.sha256(f"{source_key}\0{name}".encode()).hexdigest()[: _DIGEST_CHARACTERS[step]]

@@ -198,8 +198,8 @@ async def called(
     upstream: Upstream, name: str, on_progress: OnProgress | None = None, **arguments: Any
 ) -> Any:
     """What a tool gives."""
-    async with upstream.line("someone", "somewhere") as line:
-        return await line.session.call(call_of(name, arguments), on_progress)
+    async with upstream.queue("someone", "somewhere") as queue:
+        return await queue.session.call(call_of(name, arguments), on_progress)
 
 
 @pytest.mark.parametrize(

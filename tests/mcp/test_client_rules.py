@@ -71,8 +71,8 @@ async def called(upstream: Upstream, name: str = "echo", **arguments: Any) -> An
 
     def hear(_: ProgressReport) -> None: ...
 
-    async with upstream.line("someone", "somewhere") as line:
-        return await line.session.call(call_of(name, arguments), hear)
+    async with upstream.queue("someone", "somewhere") as queue:
+        return await queue.session.call(call_of(name, arguments), hear)
 
 
 def failing(words: str) -> AbstractContextManager[Any]:

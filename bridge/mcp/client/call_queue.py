@@ -66,7 +66,7 @@ class _Ticket:
     caller: Claimant
     on_held: OnHeld
     since: float
-    place: CallSlot | None = None
+    slot: CallSlot | None = None
     is_displaced: bool = False
     told_of: CallSlot | None = None
     """The place that it was told it waits for."""
@@ -91,14 +91,14 @@ class _SessionSlots:
 class CallSlot:
     """The place of a call on a session, for as long as the call runs."""
 
-    def __init__(self, line: CallQueue, seats: _SessionSlots, caller: Claimant) -> None:
-        self.session = seats.session
+    def __init__(self, queue: CallQueue, slots: _SessionSlots, caller: Claimant) -> None:
+        self.session = slots.session
         self.caller = caller
-        self.seats = seats
+        self.session_slots = slots
         self.held_since = math.inf
         self.is_contended = False
         """Whether its client was told that others wait."""
-        self._line = line
+        self._queue = queue
         self._tell: Callable[[float], None] | None = None
         self._give_up: Callable[[], None] | None = None
 
@@ -108,14 +108,14 @@ class CallSlot:
         self._tell, self._give_up = tell, give_up
         if self.held_since == math.inf:
             self.held_since, self.is_contended = anyio.current_time(), False
-            self._line.holding[self] = None
-            self._line.look()
+            self._queue.holding[self] = None
+            self._queue.look()
 
     def go_on(self) -> None:
         """The call's client is no longer asked anything."""
         if self.held_since < math.inf:
             self._end_hold()
-            self._line.look()
+            self._queue.look()
 
     def contend(self, seconds: float) -> None:
         """Others wait: the question is withdrawn after so many seconds."""
@@ -132,7 +132,7 @@ class CallSlot:
 
     def _end_hold(self) -> None:
         self.held_since, self._tell, self._give_up = math.inf, None, None
-        self._line.holding.pop(self, None)
+        self._queue.holding.pop(self, None)
 
 
 class CallQueue:
@@ -142,15 +142,15 @@ class CallQueue:
         self,
         first: Session,
         *,
-        places_each: int,
+        slots_each: int,
         contended_seconds: float,
         most_sessions: int = 1,
         open_another: Callable[[], Session] | None = None,
     ) -> None:
         """`contended_seconds` is how long a question may be open once others wait. `open_another` makes one more
         session when all places are taken; with it, the line is shared by principals."""
-        self._seats = [_SessionSlots(first)]
-        self._places_each = places_each
+        self._sessions = [_SessionSlots(first)]
+        self._slots_each = slots_each
         self._contended_seconds = contended_seconds
         self._most_sessions = most_sessions
         self._open_another = open_another
@@ -167,12 +167,12 @@ class CallQueue:
     @property
     def session(self) -> Session:
         """One of its sessions, for what needs no place: one that is up, with the fewest calls."""
-        return self._least_taken(self._seats).session
+        return self._least_taken(self._sessions).session
 
     @property
     def sessions(self) -> tuple[Session, ...]:
         """Those that were opened."""
-        return tuple(seats.session for seats in self._seats)
+        return tuple(slots.session for slots in self._sessions)
 
     @property
     def waiting(self) -> int:
@@ -189,16 +189,16 @@ class CallQueue:
         """The calls whose clients are asked something, the oldest question first."""
         left = max(self._deadline - anyio.current_time(), 0)
         return tuple(
-            SlotHold(place.caller, left if place is self._blocker else math.inf) for place in self.holding
+            SlotHold(slot.caller, left if slot is self._blocker else math.inf) for slot in self.holding
         )
 
-    def limit(self, places_each: int) -> None:
+    def limit(self, slots_each: int) -> None:
         """Give each session so many places from here on; calls that have one keep it."""
-        self._places_each = places_each
+        self._slots_each = slots_each
         self.look()
 
     @asynccontextmanager
-    async def place(
+    async def slot(
         self, caller: Claimant, within_seconds: float, on_held: OnHeld = lambda _: None
     ) -> AsyncIterator[CallSlot]:
         """Wait for a place, and have it for as long as this is entered.
@@ -211,12 +211,12 @@ class CallQueue:
         self._waiting.setdefault(caller.principal, {})[ticket] = None
         try:
             self.look(ticket)
-            if ticket.place is None:
+            if ticket.slot is None:
                 with anyio.move_on_after(within_seconds):
-                    await self._seated(ticket)
-            if ticket.place is None:
-                raise self._no_place(ticket, within_seconds)
-            yield ticket.place
+                    await self._assigned(ticket)
+            if ticket.slot is None:
+                raise self._no_slot(ticket, within_seconds)
+            yield ticket.slot
         finally:
             self._leave(ticket)
 
@@ -234,8 +234,8 @@ class CallQueue:
 
     def look(self, newcomer: _Ticket | None = None) -> None:
         """Give away the places that are free, and see who waits for whom."""
-        while (found := self._next()) is not None and (seats := self._free()) is not None:
-            self._seat(found, seats)
+        while (found := self._next()) is not None and (slots := self._free()) is not None:
+            self._assign(found, slots)
         self._blocker, self._deadline = self._contended()
         if not self._waiting:
             return
@@ -247,7 +247,7 @@ class CallQueue:
         for ticket in nexts:
             if ticket.deadline != self._deadline:
                 ticket.wait_until(self._deadline)
-        for ticket in nexts if newcomer is None or newcomer.place else (*nexts, newcomer):
+        for ticket in nexts if newcomer is None or newcomer.slot else (*nexts, newcomer):
             if self._blocker not in (None, ticket.told_of):
                 ticket.told_of = self._blocker
                 ticket.on_held(SlotHold(self._blocker.caller, left))
@@ -260,9 +260,9 @@ class CallQueue:
         since = min(_first(tickets).since for tickets in self._waiting.values())
         return first, max(since, first.held_since) + self._contended_seconds
 
-    async def _seated(self, ticket: _Ticket) -> None:
+    async def _assigned(self, ticket: _Ticket) -> None:
         """Wait for a place; in time, withdraw the question behind which this waits."""
-        while ticket.place is None and not ticket.is_displaced:
+        while ticket.slot is None and not ticket.is_displaced:
             if ticket.deadline == math.inf:
                 await ticket.moved.wait()
                 continue
@@ -277,13 +277,13 @@ class CallQueue:
                 "the question of task %s was withdrawn, since %d calls wait for %s",
                 self._blocker.caller.task_id,
                 self.waiting,
-                self._seats[0].session.name,
+                self._sessions[0].session.name,
             )
             self._blocker.withdraw()
             self.look()
 
-    def _no_place(self, ticket: _Ticket, within_seconds: float) -> BusyError:
-        name = self._seats[0].session.name
+    def _no_slot(self, ticket: _Ticket, within_seconds: float) -> BusyError:
+        name = self._sessions[0].session.name
         if ticket.is_displaced:
             return DisplacedError(
                 f"{name} is busy and its queue is full. Most of the calls that wait are this caller's, so the newest"
@@ -301,40 +301,40 @@ class CallQueue:
     @property
     def _allowance(self) -> int:
         """How many places one principal may have."""
-        places = self._places_each * self._most_sessions
+        slots = self._slots_each * self._most_sessions
         is_shared = self._open_another is not None
-        return places - places // 4 if is_shared and places >= SHARED_FROM else places
+        return slots - slots // 4 if is_shared and slots >= SHARED_FROM else slots
 
     def _free(self, *, may_open: bool = True) -> _SessionSlots | None:
         """A session with a free place; a new one is opened when there is none and there may be more."""
-        if free := [seats for seats in self._seats if seats.taken < self._places_each]:
+        if free := [slots for slots in self._sessions if slots.taken < self._slots_each]:
             return self._least_taken(free)
-        if not may_open or self._open_another is None or len(self._seats) >= self._most_sessions:
+        if not may_open or self._open_another is None or len(self._sessions) >= self._most_sessions:
             return None
-        self._seats.append(_SessionSlots(self._open_another()))
-        return self._seats[-1]
+        self._sessions.append(_SessionSlots(self._open_another()))
+        return self._sessions[-1]
 
-    def _least_taken(self, seats: list[_SessionSlots]) -> _SessionSlots:
-        return min(seats, key=lambda one: (one.session.down is not None, one.taken))
+    def _least_taken(self, slots: list[_SessionSlots]) -> _SessionSlots:
+        return min(slots, key=lambda one: (one.session.down is not None, one.taken))
 
-    def _seat(self, ticket: _Ticket, seats: _SessionSlots) -> None:
+    def _assign(self, ticket: _Ticket, slots: _SessionSlots) -> None:
         self._forget(ticket)
         principal = ticket.caller.principal
         if principal in self._waiting:
             self._waiting[principal] = self._waiting.pop(principal)  # the others come first now
-        seats.taken += 1
+        slots.taken += 1
         self._running[principal] += 1
-        ticket.place = CallSlot(self, seats, ticket.caller)
+        ticket.slot = CallSlot(self, slots, ticket.caller)
         ticket.moved.tell()
 
     def _leave(self, ticket: _Ticket) -> None:
         self._forget(ticket)
-        if (place := ticket.place) is not None:
-            place.seats.taken -= 1
-            self._running[place.caller.principal] -= 1
-            if not self._running[place.caller.principal]:
-                del self._running[place.caller.principal]
-            self.holding.pop(place, None)
+        if (slot := ticket.slot) is not None:
+            slot.session_slots.taken -= 1
+            self._running[slot.caller.principal] -= 1
+            if not self._running[slot.caller.principal]:
+                del self._running[slot.caller.principal]
+            self.holding.pop(slot, None)
         self.look()
 
     def _forget(self, ticket: _Ticket) -> None:

@@ -58,7 +58,7 @@ class QueueFullError(BusyError):
 class _Own:
     """The session of one principal, or of one context of a principal."""
 
-    line: CallQueue
+    queue: CallQueue
     users: int = 0
     moved: Signal = field(default_factory=Signal)
     """Told when it is taken, given back or to be closed."""
@@ -95,38 +95,38 @@ class Upstream:
             on_question=self._go_serial,
         )
         is_serial = self._memory.recall(Fact.SERIAL, str(target)) is not None
-        self._places_each = 1 if is_serial else self._pace.concurrency
+        self._slots_each = 1 if is_serial else self._pace.concurrency
         self._first = self._make(name, on_change=on_change)
-        self._shared = self._line(
+        self._shared = self._queue(
             self._first, most_sessions=max(self._rules.shared, 1), open_another=self._open
         )
         self._own: dict[tuple[str, ...], _Own] = {}
         self._reserved: Counter[str] = Counter()
         self._freed = Signal()
 
-    def _line(
+    def _queue(
         self, session: Session, *, most_sessions: int = 1, open_another: Callable[[], Session] | None = None
     ) -> CallQueue:
         return CallQueue(
             session,
-            places_each=self._places_each,
+            slots_each=self._slots_each,
             contended_seconds=self._rules.contended_question_seconds,
             most_sessions=most_sessions,
             open_another=open_another,
         )
 
-    def _lines(self) -> Iterator[CallQueue]:
+    def _queues(self) -> Iterator[CallQueue]:
         yield self._shared
         for own in tuple(self._own.values()):
-            yield own.line
+            yield own.queue
 
     def _go_serial(self) -> None:
         """The server asks and does not say which call it is about: from here on a session runs one call at a time."""
-        if self._places_each > 1:
-            self._places_each = 1
+        if self._slots_each > 1:
+            self._slots_each = 1
             self._memory.remember(Fact.SERIAL, str(self.target), "yes")
-            for line in self._lines():
-                line.limit(1)
+            for queue in self._queues():
+                queue.limit(1)
 
     @property
     def name(self) -> str:
@@ -135,8 +135,8 @@ class Upstream:
 
     @name.setter
     def name(self, name: str) -> None:
-        for line in self._lines():
-            for session in line.sessions:
+        for queue in self._queues():
+            for session in queue.sessions:
                 session.name = name
 
     @property
@@ -157,12 +157,12 @@ class Upstream:
     @property
     def holds(self) -> tuple[SlotHold, ...]:
         """The calls whose clients are asked something, so that their places are free for no other."""
-        return tuple(hold for line in self._lines() for hold in line.holds)
+        return tuple(hold for queue in self._queues() for hold in queue.holds)
 
     @property
     def waiting(self) -> int:
         """How many calls wait for a place."""
-        return sum(line.waiting for line in self._lines())
+        return sum(queue.waiting for queue in self._queues())
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[Upstream]:
@@ -199,7 +199,7 @@ class Upstream:
         greediest, calls = self._reserved.most_common(1)[0]
         if self._reserved[principal] + 1 >= calls:
             return False
-        displaced = any(line.displace(greediest) for line in self._lines())
+        displaced = any(queue.displace(greediest) for queue in self._queues())
         # Calls that only follow what the server does for them cannot make room: who has few is let in beside them.
         return displaced or self._reserved[principal] < most // 4
 
@@ -217,7 +217,7 @@ class Upstream:
             await self._freed.wait()
 
     @asynccontextmanager
-    async def line(self, principal: str, context_id: str) -> AsyncIterator[CallQueue]:
+    async def queue(self, principal: str, context_id: str) -> AsyncIterator[CallQueue]:
         """The line in which a caller stands; its session is kept open as long as this is entered.
 
         Raises:
@@ -227,12 +227,12 @@ class Upstream:
             case "shared":
                 yield self._shared
             case "principal":
-                async with self._own_line((principal,)) as line:
-                    yield line
+                async with self._own_queue((principal,)) as queue:
+                    yield queue
             case "context":
                 # Names of contexts are the clients' own: two principals may use the same one.
-                async with self._own_line((principal, context_id)) as line:
-                    yield line
+                async with self._own_queue((principal, context_id)) as queue:
+                    yield queue
 
     async def read(self, uri: str) -> list[JsonValue]:
         """Read a resource of the server: the `contents` of resources/read.
@@ -251,12 +251,12 @@ class Upstream:
         return session
 
     @asynccontextmanager
-    async def _own_line(self, key: tuple[str, ...]) -> AsyncIterator[CallQueue]:
+    async def _own_queue(self, key: tuple[str, ...]) -> AsyncIterator[CallQueue]:
         own = self._own.get(key) or self._open_own(key)
         own.users += 1
         own.moved.tell()
         try:
-            yield own.line
+            yield own.queue
         finally:
             own.users -= 1
             own.moved.tell()
@@ -264,7 +264,7 @@ class Upstream:
     def _open_own(self, key: tuple[str, ...]) -> _Own:
         if len(self._own) >= self._rules.most:
             self._make_room()
-        own = self._own[key] = _Own(self._line(self._make(self.name)))
+        own = self._own[key] = _Own(self._queue(self._make(self.name)))
         self._group.start_soon(self._keep, key, own)
         return own
 
@@ -279,7 +279,7 @@ class Upstream:
 
     async def _keep(self, key: tuple[str, ...], own: _Own) -> None:
         """Hold a session open until it was idle for long enough."""
-        async with own.line.session.run():
+        async with own.queue.session.run():
             while not own.closing:
                 with anyio.move_on_after(None if own.users else self._rules.idle_seconds) as idle:
                     await own.moved.wait()

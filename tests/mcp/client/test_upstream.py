@@ -93,8 +93,8 @@ class Met:
 
     async def call(self, name: str, arguments: Any, on_progress: OnProgress | None = None) -> Any:
         """What a tool gives."""
-        async with self.upstream.line("someone", "somewhere") as line:
-            return await line.session.call(call_of(name, arguments), on_progress)
+        async with self.upstream.queue("someone", "somewhere") as queue:
+            return await queue.session.call(call_of(name, arguments), on_progress)
 
 
 @asynccontextmanager
@@ -447,15 +447,15 @@ async def test_a_full_queue_refuses_first_whoever_has_most_in_it() -> None:
 
     async def wait() -> None:
         with pytest.raises(DisplacedError, match="Most of the calls that wait are this caller's"):
-            async with line.place(Claimant("ann"), 60):
+            async with queue.slot(Claimant("ann"), 60):
                 pass
         displaced.set()
 
     with anyio.fail_after(5):
         async with (
-            upstream.line("ann", "c") as line,
+            upstream.queue("ann", "c") as queue,
             anyio.create_task_group() as tasks,
-            line.place(Claimant("ann"), 1),
+            queue.slot(Claimant("ann"), 1),
         ):
             for _ in range(4):
                 upstream.reserve("ann")
@@ -814,7 +814,7 @@ async def until(true: Callable[[], bool]) -> None:
 )
 async def test_callers_share_a_session_as_the_rules_say(per: Any, same: dict[str, int]) -> None:
     async with upstream_with(session_rules(per=per)) as upstream, AsyncExitStack() as stack:
-        found = [await stack.enter_async_context(upstream.line(*caller.split())) for caller in same]
+        found = [await stack.enter_async_context(upstream.queue(*caller.split())) for caller in same]
         numbers = [list(dict.fromkeys(found)).index(session) for session in found]
         assert numbers == list(same.values())
         assert [await said_by(session) for session in found] == ["hello"] * 3
@@ -827,9 +827,9 @@ async def test_each_principal_has_a_process_of_its_own_which_ends_when_it_was_id
     rules = session_rules(per="principal", idle_seconds=0.1)
     async with upstream_with(rules) as upstream:
         (first,) = set(children_with(str(RAW_SERVER))) - before
-        async with upstream.line("ann", "c") as ann:
+        async with upstream.queue("ann", "c") as ann:
             assert await said_by(ann, "grow") == "grown"
-            async with upstream.line("bob", "c") as bob:
+            async with upstream.queue("bob", "c") as bob:
                 assert await said_by(bob) == "hello"
                 own = set(children_with(str(RAW_SERVER))) - before - {first}
                 assert len(own) == 2
@@ -837,7 +837,7 @@ async def test_each_principal_has_a_process_of_its_own_which_ends_when_it_was_id
             assert await said_by(ann) == "hello", "a session in use is not idle"
         await gone(*own)
         assert set(children_with(str(RAW_SERVER))) - before == {first}
-        async with upstream.line("ann", "c") as again:
+        async with upstream.queue("ann", "c") as again:
             assert again is not ann
             assert await said_by(again) == "hello"
     assert set(children_with(str(RAW_SERVER))) == before
@@ -848,15 +848,15 @@ async def test_the_session_that_has_been_idle_for_longest_makes_room_for_another
     async with upstream_with(session_rules(per="principal", most=2)) as upstream:
         found = {}
         for name in ("ann", "bob", "ann"):
-            async with upstream.line(name, "c") as session:
+            async with upstream.queue(name, "c") as session:
                 assert await said_by(session) == "hello"
                 found[name] = session
             await anyio.wait_all_tasks_blocked()
-        async with upstream.line("cid", "c") as session:
+        async with upstream.queue("cid", "c") as session:
             assert await said_by(session) == "hello"
-        async with upstream.line("ann", "c") as session:
+        async with upstream.queue("ann", "c") as session:
             assert session is found["ann"]
-        async with upstream.line("bob", "c") as session:
+        async with upstream.queue("bob", "c") as session:
             assert session is not found["bob"], "it was idle for longest"
             assert await said_by(session) == "hello"
 
@@ -864,16 +864,16 @@ async def test_the_session_that_has_been_idle_for_longest_makes_room_for_another
 @pytest.mark.proves("mcp-sessions")
 async def test_when_all_sessions_are_in_use_another_caller_is_told() -> None:
     async with upstream_with(session_rules(per="context", most=1)) as upstream:
-        async with upstream.line("ann", "one"):
+        async with upstream.queue("ann", "one"):
             with pytest.raises(BusyError, match="all 1 sessions with tools are in use"):
-                async with upstream.line("ann", "two"):
+                async with upstream.queue("ann", "two"):
                     pass
             with pytest.raises(BusyError, match="all 1 sessions with tools are in use"):
-                async with upstream.line("bob", "one"):
+                async with upstream.queue("bob", "one"):
                     pass
-            async with upstream.line("ann", "one") as same:
+            async with upstream.queue("ann", "one") as same:
                 assert await said_by(same) == "hello"
-        async with upstream.line("ann", "two") as session:
+        async with upstream.queue("ann", "two") as session:
             assert await said_by(session) == "hello"
 
 
@@ -881,8 +881,8 @@ async def test_when_all_sessions_are_in_use_another_caller_is_told() -> None:
 async def test_a_session_of_its_own_that_dies_is_its_callers_alone() -> None:
     async with (
         upstream_with(session_rules(per="principal")) as upstream,
-        upstream.line("ann", "c") as ann,
-        upstream.line("bob", "c") as bob,
+        upstream.queue("ann", "c") as ann,
+        upstream.queue("bob", "c") as bob,
     ):
         assert [await said_by(ann), await said_by(bob)] == ["hello", "hello"]
         with pytest.raises(ServerLostError):
@@ -893,18 +893,18 @@ async def test_a_session_of_its_own_that_dies_is_its_callers_alone() -> None:
 
 
 @pytest.mark.proves("mcp-sessions")
-async def test_another_shared_session_is_opened_once_all_places_are_taken() -> None:
+async def test_another_shared_session_is_opened_once_all_slots_are_taken() -> None:
     pace = replace(PACE, concurrency=1)
     before = set(children_with(str(RAW_SERVER)))
     async with upstream_with(session_rules(shared=2, queue=0), pace) as upstream, AsyncExitStack() as stack:
         found = []
         for number in range(2):
             upstream.reserve("ann")
-            line = await stack.enter_async_context(upstream.line("ann", "c"))
-            place = await stack.enter_async_context(line.place(Claimant("ann"), 5))
-            assert await said_by(place.session) == "hello"
+            queue = await stack.enter_async_context(upstream.queue("ann", "c"))
+            slot = await stack.enter_async_context(queue.slot(Claimant("ann"), 5))
+            assert await said_by(slot.session) == "hello"
             assert len(set(children_with(str(RAW_SERVER))) - before) == number + 1
-            found.append(place.session)
+            found.append(slot.session)
         assert found[0] is not found[1]
         with pytest.raises(QueueFullError, match="2 calls run and 0 wait"):
             upstream.reserve("ann")
@@ -917,23 +917,23 @@ async def test_a_server_that_is_remembered_as_serial_gets_one_call_at_a_time(tmp
     busy = r"^tools was busy for 0\.05 s, so the call was given up$"
     async with (
         upstream_with(session_rules(), memory=ServerMemory(file)) as upstream,
-        upstream.line("ann", "c") as line,
+        upstream.queue("ann", "c") as queue,
     ):
-        async with line.place(Claimant("ann"), 5):
+        async with queue.slot(Claimant("ann"), 5):
             with pytest.raises(BusyError, match=busy):
-                async with line.place(Claimant("ann"), 0.05):
+                async with queue.slot(Claimant("ann"), 0.05):
                     pass
-            assert line.running == 1
-        async with line.place(Claimant("ann"), 0.05) as place:
-            assert await said_by(place.session) == "hello"
-        assert line.running == line.waiting == 0
+            assert queue.running == 1
+        async with queue.slot(Claimant("ann"), 0.05) as slot:
+            assert await said_by(slot.session) == "hello"
+        assert queue.running == queue.waiting == 0
     async with (
         upstream_with(session_rules()) as upstream,
-        upstream.line("ann", "c") as line,
-        line.place(Claimant("ann"), 5),
-        line.place(Claimant("ann"), 0.05),
+        upstream.queue("ann", "c") as queue,
+        queue.slot(Claimant("ann"), 5),
+        queue.slot(Claimant("ann"), 0.05),
     ):
-        assert line.running == 2
+        assert queue.running == 2
 
 
 # HTTP+SSE, the transport before Streamable HTTP

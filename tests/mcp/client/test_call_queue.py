@@ -1,4 +1,4 @@
-"""Who is given a place on a tool server next, and how long a question keeps others from it."""
+"""Who is given a slot on a tool server next, and how long a question keeps others from it."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tests.support.limits import command_of, session_pace
 pytestmark = pytest.mark.proves("mcp-fair")
 
 
-def line_of(
-    places_each: int, *, most_sessions: int = 1, shared: bool = True, contended: float = 60
+def queue_of(
+    slots_each: int, *, most_sessions: int = 1, shared: bool = True, contended: float = 60
 ) -> CallQueue:
-    """A line before sessions that were never started: only their places count here."""
+    """A queue before sessions that were never started: only their slots count here."""
 
     def session() -> Session:
         return Session("tools", command_of(("tools",)), pace=session_pace())
 
     return CallQueue(
         session(),
-        places_each=places_each,
+        slots_each=slots_each,
         contended_seconds=contended,
         most_sessions=most_sessions,
         open_another=session if shared else None,
@@ -38,15 +38,15 @@ def line_of(
 
 
 class Calls:
-    """Calls that stand in a line, each until it is ended."""
+    """Calls that stand in a queue, each until it is ended."""
 
-    def __init__(self, line: CallQueue, group: anyio.abc.TaskGroup) -> None:
-        self.line = line
+    def __init__(self, queue: CallQueue, group: anyio.abc.TaskGroup) -> None:
+        self.queue = queue
         self.served: list[str] = []
-        """The names of those that got a place, in that order."""
+        """The names of those that got a slot, in that order."""
         self.displaced: list[str] = []
         self.waits: dict[str, list[SlotHold]] = {}
-        self.places: dict[str, CallSlot] = {}
+        self.slots: dict[str, CallSlot] = {}
         self._group = group
         self._ends: dict[str, anyio.Event] = {}
 
@@ -66,40 +66,40 @@ class Calls:
         caller = Claimant(name.rstrip("0123456789"), name)
         waits = self.waits.setdefault(name, [])
         try:
-            async with self.line.place(caller, 60, waits.append) as place:
+            async with self.queue.slot(caller, 60, waits.append) as slot:
                 self.served.append(name)
-                self.places[name] = place
+                self.slots[name] = slot
                 await self._ends[name].wait()
         except DisplacedError:
             self.displaced.append(name)
 
 
 @asynccontextmanager
-async def calls_on(line: CallQueue) -> AsyncIterator[Calls]:
+async def calls_on(queue: CallQueue) -> AsyncIterator[Calls]:
     with anyio.fail_after(10):
         async with anyio.create_task_group() as group:
-            yield Calls(line, group)
+            yield Calls(queue, group)
             group.cancel_scope.cancel()
-    assert (line.running, line.waiting) == (0, 0)
+    assert (queue.running, queue.waiting) == (0, 0)
 
 
 @pytest.mark.proves("mcp-fair")
 @pytest.mark.parametrize(
-    ("places", "shared", "alone"), [(1, True, 1), (3, True, 3), (4, True, 3), (16, True, 12), (16, False, 16)]
+    ("slots", "shared", "alone"), [(1, True, 1), (3, True, 3), (4, True, 3), (16, True, 12), (16, False, 16)]
 )
-async def test_one_principal_alone_has_all_but_a_quarter_of_shared_places(
-    places: int, shared: bool, alone: int
+async def test_one_principal_alone_has_all_but_a_quarter_of_shared_slots(
+    slots: int, shared: bool, alone: int
 ) -> None:
-    async with calls_on(line_of(places, shared=shared)) as calls:
+    async with calls_on(queue_of(slots, shared=shared)) as calls:
         await calls.start(*(f"ann{number}" for number in range(20)))
         assert len(calls.served) == alone
         await calls.start("bob1")
-        assert calls.served[alone:] == (["bob1"] if alone < places else [])
+        assert calls.served[alone:] == (["bob1"] if alone < slots else [])
 
 
 @pytest.mark.proves("mcp-fair")
 async def test_principals_that_wait_are_served_in_turns() -> None:
-    async with calls_on(line_of(1)) as calls:
+    async with calls_on(queue_of(1)) as calls:
         await calls.start("ann1", "ann2", "ann3", "ann4", "bob1", "bob2", "cid1")
         for name in ("ann1", "ann2", "bob1", "cid1", "ann3", "bob2"):
             await calls.end(name)
@@ -108,35 +108,35 @@ async def test_principals_that_wait_are_served_in_turns() -> None:
 
 @pytest.mark.proves("mcp-fair")
 async def test_the_newest_call_that_waits_makes_room() -> None:
-    line = line_of(1)
-    async with calls_on(line) as calls:
+    queue = queue_of(1)
+    async with calls_on(queue) as calls:
         await calls.start("ann1", "ann2", "ann3", "bob1")
-        assert line.displace("ann")
+        assert queue.displace("ann")
         await anyio.wait_all_tasks_blocked()
-        assert (calls.displaced, line.waiting) == (["ann3"], 2)
-        assert not line.displace("cid")
+        assert (calls.displaced, queue.waiting) == (["ann3"], 2)
+        assert not queue.displace("cid")
         await calls.end("ann1", "ann2")
         assert calls.served == ["ann1", "ann2", "bob1"]
 
 
-async def test_sessions_are_opened_when_all_places_are_taken_and_only_then() -> None:
-    line = line_of(2, most_sessions=2)
-    async with calls_on(line) as calls:
+async def test_sessions_are_opened_when_all_slots_are_taken_and_only_then() -> None:
+    queue = queue_of(2, most_sessions=2)
+    async with calls_on(queue) as calls:
         await calls.start("ann1", "bob1")
-        assert len(line.sessions) == 1
+        assert len(queue.sessions) == 1
         await calls.start("cid1")
-        assert len(line.sessions) == 2
+        assert len(queue.sessions) == 2
         await calls.start("dan1", "eve1")
-        assert (len(line.sessions), line.waiting) == (2, 1)
-        taken = [calls.places[name].session for name in calls.served]
-        assert [taken.count(session) for session in line.sessions] == [2, 2]
+        assert (len(queue.sessions), queue.waiting) == (2, 1)
+        taken = [calls.slots[name].session for name in calls.served]
+        assert [taken.count(session) for session in queue.sessions] == [2, 2]
 
 
-async def test_calls_that_run_go_on_when_there_are_fewer_places_and_no_new_one_starts() -> None:
-    line = line_of(4, shared=False)
-    async with calls_on(line) as calls:
+async def test_calls_that_run_go_on_when_there_are_fewer_slots_and_no_new_one_starts() -> None:
+    queue = queue_of(4, shared=False)
+    async with calls_on(queue) as calls:
         await calls.start("ann1", "ann2", "ann3")
-        line.limit(1)
+        queue.limit(1)
         await calls.start("ann4")
         await calls.end("ann1", "ann2")
         assert calls.served == ["ann1", "ann2", "ann3"]
@@ -146,60 +146,58 @@ async def test_calls_that_run_go_on_when_there_are_fewer_places_and_no_new_one_s
 
 @pytest.mark.proves("map-contended")
 async def test_a_question_that_others_wait_behind_is_told_to_both_and_withdrawn_in_time() -> None:
-    line = line_of(1, contended=0.05)
+    queue = queue_of(1, contended=0.05)
     told: list[float] = []
     withdrawn = anyio.Event()
-    async with calls_on(line) as calls:
+    async with calls_on(queue) as calls:
         await calls.start("ann1")
-        calls.places["ann1"].hold(told.append, withdrawn.set)
+        calls.slots["ann1"].hold(told.append, withdrawn.set)
         assert not told, "nobody waits"
-        assert [hold.ends_in_seconds for hold in line.holds] == [math.inf]
+        assert [hold.ends_in_seconds for hold in queue.holds] == [math.inf]
         await calls.start("bob1")
         assert len(told) == len(calls.waits["bob1"]) == 1
         assert calls.waits["bob1"][0].caller == Claimant("ann", "ann1")
         assert 0 < calls.waits["bob1"][0].ends_in_seconds <= 0.05
         await withdrawn.wait()
-        assert not line.holds
+        assert not queue.holds
         await calls.end("ann1")
         assert calls.served == ["ann1", "bob1"]
 
 
 @pytest.mark.proves("map-contended")
 async def test_a_question_that_is_answered_is_not_withdrawn() -> None:
-    line = line_of(1, contended=0.02)
+    queue = queue_of(1, contended=0.02)
     told: list[float] = []
-    async with calls_on(line) as calls:
+    async with calls_on(queue) as calls:
         await calls.start("ann1", "bob1")
-        calls.places["ann1"].hold(told.append, told.clear)
+        calls.slots["ann1"].hold(told.append, told.clear)
         assert len(told) == 1
-        calls.places["ann1"].go_on()
+        calls.slots["ann1"].go_on()
         with pytest.raises(BusyError, match=r"busy for 0\.1 s"):
-            async with line.place(Claimant("cid"), 0.1):
+            async with queue.slot(Claimant("cid"), 0.1):
                 pass
         assert len(told) == 1, "it was not taken back"
 
 
-async def test_a_place_that_is_free_for_another_leaves_a_question_alone() -> None:
-    line = line_of(4, contended=0.001)
+async def test_a_slot_that_is_free_for_another_leaves_a_question_alone() -> None:
+    queue = queue_of(4, contended=0.001)
     told: list[float] = []
-    async with calls_on(line) as calls:
+    async with calls_on(queue) as calls:
         await calls.start("ann1", "ann2", "ann3", "ann4")
-        assert line.waiting == 1, "the last quarter is for others"
-        calls.places["ann1"].hold(told.append, lambda: told.append(math.inf))
+        assert queue.waiting == 1, "the last quarter is for others"
+        calls.slots["ann1"].hold(told.append, lambda: told.append(math.inf))
         await anyio.sleep(0.01)
         assert not told, "a call of another would not have to wait"
 
 
 async def test_the_question_that_has_been_open_for_longest_gives_way() -> None:
-    line = line_of(1, most_sessions=2, contended=0.02)
+    queue = queue_of(1, most_sessions=2, contended=0.02)
     gave_way: list[str] = []
-    async with calls_on(line) as calls, AsyncExitStack():
+    async with calls_on(queue) as calls, AsyncExitStack():
         await calls.start("ann1", "bob1")
         withdrawn = anyio.Event()
         for name in ("bob1", "ann1"):
-            calls.places[name].hold(
-                lambda _: None, lambda name=name: (gave_way.append(name), withdrawn.set())
-            )
+            calls.slots[name].hold(lambda _: None, lambda name=name: (gave_way.append(name), withdrawn.set()))
             await anyio.sleep(0)
         await calls.start("cid1")
         await withdrawn.wait()
@@ -208,16 +206,16 @@ async def test_the_question_that_has_been_open_for_longest_gives_way() -> None:
 
 @pytest.mark.proves("map-contended")
 async def test_a_call_is_told_of_a_question_when_it_comes_and_once_it_is_next() -> None:
-    line = line_of(2)
-    async with calls_on(line) as calls:
+    queue = queue_of(2)
+    async with calls_on(queue) as calls:
         await calls.start("ann1", "ann2")
         for name in ("ann1", "ann2"):
-            calls.places[name].hold(lambda _: None, lambda: None)
+            calls.slots[name].hold(lambda _: None, lambda: None)
         await calls.start(*(f"bob{number}" for number in range(1, 41)))
         assert {name: len(calls.waits[name]) for name in calls.waits if name.startswith("bob")} == {
             f"bob{number}": 1 for number in range(1, 41)
         }
-        calls.places["ann1"].go_on()
+        calls.slots["ann1"].go_on()
         assert [len(calls.waits[name]) for name in ("bob1", "bob2", "bob40")] == [2, 1, 1]
         await calls.end("ann1")
         assert calls.served[-1] == "bob1"
@@ -228,18 +226,18 @@ async def test_a_call_is_told_of_a_question_when_it_comes_and_once_it_is_next() 
 async def test_what_a_question_costs_does_not_grow_with_how_many_are_open_or_wait(
     open_questions: int,
 ) -> None:
-    line = line_of(open_questions + 1, shared=False)
+    queue = queue_of(open_questions + 1, shared=False)
     async with AsyncExitStack() as stack:
-        places = [
-            await stack.enter_async_context(line.place(Claimant("ann", str(number)), 60))
+        slots = [
+            await stack.enter_async_context(queue.slot(Claimant("ann", str(number)), 60))
             for number in range(open_questions + 1)
         ]
-        for place in places[1:]:
-            place.hold(lambda _: None, lambda: None)
+        for slot in slots[1:]:
+            slot.hold(lambda _: None, lambda: None)
 
         def ask_and_go_on() -> None:
-            places[0].hold(lambda _: None, lambda: None)
-            places[0].go_on()
+            slots[0].hold(lambda _: None, lambda: None)
+            slots[0].go_on()
 
         assert steps_of(ask_and_go_on) < 1_500
 
