@@ -1,13 +1,14 @@
-"""Who is given a place on a tool server next, and what happens when a question keeps a server from others.
+"""Which call runs next on a tool server, and what happens when an open question blocks other calls.
 
-A *line* stands before the sessions that serve the same callers. A session has so many places, one for each call
-that runs on it. Whoever waits is served in turns, principal by principal, and where principals share the sessions
-one of them alone may not take the last quarter of the places: a call of another finds one free.
+A *queue* stands before the sessions that serve the same callers. A session has a number of *slots*, one for each
+call that runs on it. Free slots go to the principals in turns. Where principals share the sessions, one principal
+alone cannot take the last quarter of the slots, so that another finds one free.
 
-A call whose client is asked something *holds* its place for as long as that takes. When others wait meanwhile and
-no place is free, both sides are told, and the question that has been open for longest is withdrawn in time. Of those
-who wait, a call is told when it comes, and once it is its principal's next: telling all of every question that
-comes first would cost as many updates as calls wait, times as many as there are questions.
+A call *holds* its slot while its client is asked something. The slot is *contended* when other calls wait and no
+slot is free. Then both sides are told, and the question that has been open for longest is withdrawn after a while.
+
+A waiting call is told what it waits for at most twice: when it joins the queue, and once it is the next of its
+principal. Telling all calls of each question would cost calls times questions updates.
 """
 
 from __future__ import annotations
@@ -29,34 +30,34 @@ from bridge.mcp.client.session import Session
 logger = logging.getLogger(__name__)
 
 SHARED_FROM: Final = 4
-"""From so many places on, a quarter of them is not for one principal alone."""
+"""With this many slots or more, one principal alone cannot take the last quarter."""
 
 
 class DisplacedError(BusyError):
-    """A call that waited had to go, since the queue was full and its principal had most calls in it."""
+    """A waiting call lost its turn: the queue was full, and its principal had the most calls in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """Whose call it is."""
+    """The principal and the task of a call that wants a slot."""
 
     principal: str
     task_id: str = ""
     is_secret: bool = False
-    """Whether knowing the task's id is all that it takes to use the task: then nobody else is told it."""
+    """Whether anybody who knows the task's id may use the task: then no other caller is told the id."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlotHold:
-    """A call whose client is asked something, so that its place is free for no other."""
+    """A call that keeps its slot while its client is asked something."""
 
     caller: Claimant
     ends_in_seconds: float
-    """When its question is withdrawn if others go on waiting; infinite while nobody waits."""
+    """When the question is withdrawn if others go on waiting; infinite while no call waits."""
 
 
 OnHeld = Callable[[SlotHold], None]
-"""Tells a call that waits what it waits for."""
+"""Tells a waiting call which hold it waits for."""
 
 
 @dataclass(eq=False)
@@ -69,11 +70,11 @@ class _Ticket:
     slot: CallSlot | None = None
     is_displaced: bool = False
     told_of: CallSlot | None = None
-    """The place that it was told it waits for."""
+    """The slot that the call was last told of, as the one it waits for."""
     deadline: float = math.inf
-    """When it has to withdraw the question behind which it waits; infinite for one that is not its principal's next."""
+    """When this call withdraws the question that blocks it; infinite unless it is the next of its principal."""
     moved: Signal = field(default_factory=Signal)
-    """Told when it need not wait any more, or is to wait with another deadline."""
+    """Told when the call has a slot, is displaced, or has another deadline."""
 
     def wait_until(self, deadline: float) -> None:
         self.deadline = deadline
@@ -82,14 +83,14 @@ class _Ticket:
 
 @dataclass(eq=False)
 class _SessionSlots:
-    """A session, and how many of its places are taken."""
+    """A session, and how many of its slots are taken."""
 
     session: Session
     taken: int = 0
 
 
 class CallSlot:
-    """The place of a call on a session, for as long as the call runs."""
+    """The slot of a call on a session, for as long as the call runs."""
 
     def __init__(self, queue: CallQueue, slots: _SessionSlots, caller: Claimant) -> None:
         self.session = slots.session
@@ -97,14 +98,14 @@ class CallSlot:
         self.session_slots = slots
         self.held_since = math.inf
         self.is_contended = False
-        """Whether its client was told that others wait."""
+        """Whether the call's client was told that others wait."""
         self._queue = queue
         self._tell: Callable[[float], None] | None = None
         self._give_up: Callable[[], None] | None = None
 
     def hold(self, tell: Callable[[float], None], give_up: Callable[[], None]) -> None:
-        """The call's client is asked something. `tell` is called once others wait, with the seconds that are left
-        to answer; `give_up` when these are over."""
+        """Keep the slot while the call's client is asked something. `tell` is called once others wait, with the
+        seconds that are left to answer; `give_up` is called when they are over."""
         self._tell, self._give_up = tell, give_up
         if self.held_since == math.inf:
             self.held_since, self.is_contended = anyio.current_time(), False
@@ -112,19 +113,19 @@ class CallSlot:
             self._queue.look()
 
     def go_on(self) -> None:
-        """The call's client is no longer asked anything."""
+        """End the hold: the call's client is no longer asked anything."""
         if self.held_since < math.inf:
             self._end_hold()
             self._queue.look()
 
     def contend(self, seconds: float) -> None:
-        """Others wait: the question is withdrawn after so many seconds."""
+        """Tell the call, once, that others wait and that its question is withdrawn after these seconds."""
         if not self.is_contended and self._tell is not None:
             self.is_contended = True
             self._tell(seconds)
 
     def withdraw(self) -> None:
-        """The question is taken back."""
+        """End the hold and withdraw the question."""
         give_up = self._give_up
         self._end_hold()
         if give_up is not None:
@@ -136,7 +137,7 @@ class CallSlot:
 
 
 class CallQueue:
-    """The calls for some sessions that are alike: those that run, and those that wait."""
+    """The calls for a group of equal sessions: those that run, and those that wait."""
 
     def __init__(
         self,
@@ -148,52 +149,52 @@ class CallQueue:
         open_another: Callable[[], Session] | None = None,
     ) -> None:
         """`contended_seconds` is how long a question may be open once others wait. `open_another` makes one more
-        session when all places are taken; with it, the line is shared by principals."""
+        session when all slots are taken. A queue that has it is shared by principals."""
         self._sessions = [_SessionSlots(first)]
         self._slots_each = slots_each
         self._contended_seconds = contended_seconds
         self._most_sessions = most_sessions
         self._open_another = open_another
         self._waiting: dict[str, dict[_Ticket, None]] = {}
-        """By principal; who is served next stands first, and so do its calls."""
+        """The waiting calls of each principal. The principal that is served next stands first, its next call too."""
         self._running: Counter[str] = Counter()
         self.holding: dict[CallSlot, None] = {}
-        """Those whose calls' clients are asked something, the oldest question first."""
+        """The slots that are held, the oldest question first. The values mean nothing."""
         self._blocker: CallSlot | None = None
-        """The place whose question has been open for longest, while others wait for it."""
+        """The slot whose question has been open for longest; None unless it is contended."""
         self._deadline = math.inf
-        """When that question is withdrawn."""
+        """When the question of `_blocker` is withdrawn."""
 
     @property
     def session(self) -> Session:
-        """One of its sessions, for what needs no place: one that is up, with the fewest calls."""
+        """A session for requests that need no slot: one that is up, if any is, with the fewest calls."""
         return self._least_taken(self._sessions).session
 
     @property
     def sessions(self) -> tuple[Session, ...]:
-        """Those that were opened."""
+        """The sessions that were opened so far."""
         return tuple(slots.session for slots in self._sessions)
 
     @property
     def waiting(self) -> int:
-        """How many calls wait for a place."""
+        """How many calls wait for a slot."""
         return sum(len(tickets) for tickets in self._waiting.values())
 
     @property
     def running(self) -> int:
-        """How many calls have a place."""
+        """How many calls have a slot."""
         return self._running.total()
 
     @property
     def holds(self) -> tuple[SlotHold, ...]:
-        """The calls whose clients are asked something, the oldest question first."""
+        """The calls that hold their slots, the oldest question first."""
         left = max(self._deadline - anyio.current_time(), 0)
         return tuple(
             SlotHold(slot.caller, left if slot is self._blocker else math.inf) for slot in self.holding
         )
 
     def limit(self, slots_each: int) -> None:
-        """Give each session so many places from here on; calls that have one keep it."""
+        """Change the number of slots of each session. Calls that have a slot keep it."""
         self._slots_each = slots_each
         self.look()
 
@@ -201,11 +202,11 @@ class CallQueue:
     async def slot(
         self, caller: Claimant, within_seconds: float, on_held: OnHeld = lambda _: None
     ) -> AsyncIterator[CallSlot]:
-        """Wait for a place, and have it for as long as this is entered.
+        """Wait for a slot, and keep it as long as this is entered.
 
         Raises:
-            BusyError: there was none within that time; nothing was sent.
-            DisplacedError: the call had to make room for those of others.
+            BusyError: no slot became free in `within_seconds`; nothing was sent.
+            DisplacedError: the call had to make room for a call of another principal.
         """
         ticket = _Ticket(caller, on_held, anyio.current_time())
         self._waiting.setdefault(caller.principal, {})[ticket] = None
@@ -221,7 +222,7 @@ class CallQueue:
             self._leave(ticket)
 
     def displace(self, principal: str) -> bool:
-        """Send the newest call of a principal away that waits; False when none does."""
+        """Remove the newest waiting call of a principal from the queue; False when it has none there."""
         tickets = self._waiting.get(principal)
         if not tickets:
             return False
@@ -233,7 +234,7 @@ class CallQueue:
         return True
 
     def look(self, newcomer: _Ticket | None = None) -> None:
-        """Give away the places that are free, and see who waits for whom."""
+        """Assign the free slots, and work out anew which question blocks the calls that wait."""
         while (found := self._next()) is not None and (slots := self._free()) is not None:
             self._assign(found, slots)
         self._blocker, self._deadline = self._contended()
@@ -253,7 +254,7 @@ class CallQueue:
                 ticket.on_held(SlotHold(self._blocker.caller, left))
 
     def _contended(self) -> tuple[CallSlot | None, float]:
-        """The question behind which others wait, and when it is withdrawn."""
+        """The slot whose question blocks others, and when that question is withdrawn."""
         if not self.holding or not self._waiting or self._free(may_open=False) is not None:
             return None, math.inf
         first = next(iter(self.holding))
@@ -261,7 +262,7 @@ class CallQueue:
         return first, max(since, first.held_since) + self._contended_seconds
 
     async def _assigned(self, ticket: _Ticket) -> None:
-        """Wait for a place; in time, withdraw the question behind which this waits."""
+        """Wait for a slot. At the ticket's deadline, withdraw the question that blocks it."""
         while ticket.slot is None and not ticket.is_displaced:
             if ticket.deadline == math.inf:
                 await ticket.moved.wait()
@@ -292,7 +293,7 @@ class CallQueue:
         return BusyError(f"{name} was busy for {within_seconds:g} s, so the call was given up")
 
     def _next(self) -> _Ticket | None:
-        """Who is served next, if anybody may be."""
+        """The call that gets the next slot; None when no principal that waits may have one more."""
         for principal, tickets in self._waiting.items():
             if self._running[principal] < self._allowance:
                 return _first(tickets)
@@ -300,13 +301,13 @@ class CallQueue:
 
     @property
     def _allowance(self) -> int:
-        """How many places one principal may have."""
+        """How many slots one principal may have."""
         slots = self._slots_each * self._most_sessions
         is_shared = self._open_another is not None
         return slots - slots // 4 if is_shared and slots >= SHARED_FROM else slots
 
     def _free(self, *, may_open: bool = True) -> _SessionSlots | None:
-        """A session with a free place; a new one is opened when there is none and there may be more."""
+        """A session with a free slot. When there is none, a new session is opened if there may be one more."""
         if free := [slots for slots in self._sessions if slots.taken < self._slots_each]:
             return self._least_taken(free)
         if not may_open or self._open_another is None or len(self._sessions) >= self._most_sessions:
@@ -321,7 +322,7 @@ class CallQueue:
         self._forget(ticket)
         principal = ticket.caller.principal
         if principal in self._waiting:
-            self._waiting[principal] = self._waiting.pop(principal)  # the others come first now
+            self._waiting[principal] = self._waiting.pop(principal)  # the other principals come first now
         slots.taken += 1
         self._running[principal] += 1
         ticket.slot = CallSlot(self, slots, ticket.caller)
@@ -338,7 +339,7 @@ class CallQueue:
         self.look()
 
     def _forget(self, ticket: _Ticket) -> None:
-        """The ticket no longer waits."""
+        """Take the ticket out of those that wait, if it is there."""
         principal = ticket.caller.principal
         tickets = self._waiting.get(principal, {})
         if ticket in tickets:

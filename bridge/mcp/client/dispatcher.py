@@ -1,11 +1,11 @@
 """One JSON-RPC connection to a tool server, below the SDK's session.
 
-The SDK's session validates every result against its own models and drops what it does not know; a bridge has
-to hand on what the server said. So the session does the handshake, and tools are listed and called here, raw,
-on the same connection and stamped in the same way.
+The SDK's session validates each result against its own models and drops fields that it does not know. A bridge has
+to pass on all fields. So the SDK's session does the handshake only. Tools are listed and called here, unread, on
+the same connection and with the same stamp.
 
-Notifications are seen here in the order of the wire. (The SDK runs progress call-backs side by side, so that
-the last may come first.)
+Notifications are handled here in the order of the wire. (The SDK runs progress callbacks concurrently, so that the
+last may come first.)
 
 Spec: MCP 2026-07-28 basic (per-request `_meta`), transports (headers), utilities/progress.
 """
@@ -68,25 +68,25 @@ logger = logging.getLogger(__name__)
 TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 _PROGRESS: Final = "notifications/progress"
 _TASK_NEWS: Final = frozenset({"notifications/tasks", "notifications/tasks/status"})
-"""Of the tasks extension, and of MCP 2025-11-25."""
+"""The notifications about a task: of the tasks extension, and of MCP 2025-11-25."""
 
 _HANDSHAKE: Final = frozenset({"server/discover", "initialize"})
-"""The requests that start a session. The SDK gives the first up after 10 s and passes its answer over, which a slow
-server gives later; who connects has a deadline of its own. The second must not be cancelled."""
+"""The requests that start a session. The SDK gives up `server/discover` after 10 s and ignores the answer that a slow
+server sends later; here the deadline of the connection counts alone. `initialize` must not be cancelled."""
 
 _SHOWN_CHARACTERS: Final = 80
-"""How much of what is passed over stands in the log."""
+"""How much of an ignored message stands in the log."""
 
 _CLOSED: Final = "Connection closed"
-"""As the SDK says it."""
+"""The SDK's own message."""
 _CANCEL_SECONDS: Final = 5.0
-"""How long it may take to tell the server that a request is cancelled."""
+"""How long sending notifications/cancelled may take."""
 
 CAPABILITIES: Final[JsonObject] = {
     "elicitation": {mode: {} for mode in MODES},
     "extensions": {TASKS_EXTENSION: {}},
 }
-"""What we declare on every request of MCP 2026-07-28. Sampling and roots are not declared."""
+"""The capabilities that every request of MCP 2026-07-28 declares. Sampling and roots are not declared."""
 
 _NOT_TAKEN_IN: Final = (
     "it sent {} requests ({} bytes) and took in no answers, so that its connection was ended: `unanswered_most` and"
@@ -98,7 +98,7 @@ OnTaskNews = Callable[[JsonObject], None]
 
 
 class _PendingResponse:
-    """What a request of ours waits for."""
+    """The response that a request of the bridge waits for."""
 
     __slots__ = ("arrived", "outcome")
 
@@ -113,19 +113,19 @@ class _PendingResponse:
 
 @dataclass(frozen=True, slots=True)
 class UnansweredBounds:
-    """What a server may ask (pings, questions) before it takes in the answers."""
+    """How many requests a server may send (pings, questions) before it reads the answers."""
 
     most: int
-    """Requests: far beyond one question for each call that runs, and a ping now and then."""
+    """The most requests: far more than a question for each call that runs, and a ping now and then."""
     most_bytes: int
-    """What they carry together."""
+    """The most bytes in these requests together."""
 
 
 class Wire(JSONRPCDispatcher):
-    """The SDK's dispatcher, which also tells when it ends and what arrives, in order.
+    """The SDK's dispatcher, with notifications in order, an event for its end, and a shorter way for requests.
 
-    The SDK's own requests (the handshake) go through it as it is. Ours take a shorter way to the same streams:
-    a span, a clock and a pair of streams for each request were a tenth of the time of a call.
+    The SDK's own requests (the handshake) take the SDK's way. `ask` writes to the same streams without the span,
+    the clock and the pair of streams that the SDK makes for each request: they cost a tenth of the time of a call.
     """
 
     def __init__(
@@ -139,11 +139,11 @@ class Wire(JSONRPCDispatcher):
         super().__init__(*streams, on_stream_exception=self._unreadable)
         self._name = name
         self._warned: set[str] = set()
-        """What was said once, by its kind."""
+        """The kinds of ignored messages that a warning was logged for."""
         self.closed = anyio.Event()
-        """Set once the connection has ended, however it did."""
+        """Set once the connection has ended, for whatever reason."""
         self.why_closed = ""
-        """Where we ended it: why, in words."""
+        """Why the bridge itself ended the connection, in words; empty when it did not."""
         self._bounds = bounds
         self._unanswered = self._unanswered_bytes = 0
         self._questions = questions
@@ -154,12 +154,12 @@ class Wire(JSONRPCDispatcher):
         self._task_news: dict[str, OnTaskNews] = {}
         self._tokens = itertools.count(1)
         self.on_hop: OnHop | None = None
-        """Told of our requests and their answers, of what the server notifies and of what it asks."""
+        """Called with the bridge's requests and their answers, and with the server's notifications and questions."""
 
     @property
     def ended(self) -> bool:
-        """Whether nothing can be sent any more. It is so before `closed` is set: what the server wrote last is
-        still being read."""
+        """Whether nothing can be sent any more. This is true before `closed` is set: the last messages of the server
+        are still being read."""
         return self._closed or not self._writable
 
     async def run(
@@ -198,11 +198,11 @@ class Wire(JSONRPCDispatcher):
     async def ask(
         self, request_id: int, method: str, params: JsonObject, headers: Mapping[str, str]
     ) -> JsonObject:
-        """Send a request and wait for its result. Cancelling this says so to the server.
+        """Send a request and wait for its result. Cancelling this sends notifications/cancelled.
 
         Raises:
-            MCPError: the server answered with an error, or the connection ended: UNREACHABLE says that it did
-                so before the request was sent.
+            MCPError: the server answered with an error, or the connection ended. The fault UNREACHABLE marks an
+                end before the request was sent.
         """
         if self.ended:
             raise self._not_sent()
@@ -240,7 +240,7 @@ class Wire(JSONRPCDispatcher):
         *,
         _related_request_id: RequestId | None = None,
     ) -> dict[str, Any]:
-        """Send a request of the session's."""
+        """Send a request of the SDK's session. The handshake is never cancelled, and has no timeout of its own."""
         if method in _HANDSHAKE:
             opts = {**(opts or {}), "cancel_on_abandon": False}
             opts.pop("timeout", None)
@@ -253,7 +253,8 @@ class Wire(JSONRPCDispatcher):
         on_request: OnRequest,
         sender_ctx: Context | None,
     ) -> None:
-        """The server asks something. Each request waits in memory until its answer is taken in."""
+        """Handle a request of the server. It stays in memory until the server has read its answer, so too many of
+        them end the connection."""
         self._unanswered += 1
         self._unanswered_bytes += _weight_of(req)
         if (
@@ -279,7 +280,7 @@ class Wire(JSONRPCDispatcher):
             self._unanswered_bytes -= _weight_of(req)
 
     def _hop(self, direction: str, **message: Any) -> None:
-        """Tell who watches, if anybody does, of a message."""
+        """Call `on_hop`, if it is set, with a message."""
         if self.on_hop is not None:
             self.on_hop(direction, json.dumps(message, ensure_ascii=False))
 
@@ -288,7 +289,7 @@ class Wire(JSONRPCDispatcher):
         return MCPError.from_error_data(error_of(UNREACHABLE, words))
 
     def _resolve_pending(self, request_id: RequestId | None, outcome: dict[str, Any] | ErrorData) -> None:
-        """An answer arrived: to a request of ours, or one of the session's."""
+        """Settle the request that an answer belongs to, of `ask` or of the SDK's session."""
         answer = self._answers.get(coerce_request_id(request_id)) if request_id is not None else None
         if answer is None:
             super()._resolve_pending(request_id, outcome)
@@ -296,7 +297,7 @@ class Wire(JSONRPCDispatcher):
             answer.settle(outcome)
 
     def _fan_out_closed(self) -> None:
-        """The connection ended: whoever waits is told."""
+        """Settle all requests that wait with an error, since the connection ended."""
         for answer in self._answers.values():
             if not answer.arrived.is_set():
                 closed = ErrorData(code=CONNECTION_CLOSED, message=_CLOSED)
@@ -304,10 +305,10 @@ class Wire(JSONRPCDispatcher):
         super()._fan_out_closed()
 
     async def _unreadable(self, exc: Exception) -> None:
-        """The server sent what is no message, or one that the SDK cannot read.
+        """Handle input that is no message, or a message that the SDK cannot read.
 
-        An answer is given to the call that waits for it all the same. The rest is said once, since a server that
-        logs to stdout does it often.
+        An answer still settles the call that waits for it. Anything else is a warning once, then a debug record,
+        since a server that logs to stdout does so often.
         """
         answer = _answer_in(exc)
         if answer is not None:
@@ -316,7 +317,7 @@ class Wire(JSONRPCDispatcher):
         self._pass_over("something beside MCP messages", _beginning(exc))
 
     def _pass_over(self, kind: str, said: str) -> None:
-        """Say what is of no use: once for each kind, as there may be thousands."""
+        """Log a message that is ignored: a warning once for each kind, since there may be thousands."""
         level = logging.DEBUG if kind in self._warned else logging.WARNING
         self._warned.add(kind)
         logger.log(level, "%s sends %s, which is passed over: %s", self._name, kind, said)
@@ -340,7 +341,7 @@ class Wire(JSONRPCDispatcher):
 
     @contextmanager
     def progress_to(self, listener: OnProgress | None) -> Iterator[JsonObject]:
-        """The `_meta` that asks for progress, which goes to `listener` while this is open."""
+        """Yields the `_meta` that asks for progress. Reports go to `listener` while this is open."""
         if listener is None:
             yield {}
             return
@@ -353,7 +354,7 @@ class Wire(JSONRPCDispatcher):
 
     @contextmanager
     def task_news_to(self, task_id: str, on_news: OnTaskNews) -> Iterator[None]:
-        """What the server notifies of one of its tasks goes to `on_news` while this is open."""
+        """Pass the notifications about one of the server's tasks to `on_news` while this is open."""
         self._task_news[task_id] = on_news
         try:
             yield
@@ -363,7 +364,7 @@ class Wire(JSONRPCDispatcher):
 
 @dataclass(frozen=True)
 class Stamp:
-    """What every request of a connection carries, by the version that was negotiated."""
+    """The `_meta` and headers of every request of a connection, by the negotiated version."""
 
     version: str
     meta: JsonObject = field(default_factory=dict)
@@ -384,7 +385,7 @@ class Stamp:
         return cls(version, meta, modern=True)
 
     def headers(self, method: str, name: str | None, headers: Mapping[str, str]) -> dict[str, str]:
-        """The HTTP headers of a request; other transports pass them over."""
+        """The HTTP headers of a request; other transports ignore them."""
         stamped = {MCP_PROTOCOL_VERSION_HEADER: self.version}
         if self.modern:
             stamped[MCP_METHOD_HEADER] = method
@@ -395,19 +396,19 @@ class Stamp:
 
 
 def _weight_of(request: JSONRPCRequest) -> int:
-    """About how much a request of the server holds."""
+    """The approximate size of a request of the server, in bytes."""
     return len(json_bytes([request.id, request.method, request.params]))
 
 
 def _line_in(exc: Exception) -> str:
-    """The line that the SDK could not read; "" when that is not what went wrong."""
+    """The line that the SDK could not read; "" when the error is another one."""
     found = exc.errors(include_url=False) if isinstance(exc, ValidationError) else []
     line = found[0]["input"] if found else ""
     return line if isinstance(line, str) else ""
 
 
 def _beginning(exc: Exception) -> str:
-    """What the server sent, as far as a log line should show it: nothing of what may be a result."""
+    """The beginning of the input, for a log line. Text that may be a result is not shown."""
     line = _line_in(exc)
     if line.lstrip().startswith("{"):
         return f"{len(line)} characters that look like JSON"
@@ -415,10 +416,10 @@ def _beginning(exc: Exception) -> str:
 
 
 def _answer_in(exc: Exception) -> tuple[RequestId, dict[str, Any] | ErrorData] | None:
-    """The answer in a line that Python's parser reads and the SDK's does not.
+    """The answer in a line that Python's parser reads and the SDK's does not; None when there is none.
 
-    JavaScript servers that cut a text in the middle of a character send half of it, which no UTF-8 can carry; it
-    becomes the replacement character.
+    JavaScript servers that cut a text in the middle of a surrogate pair send half of it, which UTF-8 cannot carry.
+    It becomes the replacement character.
     """
     try:
         message = json.loads(_line_in(exc) or "null")
@@ -450,6 +451,6 @@ def _progress_from(params: Mapping[str, Any]) -> ProgressReport | None:
 
 
 def _number(value: Any) -> int | float | None:
-    """A number that every reader of JSON can take in."""
+    """The value, if it is a number that every reader of JSON can represent; else None."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return value if is_number and not exceeds_floats(value) else None

@@ -1,10 +1,11 @@
-"""Whose call a question belongs to that a legacy server asks while calls are under way (elicitation/create).
+"""Which call a legacy server's question belongs to (elicitation/create).
 
-Nothing on the wire ties such a question to a call, unless it is a task's. So it belongs to the one call that
-is under way; calls of which the server makes tasks do not count beside others. Whoever owns the connection is
-told of the first such question, and runs one call at a time from then on. When there are several calls, the
-question waits a while for all but one of them to end. Then it is refused with an error, and the calls are told: a
-guess could show one client the question of another, and an answer would be one that no client gave.
+Only the questions of tasks name what they belong to. Any other question belongs to the call that is under way;
+calls that become tasks count only when there are no others. When several calls are under way, the question waits
+a while for all but one of them to end. If several are left, the question is answered with an error, and those
+calls are told. The bridge does not guess: a guess could show the question of one client to another.
+
+A question that names nothing also makes `Upstream` run one call at a time in each session from then on.
 
 Spec: MCP 2025-11-25 client/elicitation, basic/utilities/tasks (related-task).
 """
@@ -33,10 +34,10 @@ from bridge.mcp.messages import ELICIT
 logger = logging.getLogger(__name__)
 
 MODES: Final = ("form", "url")
-"""The modes of elicitation that we declare."""
+"""The modes of elicitation that the bridge declares."""
 RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
 CANCEL: Final[Mapping[str, Any]] = {"action": "cancel"}
-"""The ElicitResult of a question that nobody decided on."""
+"""The ElicitResult of a question that nobody answered."""
 
 _UNATTRIBUTED: Final = (
     "{} calls are under way, and nothing says which of them this is for, so nobody was asked"
@@ -44,10 +45,10 @@ _UNATTRIBUTED: Final = (
 
 
 def elicitation_in(request: JsonValue) -> JsonObject:
-    """The params of an elicitation that stands among the `inputRequests` of a server.
+    """The params of an elicitation among the `inputRequests` of a server.
 
     Raises:
-        PeerError: it asks for something else, which was not offered to it.
+        PeerError: the request is not an elicitation. The bridge declares nothing else.
     """
     method = request.get("method") if isinstance(request, dict) else None
     params = request.get("params") if isinstance(request, dict) else None
@@ -62,17 +63,17 @@ def elicitation_in(request: JsonValue) -> JsonObject:
 class _Caller:
     asker: Asker | None
     as_task: bool = False
-    """Whether the server makes a task of the call: what it asks then has to name the task."""
+    """Whether the server makes a task of the call. The questions of a task have to name it."""
     asked: set[anyio.CancelScope] = field(default_factory=set)
-    """The questions that wait for an answer."""
+    """The open questions; cancelling a scope drops its question."""
 
 
 class ElicitationRouter:
-    """The calls of one connection that may be asked something."""
+    """Passes the server's questions on one connection to the askers of its calls and tasks."""
 
     def __init__(self, name: str, attribution_seconds: float, on_question: Callable[[], None]) -> None:
-        """`attribution_seconds` is how long a question that may be of several calls waits for all but one of them
-        to end; `on_question` is called when a question does not say which call it is for."""
+        """`attribution_seconds` is how long a question that may belong to several calls waits for all but one of
+        them to end. `on_question` is called for each question that does not name its call."""
         self.name = name
         self._attribution_seconds = attribution_seconds
         self._on_question = on_question
@@ -83,7 +84,7 @@ class ElicitationRouter:
 
     @contextmanager
     def of_call(self, asker: Asker | None, *, as_task: bool = False) -> Iterator[None]:
-        """A call is under way. Without an asker its questions are cancelled."""
+        """Register a call while this is open. Without an asker, its questions are answered with `cancel`."""
         caller = _Caller(asker, as_task)
         self._calls.add(caller)
         try:
@@ -95,7 +96,7 @@ class ElicitationRouter:
 
     @contextmanager
     def of_task(self, task_id: str, asker: Asker) -> Iterator[None]:
-        """A task of the server is followed: questions that name it are for this asker."""
+        """Pass the questions that name this task to the asker, while this is open."""
         caller = self._tasks[task_id] = _Caller(asker)
         try:
             yield
@@ -107,7 +108,7 @@ class ElicitationRouter:
         """The ElicitResult for a question. When this is cancelled, `is_withdrawn` says whether the server did it.
 
         Raises:
-            MCPError: it is of a mode that was not declared, it cannot be passed on, or nothing says to whom.
+            MCPError: the mode was not declared, the question cannot be passed on, or its call is not known.
         """
         if (mode := params.get("mode", MODES[0])) not in MODES:
             raise MCPError(INVALID_PARAMS, f"The mode {echoed(str(mode))} of elicitation was not declared")
@@ -136,10 +137,10 @@ class ElicitationRouter:
         return _as_answer_to(params, result)
 
     async def _caller(self) -> _Caller:
-        """Whose a question is that names nothing.
+        """The call that a question belongs to when it names none.
 
         Raises:
-            MCPError: nobody's, or one cannot tell.
+            MCPError: no call is under way, or several still are after `attribution_seconds`.
         """
         self._on_question()
         calls = [call for call in self._calls if not call.as_task] or list(self._calls)
@@ -171,7 +172,7 @@ def _related_task(params: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _as_answer_to(params: Mapping[str, Any], result: dict[str, Any]) -> dict[str, Any]:
-    """A result that names the task which its question named, as everything about a task has to."""
+    """The result, with the name of the task that the question named: every message about a task has to name it."""
     related = _related_task(params)
     return result if related is None else {**result, "_meta": {RELATED_TASK: related}}
 

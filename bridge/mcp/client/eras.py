@@ -1,9 +1,8 @@
-"""Which generation of MCP a server speaks: found out at the first connection, remembered, or set.
+"""Which generation of MCP a server speaks: found out at the first connection, remembered, or configured.
 
-`auto` asks a modern server to describe itself and falls back to the older handshake when it refuses. A server that
-says nothing is slow to start, or an older one that is silent before the handshake. So the handshake is sent beside
-the question, and what is answered first decides. The wait before that is long; so what was found is remembered (see
-`memory.py`).
+`auto` sends `server/discover` and falls back to `initialize` when the server refuses. A server that does not answer
+is either slow to start, or an older one that ignores requests before `initialize`. So after a wait `initialize` is
+sent as well, and the first answer decides. The wait is long, so the result is remembered (see `known_servers.py`).
 
 Spec: MCP 2026-07-28 basic/versioning (server/discover), 2025-11-25 basic/lifecycle (initialize).
 """
@@ -20,7 +19,7 @@ from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
 
 
 class Era(StrEnum):
-    """How a connection starts."""
+    """The generation of MCP, which says how a connection starts."""
 
     AUTO = "auto"
     LEGACY = "legacy"
@@ -30,14 +29,14 @@ class Era(StrEnum):
 
 
 SILENT_SECONDS: Final = 10.0
-"""How long a server may say nothing before the older handshake is sent as well. As long as the SDK waits."""
+"""How long a server may be silent before `initialize` is sent as well. The SDK waits as long."""
 
 _Refused = MCPError | RuntimeError | ValueError
-"""What comes of an answer that is no agreement."""
+"""How an attempt fails when the server answers but does not agree."""
 
 
 async def negotiate(session: ClientSession, era: Era, silent_seconds: float = SILENT_SECONDS) -> Era:
-    """Start a session; say which era it turned out to speak. It may take for ever: the caller has a deadline.
+    """Start a session. Returns the era that the server speaks. There is no time limit: the caller sets a deadline.
 
     Raises:
         MCPError: the server refused, or shares no version with us.
@@ -65,7 +64,7 @@ async def negotiate(session: ClientSession, era: Era, silent_seconds: float = SI
 
 
 class _Attempt:
-    """One way to start a session, and what has come of it."""
+    """One way to start a session, and its outcome."""
 
     def __init__(self, start: Callable[[], Awaitable[object]]) -> None:
         self._start = start
@@ -78,7 +77,7 @@ class _Attempt:
         return self.ended.is_set() and self.refusal is None
 
     async def run(self) -> None:
-        """Try it."""
+        """Make the attempt; a refusal is kept, not raised."""
         try:
             await self._start()
         except (MCPError, RuntimeError, ValueError) as exc:
@@ -87,7 +86,7 @@ class _Attempt:
 
 
 async def _first_agreement(session: ClientSession, probe: _Attempt, handshake: _Attempt) -> None:
-    """Wait until one of two that are under way has succeeded, or nothing can be expected of either."""
+    """Wait until one of the two attempts has succeeded, or neither can succeed any more."""
     async with anyio.create_task_group() as tasks:
 
         async def settle(attempt: _Attempt) -> None:
@@ -102,5 +101,5 @@ async def _first_agreement(session: ClientSession, probe: _Attempt, handshake: _
 
 
 def _is_modern_only(refusal: _Refused | None) -> bool:
-    """Of a server that names the versions it supports, none of which is ours or older."""
+    """Whether a modern server refused: it supports other versions only, so `initialize` would fail, too."""
     return isinstance(refusal, MCPError) and refusal.code == UNSUPPORTED_PROTOCOL_VERSION

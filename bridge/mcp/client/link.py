@@ -1,7 +1,7 @@
 """One live connection to a tool server, from the handshake to its end.
 
-A link is entered and left by one task (the SDK's clients require it); callers use it from any task. It does
-not heal: once `lost` is set it takes no new calls, and its owner builds another.
+One task enters and leaves a link (the SDK's clients require it); callers use it from any task. A link is never
+repaired: once `lost` is set it takes no new calls, and its session opens another link.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ logger = logging.getLogger(__name__)
 
 CLIENT: Final = types.Implementation(name="mcp-a2a", version=__version__)
 MAX_PAGES: Final = 1000
-"""Pages of one tools/list: a server that never ends its list cannot hang the bridge."""
+"""The most pages of one tools/list, so that a server that never ends its list cannot hang the bridge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,34 +63,36 @@ class ListBounds:
 
     tools: int
     bytes: int
-    """As much as a card may weigh: it says all of the tools."""
+    """The same as the limit of a card, since a card holds all tools."""
     schema_values: int
+    """The most values in all schemas together."""
 
 
 class RefusedHandshakeError(PeerError):
-    """The server answered, and will not speak to us in this way."""
+    """The server answered the handshake with an error."""
 
 
 class NoStreamableHttpError(PeerError):
-    """A URL answers Streamable HTTP as servers of the older transport do."""
+    """The URL answers Streamable HTTP as servers of the older transport do."""
 
 
 @dataclass(frozen=True)
 class Deadline:
-    """How long a connection may take from its start until the tools are listed, and when that is over."""
+    """How long a connection may take from its start until the tools are listed, and when that time is over."""
 
     seconds: float
     ends_at: float
+    """On the clock of the event loop, in seconds."""
 
     @classmethod
     def after(cls, seconds: float) -> Deadline:
-        """One that begins now."""
+        """A deadline that lies `seconds` from now."""
         return cls(seconds, anyio.current_time() + seconds)
 
 
 @dataclass
 class Link:
-    """A connection that works."""
+    """A connection whose handshake is done."""
 
     name: str
     wire: Wire
@@ -101,26 +103,27 @@ class Link:
     last_words: LastWords
     is_child: bool
     listening: anyio.Event = field(default_factory=anyio.Event)
-    """What the server says of its tools is heard from here on, as far as it says anything."""
+    """Set once changes of the tools are heard, or cannot be: the server announces none, or refused to."""
     tools_changed: anyio.Event = field(default_factory=anyio.Event)
     lost: anyio.Event = field(default_factory=anyio.Event)
-    """No new calls: the connection is gone, or its session is, or another is to take its place."""
+    """Set when no new call may be sent: the connection or its session is gone, or another connection replaces it."""
     why_lost: str = ""
-    """Where that was our doing: why, in words."""
+    """Why the bridge itself ended the connection, in words; empty when it did not. Set before `lost`."""
     request_ids: Iterator[int] = field(default_factory=lambda: count(secrets.randbits(40)))
-    """A call that is made again has another id than before (basic/patterns/mrtr), also after a restart."""
+    """They start at random: a call that is made again needs another id (basic/patterns/mrtr), also after a restart."""
     calls: int = 0
-    """Requests that are under way."""
+    """How many requests are under way."""
     drained: Signal = field(default_factory=Signal)
+    """Told when no request is under way any more."""
 
     @property
     def is_lost(self) -> bool:
-        """Whether new calls have to go elsewhere."""
+        """Whether new calls need another link."""
         return self.lost.is_set() or self.wire.ended
 
     @property
     def greeting(self) -> Greeting:
-        """What the server said of itself in the handshake."""
+        """The server's description of itself, from the handshake."""
         info = self.session.server_info
         icons = info.icons if info else None
         return Greeting(
@@ -134,15 +137,15 @@ class Link:
 
     @property
     def announces_changes(self) -> bool:
-        """Whether the server says that it tells when its tools change."""
+        """Whether the server declares that it announces changes of its tools."""
         capabilities = self.session.server_capabilities
         return bool(capabilities and capabilities.tools and capabilities.tools.list_changed)
 
     async def list_tools(self, bounds: ListBounds) -> ToolListing:
-        """Every page of tools/list.
+        """All pages of tools/list.
 
         Raises:
-            PeerError: the server cannot list its tools, or there is no end of them.
+            PeerError: the server cannot list its tools, or lists more than `bounds` or MAX_PAGES.
         """
         listed: list[JsonValue] = []
         cursor: JsonValue = None
@@ -186,11 +189,11 @@ class Link:
         on_progress: OnProgress | None,
         meta: Mapping[str, JsonValue],
     ) -> JsonObject:
-        """Call a tool: its result as the server sent it, which may also be a question or a task.
+        """Call a tool. Returns the result as the server sent it; it may be a question or a task.
 
         Raises:
             ServerRefusedError: the server answered with an error.
-            NotTakenError: the server has not taken the request.
+            NotTakenError: the server did not take the request.
             ServerLostError: the connection ended before the answer.
         """
         params: JsonObject = {"name": tool.name, "arguments": call.arguments}
@@ -211,7 +214,7 @@ class Link:
 
     @contextmanager
     def about_task(self, task_id: str, asker: Asker, on_news: OnTaskNews) -> Iterator[None]:
-        """Hear what the server says and asks of one of its tasks."""
+        """Route the news and the questions of one of the server's tasks, as long as this is open."""
         with self.questions.of_task(task_id, asker), self.wire.task_news_to(task_id, on_news):
             yield
 
@@ -224,7 +227,7 @@ class Link:
         headers: Mapping[str, str] | None = None,
         meta: Mapping[str, JsonValue] | None = None,
     ) -> JsonObject:
-        """Send one request and give back its result, raw. `name` is what it names, as HTTP headers repeat it.
+        """Send one request. Returns the result, unread. `name` is the name that an HTTP header repeats.
 
         Raises:
             ServerRefusedError, NotTakenError, ServerLostError: as `call` does.
@@ -262,7 +265,7 @@ class Link:
                 return ServerLostError(f"{self.name}: {exc.message}")
 
     async def watch(self) -> None:
-        """Notice that the connection ends, and what the server says of its tools. Runs as long as the link."""
+        """Set `lost` when the connection ends, and listen for changes of the tools. Runs as long as the link."""
         async with anyio.create_task_group() as tasks:
             if self.era is Era.MODERN and self.announces_changes:
                 tasks.start_soon(self._listen)
@@ -274,14 +277,14 @@ class Link:
             tasks.cancel_scope.cancel()
 
     async def _listen(self) -> None:
-        """Hold a listen stream open; what it brings is seen on the wire. A lost one is opened again."""
+        """Keep a stream of subscriptions/listen open, and open it again when it is lost. `Wire` sees what it brings."""
         pauses = Backoff(1.0, 60.0)
         while True:
             try:
                 async with listen(self.session, tools_list_changed=True) as changes:
                     pauses.reset()
                     if self.listening.is_set():
-                        self.tools_changed.set()  # nothing was heard of changes for a while
+                        self.tools_changed.set()  # a change may have been missed while no stream was open
                     self.listening.set()
                     async for _ in changes:
                         pass
@@ -291,7 +294,7 @@ class Link:
             await anyio.sleep(pauses.next())
 
     async def retire(self, patience_seconds: float) -> None:
-        """Wait for the calls that are under way, but not for ever."""
+        """Wait for the calls that are under way, but at most for `patience_seconds`."""
         with anyio.move_on_after(patience_seconds):
             while self.calls and not self.wire.closed.is_set():
                 await self.drained.wait()
@@ -309,14 +312,16 @@ async def open_link(
     unanswered_most: int,
     over_http_sse: bool = False,
 ) -> AsyncIterator[Link]:
-    """Connect to a server and greet it before the deadline. For the two after it see `ElicitationRouter`, and for the
-    one after these `UnansweredBounds`.
+    """Connect to a server and complete the handshake before the deadline.
+
+    `attribution_seconds` and `on_question` are those of `ElicitationRouter`; `unanswered_most` is the `most` of
+    `UnansweredBounds`.
 
     Raises:
-        UsageError: its command cannot be started (in a group of exceptions).
-        RefusedHandshakeError: the server will not speak to us in this era.
+        UsageError: the server's command cannot be started (in a group of exceptions).
+        RefusedHandshakeError: the server refused the handshake of this era.
         NoStreamableHttpError: the URL may be one of the older transport, HTTP+SSE.
-        PeerError: it cannot be reached, or does not speak MCP.
+        PeerError: the server cannot be reached, or does not speak MCP.
     """
     last_words, holder = LastWords(), _Holder()
     async with _streams(name, target, last_words, holder.fault, over_http_sse) as streams:
@@ -342,7 +347,7 @@ async def open_link(
 async def _answered_by_the_wire(
     context: ClientRequestContext, params: types.ElicitRequestParams
 ) -> types.ElicitResult | types.ErrorData:
-    """Its presence makes the session declare that we take questions; the wire sees them first."""
+    """Never called, since `Wire` answers questions. The session needs it to declare elicitation."""
     raise NotImplementedError
 
 
@@ -369,7 +374,7 @@ def _no_mcp(name: str) -> str:
 
 
 class _Holder:
-    """Lets what is heard before there is a link wait for it."""
+    """Passes signals of the wire and the transport to the link; drops those that come before there is one."""
 
     def __init__(self) -> None:
         self.link: Link | None = None

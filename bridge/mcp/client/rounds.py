@@ -1,6 +1,7 @@
-"""One call in as many rounds as the server wants: it may end a call with questions, or only ask to be called again.
+"""One call in as many rounds as the server wants: a round may end with questions, or with a wish for another round.
 
-Who is asked, and when, is for whoever calls; so is a call that the server made a task of, which ends the rounds.
+The caller decides who answers the questions, and when. A call that becomes a task ends the rounds; the caller
+follows the task.
 
 Spec: MCP 2026-07-28 basic/patterns/mrtr.
 """
@@ -19,17 +20,17 @@ from bridge.mcp.client.elicitation_routing import elicitation_in
 from bridge.mcp.client.values import ToolCall
 
 StopT = TypeVar("StopT")
-"""What ends the rounds before there is a result."""
+"""The caller's value that ends the rounds before there is a result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What a server asks before it goes on."""
+    """The questions at the end of a round."""
 
     questions: dict[str, JsonObject]
     """The params of each elicitation/create, by its key."""
     state: str | None
-    """What the server is given back with the answers, exactly."""
+    """The `requestState`, which goes back to the server unchanged."""
 
 
 async def result_in_rounds(
@@ -37,10 +38,14 @@ async def result_in_rounds(
     once: Callable[[ToolCall], Awaitable[JsonObject | StopT]],
     answers_to: Callable[[Round], Awaitable[JsonObject | StopT]],
 ) -> JsonObject | StopT:
-    """What a call gives once the server wants no further round. `answers_to` gives an ElicitResult for each question.
+    """The result of a call, once the server wants no further round.
+
+    `once` sends one round. `answers_to` returns an ElicitResult for each question. Either may return a StopT, which
+    ends the rounds and is returned.
 
     Raises:
-        PeerError: what it asks cannot be passed on; or what the functions raise.
+        PeerError: a request of the server is not an elicitation.
+        Exception: whatever `once` and `answers_to` raise.
     """
     pauses = Backoff(0.1, 10.0)
     while True:

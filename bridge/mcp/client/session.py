@@ -1,11 +1,59 @@
-"""One session with a tool server: kept connected, its tools known.
+"""One session with a tool server: it stays connected, and knows the server's tools.
 
-One task owns the session. It connects, lists the tools, and waits until the connection is lost; then it
-connects again, with growing pauses. A request waits for a connection for as long as connecting may take. A
-request that was under way when the connection was lost fails, and is never sent again by itself: only its
-caller knows whether that is safe. One that the server certainly has not taken (it could not be reached, or
-no longer knew the session) is sent once more.
+A session outlives its connections. When one is lost, the session makes another, with growing pauses. A request
+waits for a connection at most as long as connecting may take. A request that was under way when its connection
+was lost fails; the session does not send it again, since only the caller knows whether that is safe. A request
+that the server certainly did not take (no connection, or an unknown session) is sent once more.
 """
+
+# The life of a session
+# =====================
+#
+# A session has at most one current connection (a `Link`). Four fields show where the session stands:
+#
+#   state     _link       down      _up     requests
+#   first     None        reason    clear   wait for `_up`
+#   up        live        None      set     are sent on `_link`
+#   lost      lost        None      set     wait; the owner has not run yet
+#   down      None/lost   reason    clear   wait for `_up`
+#
+# The legal moves are first -> up, first -> down, down -> up, up -> lost, lost -> down, and down -> down with another
+# reason. `_link` never goes back to None: a lost link stays there until the next one replaces it. So nobody may use
+# `_link` without asking `is_lost`. The listing and the greeting outlive their connection, too: a server that is
+# down keeps its tools, and the agent's card keeps its skills.
+#
+# Who moves it
+# ------------
+#
+# `_own` is the only task that connects. It starts one `_hold` for each connection. `_hold` opens the link and closes
+# it, in one task, as the SDK's cancel scopes demand. `_came_up` and `_went_down` make the moves to up and to down.
+#
+# The move to lost is open to others, since it is only `link.lost.set()`: to `Link.watch` when the wire closes, to a
+# transport whose server is unreachable or has forgotten the session, and to `_let_it_ask` when another handshake is
+# needed. `lost` is never cleared. Whoever gives a reason sets `why_lost` first: `_own` reads it when `lost` wakes it.
+#
+# A request moves nothing. It may only set `_wanted`, which ends the pause before the next attempt, and clear `_up`.
+#
+# Which orders are possible
+# -------------------------
+#
+# * A request may find the link lost before `_own` does. `_up` is still set then, and waiting for it would return at
+#   once, with the lost link. That is why `_connected` clears `_up` itself.
+# * A link may be lost before `_own` waits for that. `lost` is an event that stays set, so nothing is missed.
+# * The next link may be up while the last one retires. Calls that run on the last one go on, for `retire_seconds` at
+#   most; then its `_hold` closes it. Each `_hold` touches its own link only.
+# * A server may change its tools while they are listed for the first time. `_first_listing` waits until changes are
+#   listened to, and `_follow` lists again when one was heard.
+# * A request may set `_wanted` before or during an attempt that fails. This attempt answered it, so `_own` makes a
+#   new event. Otherwise one request would end every pause until the server is up. After a loss `_wanted` is kept.
+#
+# What breaks without the rules
+# -----------------------------
+#
+# * Up before the tools are listed: calls fail, since "the server no longer lists the tool".
+# * An exception that leaves `_hold` after the link was up: it cancels the task group of `run`, and with it whoever
+#   uses the session. So `_hold` logs it and sets `lost`. Before that, the exception is the reason to be down.
+# * A second try of a request that the server may have taken: the tool runs twice.
 
 from __future__ import annotations
 
@@ -44,40 +92,40 @@ from bridge.mcp.tools import Tool
 logger = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS: Final = 0.2
-"""Before the second attempt to connect. It doubles with each one, up to the pace's longest pause."""
+"""The pause before the second attempt to connect. It doubles with each attempt, up to `longest_pause_seconds`."""
 
 STEADY_SECONDS: Final = 10.0
-"""A connection that lasted this long was a good one. After a shorter one the pauses go on growing, so that a
-server that dies as soon as it is up is not started five times a second."""
+"""A connection that lasted this long resets the pauses. After a shorter one they go on growing: a server that dies
+as soon as it is up is not started five times a second."""
 
 _HTTP_SSE: Final = "http-sse"
-"""What is remembered of a server that is reached over HTTP+SSE."""
+"""The value of `Fact.TRANSPORT` for a server that is reached over HTTP+SSE."""
 
 _LONGEST_SETTLING: Final = 10
-"""How many times the settling time a server may go on announcing before its tools are listed."""
+"""A server that goes on announcing changes is listed after this many times `settle_seconds`."""
 
 _LISTEN_SECONDS: Final = 5.0
-"""How long the first listing waits for the server to say that its changes are listened to."""
+"""How long the first listing waits for the server to acknowledge that it announces changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionPace:
-    """How patient the bridge is with a server, how much it asks of one session at once, and how much it takes."""
+    """The limits of a session with a server, in time, in calls and in size."""
 
     connect_seconds: float
-    """From the start of a connection until the tools are listed; also how long a call waits for that."""
+    """The longest time from the start of a connection until the tools are listed. A call waits as long for that."""
     longest_pause_seconds: float
-    """Between two attempts to connect."""
+    """The longest pause between two attempts to connect."""
     retire_seconds: float
-    """How long calls of a connection that is being replaced may go on."""
+    """How long the calls of a connection that is replaced may go on."""
     settle_seconds: float
-    """How long the server has to be quiet about its tools before they are listed again."""
+    """How long the server has to announce no change before its tools are listed again."""
     concurrency: int
-    """Calls at the same time."""
+    """The most calls at the same time."""
     attribution_seconds: float
-    """How long a question that may be of several calls waits for all but one of them to end."""
+    """How long a question that may belong to several calls waits for all but one of them to end."""
     unanswered_most: int
-    """Requests of the server whose answers it has not taken in."""
+    """The most requests of the server whose answers it has not read."""
     list_bounds: ListBounds
 
 
@@ -96,20 +144,20 @@ class Session:
         on_change: Callable[[], None] = lambda: None,
         on_question: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_change` is called when the tools, or whether the server is up, have changed; `on_question` when the
-        server asks something in the middle of a call and does not say of which.
+        """`on_change` is called when the tools have changed, or the server went up or down. `on_question` is called
+        when the server asks something in the middle of a call and does not name the call.
 
-        `baggage_keys` are those of a trace's baggage that a server beyond this machine is told.
+        `baggage_keys` are the keys of a trace's baggage that are sent to a server on another machine.
         """
         self._name = name
         self.target = target
         self.listing = ToolListing()
         self.greeting: Greeting | None = None
-        """What the server said of itself when it was last connected."""
+        """The server's own description, from the latest connection."""
         self.down: str | None = "not connected yet"
         """Why the server cannot be called, in words; None while it can."""
         self.on_hop: trace.OnHop | None = None
-        """Set before the session is entered: told of what passes once the server is up."""
+        """Called with each message once the server is up. To be set before the session is entered."""
         self._era = era
         self._memory = memory or ServerMemory(None)
         self._pace = pace
@@ -131,7 +179,7 @@ class Session:
 
     @property
     def name(self) -> str:
-        """What the server is called in messages and logs."""
+        """The server's name in messages and logs."""
         return self._name
 
     @name.setter
@@ -142,7 +190,7 @@ class Session:
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[Session]:
-        """Own the session: connect now and whenever it is needed, end it on exit."""
+        """Connect now, and again after each loss; end the session on exit."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._own, tasks)
             try:
@@ -155,7 +203,7 @@ class Session:
 
         Raises:
             UsageError: the command cannot be started.
-            PeerError: the connection could not be made. In either case the owner goes on trying.
+            PeerError: the connection could not be made. In both cases the session goes on trying.
         """
         await self._tried.wait()
         if self.down is not None:
@@ -166,14 +214,14 @@ class Session:
     async def call(
         self, call: ToolCall, on_progress: OnProgress | None = None, asker: Asker | None = None
     ) -> JsonObject:
-        """Call a tool: its result as the server sent it, which may be a question or a task.
+        """Call a tool. Returns the result as the server sent it; it may be a question or a task.
 
-        A legacy server that asks in the middle of the call asks `asker`. Cancelling this cancels the call on
+        `asker` answers what a legacy server asks in the middle of the call. Cancelling this cancels the call on
         the server.
 
         Raises:
             ServerRefusedError: the server answered with an error.
-            ServerDownError: it cannot be reached; nothing was sent.
+            ServerDownError: the server cannot be reached; nothing was sent.
             ServerLostError: the connection ended before the answer.
         """
 
@@ -195,7 +243,7 @@ class Session:
         return await self._on_link(call_on)
 
     async def request(self, method: str, params: JsonObject, *, name: str | None = None) -> JsonObject:
-        """Send a request: its result as the server sent it. `name` is what it names, as HTTP headers repeat it.
+        """Send a request. Returns the result as the server sent it. `name` is the name that an HTTP header repeats.
 
         Raises:
             ServerRefusedError, ServerDownError, ServerLostError: as `call` does.
@@ -206,9 +254,9 @@ class Session:
 
     @contextmanager
     def about_task(self, task_id: str, asker: Asker, on_news: OnTaskNews) -> Iterator[Callable[[], None]]:
-        """Hear what the server says and asks of one of its tasks as long as this is open.
+        """Route the news and the questions of one of the server's tasks, as long as this is open.
 
-        What it gives is called whenever there may be another connection, to hear on that one.
+        Yields a function. The caller calls it whenever the connection may have changed, to listen on the new one.
         """
         heard: Link | None = None
         with ExitStack() as hearing:
@@ -225,7 +273,7 @@ class Session:
             yield keep_up
 
     async def _on_link(self, request: Callable[[Link], Awaitable[JsonObject]]) -> JsonObject:
-        """Send a request; once more, on a new connection, when the server has not taken it."""
+        """Send a request. When the server has not taken it, send it once more, on a new connection."""
         try:
             return await request(await self._connected())
         except NotTakenError as exc:
@@ -243,7 +291,7 @@ class Session:
         return self._link
 
     def _let_it_ask(self, link: Link) -> str:
-        """Speak the older handshake with a server that cannot ask under the newer version; what to say of that."""
+        """Change to the older handshake, under which the server can ask. Returns what the caller is told of that."""
         failed = f"{self.name} asks in a way that MCP {link.stamp.version} no longer has"
         if self._era is not Era.AUTO:
             return f'{failed}; era = "modern" is set for it, and with era = "legacy" it can ask.'
@@ -286,7 +334,7 @@ class Session:
                 await anyio.sleep(FIRST_PAUSE_SECONDS / 4)
 
     async def _explained(self, fault: BaseException) -> BaseException:
-        """Why a connection failed; at a URL, what stands there instead, which is looked at once for each fault."""
+        """Why a connection failed. A URL is probed, once for each fault, for what answers there instead of MCP."""
         if (
             self._explanation is None
             or not isinstance(fault, PeerError)
@@ -296,7 +344,7 @@ class Session:
         return await self._explanation.of(fault)
 
     async def _hold(self, *, task_status: anyio.abc.TaskStatus[Link]) -> None:
-        """One connection, from start to end."""
+        """One connection, from start to end. Gives the link to the owner once its tools are listed."""
         server = str(self.target)
         era = self._era if self._era is not Era.AUTO else self._remembered_era(server)
         deadline = Deadline.after(self._pace.connect_seconds)
@@ -328,7 +376,7 @@ class Session:
             held.lost.set()
 
     async def _open(self, stack: AsyncExitStack, era: Era, deadline: Deadline) -> Link:
-        """Connect; where there is no Streamable HTTP at a URL, over HTTP+SSE, which only older servers speak."""
+        """Connect. A URL that does not speak Streamable HTTP is tried over HTTP+SSE, the transport of older servers."""
         server, name = str(self.target), self.name
         open_one = partial(
             open_link,
@@ -362,16 +410,16 @@ class Session:
         return link
 
     def _remembered_era(self, server: str) -> Era:
-        """A server that was legacy is not probed again, nor one that can only ask as legacy servers do; one that was
-        modern says so at once."""
+        """Skips the probe for a server that was legacy, and for one that can only ask as legacy servers do. A modern
+        server answers the probe at once, so it is probed again."""
         was_legacy = self._memory.recall(Fact.ERA, server) == Era.LEGACY
         return Era.LEGACY if was_legacy or self._memory.recall(Fact.MUTE, server) else Era.AUTO
 
     async def _first_listing(self, link: Link, deadline: Deadline) -> ToolListing:
-        """The tools, listed once their changes are listened to, so that none goes unheard.
+        """The tools. They are listed only after changes are listened to, so that no change is missed.
 
         Raises:
-            PeerError: they are not there by the deadline.
+            PeerError: the tools are not listed by the deadline.
         """
         with anyio.CancelScope(deadline=deadline.ends_at):
             with anyio.move_on_after(_LISTEN_SECONDS):
@@ -383,7 +431,7 @@ class Session:
         )
 
     async def _follow(self, link: Link) -> None:
-        """List the tools again when the server says that they changed, once it is quiet."""
+        """List the tools again after the server has announced changes and then none for `settle_seconds`."""
         while True:
             await link.tools_changed.wait()
             # A server that never stops announcing is listed all the same, now and then.
@@ -410,7 +458,7 @@ class Session:
         self._tried.set()
 
     def _went_down(self, why: str, detail: str) -> None:
-        """`detail` is for the log and whoever starts the bridge; `why` is also for peers."""
+        """`detail` is for the log and for the person who starts the bridge; `why` is also for peers."""
         if self.down != why and self._tried.is_set():
             logger.warning("%s is down: %s%s", self.name, why, detail)
         self.down, self._detail = why, detail

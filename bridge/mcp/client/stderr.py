@@ -1,8 +1,8 @@
-"""What a tool server that is a child process writes to its stderr: what of it is logged, and what is kept of it.
+"""The stderr of a tool server that is a child process: what is logged, and what is kept for error messages.
 
-It is free text, for people. Two things are known of it all the same. Servers of the Python SDK 1.x write a page of
-validation errors when they are asked for `server/discover`: its first line says enough. And a line that says what
-went wrong is kept among the last words, though the usage of a command may follow it.
+Stderr is free text, for people, with two exceptions. Servers of the Python SDK 1.x write a page of validation errors
+when they receive `server/discover`; its first line says enough. And a line that begins like an error is kept among
+the last words, even when the usage of a command follows it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _INVALID: Final = re.compile(r"\bFailed to validate request: ")
 _OF_INVALID: Final = re.compile(
     r"\s(?!\s*(DEBUG|INFO|WARNING|ERROR|CRITICAL)\s)|\w+(Request|Notification)(\.[\w.\[\]-]+)?$"
 )
-"""The lines below that: indented, unless they begin a record of `rich`, or the place of an error."""
+"""The lines that follow: indented ones that do not begin a record of `rich`, and those that locate an error."""
 _OF_INVALID_MOST: Final = 400
-"""Twice what such a server writes by way of `rich`, which breaks its lines at 80 characters."""
+"""Lines. Twice as many as such a server writes through `rich`, which breaks its lines at 80 characters."""
 
 _ERROR: Final = re.compile(r"(fatal |fatal: )?error: ", re.IGNORECASE)
-"""How a line begins that says what went wrong, as the commands of Go (Cobra) say it above their usage."""
+"""The beginning of a line that says what went wrong. Go commands (Cobra) write it above their usage."""
 
 _GIVEN: Final = "a child is given few variables: pass {} with --env {}, in a file with `env`"
 
@@ -48,8 +48,8 @@ _LACKS: Final[Mapping[re.Pattern[str], str]] = {
         r"|error sending request for url"
     ): _GIVEN.format("the proxy of your network, if it has one,", "HTTPS_PROXY"),
 }
-"""What npx and uvx write when they cannot fetch a package, and the variable that they may lack. That of the certificate
-comes first: uvx names both."""
+"""What npx and uvx write when they cannot fetch a package, with the variable that they may lack. The patterns for
+certificates stand first, since uvx writes both texts for such a fault."""
 
 
 @dataclass
@@ -59,10 +59,10 @@ class LastWords:
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=_LINES_KEPT))
     error: str = ""
     hint: str = ""
-    """What may help, where one of its lines says so; it may be no longer among the newest."""
+    """What may help, by the first line that a pattern of `_LACKS` matched."""
 
     def add(self, line: str) -> None:
-        """Keep one."""
+        """Keep a line."""
         self.lines.append(line)
         if _ERROR.match(line):
             self.error = line
@@ -76,7 +76,7 @@ class LastWords:
 
 
 class StderrLog:
-    """Passes what is written on to the log, line by line and bounded."""
+    """Passes stderr to the log, line by line, bounded in length and in number."""
 
     def __init__(self, name: str, last_words: LastWords) -> None:
         self._name = name
@@ -85,10 +85,10 @@ class StderrLog:
         self._burst_end = 0.0
         self._logged = 0
         self._of_invalid = 0
-        """How many lines may still be those of a page of validation errors."""
+        """How many of the next lines may still belong to a page of validation errors."""
 
     def feed(self, chunk: bytes) -> None:
-        """Take in what was written."""
+        """Take a chunk of stderr."""
         *lines, rest = (self._rest + chunk).split(b"\n")
         self._rest = rest[:_LINE_BYTES]
         for raw in lines:

@@ -1,9 +1,9 @@
-"""A tool server that the bridge depends on: its sessions, and how many calls it is given.
+"""A tool server that the bridge depends on: its sessions, and how many calls run or wait.
 
 By default all callers share one session, or a few that are opened when they are needed. A server that keeps
-something per session (a browser, a shell, who is logged in) can be given one for each principal or each context of
-a principal; these are made when they are needed and closed when they were idle for a while. Whoever has one keeps
-it. The first session is always there: it knows the tools.
+state in a session (a browser, a shell, a login) can have a session for each principal, or for each context of a
+principal. Such a session is opened when it is needed, and closed after it was idle for a while. A session in use
+is never taken away. The first session is always there: it knows the tools.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ class SessionRules:
 
     per: Literal["shared", "principal", "context"]
     shared: int
-    """How many sessions the callers share at most; more than one helps a server that is given one call at a time."""
+    """The most sessions that the callers share. More than one helps a server that takes one call at a time."""
     most: int
-    """Sessions of principals or contexts at the same time."""
+    """The most sessions of principals or contexts at the same time."""
     idle_seconds: float
     """How long such a session may be without a call before it is closed."""
     queue: int
-    """Calls that wait for their turn, beyond those that run; one more is refused."""
+    """The most calls that wait for their turn, beside those that run. The next call is refused."""
     contended_question_seconds: float
-    """How long a question may stay open once other calls wait for the place of the call that asks it."""
+    """How long a question may stay open once other calls wait for the slot of the call that asks it."""
 
 
 class QueueFullError(BusyError):
-    """As many calls wait for this server as may."""
+    """The queue of this server is full."""
 
 
 @dataclass(eq=False)
@@ -61,7 +61,7 @@ class _Own:
     queue: CallQueue
     users: int = 0
     moved: Signal = field(default_factory=Signal)
-    """Told when it is taken, given back or to be closed."""
+    """Told when a caller takes the session or gives it back, and when it is to be closed."""
     closing: bool = False
 
 
@@ -80,7 +80,7 @@ class Upstream:
         baggage_keys: frozenset[str] = frozenset(),
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_change` is called when the tools, or whether the server is up, have changed; see `Session`."""
+        """`on_change` is called when the tools have changed, or the server went up or down; see `Session`."""
         self.target = target
         self._rules = rules
         self._pace = pace
@@ -121,7 +121,7 @@ class Upstream:
             yield own.queue
 
     def _go_serial(self) -> None:
-        """The server asks and does not say which call it is about: from here on a session runs one call at a time."""
+        """Run one call at a time in each session, since the server asks without naming the call."""
         if self._slots_each > 1:
             self._slots_each = 1
             self._memory.remember(Fact.SERIAL, str(self.target), "yes")
@@ -130,7 +130,7 @@ class Upstream:
 
     @property
     def name(self) -> str:
-        """What the server is called in messages and logs."""
+        """The server's name in messages and logs."""
         return self._first.name
 
     @name.setter
@@ -141,12 +141,12 @@ class Upstream:
 
     @property
     def listing(self) -> ToolListing:
-        """What the server lists."""
+        """The tools that the server lists."""
         return self._first.listing
 
     @property
     def greeting(self) -> Greeting | None:
-        """What the server said of itself when it was last connected."""
+        """The server's own description, from the latest connection."""
         return self._first.greeting
 
     @property
@@ -156,17 +156,17 @@ class Upstream:
 
     @property
     def holds(self) -> tuple[SlotHold, ...]:
-        """The calls whose clients are asked something, so that their places are free for no other."""
+        """The calls that keep their slots while their clients are asked something."""
         return tuple(hold for queue in self._queues() for hold in queue.holds)
 
     @property
     def waiting(self) -> int:
-        """How many calls wait for a place."""
+        """How many calls wait for a slot."""
         return sum(queue.waiting for queue in self._queues())
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[Upstream]:
-        """Connect now and whenever it is needed; end every session on exit."""
+        """Connect now, and again after each loss; end every session on exit."""
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._first.run())
             self._group = await stack.enter_async_context(anyio.create_task_group())
@@ -178,12 +178,12 @@ class Upstream:
         await self._first.ready()
 
     def reserve(self, principal: str, *, even_if_full: bool = False) -> None:
-        """Take a place among the calls that run or wait; `release` gives it back.
+        """Count a call of this principal among those that run or wait, until `release`.
 
-        In a full queue, a call of the principal that has most in it makes room for those of others.
+        In a full queue, the principal with the most calls loses its newest one to a principal with fewer.
 
         Raises:
-            QueueFullError: there is none.
+            QueueFullError: there is no room.
         """
         running = self._pace.concurrency * max(self._rules.shared, 1)
         most = running + self._rules.queue
@@ -200,11 +200,12 @@ class Upstream:
         if self._reserved[principal] + 1 >= calls:
             return False
         displaced = any(queue.displace(greediest) for queue in self._queues())
-        # Calls that only follow what the server does for them cannot make room: who has few is let in beside them.
+        # Calls that follow a task of the server do not wait, so none can be displaced: a principal with few calls is
+        # admitted above the limit.
         return displaced or self._reserved[principal] < most // 4
 
     def release(self, principal: str) -> None:
-        """Give a reserved place back."""
+        """End what `reserve` began."""
         self._reserved[principal] -= 1
         if not self._reserved[principal]:
             del self._reserved[principal]
@@ -218,10 +219,10 @@ class Upstream:
 
     @asynccontextmanager
     async def queue(self, principal: str, context_id: str) -> AsyncIterator[CallQueue]:
-        """The line in which a caller stands; its session is kept open as long as this is entered.
+        """The queue for a caller. Its session stays open as long as this is entered.
 
         Raises:
-            BusyError: as many sessions are in use as there may be.
+            BusyError: all sessions that there may be are in use.
         """
         match self._rules.per:
             case "shared":
@@ -230,22 +231,22 @@ class Upstream:
                 async with self._own_queue((principal,)) as queue:
                     yield queue
             case "context":
-                # Names of contexts are the clients' own: two principals may use the same one.
+                # Clients choose the ids of contexts: two principals may use the same id.
                 async with self._own_queue((principal, context_id)) as queue:
                     yield queue
 
     async def read(self, uri: str) -> list[JsonValue]:
-        """Read a resource of the server: the `contents` of resources/read.
+        """Read a resource of the server. Returns the `contents` of resources/read.
 
         Raises:
-            PeerError: it cannot be read.
+            PeerError: the resource cannot be read.
         """
         result: JsonObject = await self._first.request("resources/read", {"uri": uri}, name=uri)
         contents = result.get("contents")
         return contents if isinstance(contents, list) else []
 
     def _open(self) -> Session:
-        """One more session for all callers."""
+        """Open one more session for all callers."""
         session = self._make(self.name)
         self._group.start_soon(_hold_open, session)
         return session
@@ -269,7 +270,11 @@ class Upstream:
         return own
 
     def _make_room(self) -> None:
-        """Close the session that has been idle for longest."""
+        """Close the session that has been idle for longest.
+
+        Raises:
+            BusyError: no session is idle.
+        """
         idle = next((key for key, own in self._own.items() if own.users == 0), None)
         if idle is None:
             raise BusyError(f"all {self._rules.most} sessions with {self.name} are in use")
@@ -278,7 +283,7 @@ class Upstream:
         own.moved.tell()
 
     async def _keep(self, key: tuple[str, ...], own: _Own) -> None:
-        """Hold a session open until it was idle for long enough."""
+        """Hold a session open until it was idle for `idle_seconds`, or its room is needed."""
         async with own.queue.session.run():
             while not own.closing:
                 with anyio.move_on_after(None if own.users else self._rules.idle_seconds) as idle:
@@ -286,7 +291,7 @@ class Upstream:
                 if idle.cancelled_caught and not own.users:
                     break
                 if self._own.get(key) is own and not own.closing:
-                    self._own[key] = self._own.pop(key)  # the newest stands last
+                    self._own[key] = self._own.pop(key)  # the latest used stands last
             if self._own.get(key) is own:
                 del self._own[key]
         logger.debug("%s: an idle session was closed", self.name)

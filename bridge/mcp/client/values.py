@@ -1,4 +1,4 @@
-"""What passes between a tool server and those who use it: plain values, known without any connection."""
+"""The values that pass between a tool server and its callers. They need no connection."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bridge.mcp.tools import Tool, UnservableTool
 
 @dataclass(frozen=True)
 class Greeting:
-    """What a server says of itself."""
+    """A server's description of itself, from the handshake."""
 
     name: str
     version: str
@@ -24,7 +24,7 @@ class Greeting:
 
 @dataclass(frozen=True)
 class ToolListing:
-    """The tools that a server lists and that can be served, and the others."""
+    """The tools that a server lists: those that can be served, and those that cannot."""
 
     tools: tuple[Tool, ...] = ()
     left_out: tuple[UnservableTool, ...] = ()
@@ -39,9 +39,9 @@ class ToolCall:
     input_responses: JsonObject | None = None
     """The answers to the questions of the round before."""
     request_state: str | None = None
-    """What the server gave with that round, exactly."""
+    """The `requestState` that the server sent in that round, unchanged."""
     task_ttl_ms: int = field(kw_only=True)
-    """How long the server is asked to keep a task that it makes of the call."""
+    """How long the server is asked to keep a task that it makes of the call, in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,26 +57,27 @@ OnProgress = Callable[[ProgressReport], None]
 
 
 class Asker(Protocol):
-    """Whoever made a call, as a server that asks in the middle of it sees them."""
+    """Answers the questions that a server asks in the middle of a call."""
 
     async def ask(self, questions: Mapping[str, JsonObject]) -> Mapping[str, JsonObject]:
         """Answer each question (the params of an elicitation/create) with an ElicitResult.
 
-        Cancelled when nobody waits for the answer any more: `withdraw` says so first if it was the server that
-        took the question back.
+        Cancelled when the answer is no longer awaited. When the server took the question back, `withdraw` is called
+        first.
         """
         ...
 
     @property
     def is_left(self) -> bool:
-        """Whether the bridge stops while this asks: the server is told nothing, and another process may ask again."""
+        """Whether the bridge stops while a question is open. Then the server is not told, and another process may
+        ask again."""
         ...
 
     def withdraw(self, key: str) -> None:
-        """The server no longer wants the answer to this question; the call goes on."""
+        """The server took this question back. The call goes on."""
         ...
 
     def miss_question(self, calls: int) -> None:
-        """The server asked something while so many calls were under way, and nothing said that it was for this one
-        or for another: it was answered with an error."""
+        """The server asked something while `calls` calls were under way and named none of them. The question may have
+        belonged to this call; it was answered with an error."""
         ...
