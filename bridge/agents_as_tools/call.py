@@ -1,9 +1,8 @@
 """One call of a tool as a conversation with its agent: the page to read.
 
-The call becomes a message; the agent's task is followed until it has ended or asks. What it asks goes to the
-host in the way that the host takes questions, and the answer goes back as the next message. A host that was
-given a handle, or a question to come back with, has let go of the call; until then its cancellation is the
-agent's.
+The call becomes a message. The agent's task is followed until it has ended or asks. A question goes to the host in
+the form that the host supports, and the answer goes back as the next message. Cancelling the call cancels the
+agent's task, but not after the host has received a handle or a question to come back with.
 
 Messages go out on a task of their own, so that one whose task is not known yet can still be cancelled.
 """
@@ -63,7 +62,7 @@ logger = logging.getLogger(__name__)
 
 
 class AgentCall:
-    """One call; used once."""
+    """One call of a tool. Used once."""
 
     def __init__(
         self, agent: RemoteAgent, tool: PublishedTool, incoming: IncomingCall, around: FaceRuntime
@@ -77,18 +76,18 @@ class AgentCall:
         self._shown = ToolResults(agent, tool.tool, incoming.principal, around.handles, options)
         self._pace = options.pace
         self._within_seconds = _first_of(override.answer_within_seconds, options.answer_within_seconds)
-        # A round that answers a question is no new call: its task is at work already.
+        # A round that answers a question is not a new call: its task runs already.
         self._limiter = None if incoming.request_state is not None else around.turns.of(tool.key)
         self._has_turn = False
         self._task_at = anyio.current_time() + _first_of(
             override.task_after_seconds, options.task_after_seconds
         )
-        """When a call becomes a task, for a client that takes one."""
+        """When the call becomes an MCP task, for a client that supports tasks."""
         self._said: str | None = None
-        """What the agent said last on its way."""
+        """The latest words of the agent while it works."""
         self._sending: Sending | None = None
         self._asking: Task | None = None
-        """The task whose question a legacy host is asked right now."""
+        """The task whose question is open at a legacy host."""
         self._let_go = False
 
     async def __call__(self) -> JsonObject:
@@ -100,7 +99,7 @@ class AgentCall:
         """
         try:
             with anyio.move_on_after(self._within_seconds):
-                # The turn ends with the host's answer: nobody here knows when a task that goes on after it ends.
+                # The limiter is held until the host has its answer. The task may go on; its end is not known here.
                 async with turn(self._limiter, self._tool.name):
                     self._has_turn = True
                     return await self._conversation()
@@ -125,7 +124,7 @@ class AgentCall:
         return self._shown.answer(outcome)
 
     async def _first(self) -> Task | Message:
-        """What the call begins with: a message, or for a host that comes back, the task where it stands."""
+        """The first outcome: of a new message, or, for a host that comes back, of the task that it names."""
         arguments = self._given.arguments()
         state = self._incoming.request_state
         if state is not None:
@@ -145,14 +144,14 @@ class AgentCall:
         return await self._send(message, None)
 
     async def _come_back(self, state: str) -> Task | Message:
-        """A question was answered; unless it was answered before, which changes nothing now."""
+        """Pass on the answer to a question. A question that was answered before is not answered again."""
         answered = self._given.question(state)
         task = await self._agent.client.get(answered.task.task_id)
         if task.status.state in ENDED:
             return task
         responses = self._incoming.input_responses or {}
         lasting = self._shown.questions(task)
-        # An agent that says no more than that it waits does not say for what.
+        # An agent that sends only its state does not say what it waits for.
         is_open = task.status.message is None or questions_mark(lasting) == answered.asked
         questions = as_answered(with_own_keys(lasting), task.status, responses)
         asked = {question.key for question in questions}
@@ -162,9 +161,9 @@ class AgentCall:
         return await self._next(answer, task)
 
     async def _next(self, answer: Message | None, task: Task) -> Task | Message:
-        """Send an answer; None only waits for what comes (a URL was visited, which the agent sees by itself).
+        """Send an answer. With None, only wait: a URL was visited, and the agent notices that by itself.
 
-        An answer may come late: a task that has ended without it says how.
+        An answer may be too late. Then the task has ended without it, and its outcome is returned.
         """
         if answer is None:
             return await self._wait(task.id, task.status)
@@ -177,7 +176,7 @@ class AgentCall:
             return now
 
     async def _answer_to(self, task: Task) -> Message | JsonObject | None:
-        """What the agent asks, asked of the host: its answer, or what the host is given to come back with."""
+        """Ask the host what the agent asks. Gives the host's answer, or the result with which the host comes back."""
         incoming = self._incoming
         questions = self._shown.questions(task)
         taken = ({"form"} if incoming.takes_forms else set()) | ({"url"} if incoming.takes_urls else set())
@@ -216,7 +215,7 @@ class AgentCall:
         return self._shown.question_in_words(task)
 
     def _task(self, task_id: str) -> JsonObject | None:
-        """The MCP task that stands for the agent's; None when the agent's ids are too long to come back by."""
+        """The MCP task for the agent's task; None when the agent's ids are too long for a handle."""
         options = self._around.options
         try:
             handle, call = self._task_handle(task_id)
@@ -292,10 +291,10 @@ class AgentCall:
         return sending.outcome
 
     async def _until_done(self, sending: Sending) -> None:
-        """Wait for what comes of a message; a client that takes tasks gets one when that takes long.
+        """Wait for the outcome of a message.
 
         Raises:
-            _BecomesTaskError: it does, and the agent has named a task.
+            _BecomesTaskError: it takes long, the client supports tasks, and the agent has named its task.
         """
         if self._incoming.takes_tasks:
             with anyio.CancelScope(deadline=self._task_at):
@@ -312,7 +311,7 @@ class AgentCall:
 
 
 class _BecomesTaskError(Exception):
-    """The call takes long, and its client takes a task instead."""
+    """The call takes long, so its client gets a task instead of the result."""
 
     def __init__(self, sending: Sending, task: JsonObject) -> None:
         super().__init__()
@@ -325,7 +324,7 @@ def _first_of(said: float | None, otherwise: float) -> float:
 
 
 def _tell_progress(event: StreamResponse, report: ReportProgress, *, extension_active: bool) -> str | None:
-    """Report an event; gives the words of the agent in it, if there are any."""
+    """Report an event as progress. Returns the agent's words in it; None without any."""
     update, artifact = event.status_update, event.artifact_update
     if update is not None and update.status.state not in SETTLED:
         numbers = (update.metadata or {}).get(PROGRESS)
@@ -335,7 +334,7 @@ def _tell_progress(event: StreamResponse, report: ReportProgress, *, extension_a
             report(_number(found.get("progress")), _number(found.get("total")), words or None)
         return words or None
     if artifact is not None and not extension_active:
-        # (What an agent of ours gives is its tool's result, which says nothing before it is there.)
+        # (An artifact of a bridge's agent is its tool's result, which is no progress.)
         report(None, None, f"{artifact.artifact.name or 'a result'} is coming in")
     return None
 
@@ -346,25 +345,25 @@ def _number(value: object) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class CallInput:
-    """One call, as it came in."""
+    """The call of a tool as the host made it, and the agent that it is for."""
 
     incoming: IncomingCall
     tool: AgentTool
     mark: str
-    """The agent's."""
+    """The mark of the agent, see `agent_mark`."""
     handles: Handles
     rules: Mapping[str, ArgumentRule]
 
     @property
     def digest(self) -> bytes:
-        """What makes another round the same request: what the host gave, whatever is filled in for it."""
+        """A digest of the host's own arguments, by which another round is known as the same request."""
         return request_digest(self.incoming.name, self.incoming.arguments)
 
     def arguments(self) -> JsonObject:
-        """The arguments as the agent gets them.
+        """The arguments that the agent gets.
 
         Raises:
-            BadArgumentsError: the caller sets one that is not its to set.
+            BadArgumentsError: the caller sets a hidden argument.
         """
         given = self.incoming.arguments
         if theirs := hidden_arguments_in(given, self.rules):
@@ -375,7 +374,7 @@ class CallInput:
         """The conversation that the call continues.
 
         Raises:
-            BadArgumentsError: there is none such with this agent.
+            BadArgumentsError: this agent has no such conversation.
         """
         text = None if self.tool.original else context_in(arguments)
         if text is None:
@@ -392,7 +391,7 @@ class CallInput:
         """The question that a round answers.
 
         Raises:
-            McpRefusal: its state is of another call.
+            McpRefusal: the request state belongs to another call.
         """
         try:
             question = self.handles.question(state, self.incoming.principal, self.digest)

@@ -1,7 +1,7 @@
 """Implements `bridge.mcp.server.face.ToolFace` over remote agents: what is listed, and who is called.
 
-Lists are made of the agents' cards as they are known, and never wait for an agent. An agent that is down keeps
-the tools of its last card; one whose card was never read has none until it is, and hosts are told then.
+Lists are made from the cards that are known, and never wait for an agent. An agent that is down keeps the tools
+of its last card. An agent whose card was never read has no tools yet; hosts are told once it has.
 
 Agents, options and overrides can be replaced while it is served. Calls in flight hold what they began with.
 """
@@ -51,7 +51,7 @@ def _tell_nobody() -> None: ...
 
 
 class AgentsFace:
-    """The tools of some agents. Entered to be served."""
+    """The tools of some agents. It has to be entered before it is served."""
 
     def __init__(
         self,
@@ -75,22 +75,22 @@ class AgentsFace:
 
     @property
     def name(self) -> str:
-        """What it calls itself."""
+        """The name of this MCP server."""
         return self._options.name
 
     @property
     def version(self) -> str:
-        """Its version: ours, as the agents have each their own."""
+        """The bridge's version, since each agent has a version of its own."""
         return __version__
 
     @property
     def title(self) -> str | None:
-        """What it was given, or the agent's name, when there is one agent."""
+        """The configured title, or the name of the only agent."""
         return self._listing.introduction.title
 
     @property
     def instructions(self) -> str | None:
-        """What it was given, or what the agents say of themselves."""
+        """The configured instructions, or those made from the agents' cards."""
         return self._listing.introduction.instructions
 
     @property
@@ -106,17 +106,17 @@ class AgentsFace:
 
     @property
     def sources(self) -> tuple[SourceState, ...]:
-        """How each agent is, and since when."""
+        """The state of each agent, and since when."""
         return tuple(agent.state for agent in self._agents)
 
     @property
     def published(self) -> tuple[PublishedTool, ...]:
-        """What can be called besides the bridge's own tools, in the order of the agents and their cards."""
+        """The tools of the agents, in the order of the agents and their cards."""
         return self._listing.tools.published
 
     @property
     def remarks(self) -> tuple[Remark, ...]:
-        """What in the configuration is odd, in words."""
+        """The rules of the configuration that have no effect, or cannot be followed."""
         return self._listing.remarks
 
     @asynccontextmanager
@@ -125,7 +125,7 @@ class AgentsFace:
     ) -> AsyncIterator[AgentsFace]:
         """Read the cards and keep them fresh; `on_change` is called when what is listed has changed.
 
-        What is remembered of an agent is listed at once; the start waits for the others only so long.
+        The remembered card of an agent is listed at once. The start waits a limited time for the others.
         """
         for agent in self._agents:
             agent.use_what_is_remembered()
@@ -148,11 +148,11 @@ class AgentsFace:
         options: FaceOptions,
         overrides: Mapping[str, ToolOverride] = _NOTHING,
     ) -> None:
-        """Have these agents, options and overrides from now on; hosts are told when that shows.
+        """Replace the agents, options and overrides; hosts are told when a list changes.
 
-        An agent that stays is the same object, and keeps its client. A new one is listed as it is remembered, and
-        its card is read in the background. Handles to one that is gone open no more, unless another at its URL
-        (and of its account) has come in its place.
+        An agent that stays is the same object, and keeps its client. A new agent is listed by its remembered card,
+        and its card is read in the background. Handles to a removed agent are refused, unless another agent with
+        the same URL and account replaces it.
         """
         known = set(self._agents)
         self._take(agents, options, overrides)
@@ -175,11 +175,11 @@ class AgentsFace:
         return self._listing.tools_for(may_use)
 
     def resources(self, may_use: MayUse = may_use_everything) -> Sequence[JsonObject]:
-        """The cards of the agents of which a caller may use anything."""
+        """The cards of the agents of which the caller may use at least one tool."""
         return tuple(self._listing.cards_for(may_use).values())
 
     def templates(self) -> Sequence[JsonObject]:
-        """Where the parts are that are too large for a result."""
+        """The URI templates of parts that are too large for a result."""
         return (TEMPLATE,)
 
     def prompts(self, may_use: MayUse = may_use_everything) -> Sequence[JsonObject]:
@@ -234,7 +234,7 @@ class AgentsFace:
         self._overrides = dict(overrides)
 
     def _list(self) -> None:
-        """Take over what the agents' cards now say."""
+        """Make the listing from the agents' cards as they are now."""
         self._listing = listing_of(self._agents, self._options, self._overrides)
         self._turns.set({tool.key: tool.override.concurrency for tool in self.published})
         for remark in self.remarks:
@@ -249,7 +249,7 @@ class AgentsFace:
             self._on_change()
 
     def _watch(self) -> None:
-        """Read the cards of the agents that there are now, and no others."""
+        """Watch the cards of the current agents, and of no others."""
         if self._group is None:
             return
         for agent in self._watched.keys() - set(self._agents):

@@ -1,4 +1,4 @@
-"""What a host is given to come back with: sealed, so that nothing about a call has to be kept here."""
+"""The handles by which a host comes back to a task, a question or a conversation. Sealed, so no state is kept here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class FarTask:
     """A task of an agent, as a handle names it."""
 
     agent: str
-    """Its mark, see `agent_mark`."""
+    """The mark of the agent, see `agent_mark`."""
     task_id: str
     tool: str = ""
     """The mark of the tool that began it, see `tool_mark`; "" where that does not matter."""
@@ -26,20 +26,20 @@ class FarQuestion:
 
     task: FarTask
     asked: str
-    """Tells it from what the same task asks later, maybe under the same keys; see `ask_back.mark_of`."""
+    """Tells this question from later ones of the same task, which may have the same keys; see `mark_of`."""
 
 
 @dataclass(frozen=True, slots=True)
 class FarCall:
-    """A call that became an MCP task, as the id of that names it."""
+    """A call that became an MCP task, as the task's id names it."""
 
     task: FarTask
     tool: str
-    """The mark of the tool that was called, see `tool_mark`: what it is called may change meanwhile."""
+    """The mark of the tool, see `tool_mark`. The tool may be renamed meanwhile; its mark stays."""
     created_seconds: int
     """When it became a task, in seconds since the epoch."""
     ttl_seconds: int = 0
-    """How long its id is good from then on."""
+    """How long the id is valid from then on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +52,19 @@ class FarContext:
 
 
 def tool_mark(skill_id: str | None) -> str:
-    """What stands for a tool of an agent in handles, whatever it is called: short, however long its skill's id is."""
+    """The mark of a tool in handles. It depends on the skill's id, not on the tool's name, and is short."""
     return agent_mark(skill_id or "")
 
 
 class Handles:
-    """Seals and opens; each purpose for itself, and for one principal."""
+    """Seals and opens handles. A handle is valid for one purpose and one principal."""
 
     def __init__(self, seal: Seal, now_seconds: Callable[[], float] = time.time) -> None:
         self._seal = seal
         self._now_seconds = now_seconds
 
     def of_question(self, question: FarQuestion, principal: str, request: bytes) -> str:
-        """The requestState of a question, good for the same request only."""
+        """The requestState of a question, valid for the same request only."""
         task = question.task
         ids = (task.task_id, question.asked)
         return self._sealed(HandlePurpose.REQUEST_STATE, task.agent, ids, principal, request)
@@ -80,7 +80,7 @@ class Handles:
         return self._sealed(HandlePurpose.CONTEXT, context.agent, ids, principal)
 
     def of_call(self, task: FarTask, tool: str, ttl_seconds: int, principal: str) -> tuple[str, FarCall]:
-        """The id of an MCP task, and what it says; good for so long."""
+        """The id of an MCP task, valid for `ttl_seconds`, and the value that it holds."""
         now = int(self._now_seconds())
         handle = Handle(task.agent, (task.task_id, tool, str(now)), now + ttl_seconds)
         binding = HandleBinding(HandlePurpose.TASK_ID, principal)
@@ -99,7 +99,7 @@ class Handles:
         """The question that a requestState names.
 
         Raises:
-            HandleError: it is forged, another's, of another request or too old.
+            HandleError: the state is forged, too old, or of another principal or request.
         """
         binding = HandleBinding(HandlePurpose.REQUEST_STATE, principal, request)
         handle = self._seal.open(text, binding, self._now_seconds())

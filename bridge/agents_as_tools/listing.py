@@ -1,6 +1,6 @@
-"""What a face lists at a time: the tools of its agents, their cards as resources, their examples as prompts.
+"""What a face lists: the tools of its agents, their cards as resources, their examples as prompts.
 
-Made anew whenever a card or the configuration changes, and never changed: whoever holds one sees it whole.
+A listing is immutable. A new one is made when a card or the configuration changes, so a reader sees a whole one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Example = tuple[PublishedTool, str]
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """What a face says of itself."""
+    """The title, instructions and other descriptions of a face."""
 
     title: str | None = None
     instructions: str | None = None
@@ -37,42 +37,42 @@ class Introduction:
 
 @dataclass(frozen=True, eq=False)
 class FaceListing:
-    """All of it."""
+    """Everything that a face lists."""
 
     agents: Mapping[str, RemoteAgent] = field(default_factory=dict)
-    """By their keys, in their order."""
+    """The agents by their keys, in their order."""
     tools: Tools = field(default_factory=Tools)
     listed: tuple[JsonObject, ...] = ()
-    """As tools/list shows them, the bridge's own among them."""
+    """The tools as tools/list shows them, with the bridge's own."""
     resources: Mapping[str, JsonObject] = field(default_factory=dict)
     """The agents' cards by their keys, as resources/list shows them."""
     examples: Mapping[str, Example] = field(default_factory=dict)
-    """By the names of their prompts."""
+    """The examples by the names of their prompts."""
     introduction: Introduction = field(default_factory=Introduction)
     remarks: tuple[Remark, ...] = ()
 
     @cached_property
     def by_mark(self) -> Mapping[str, RemoteAgent]:
-        """The agents as handles name them; of two entries for the same one, the first."""
+        """The agents by the marks that handles hold. Of two entries for one agent, the first counts."""
         return {agent.mark: agent for agent in reversed(tuple(self.agents.values()))}
 
     def find(self, mark: str, tool: str) -> tuple[RemoteAgent, AgentTool | None] | None:
-        """The agent with a mark, and its tool with another, also when it is hidden or called otherwise by now."""
+        """The agent and the tool with these marks. The tool is found even when it is hidden or was renamed."""
         agent = self.by_mark.get(mark)
         return None if agent is None else (agent, self._by_marks.get((mark, tool)))
 
     def published_by_mark(self, mark: str, tool: str) -> PublishedTool | None:
-        """The tool with a mark, of an agent with another, if it is offered."""
+        """The tool with these marks, if it is offered."""
         found = self.find(mark, tool)
         return next((one for one in self.tools.published if found and one.tool is found[1]), None)
 
     def tools_for(self, may_use: MayUse) -> list[JsonObject]:
-        """As tools/list shows them to a caller; the bridge's own are for everyone."""
+        """The tools as tools/list shows them to a caller. The bridge's own tools are for everyone."""
         names = self.tools.by_name
         return [one for one in self.listed if one["name"] not in names or may_use(str(one["name"]))]
 
     def cards_for(self, may_use: MayUse) -> Mapping[str, JsonObject]:
-        """The cards of the agents of which a caller may use anything, by key, as resources/list shows them."""
+        """The cards of the agents of which a caller may use at least one tool, by key, as resources/list shows them."""
         unusable = {tool.agent_key for tool in self.tools.published}
         unusable -= {tool.agent_key for tool in self.tools.published if may_use(tool.name)}
         return {key: card for key, card in sorted(self.resources.items()) if key not in unusable}
@@ -90,7 +90,7 @@ class FaceListing:
         ]
 
     def looks_like(self, other: FaceListing) -> bool:
-        """Whether hosts see the same in both."""
+        """Whether hosts see the same in both listings."""
         return self._seen == other._seen
 
     @property
@@ -108,7 +108,7 @@ class FaceListing:
 def listing_of(
     agents: Sequence[RemoteAgent], options: FaceOptions, overrides: Mapping[str, ToolOverride]
 ) -> FaceListing:
-    """What is listed of these agents, as their cards are known. Each gets its key."""
+    """The listing of these agents, from the cards that are known. Sets the key of each agent."""
     by_key = _keyed(agents)
     known = {key: agent for key, agent in by_key.items() if agent.has_card}
     found = tools_of_agents([ToolSource(key, agent.card) for key, agent in known.items()], options.rules)
@@ -140,7 +140,7 @@ def _on_skills_left_out(agents: Mapping[str, RemoteAgent], most: int) -> Iterato
 
 
 def _keyed(agents: Sequence[RemoteAgent]) -> dict[str, RemoteAgent]:
-    """The agents by what they are called, numbered where others are called so too. Who was given a key goes first."""
+    """The agents by their keys. Equal keys are numbered; agents with a configured key come first."""
     taken: set[str] = set()
     for agent in sorted(agents, key=lambda agent: not agent.has_own_key):
         key = wanted = agent.wanted_key

@@ -1,10 +1,10 @@
-"""Calls that became MCP tasks: the id of one names its agent's task, and everything else is asked of the agent.
+"""Calls that became MCP tasks. The id names the agent's task; everything else is asked of the agent.
 
-So nothing about them is kept here, and an id is good after a restart and at any bridge with the same key. Only
-since when an agent has been out of reach is known to this process alone: as long as it may come back, its tasks
-are at work.
+So no state is kept here, and an id is valid after a restart and at any bridge with the same key. There is one
+exception: this process remembers since when an agent has been out of reach. Its tasks are `working` until
+`outage_seconds` are over.
 
-Spec: the tasks extension, io.modelcontextprotocol/tasks. A task that ended ill is `completed` with the result
+Spec: the tasks extension, io.modelcontextprotocol/tasks. A task that failed is `completed` with the result
 that the plain call would have had; `failed` is what would have been a JSON-RPC error.
 """
 
@@ -57,10 +57,10 @@ _STATUS: Final[Mapping[TaskState, str]] = {
 
 _OVER: Final = frozenset({"completed", "failed", "cancelled"})
 _SHORTEST_WATCH_SECONDS: Final = 0.2
-"""Between two looks at a task that is watched, however much its agent says."""
+"""The shortest time between two reads of a watched task, however many events its agent sends."""
 
 FindTool = Callable[[str, str], tuple[RemoteAgent, AgentTool | None] | None]
-"""The agent with a mark, and its tool with another if it still has that."""
+"""Finds an agent and its tool by their marks. The tool is None when the agent no longer has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class McpTasks:
         self._surroundings = surroundings
         self._find = find
         self._out_of_reach: dict[str, tuple[float, float]] = {}
-        """Since when an agent has been, by its mark, and when that was last seen."""
+        """By the mark of an agent: since when it has been out of reach, and when that was last seen."""
 
     def knows(self, task_id: str, caller: TaskCaller) -> bool:
         """See `TaskFace.knows`."""
@@ -103,7 +103,7 @@ class McpTasks:
         return (await self._look(self._opened(task_id, caller)))[0]
 
     async def update(self, task_id: str, responses: JsonObject, caller: TaskCaller) -> None:
-        """See `TaskFace.update`. The answer is on its way when this returns; what comes of it, `get` says."""
+        """See `TaskFace.update`. This returns once the answer is on its way; `get` shows its effect."""
         opened = self._opened(task_id, caller)
         try:
             task = await opened.agent.client.get(opened.call.task.task_id)
@@ -118,7 +118,7 @@ class McpTasks:
             await self._send(opened, answer)
 
     async def cancel(self, task_id: str, caller: TaskCaller) -> None:
-        """See `TaskFace.cancel`. An agent that does not want to goes on, which is no error."""
+        """See `TaskFace.cancel`. An agent may refuse to cancel, which is no error."""
         opened = self._opened(task_id, caller)
         try:
             await opened.agent.client.cancel(opened.call.task.task_id)
@@ -134,7 +134,7 @@ class McpTasks:
         told: JsonObject | None = None
         while True:
             try:
-                # Anew each time: what it is opened to may be another agent, or not this caller's, by now.
+                # Opened anew each time: the agent may have been replaced, or the caller's rights changed.
                 opened = self._opened(task_id, caller)
             except McpRefusal:
                 return
@@ -150,7 +150,7 @@ class McpTasks:
     # One look
 
     async def _look(self, opened: _OpenedTask) -> tuple[JsonObject, Task | None]:
-        """The task as it stands, and its agent's when that can be had."""
+        """The MCP task, and the agent's task; None for the latter when the agent is out of reach."""
         mark = opened.agent.mark
         try:
             task = await opened.agent.client.get(opened.call.task.task_id)
@@ -164,7 +164,7 @@ class McpTasks:
         may_come_back = is_transient(exc) or agent.down is not None
         outage_seconds = opened.options.outage_seconds
         since, last = self._out_of_reach.get(agent.mark, (now, now))
-        # What nobody looked at for so long may have been there meanwhile: this is another outage.
+        # Nobody looked for so long that the agent may have been there meanwhile: this is a new outage.
         since = since if now - last <= outage_seconds else now
         self._out_of_reach[agent.mark] = since, now
         if may_come_back and now - since < outage_seconds:
@@ -180,7 +180,7 @@ class McpTasks:
         return fields
 
     async def _changed(self, opened: _OpenedTask, task: Task | None) -> None:
-        """Wait until a task may stand otherwise than it did."""
+        """Wait until a task may have changed."""
         if task is None:
             await anyio.sleep(opened.options.task_poll_seconds)
             return
@@ -208,10 +208,10 @@ class McpTasks:
     # What is passed on
 
     async def _send(self, opened: _OpenedTask, answer: Message) -> None:
-        """Send an answer. An agent may take its time over it, and keep the connection: that is not waited for.
+        """Send an answer, without waiting for the agent's response: an agent may keep the connection open for long.
 
         Raises:
-            McpRefusal: it did not arrive.
+            McpRefusal: the answer did not arrive.
         """
         client = opened.agent.client
         request = SendMessageRequest(
@@ -226,7 +226,7 @@ class McpTasks:
         with anyio.move_on_after(opened.options.task_poll_seconds):
             await sending.done.wait()
         if isinstance(sending.fault, AgentRefusedError):
-            # It goes on without the answer, or has ended: the task shows which.
+            # The task goes on without the answer, or has ended; the task itself shows which.
             logger.info("%s does not take an answer: %s", opened.agent.key, sending.fault)
         elif sending.fault is not None:
             raise _not_passed_on("The answer", sending.fault)
@@ -248,7 +248,7 @@ class McpTasks:
 
 
 def task_fields(handle: str, call: FarCall, options: FaceOptions) -> JsonObject:
-    """What every answer about an MCP task says of it, whatever its status; as if it had not changed since."""
+    """The fields of an MCP task that do not depend on its status. `lastUpdatedAt` is the time of its creation."""
     created = timestamp(call.created_seconds * 1000)
     return {
         "taskId": handle,
@@ -260,12 +260,12 @@ def task_fields(handle: str, call: FarCall, options: FaceOptions) -> JsonObject:
 
 
 def _as_it_stands(opened: _OpenedTask, task: Task) -> JsonObject:
-    """The status of an MCP task, with what belongs to it."""
+    """The status of an MCP task, with the fields that belong to the status."""
     shown, status = opened.shown, _STATUS.get(task.status.state, "working")
     if status == "input_required":
         questions = _questions(opened, task)
         if not questions:
-            # Its caller cannot be asked like this: the question is all that there is for it.
+            # The caller cannot be asked in this mode, so the question itself is the result.
             return {"status": "completed", "result": _whole(shown.question_in_words(task))}
         asked: JsonObject = {
             one.key: {"method": "elicitation/create", "params": one.params} for one in questions
@@ -284,7 +284,7 @@ def _as_it_stands(opened: _OpenedTask, task: Task) -> JsonObject:
 
 
 def _questions(opened: _OpenedTask, task: Task) -> tuple[AgentQuestion, ...]:
-    """What a task asks its caller; nothing when it asks nothing, or not in a way that the caller takes."""
+    """The questions of a task that its caller can be asked; empty when the caller supports none of their modes."""
     if task.status.state in ENDED or _STATUS.get(task.status.state) != "input_required":
         return ()
     caller = opened.caller
@@ -294,7 +294,7 @@ def _questions(opened: _OpenedTask, task: Task) -> tuple[AgentQuestion, ...]:
 
 
 def _whole(result: JsonObject) -> JsonObject:
-    """A result as it would have been answered with."""
+    """A result as tools/call would have returned it."""
     return {"resultType": "complete", **result}
 
 

@@ -1,4 +1,4 @@
-"""What can be chosen about a face made of agents. Values only; where they come from is no matter here."""
+"""The options of a face made of agents, as plain values."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ class FaceOptions:
     rules: ToolRules
     follow_up_tools: bool
     answer_within_seconds: float
-    """When a call is answered with a handle although its agent is still at work: hosts give up at 60 s."""
+    """After this long, a call whose agent still works is answered with a handle: hosts give up at 60 s."""
     task_after_seconds: float
-    """When a call becomes an MCP task, for a client that takes them."""
+    """After this long, a call becomes an MCP task, for a client that supports tasks."""
     task_poll_seconds: float
-    """How often such a client is asked to look at it."""
+    """The poll interval that such a client is asked to keep."""
     task_ttl_seconds: int
-    """How long it may do so."""
+    """How long an MCP task is valid."""
     outage_seconds: float
     """How long an agent may be out of reach before its tasks are given up."""
     task_limit_bytes: int
-    """How much a task may hold, with all that its agent gave and said."""
+    """The most bytes of a task, with its artifacts and messages."""
     skill_in_text: bool
     """Whether the skill is also named in the text of a message, for agents that ignore metadata."""
     inline_limit_bytes: int
-    """Parts larger than this are given as links to resources of the face."""
+    """A larger part becomes a link to a resource of the face."""
     follow_up_seconds: int
     """How long task_result may wait."""
     unnamed_most: int
-    """Messages that are kept waiting although their agents named no task for them; beyond, the oldest is given up."""
+    """The most messages that wait although their agents named no task. Beyond it, the oldest is given up."""
     cancel_seconds: float
     """How long a cancellation may take to reach an agent."""
     title: str | None = None
-    """In place of the name of its only agent."""
+    """Replaces the name of the only agent."""
     instructions: str | None = None
-    """In place of what the agents say of themselves."""
+    """Replaces the instructions made from the agents' cards."""
 
     @property
     def pace(self) -> FollowPace:

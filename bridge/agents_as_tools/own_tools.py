@@ -1,7 +1,7 @@
 """The bridge's own tools as they are called; `translate/own_tools.py` has how they are listed.
 
-`task_result` waits a little longer for a task that the host has a handle of, `task_reply` answers what the task asks,
-and `task_cancel` ends it. The handle names the task, and its agent says how it stands: nothing about it is kept here.
+`task_result` waits longer for a task, `task_reply` answers its question, and `task_cancel` ends it. The host's handle
+names the task, and the agent knows its state: no state is kept here.
 `find_skill` and `call_skill` stand for all skills where those are too many to list."""
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class FollowUp:
         around: FaceRuntime,
         tool: PublishedTool | None,
     ) -> None:
-        """`tool` is the one that began the task, as far as it is offered."""
+        """`tool` is the tool that began the task; None when it is not offered any more."""
         self._tool = tool
         self._agent = agent
         self._far = far
@@ -66,8 +66,7 @@ class FollowUp:
     async def reply(self) -> JsonObject:
         """Answer what the task asks; raises as `result` does.
 
-        An answer is for the tool that began the task: it can neither name another one, nor set what is not the
-        caller's to set.
+        An answer is for the tool that began the task. It can neither name another tool, nor set a hidden argument.
         """
         client = self._agent.client
         self._require_task("answered")
@@ -92,7 +91,7 @@ class FollowUp:
         """The skill that an answer is for.
 
         Raises:
-            BadArgumentsError: its tool is not this caller's to use any more, or the answer sets what it may not.
+            BadArgumentsError: the caller may not use the tool any more, or the answer sets a hidden argument.
         """
         if not self._far.tool:
             return None
@@ -114,7 +113,7 @@ class FollowUp:
             raise PeerError(f"The agent {self._agent.key} has named no task for this, so it cannot be {done}")
 
     async def _unnamed_within(self, seconds: float) -> JsonObject:
-        """What came of a message for which the agent has named no task; it is kept until it is given."""
+        """The outcome of a message for which the agent named no task. It is kept until it is returned."""
         sending = self._around.unnamed.find(self._far.task_id)
         with anyio.move_on_after(seconds):
             await sending.done.wait()
@@ -124,7 +123,8 @@ class FollowUp:
         return self._shown(sending.outcome)
 
     async def _shown_within(self, seconds: float) -> JsonObject:
-        """The task is read once, however short the time. One at AUTH_REQUIRED is waited for: it needs no words."""
+        """The outcome of the task so far. The task is read at least once. A task at AUTH_REQUIRED is waited for, since
+        its user may sign in elsewhere."""
         client, task_id = self._agent.client, self._far.task_id
         task = await client.get(task_id)
         if task.status.state in SETTLED and task.status.state is not TaskState.AUTH_REQUIRED:
@@ -148,11 +148,11 @@ class FollowUp:
 
 
 _FOUND: Final = 10
-"""Skills that find_skill gives unless it is asked for another number."""
+"""How many skills find_skill returns by default."""
 
 
 def found_skills(incoming: IncomingCall, tools: Sequence[AgentTool], most: int) -> JsonObject:
-    """What find_skill answers.
+    """The result of find_skill.
 
     Raises:
         BadArgumentsError: the arguments are not as its schema asks.

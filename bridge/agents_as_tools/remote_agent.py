@@ -1,4 +1,4 @@
-"""One remote agent: its card, kept fresh, and a client for it; or why it cannot be called."""
+"""One remote agent: its card, which is kept fresh, a client for it, and why it cannot be called."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ class CardProvider(Protocol):
     """Where an agent's card comes from; see `CardSource`."""
 
     def cached(self) -> FoundCard | None:
-        """As it was last seen; None when it never was."""
+        """The remembered card; None when the card was never read."""
         ...
 
     async def refresh(self) -> FoundCard:
-        """As it is now.
+        """The card, read now.
 
         Raises:
-            PeerError: it cannot be had.
+            PeerError: the card cannot be read.
         """
         ...
 
     async def watch(self, on_change: Callable[[FoundCard], Awaitable[None]]) -> NoReturn:
-        """Tell of each one that says something new, for ever."""
+        """Call `on_change` with each changed card, for ever."""
         ...
 
 
 class RemoteAgent:
-    """An agent behind a URL. It may be down; then its tools, as far as they are known, say so. One face has it."""
+    """An agent behind a URL, of one face. Its known tools stay listed while it is down."""
 
     def __init__(
         self,
@@ -62,21 +62,21 @@ class RemoteAgent:
         account: str = "",
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        """`key` is what it is called, whatever its card says. `account` tells it from others at its URL.
+        """`key` is the configured key. `account` tells this agent from others at the same URL.
 
-        The account stands in for the credentials: the far side has tasks of its own for each, and a handle has to
-        come back to whom it began with. So it is what names them (their references), which outlives their
-        rotation, and never what they are.
+        The account stands for the credentials: the agent keeps the tasks of each apart, and a handle has to come
+        back to the account that began the task. So it holds the references of the credentials, which outlive a
+        rotation, and never the credentials themselves.
         """
         self.url = url
         self._own_key = key
         self._card: AgentCard | None = None
         self.deviations: tuple[str, ...] = ()
-        """What in its card is not as the specification asks."""
+        """The deviations of its card from the specification."""
         self.key = self.wanted_key
-        """What it is called in names and messages; told apart from others by who has them all."""
+        """Its name in tool names and messages. The listing of its face sets it, so that it is unique there."""
         self.mark = agent_mark(f"{url}\0{account}" if account else url)
-        """What stands for it in handles."""
+        """The mark of the agent in handles."""
         self._now_ms = now_ms
         self._state = SourceState("", _NOT_READ, now_ms())
         self._source = source
@@ -86,7 +86,7 @@ class RemoteAgent:
 
     @property
     def wanted_key(self) -> str:
-        """The key that it was given, or its name as far as its card is known, else its host's."""
+        """The configured key, else the name on its card, else the name of its host."""
         if self._own_key is not None:
             return self._own_key
         host = httpx2.URL(self.url).host
@@ -94,7 +94,7 @@ class RemoteAgent:
 
     @property
     def has_own_key(self) -> bool:
-        """Whether it is called what it is whatever its card says."""
+        """Whether its key is configured."""
         return self._own_key is not None
 
     @property
@@ -104,12 +104,12 @@ class RemoteAgent:
 
     @property
     def is_heard_of(self) -> bool:
-        """Whether something has become of reading its card: it was read, or that failed."""
+        """Whether reading its card has succeeded or failed at least once."""
         return self.down != _NOT_READ
 
     @property
     def guard(self) -> AddressGuard | None:
-        """What judges connections to its own URL."""
+        """The guard that judges the addresses behind its URL."""
         return self._options.reach.guard(self.url) if self._options.reach else None
 
     @property
@@ -119,12 +119,12 @@ class RemoteAgent:
 
     @property
     def state(self) -> SourceState:
-        """How it is, and since when."""
+        """Whether it is up, and since when."""
         return replace(self._state, key=self.key)
 
     @property
     def card(self) -> AgentCard:
-        """Its card, which it has once `has_card`."""
+        """Its card. Requires `has_card`."""
         assert self._card is not None, "it has been read"
         return self._card
 
@@ -141,11 +141,11 @@ class RemoteAgent:
 
     @property
     def extension_active(self) -> bool:
-        """Whether it is one of ours, whose results say what the tool's were."""
+        """Whether it is a bridge's agent that activates the extension, so that results arrive as the tool gave them."""
         return self._client is not None and URI in self._client.extensions
 
     def use_what_is_remembered(self) -> None:
-        """Take its card as it was last seen, so that a start need not wait for it."""
+        """Use the remembered card, so that a start need not wait for the agent."""
         if (found := self._source.cached()) is None:
             return
         try:
@@ -167,7 +167,7 @@ class RemoteAgent:
             raise
 
     async def watch(self, on_change: Callable[[], None]) -> None:
-        """Read its card, now if that was never tried, and whenever it is due; `on_change` when it is another one."""
+        """Read its card whenever it is due, and at once if that was never tried. A changed card calls `on_change`."""
         if not self.is_heard_of:
             try:
                 await self.refresh()
@@ -191,7 +191,7 @@ class RemoteAgent:
         """Use a card.
 
         Raises:
-            PeerError: its agent cannot be called as the card says.
+            PeerError: the card names no interface that the bridge can call.
         """
         self._card, self.deviations = found.card, found.deviations
         try:
@@ -203,12 +203,12 @@ class RemoteAgent:
         self._be(None)
 
     def _be(self, down: str | None) -> None:
-        """Be up or down from now on."""
+        """Set why the agent is down; None when it is up."""
         self._state = self._state.then(down, self._now_ms())
 
 
 async def read_cards(agents: list[RemoteAgent], within_seconds: float) -> None:
-    """Read the cards of all agents side by side, as far as they answer in time."""
+    """Read the cards of all agents concurrently, for `within_seconds` at most."""
 
     async def read(agent: RemoteAgent) -> None:
         try:

@@ -1,7 +1,7 @@
-"""What can be read of agents: their cards, and the parts of their artifacts that are too large for a result.
+"""The resources of a face: the agents' cards, and the parts of artifacts that are too large for a result.
 
-The URI of a part names its task by a sealed handle, so that nothing has to be kept here: it is fetched from the
-agent when it is read, for the principal that was given the link.
+The URI of a part names its task by a sealed handle, so no state is kept here. The part is fetched from the agent
+when it is read. Only the principal that received the link can read it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def read_card(agent: RemoteAgent, uri: str) -> JsonObject:
 def links_of(
     task: Task, agent: RemoteAgent, handles: Handles, principal: str
 ) -> Callable[[Part], str] | None:
-    """The URIs of a task's parts; None when its ids are too long for one, so that nobody could come back to them."""
+    """Gives the URI of each part of a task; None when the task's ids are too long for a handle."""
     try:
         handle = handles.of_task(FarTask(agent.mark, task.id), principal)
     except HandleTooLongError:
@@ -92,7 +92,7 @@ async def read_part(
     task = await agent.client.get(far.task_id)
     first, end = int(numbers[1]), int(numbers[2] or numbers[1]) + 1
     for artifact in task.artifacts or ():
-        # An agent may keep as one part what it gave in pieces: fewer than there were are all the same the whole.
+        # An agent may keep as one part what it sent in pieces: then fewer parts are still the whole text.
         pieces = artifact.parts[first:end] if artifact.artifact_id == unquote(steps[3]) else ()
         if len(pieces) == 1 or {part.kind for part in pieces} == {"text"}:
             return {"contents": [_contents(uri, joined(pieces))]}
@@ -100,7 +100,7 @@ async def read_part(
 
 
 def _numbers(first: int, end: int) -> str:
-    """The parts that are meant, as a URI has them: one, or the pieces of a text from the first to the last."""
+    """The numbers of the parts in a URI: one, or the first and last of the pieces of a text."""
     return str(first) if end - first == 1 else f"{first}-{end - 1}"
 
 

@@ -1,7 +1,7 @@
-"""Messages on their way to an agent, each on a task of its own, and what the calls of a running face share for that.
+"""Messages on their way to an agent, each on a task of its own, and what all calls of a running face share.
 
 An agent may answer a message with a message, after any time, and never make a task of it. Only the connection itself
-can then bring the answer. Such a message is kept waiting here, in this process alone."""
+can then bring the answer. Such a message waits here, in this process only."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from bridge.errors import BridgeError, OwnError, PeerError
 logger = logging.getLogger(__name__)
 
 AgentExchange = Callable[[Listener], Awaitable[Task | Message]]
-"""What is waited for."""
+"""The exchange that a `Sending` waits for."""
 
 _HERE: Final = "here:"
-"""What the id of such a message begins with: no agent's task is called so, as theirs are never made here."""
+"""The beginning of the id of such a message. Ids of agents' tasks are never made here."""
 
 
 class Sending:
-    """A message on its way, or a task that is waited for, on a task of its own."""
+    """A message on its way, or a task that is awaited, on a task of its own."""
 
     def __init__(
         self, client: AgentClient, on_event: Callable[[StreamResponse], None], task_id: str | None
@@ -43,7 +43,7 @@ class Sending:
         self._on_event = on_event
         self._scope = anyio.CancelScope()
         self.named = anyio.Event()
-        """Set once the task is known by its id, and when it is not going to be any more."""
+        """Set once the id of the agent's task is known, or can no longer become known."""
         self.task_id = task_id
         if task_id is not None:
             self.named.set()
@@ -52,7 +52,7 @@ class Sending:
         self.fault: BridgeError | None = None
 
     async def run(self, work: AgentExchange) -> None:
-        """Wait for what comes of it."""
+        """Run the exchange and keep its outcome."""
         try:
             with self._scope:
                 try:
@@ -60,7 +60,7 @@ class Sending:
                 except PeerError as exc:
                     self.fault = exc
                 except Exception:
-                    # It is one call's; the others, and the face, go on.
+                    # The fault belongs to one call; the others, and the face, go on.
                     logger.exception("an agent could not be asked")
                     self.fault = OwnError("The bridge failed to ask the agent; its log says why")
         finally:
@@ -68,11 +68,11 @@ class Sending:
             self.named.set()
 
     def leave(self) -> None:
-        """Wait no more; the agent goes on."""
+        """Stop waiting. The agent goes on."""
         self._scope.cancel()
 
     async def cancel(self, within_seconds: float) -> None:
-        """Cancel what the agent does, once it is known by which id. This is done also when the face ends."""
+        """Cancel the agent's task, once its id is known. This is done also when the face ends."""
         with anyio.CancelScope(shield=True):
             if self.task_id is None:
                 with anyio.move_on_after(within_seconds):
@@ -88,14 +88,14 @@ class Sending:
 
 
 class UnnamedMessages:
-    """The messages whose agents have named no task for them: so many at most, and beyond them the oldest goes."""
+    """The messages whose agents have named no task: at most `unnamed_most`. Beyond it, the oldest is given up."""
 
     def __init__(self, most: int) -> None:
         self.most = most
         self._kept: dict[str, Sending] = {}
 
     def keep(self, sending: Sending) -> str:
-        """Keep one waiting; the id by which it is found again."""
+        """Keep a message. Returns its id."""
         while self._kept and len(self._kept) >= self.most:
             self._kept.pop(next(iter(self._kept))).leave()
         key = f"{_HERE}{secrets.token_hex(8)}"
@@ -103,10 +103,10 @@ class UnnamedMessages:
         return key
 
     def find(self, task_id: str) -> Sending:
-        """The one that an id stands for.
+        """The message with this id.
 
         Raises:
-            PeerError: it is not known here, or no longer.
+            PeerError: the id is not known here, or no longer.
         """
         found = self._kept.get(task_id)
         if found is None:
@@ -114,23 +114,23 @@ class UnnamedMessages:
         return found
 
     def drop(self, task_id: str) -> None:
-        """It is not waited for any more."""
+        """Forget a message."""
         if (sending := self._kept.pop(task_id, None)) is not None:
             sending.leave()
 
     @staticmethod
     def is_id(task_id: str) -> bool:
-        """Whether an id is one of these."""
+        """Whether an id is that of such a message."""
         return task_id.startswith(_HERE)
 
 
 @dataclass(frozen=True, slots=True)
 class FaceRuntime:
-    """Made once a face is entered, and anew with other options; a call keeps those that it began with."""
+    """What all calls of a running face share. New options make a new one; a call keeps the one it began with."""
 
     handles: Handles
     options: FaceOptions
     background: anyio.abc.TaskGroup
-    """Where messages go out, as long as the face is served."""
+    """The task group of the messages, open as long as the face is served."""
     unnamed: UnnamedMessages
     turns: ToolLimiters[SkillKey]

@@ -1,4 +1,4 @@
-"""What an agent gave, as the host of a tool is shown it: the same for a call, its follow-ups and an MCP task."""
+"""An agent's outcome as the result of a tool: the same for a call, its follow-ups and an MCP task."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from bridge.translate.skill_tools import AgentTool
 logger = logging.getLogger(__name__)
 
 _CONTEXT_META: Final = "mcp-a2a/context"
-"""Where a result has the handle of its conversation."""
+"""The `_meta` key of a result for the handle of its conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,10 @@ class ToolResults:
     options: FaceOptions
 
     def answer(self, outcome: Task | Message) -> JsonObject:
-        """What a call of the tool is answered with.
+        """The result of tools/call.
 
         Raises:
-            McpRefusal: a JSON-RPC error, with which the server behind an agent of ours answered.
+            McpRefusal: the server behind another bridge's agent answered with this JSON-RPC error.
             ValueError: the task has not ended.
         """
         if self.agent.extension_active and isinstance(outcome, Task):
@@ -64,7 +64,7 @@ class ToolResults:
         return self.result(outcome)
 
     def result(self, outcome: Task | Message) -> JsonObject:
-        """The result that an outcome is, whatever went wrong.
+        """The outcome as a result; a JSON-RPC error becomes a result with isError.
 
         Raises:
             ValueError: the task has not ended.
@@ -77,21 +77,21 @@ class ToolResults:
         return self._with_context(result, outcome.context_id, outcome.id)
 
     def questions(self, task: Task) -> tuple[AgentQuestion, ...]:
-        """What a task asks, under keys that last; nothing when it can be asked in words only."""
+        """The questions of a task, under stable keys; empty when the task asks in words only."""
         status = self._asking(task)
         asked = questions_of_agent(status.message, status.state, extension_active=self.agent.extension_active)
         return with_lasting_keys(asked, status)
 
     def question_words(self, task: Task) -> str:
-        """What a task asks, for a person to read."""
+        """The question of a task, as text for a person."""
         status = self._asking(task)
         return question_words(status.message, status.state)
 
     def question_in_words(self, task: Task, handle: str | None = None) -> JsonObject:
-        """What a task asks, as a result for a host that takes no questions, or none like it; `handle` is one of the
-        task that the host has already."""
+        """The question of a task as a result, for a host that does not support questions of this mode. `handle` is the
+        handle of the task that the host has already."""
         state = task.status.state
-        # Who has to sign in may do so elsewhere, of which the agent hears by itself.
+        # A user who has to sign in may do so elsewhere; the agent notices that by itself.
         or_else = ", or task_result once it is done elsewhere," if state is TaskState.AUTH_REQUIRED else ""
         asked = UnfinishedCall(
             self.question_words(task),
@@ -105,13 +105,13 @@ class ToolResults:
         return self._with_context(result, task.context_id, task.id)
 
     def still_at_work(self, handle: str | None, after: str = "", of_handle: str = "") -> JsonObject:
-        """That the agent has not come to an end, as a result; `of_handle` is said of the handle."""
+        """The result that says that the agent still works. `of_handle` is added to the words about the handle."""
         words = f"The agent {self.agent.key} is still at work{after}.{of_handle}"
         call = UnfinishedCall(words, TaskState.WORKING, "task_result", handle, "to get its result")
         return unfinished_result(call, output=self._output)
 
     def handle(self, task_id: str) -> str | None:
-        """What the follow-up tools take for a task; None when they are not offered."""
+        """The handle of a task for the follow-up tools; None when they are not offered."""
         if not self.options.follow_up_tools:
             return None
         return self.handles.of_task(self.far(task_id), self.principal)
@@ -159,12 +159,12 @@ class ToolResults:
 
 
 def failure(words: str) -> JsonObject:
-    """A call that failed."""
+    """The result of a call that failed, with isError."""
     return {"content": [{"type": "text", "text": words}], "isError": True}
 
 
 def _refusal_of(error: JsonObject) -> McpRefusal:
-    """The error of a server behind an agent of ours. Only two codes go across; another one stands in the data."""
+    """The error of a server behind another bridge's agent. Only two codes are kept; another goes into the data."""
     code, message = error.get("code"), str(error.get("message", ""))
     if code == INVALID_PARAMS:
         data = error.get("data")

@@ -1,4 +1,4 @@
-"""The tools of a face at a time: the skills of its agents, named and shown as the configuration says. Pure.
+"""The tools of a face: the skills of its agents, named and described as the configuration says. Pure.
 
 Names are given before anything else, so that hiding one tool never changes the name of another. A configured name is
 taken only when hosts accept it and no other tool has or wants it: a call must never reach another skill than was meant.
@@ -34,62 +34,62 @@ from bridge.translate.tool_names import RESERVED, hosts_take
 _SAYS_NOTHING: Final = ToolOverride()
 
 SkillKey = tuple[str, str | None]
-"""What a tool stands for, whatever it is called: the key of its agent, and its skill."""
+"""Identifies a tool independently of its name: the key of its agent, and the id of its skill."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PublishedTool:
-    """A tool as hosts see it, and what is said of it."""
+    """A tool as hosts see it, and its rules from the configuration."""
 
     tool: AgentTool
     default_name: str
-    """Its name where the configuration does not say another."""
+    """Its name unless the configuration gives another."""
     override: ToolOverride = _SAYS_NOTHING
 
     @property
     def name(self) -> str:
-        """What hosts call it."""
+        """The name that hosts see."""
         return self.tool.name
 
     @property
     def agent_key(self) -> str:
-        """Whose it is."""
+        """The key of its agent."""
         return self.tool.source_key
 
     @property
     def skill_id(self) -> str | None:
-        """The skill that it stands for; None for an agent as a whole."""
+        """The id of its skill; None for an agent as a whole."""
         return self.tool.skill_id
 
     @property
     def listed(self) -> JsonObject:
-        """As tools/list, or find_skill, shows it."""
+        """The tool as tools/list or find_skill shows it."""
         return self.tool.listed
 
     @property
     def key(self) -> SkillKey:
-        """What it stands for."""
+        """Identifies it, whatever its name is."""
         return self.agent_key, self.skill_id
 
 
 @dataclass(frozen=True, eq=False)
 class Tools:
-    """All of them, in the order of the agents and their cards."""
+    """All tools of a face, in the order of the agents and their cards."""
 
     published: tuple[PublishedTool, ...] = ()
     hidden: tuple[AgentTool, ...] = ()
-    """Those that are neither listed nor callable, under the names that they would have."""
+    """The tools that are neither listed nor callable, under the names that they would have."""
     refused_names: Mapping[str, str] = field(default_factory=dict)
-    """By default name, those that the configuration says but that could not be given."""
+    """Configured names that could not be given, by the default names of their tools."""
 
     @cached_property
     def by_name(self) -> Mapping[str, PublishedTool]:
-        """By what hosts call them."""
+        """The tools by the names that hosts see."""
         return {one.name: one for one in self.published}
 
 
 def published_tools(found: Sequence[AgentTool], overrides: Mapping[str, ToolOverride]) -> Tools:
-    """The tools as they are shown; `found` are all that there are, under their default names."""
+    """The tools as hosts see them. `found` are all tools, under their default names."""
     said = {tool.name: _said_of(tool, overrides) for tool in found}
     served = [tool for tool in found if not said[tool.name].hidden]
     wanted = {tool.name: said[tool.name].name or tool.name for tool in served}
@@ -112,7 +112,7 @@ def _said_of(tool: AgentTool, overrides: Mapping[str, ToolOverride]) -> ToolOver
 
 
 def _given(wanted: Mapping[str, str]) -> dict[str, str]:
-    """The wanted names by default names; where several want the same, those that have another of their own get that."""
+    """The names, by default names. Of several tools that want one name, those with another default name get that."""
     names = {own: wish if may_be_tool_name(wish) else own for own, wish in wanted.items()}
     while True:
         counted = Counter(names.values())
@@ -124,7 +124,7 @@ def _given(wanted: Mapping[str, str]) -> dict[str, str]:
 
 
 def may_be_tool_name(name: str) -> bool:
-    """Whether a tool may be called so."""
+    """Whether this may be the name of a tool."""
     return hosts_take(name) and name not in RESERVED
 
 
@@ -143,7 +143,7 @@ def _shown(tool: AgentTool, name: str, override: ToolOverride) -> AgentTool:
 def tool_remarks(
     tools: Tools, overrides: Mapping[str, ToolOverride], *, are_known: bool
 ) -> tuple[Remark, ...]:
-    """All of it; `are_known` says whether each agent's card has been read, so that what is missing is not there."""
+    """The remarks on the configuration. `are_known`: each card was read, so that a missing skill is a fault."""
     missing = _rules_for_nothing(tools, overrides) if are_known else ()
     found = (line for tool in tools.published for line in _on_arguments(tool, overrides))
     return (*missing, *_on_names(tools), *found)
@@ -168,13 +168,13 @@ def _on_names(tools: Tools) -> Iterator[Remark]:
 
 
 def _on_arguments(one: PublishedTool, overrides: Mapping[str, ToolOverride]) -> Iterator[Remark]:
-    """Faults in what is said of the arguments of one tool: no call could mend them."""
+    """Remarks on the rules for the arguments of one tool. No call could mend these faults."""
     rules, schema = one.override.arguments, one.tool.input_schema
     if not rules:
         return
     for name in sorted(_named_exactly(one, overrides) - declared_arguments(schema)):
         yield Remark(("tools", one.default_name, "arguments", name), "the tool has no such argument")
-    # Always one: it is listed, and so are tools only whose schemas can be used.
+    # Always a schema: a tool without a usable one is not listed.
     for problem in problems_of(
         tools_from([{"name": one.name, "inputSchema": schema}])[0][0],
         with_default_arguments({}, schema, rules),
@@ -187,6 +187,6 @@ def _on_arguments(one: PublishedTool, overrides: Mapping[str, ToolOverride]) -> 
 
 
 def _named_exactly(one: PublishedTool, overrides: Mapping[str, ToolOverride]) -> frozenset[str]:
-    """The arguments that a rule for this tool alone speaks of; a glob's may be meant for others."""
+    """The arguments in rules for this tool alone. Those in a glob's rules may be meant for other tools."""
     own = [overrides[name] for name in (one.default_name, one.skill_id or "") if name in overrides]
     return frozenset(name for override in own for name in override.arguments)

@@ -126,7 +126,7 @@ class Parts:
         for one in self.agents:
             one.server.let_go(principals)
         for face in self.faces:
-            face.offered.server.let_go(principals)
+            face.offered.server.revoke(principals)
 
     async def drain(self, seconds: float) -> None:
         """Take in nothing new, and wait so long for what runs."""

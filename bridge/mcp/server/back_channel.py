@@ -1,7 +1,7 @@
-"""What our server tells and asks a client while its call waits: progress, and questions for a legacy client.
+"""What the server sends a client while its call waits: progress, and questions to a legacy client.
 
-Questions and answers pass through unread: the SDK's own models drop `_meta` of an answer and what a later revision
-adds to a question.
+Questions and answers pass through unread: the SDK's own models drop the `_meta` of an answer, and fields that a later
+revision adds to a question.
 
 Spec: MCP 2025-11-25 and 2025-06-18 client/elicitation; 2026-07-28 and 2025-11-25 basic/utilities/progress: each
 number is greater than the one before."""
@@ -30,7 +30,7 @@ from bridge.mcp.messages import ELICIT, TASKS_EXTENSION
 
 @dataclass(frozen=True, slots=True)
 class DeclaredCapabilities:
-    """What a client said that it can be asked, with its request or when it connected."""
+    """The modes of elicitation, and tasks, that a client declared in its request or when it connected."""
 
     forms: bool = False
     urls: bool = False
@@ -40,7 +40,7 @@ class DeclaredCapabilities:
     def in_capabilities(
         cls, capabilities: ClientCapabilities | None, *, is_modern: bool
     ) -> DeclaredCapabilities:
-        """An empty `elicitation` stands for forms. The tasks extension counts from 2026-07-28 on."""
+        """Reads the declaration. An empty `elicitation` means forms. The tasks extension counts from 2026-07-28 on."""
         if capabilities is None:
             return cls()
         asked = capabilities.elicitation
@@ -63,13 +63,13 @@ class _ElicitResult(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class LegacyElicitation:
-    """`serving.Ask` for one request of a legacy client."""
+    """Implements `face.AskClient` for one request of a legacy client."""
 
     context: ServerRequestContext[Any, Any]
     declared: DeclaredCapabilities
 
     async def __call__(self, questions: Mapping[str, JsonObject]) -> Mapping[str, JsonObject]:
-        """See `serving.Ask`."""
+        """See `AskClient`."""
         for params in questions.values():
             is_url = params.get("mode") == "url"
             if not (self.declared.urls if is_url else self.declared.forms):
@@ -109,7 +109,7 @@ class LegacyElicitation:
 
 
 _WAITING_MOST: Final = 256
-"""Reports that wait for a client which does not read. Above it the oldest ones are dropped."""
+"""The most reports that wait for a client that does not read. Beyond it, the oldest are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class _Reported:
 
 
 class ProgressSender:
-    """Takes reports at any time and sends them one after the other."""
+    """Implements `face.ReportProgress`: takes reports at any time and sends them one after the other."""
 
     def __init__(self, session: ServerSession) -> None:
         self._session = session
@@ -132,7 +132,7 @@ class ProgressSender:
     def __call__(
         self, progress: float | None, total: float | None = None, message: str | None = None
     ) -> None:
-        """See `serving.Report`."""
+        """See `ReportProgress`."""
         if progress is None or not math.isfinite(progress) or (self._began and progress <= self._last):
             if message is None:
                 return
@@ -140,18 +140,18 @@ class ProgressSender:
         if total is not None and not math.isfinite(total):
             total = None
         self._began, self._last = True, progress
-        # Half a character in it could not be written.
+        # Half of a surrogate pair could not be written.
         text = None if message is None else message.encode(errors="replace").decode()
         self._waiting.append(_Reported(progress, total, text))
         self._news.set()
 
     def end(self) -> None:
-        """Nothing more is reported."""
+        """Take no more reports."""
         self._ended = True
         self._news.set()
 
     async def send_all(self) -> None:
-        """Send what is reported, until the end of it."""
+        """Send the reports, until `end` was called and none waits."""
         while self._waiting or not self._ended:
             if not self._waiting:
                 self._news = anyio.Event()

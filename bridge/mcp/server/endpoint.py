@@ -1,6 +1,6 @@
-"""Our MCP server under a path of HTTP: who is let in, and how its streams end.
+"""The bridge's MCP server under a path of HTTP: admission of requests, and the end of streams.
 
-What comes after the door is the SDK's. Both eras share the path: the version header tells them apart.
+The SDK handles admitted requests. Both eras share the path: the version header tells them apart.
 
 Spec: MCP 2026-07-28 and 2025-11-25 basic/transports (Streamable HTTP).
 """
@@ -31,18 +31,18 @@ _JSON: Final = "application/json"
 _METHODS: Final = ("GET", "POST", "DELETE")
 _AGAIN_SECONDS: Final = "5"
 
-LET_GO: Final = "Who this request is from is not let in any more"
+REVOKED: Final = "Access was revoked while this request was under way"
 
 
 class AdmittedUser(AuthenticatedUser):
-    """Whom the SDK ties a session to: another principal that names it is told that there is no such session."""
+    """The user to whom the SDK binds a session. To another principal, the session does not exist."""
 
     def __init__(self, principal: Principal) -> None:
         super().__init__(AccessToken(token="-", client_id=principal.name, scopes=[]))  # noqa: S106
         self.principal = principal
-        """Who it is, in the face that it calls."""
-        self.is_let_go = False
-        """Whether it was let in no more since this request came."""
+        """The principal, with its rights in this face."""
+        self.is_revoked = False
+        """Whether its access was revoked after this request came."""
 
 
 _Served = dict[anyio.CancelScope, AdmittedUser]
@@ -58,34 +58,34 @@ class Endpoint:
     place: FaceAddress
     path: str
     name: str
-    """The face's, by which principals are told what they may use."""
+    """The name of the face; the rights of principals are given by it."""
     body_bytes: int
-    """Of one message."""
+    """The most bytes of one message."""
     json_values: int
-    """Values and keys in one message."""
+    """The most values and keys in one message."""
     is_stopping: bool = False
     _streams: _Served = field(default_factory=dict)
     """The open streams of notifications of legacy clients."""
     _posts: _Served = field(default_factory=dict)
-    """Everything else that is being served."""
+    """All other requests that are being served."""
 
     def stop(self) -> None:
-        """Let nobody in any more, and end the streams that no call waits for."""
+        """Refuse new requests, and end the streams that no call waits for."""
         self.is_stopping = True
         _cancel(self._streams)
 
     def end(self) -> None:
-        """End what is still being served."""
+        """Cancel all requests that are still being served."""
         self.stop()
         _cancel(self._posts)
 
-    def let_go(self, principals: frozenset[str]) -> None:
-        """End the streams of these, and take nothing of what they are still sending. What was taken goes on."""
+    def revoke(self, principals: frozenset[str]) -> None:
+        """End the streams of these principals, and refuse requests that are still being read. Running calls go on."""
         for served in (self._streams, self._posts):
             for user in served.values():
-                user.is_let_go = user.is_let_go or user.principal.name in principals
+                user.is_revoked = user.is_revoked or user.principal.name in principals
         for life, user in tuple(self._streams.items()):
-            if user.is_let_go:
+            if user.is_revoked:
                 life.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -112,7 +112,7 @@ class Endpoint:
             raise RefusedError(405, "MCP is spoken with POST", {"Allow": ", ".join(_METHODS)})
         if verb == "POST":
             require_json(headers, frozenset({_JSON}))
-        # What belongs to a session may be the answer to a question, or cancel a call.
+        # A request within a session may be the answer to a question, or cancel a call.
         if self.is_stopping and (verb == "GET" or "mcp-session-id" not in headers):
             raise _stopping()
         return principal.in_face(self.name)
@@ -131,7 +131,7 @@ class Endpoint:
         with anyio.CancelScope() as life:
             served[life] = user
             try:
-                # Who goes away in the middle of what it posts has nothing more to be told.
+                # A client that disconnects while it sends its request needs no answer.
                 with suppress(ClientDisconnect):
                     await self.inner(scope, await self._bounded(scope, receive), watched_send)
             except RefusedError as exc:
@@ -143,14 +143,14 @@ class Endpoint:
         if began:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         else:
-            refused = self.access.refusal("is not known any more") if user.is_let_go else _stopping()
+            refused = self.access.refusal("is not known any more") if user.is_revoked else _stopping()
             await _refusal(refused)(scope, receive, send)
 
     async def _bounded(self, scope: Scope, receive: Receive) -> Receive:
-        """What gives the message that is posted, read whole before anything is made of it.
+        """A `receive` that gives the posted message, which is read whole first.
 
         Raises:
-            RefusedError: it is too large, or holds too many values.
+            RefusedError: the message is too large, or holds too many values.
         """
         if scope["method"] != "POST":
             return receive
@@ -166,8 +166,8 @@ class Endpoint:
 
 
 def _readable(scope: Scope) -> list[tuple[bytes, bytes]]:
-    """The headers without white space around them (RFC 9110 section 5.5), which the parser leaves at their ends, and
-    without the wish to have a stream continued: none is, and the SDK would not answer at all."""
+    """The headers without surrounding white space (RFC 9110 section 5.5), which the parser leaves, and without
+    Last-Event-ID: no stream can be resumed, and the SDK would not answer such a request at all."""
     return [(name, value.strip(b" \t")) for name, value in scope["headers"] if name != b"last-event-id"]
 
 

@@ -1,8 +1,8 @@
-"""What our MCP server serves and how it is asked: plain values, known without any connection.
+"""The contract between the bridge's MCP server and what it serves, as plain values without any connection.
 
-Whoever implements `ToolFace` sees no JSON-RPC, no session and no difference between transports. What differs
-between the eras of the protocol and cannot be hidden is how a client is asked for input: a legacy client in
-the middle of the call (`Incoming.ask`), a modern one by an answer that makes it call again.
+A `ToolFace` sees no JSON-RPC, no session and no difference between transports. One difference between the eras of
+the protocol stays visible: how a client is asked for input. A legacy client is asked in the middle of the call
+(`IncomingCall.ask`); a modern client gets an answer that makes it call again.
 
 Spec: MCP 2026-07-28 and 2025-11-25.
 """
@@ -22,7 +22,7 @@ INTERNAL_ERROR: Literal[-32603] = -32603
 
 
 class McpRefusal(Exception):
-    """A request that is answered with a JSON-RPC error; all of it is for the client."""
+    """A request is answered with this JSON-RPC error. The client sees all of it."""
 
     def __init__(self, code: Literal[-32602, -32603], message: str, data: JsonObject | None = None) -> None:
         super().__init__(message)
@@ -32,20 +32,20 @@ class McpRefusal(Exception):
 
 
 def refusal_of(exc: BridgeError, before: str = "") -> McpRefusal:
-    """How a request fails that is no call of a tool; its text follows what is said `before`."""
+    """The refusal for a failed request other than tools/call. Its message begins with `before`."""
     return McpRefusal(telling_of(exc).mcp_code, f"{before}{exc}")
 
 
 class ReportProgress(Protocol):
-    """Tells the client how far its call has come; does nothing for a client that gave no progress token."""
+    """Reports progress to the client. Does nothing for a client that sent no progress token."""
 
     def __call__(
         self, progress: float | None, total: float | None = None, message: str | None = None
     ) -> None:
-        """Never waits and never raises; what was reported before the result is sent before it.
+        """Never waits and never raises. Reports made before the result are sent before it.
 
-        Numbers have to grow. None, and a number that does not grow, count one on from the last one (then
-        without a total); without a message such a report is dropped.
+        Numbers have to grow. For None, and for a number that does not grow, the last number plus one is sent,
+        without a total. Such a report is dropped when it has no message.
         """
         ...
 
@@ -54,13 +54,13 @@ class AskClient(Protocol):
     """Asks a legacy client while its call waits."""
 
     async def __call__(self, questions: Mapping[str, JsonObject]) -> Mapping[str, JsonObject]:
-        """All questions at once (the params of elicitation/create), each with its ElicitResult, unread.
+        """Ask all questions at once (the params of elicitation/create). Returns an ElicitResult for each, unread.
 
-        Cancelled, it withdraws what is still open.
+        Cancelling this withdraws the questions that are still open.
 
         Raises:
-            PeerError: the client is a modern one, did not declare the mode, answered with an error or with what
-                is no ElicitResult, or has gone. Nothing is asked when one of the modes is not declared.
+            PeerError: the client is a modern one, did not declare the mode, has gone, or answered with an error or
+                an invalid ElicitResult. When one mode is not declared, nothing is asked.
         """
         ...
 
@@ -76,7 +76,7 @@ async def _ask_nobody(questions: Mapping[str, JsonObject]) -> Mapping[str, JsonO
 
 @dataclass(frozen=True, slots=True)
 class IncomingCall:
-    """One tools/call, of a tool that is listed."""
+    """One tools/call. Its tool is listed for the caller."""
 
     name: str
     arguments: JsonObject
@@ -84,7 +84,7 @@ class IncomingCall:
     """The request's `_meta`, as it was sent."""
     principal: str = "local"
     may_use: MayUse = may_use_everything
-    """Which tools the caller may use: this one, but a call may name others in its arguments."""
+    """Which tools the caller may use. Needed since a call may name other tools in its arguments."""
     is_modern: bool = False
     """Whether the client speaks 2026-07-28: it may be answered with `resultType` input_required."""
     takes_forms: bool = False
@@ -96,33 +96,33 @@ class IncomingCall:
     input_responses: JsonObject | None = None
     """A modern client's answers to the questions of the round before, by key, unread."""
     request_state: str | None = None
-    """What the round before was answered with; it comes from the client."""
+    """The `requestState` of the round before. It comes from the client, so it cannot be trusted."""
     report: ReportProgress = _report_to_nobody
     ask: AskClient = _ask_nobody
 
 
 @dataclass(frozen=True, slots=True)
 class TaskCaller:
-    """Who asks about a task, and how it can be asked itself."""
+    """The caller of a request about a task, and the modes of elicitation that it declared."""
 
     principal: str = "local"
     takes_forms: bool = False
     takes_urls: bool = False
     may_use: MayUse = may_use_everything
-    """Which tools it may use: it is told nothing of the tasks of others."""
+    """Which tools the caller may use. It learns nothing of the tasks of other tools."""
 
 
 class TaskFace(Protocol):
     """The tasks that calls were answered with (`resultType` task). Asked by clients that declared the extension.
 
-    A task as it stands is a DetailedTask: it goes out unread. An id that is not known, no longer, or not to this
-    caller, is refused with INVALID_PARAMS.
+    A task is returned as a DetailedTask, which goes out unread. An unknown or expired id, and an id of another
+    caller's task, are refused with INVALID_PARAMS.
 
     Spec: the tasks extension, io.modelcontextprotocol/tasks.
     """
 
     def knows(self, task_id: str, caller: TaskCaller) -> bool:
-        """Whether an id is one of a task of this caller. Looks nowhere else."""
+        """Whether this is the id of a task of this caller. Decided from the id alone, without any request."""
         ...
 
     async def get(self, task_id: str, caller: TaskCaller) -> JsonObject:
@@ -134,34 +134,34 @@ class TaskFace(Protocol):
         ...
 
     async def update(self, task_id: str, responses: JsonObject, caller: TaskCaller) -> None:
-        """Take answers to what it asks, by key and unread. Those to nothing that is open are passed over.
+        """Take the answers to its questions, by key and unread. Answers to questions that are not open are ignored.
 
         Raises:
-            McpRefusal: it is not known, or the answers could not be passed on.
+            McpRefusal: the task is not known, or the answers could not be passed on.
         """
         ...
 
     async def cancel(self, task_id: str, caller: TaskCaller) -> None:
-        """Ask for its end; it may go on, or end otherwise.
+        """Ask for its cancellation. The task may still go on, or end in another way.
 
         Raises:
-            McpRefusal: it is not known, or the wish could not be passed on.
+            McpRefusal: the task is not known, or the request could not be passed on.
         """
         ...
 
     async def watch(self, task_id: str, caller: TaskCaller, tell: Callable[[JsonObject], None]) -> None:
-        """Tell how it stands, now and whenever that has changed, until it has ended or this is cancelled."""
+        """Call `tell` with the task now, and after each change, until it has ended or this is cancelled."""
         ...
 
 
 class ToolFace(Protocol):
-    """What is served. Lists are as they go out: valid, sorted, equal for every client that may use the same.
+    """What is served. Lists go out unread: they are valid, sorted, and equal for clients with equal rights.
 
-    What a caller may not use is answered like what is not there (`may_use`, asked with the name of a tool). Tools
-    that reach only what handles name, which are bound to their principals, are for everyone.
+    A tool that the caller may not use is treated as if it did not exist (`may_use`, by the name of the tool). Tools
+    that act only on handles are for everyone, since a handle is bound to its principal.
 
-    A legacy client loses a whole list to one outputSchema that is no object's, and a result to a
-    structuredContent that is no object.
+    A legacy client rejects a whole list for one outputSchema whose type is not object, and a result for a
+    structuredContent that is not an object.
     """
 
     @property
@@ -178,11 +178,11 @@ class ToolFace(Protocol):
     def icons(self) -> Sequence[JsonObject]: ...
     @property
     def tasks(self) -> TaskFace | None:
-        """The tasks that calls may be answered with; None when none ever is."""
+        """The tasks that calls may become; None when calls never become tasks."""
         ...
 
     def tools(self, may_use: MayUse = may_use_everything) -> Sequence[JsonObject]:
-        """Each a Tool; what stands in it goes out unread. Asked for with every call: it has to be quick."""
+        """The tools, each a Tool that goes out unread. Called for every request: it has to be quick."""
         ...
 
     def resources(self, may_use: MayUse = may_use_everything) -> Sequence[JsonObject]:
@@ -200,7 +200,7 @@ class ToolFace(Protocol):
     async def call(self, incoming: IncomingCall) -> JsonObject:
         """A CallToolResult, or for a modern client any result with its `resultType`; it goes out unread.
 
-        Cancelled when the client cancels the call, or has gone where that means the same.
+        Cancelled when the client cancels the call, and when it disconnects on a transport where that means the same.
 
         Raises:
             McpRefusal: the answer is a JSON-RPC error. Any other exception is answered with an internal error

@@ -1,6 +1,6 @@
-"""What stands in one request of a client of ours, as it was sent. Knows nothing of answers.
+"""Reads one request of a client. Knows nothing of answers.
 
-The SDK has checked the shape of it; its models are passed by, as they drop what they do not know.
+The SDK has checked the request. Its models are not used here, since they drop fields that they do not know.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from bridge import trace
 from bridge.access.principals import LOCAL, Principal
 from bridge.jsonvalues import JsonObject, is_deeper
 from bridge.mcp.server.back_channel import DeclaredCapabilities, LegacyElicitation, ProgressSender
-from bridge.mcp.server.endpoint import LET_GO
+from bridge.mcp.server.endpoint import REVOKED
 from bridge.mcp.server.face import INVALID_PARAMS, IncomingCall, McpRefusal
 
 Context = ServerRequestContext[Any, Any]
 
 
 def is_modern(context: Context) -> bool:
-    """Whether it came from a client of 2026-07-28 or later."""
+    """Whether the request came from a client of 2026-07-28 or later."""
     return context.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
 def param(context: Context, name: str) -> Any:
-    """One of its parameters, which the SDK has checked; None when it was not given."""
+    """One of the request's parameters, which the SDK has checked; None when it is absent."""
     return (context.params or {}).get(name)
 
 
 def principal_of(context: Context) -> Principal:
-    """Who sent it. Over stdio there is one client, whose machine this is."""
+    """The principal of the request. Over stdio there is one client, which owns this machine."""
     if context.request is None:
         return LOCAL
     principal: Principal = context.request.user.principal
@@ -43,26 +43,26 @@ def principal_of(context: Context) -> Principal:
 
 
 def require_admitted(context: Context) -> None:
-    """Refuse a request whose principal was let in no more while it was read.
+    """Refuse a request when the access of its principal was revoked while it was read.
 
     Raises:
-        MCPError: it was.
+        MCPError: INVALID_REQUEST.
     """
-    if context.request is not None and context.request.user.is_let_go:
-        raise MCPError(INVALID_REQUEST, LET_GO)
+    if context.request is not None and context.request.user.is_revoked:
+        raise MCPError(INVALID_REQUEST, REVOKED)
 
 
 def begin_trace(context: Context) -> None:
-    """What runs from now on works for this request. `_meta` names the trace (2026-07-28), else headers do."""
+    """Begin the trace of this request. `_meta` names the trace (2026-07-28), else the headers do."""
     headers = {} if context.request is None else trace.in_headers(context.request.headers.getlist)
     trace.begin(param(context, "_meta") or {}, headers)
 
 
 def require_readable(context: Context, depth: int) -> None:
-    """Refuse what could not be walked, or not be written as JSON again.
+    """Refuse parameters that could not be traversed, or not be written as JSON again.
 
     Raises:
-        McpRefusal: it is nested too deeply, or a number is none.
+        McpRefusal: they are nested too deeply, or a number in them is not finite.
     """
     params: JsonObject = dict(context.params or {})
     if is_deeper(params, depth):
@@ -72,7 +72,7 @@ def require_readable(context: Context, depth: int) -> None:
 
 
 def incoming_of(context: Context, reports: ProgressSender) -> IncomingCall:
-    """A tools/call as the face is asked it."""
+    """The tools/call as a value for the face."""
     modern, meta = is_modern(context), param(context, "_meta") or {}
     principal = principal_of(context)
     declared = DeclaredCapabilities.in_capabilities(context.session.client_capabilities, is_modern=modern)
@@ -96,7 +96,7 @@ def incoming_of(context: Context, reports: ProgressSender) -> IncomingCall:
 
 
 def asks_for_progress(context: Context) -> bool:
-    """Whether it names a token for reports."""
+    """Whether the request has a progress token."""
     return (param(context, "_meta") or {}).get("progressToken") is not None
 
 

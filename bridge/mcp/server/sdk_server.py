@@ -1,9 +1,9 @@
 """The SDK's server, set up to check requests and leave the answers to a middleware.
 
-Its own way with an answer is to pass it through models, which drop what they do not know and refuse a content
-block of an unknown type, after the tool has run. What a middleware gives in the place of a handler's result
-goes out unread. So the handlers here give an empty result, which nobody sees: one is reached when the SDK has
-found the request fine (its parameters, its era, a client that has initialized).
+The SDK passes a handler's result through models. They drop unknown fields, and refuse a content block of an
+unknown type after the tool has run. The result of a middleware goes out unread. So the handlers here only return
+an empty result, which the middleware replaces. A handler is reached only when the SDK accepts the request: its
+parameters, its era, and a client that has initialized.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ResultT = TypeVar("_ResultT")
 def checked_server(
     face: ToolFace, answers: ServerMiddleware[Any], listen: Subscriptions, input_schema: InputSchemas
 ) -> Server[Any]:
-    """The server under a face's name, every request of which ends in `answers`."""
+    """The SDK's server with a face's description. Its middleware `answers` answers every request."""
     kind = _Server if face.tasks is None else _TaskServer
     server = kind(
         face.name,
@@ -61,10 +61,10 @@ def checked_server(
 
 
 def introduce(server: Server[Any], face: ToolFace) -> None:
-    """Say of a server what its face says of itself by now; the SDK takes it that this never changes."""
+    """Update the server's name, title, instructions, URL and icons from its face. The SDK assumes they never change."""
     server.name, server.title, server.instructions = face.name, face.title, face.instructions
     server.website_url, server.icons = face.website_url, _icons(face)
-    server.__dict__.pop("_server_info_stamp_source", None)  # which it keeps from the first answer on
+    server.__dict__.pop("_server_info_stamp_source", None)  # the SDK's cache, filled by the first answer
 
 
 def _icons(face: ToolFace) -> list[types.Icon] | None:
@@ -72,7 +72,7 @@ def _icons(face: ToolFace) -> list[types.Icon] | None:
 
 
 class _Server(Server[Any]):
-    """The SDK's, which by itself tells legacy HTTP clients that its lists never change."""
+    """The SDK's server. This one declares to legacy HTTP clients, too, that its lists change."""
 
     def create_initialization_options(
         self,
@@ -86,7 +86,7 @@ class _Server(Server[Any]):
 
 
 class _TaskServer(_Server):
-    """One that makes tasks, of which legacy clients hear nothing."""
+    """A server whose calls may become tasks. It declares the tasks extension to modern clients only."""
 
     def get_capabilities(
         self,

@@ -1,7 +1,7 @@
-"""Our MCP server: what a `ToolFace` gives, served to clients of every revision over stdio and Streamable HTTP.
+"""The bridge's MCP server: serves a `ToolFace` to clients of every revision, over stdio and Streamable HTTP.
 
-The SDK knows the wire: sessions, eras, headers, cancellation; it checks each request (see `checked.py`). The
-answers are the face's, unread. Every exception becomes an error of the protocol here, and only here.
+The SDK knows the wire: sessions, eras, headers, cancellation; it checks each request (see `sdk_server.py`). The
+face's answers go out unread. Every exception becomes an error of the protocol here, and only here.
 
 Spec: MCP 2026-07-28 and 2025-11-25, server and basic.
 """
@@ -52,30 +52,30 @@ from bridge.mcp.server.tasks import TaskMethods
 logger = logging.getLogger(__name__)
 
 _TELL_SECONDS: Final = 5.0
-"""How long a client may take to be told of a change before it is passed over."""
+"""How long telling one client of a change may take. After that, the client is skipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class McpLimits:
-    """What one client may send, how many there may be, and how long they may keep what they were given."""
+    """The limits on what clients send, on their number, and on how long they may cache lists."""
 
     body_bytes: int
-    """Of one message, over HTTP and stdio."""
+    """The most bytes of one message, over HTTP and stdio."""
     json_depth: int
-    """Levels of arrays and objects in a request's parameters, as on the A2A face."""
+    """The most levels of arrays and objects in a request's parameters, as on the A2A face."""
     json_values: int
-    """Values and keys in one message."""
+    """The most values and keys in one message."""
     streams: int
-    """Open streams of modern clients that listen for changes."""
+    """The most open streams of modern clients that listen for changes."""
     sessions: int = 10_000
-    """Open sessions of legacy HTTP clients."""
+    """The most open sessions of legacy HTTP clients."""
     session_idle_seconds: float = 1800
     list_ttl_ms: int = 10_000
-    """How long a modern client that does not listen may keep a list."""
+    """How long a modern client that does not listen may cache a list."""
 
 
 class McpServer:
-    """One face, served over stdio or HTTP: entered once."""
+    """Serves one face over stdio or HTTP. Entered once."""
 
     def __init__(self, face: ToolFace, limits: McpLimits) -> None:
         self._face = face
@@ -102,7 +102,7 @@ class McpServer:
         )
 
     async def run_stdio(self) -> None:
-        """Serve the client at stdin and stdout until it leaves. From now on nothing else can print to stdout."""
+        """Serve the client at stdin and stdout until it leaves. From then on nothing else can print to stdout."""
         options = self._server.create_initialization_options()
         async with (
             self._telling(),
@@ -116,9 +116,9 @@ class McpServer:
     async def at(
         self, access: Access, place: FaceAddress, path: str = "/mcp", name: str = ""
     ) -> AsyncIterator[ASGIApp]:
-        """The ASGI application of the endpoint, which serves as long as this is entered.
+        """Yields the ASGI application of the endpoint, which serves as long as this is entered.
 
-        `name` is the face's among those of the bridge, by which principals are told what they may use.
+        `name` is the name of the face; the rights of principals are given by it.
         """
         manager = StreamableHTTPSessionManager(
             self._server,
@@ -137,22 +137,22 @@ class McpServer:
                 self._endpoint.end()
 
     def changed(self) -> None:
-        """Tell every client that what is listed may be different now; new ones also hear anew what this is."""
+        """Tell every client that the lists may have changed, and update the server's description for new clients."""
         introduce(self._server, self._face)
         self._changed.set()
 
     def admit_anew(self, principals: frozenset[str]) -> None:
-        """End the streams on which these hear of changes: they may use other things now."""
-        self._listening.let_go(principals)
+        """End the streams of these principals that tell of changes, since their rights have changed."""
+        self._listening.end_streams_of(principals)
 
-    def let_go(self, principals: frozenset[str]) -> None:
-        """End every stream of these, and take nothing more from them: they are let in no more. Calls go on."""
-        self._listening.let_go(principals)
+    def revoke(self, principals: frozenset[str]) -> None:
+        """Revoke the access of these principals: end their streams, refuse their requests. Running calls go on."""
+        self._listening.end_streams_of(principals)
         if self._endpoint is not None:
-            self._endpoint.let_go(principals)
+            self._endpoint.revoke(principals)
 
     def stop(self) -> None:
-        """First stage of stopping over HTTP: nobody new is served, streams end, and calls go on."""
+        """First stage of stopping over HTTP: new requests are refused, streams end, and calls go on."""
         self._listening.close()
         if self._endpoint is not None:
             self._endpoint.stop()
@@ -160,7 +160,7 @@ class McpServer:
     # What is asked
 
     async def _answer(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """The middleware. What the SDK finds wrong with a request it raises from `call_next`."""
+        """The middleware. `call_next` raises the faults that the SDK finds in a request."""
         method = self._methods.get(ctx.method)
         require_admitted(ctx)
         if len(ctx.method) > ECHO_CHARACTERS:  # which the SDK would repeat in full
@@ -189,7 +189,7 @@ class McpServer:
         async def answer(context: Context) -> JsonObject:
             if param(context, "cursor") is not None:
                 raise McpRefusal(INVALID_PARAMS, "The cursor is not known: this list has one page")
-            # It may vary with who asks (2026-07-28 tools/list), never with what they asked before.
+            # A list may depend on the caller (2026-07-28 tools/list), never on earlier requests.
             result: JsonObject = {key: list(items(principal_of(context).may_use))}
             if is_modern(context):
                 result |= {"ttlMs": self._limits.list_ttl_ms, "cacheScope": "private"}
@@ -203,7 +203,7 @@ class McpServer:
         return self._running
 
     async def idle(self) -> None:
-        """Wait until none is."""
+        """Wait until no call is under way."""
         while self._running:
             await self._freed.wait()
 
@@ -243,7 +243,7 @@ class McpServer:
         return await self._face.prompt(name, arguments, principal_of(context).may_use)
 
     def _dressed(self, context: Context, result: JsonObject) -> JsonObject:
-        """A result with what its era asks for around it."""
+        """A result with the fields that its era requires."""
         if not is_modern(context):
             if (kind := result.get("resultType", "complete")) != "complete":
                 raise ValueError(f"a legacy client cannot be answered with {kind}")
@@ -279,13 +279,13 @@ class McpServer:
                     tasks.start_soon(_tell_legacy, session)
 
     async def _remember_legacy(self, context: Context, _: types.NotificationParams) -> None:
-        """A legacy client is ready. Only its connection, which the SDK hands out nowhere, knows when it ends."""
+        """Remember a legacy client until its connection ends. The SDK gives no public access to that connection."""
         session = context.session
         self._legacy.add(session)
         session._connection.exit_stack.callback(self._legacy.discard, session)
 
     def _input_schema(self, name: str, may_use: MayUse = may_use_everything) -> JsonObject | None:
-        """What a tool is called with; None when there is none of this name for the caller."""
+        """The input schema of a tool; None when the caller may use no tool of this name."""
         for tool in self._face.tools(lambda other: other == name and may_use(other)):
             if tool.get("name") == name:
                 schema = tool.get("inputSchema")
@@ -301,7 +301,7 @@ async def _tell_legacy(session: ServerSession) -> None:
 
 
 def _writable(result: JsonObject) -> JsonObject:
-    """A result as the SDK can write it over HTTP: it cannot write half a character."""
+    """A result that the SDK can write over HTTP: it cannot write half of a surrogate pair."""
     try:
         to_json(result)
     except PydanticSerializationError:

@@ -1,11 +1,11 @@
-"""Our own stdin and stdout as a connection of the SDK's server: one JSON-RPC message in each line.
+"""The process's stdin and stdout as a connection of the SDK's server: one JSON-RPC message in each line.
 
-The SDK has such a transport. This one bounds a line, answers one that is no message, and ends when it is
+The SDK has such a transport. This one bounds a line, answers a line that is no message, and ends when it is
 cancelled: the SDK's waits in a thread for a line that may never come.
 
-A client may open a connection in either era, and in both: one that gives up waiting for `server/discover` goes on
-with `initialize`. The SDK's server keeps to the era of the first request, so there is one for each era here, and
-the first call of a tool is what settles it.
+A client may open a connection in either era, or try both: after waiting for `server/discover` in vain it sends
+`initialize`. The SDK's server keeps to the era of the first request. So there is a server for each era here, and
+the first tools/call decides between them.
 
 While it serves, and after, descriptor 1 is stderr and descriptor 0 is empty: what a library or a child process
 prints or reads cannot reach the client.
@@ -48,7 +48,7 @@ ClientMessages = MemoryObjectReceiveStream[SessionMessage | Exception]
 ServerMessages = MemoryObjectSendStream[SessionMessage]
 
 _CHUNK_BYTES: Final = 64 * 1024
-"""As much as a pipe holds."""
+"""The capacity of a pipe."""
 
 _LINES_AHEAD: Final = 16
 """Messages that are read before the server takes them."""
@@ -57,7 +57,7 @@ LINES_WAITING: Final = 64
 """Messages that may wait to be written, so that a call that reports much need not wait for each write."""
 
 _LAST_SECONDS: Final = 1.0
-"""How long a client may take to read what was said last. As the SDK gives its last answers."""
+"""How long a client may take to read the last messages. The SDK waits as long for its last answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class StdioClient:
     """The client at our stdin and stdout."""
 
     of_each_era: tuple[ClientMessages, ClientMessages]
-    """What it sends in the older era, and in the modern one. It has left when these end."""
+    """Its messages of the legacy era, and those of the modern era. The streams end when the client has left."""
     sink: ServerMessages
 
 
@@ -98,7 +98,7 @@ async def stdio_streams(limit_bytes: int, max_values: int) -> AsyncIterator[Stdi
 
 
 def _taken_over() -> tuple[int, int]:
-    """Stdin and stdout under other numbers. Theirs lead elsewhere from now on."""
+    """Move stdin and stdout to other descriptors. Descriptor 0 is then empty, and descriptor 1 is stderr."""
     wire_in, wire_out = os.dup(0), os.dup(1)
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 0)
@@ -114,7 +114,7 @@ def _taken_over() -> tuple[int, int]:
 
 
 class _Eras:
-    """Hands each message to the server of its era, until a tool is called: then all requests to the one that was."""
+    """Hands each message to the server of its era. After the first tools/call, all requests go to that era's server."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class _Eras:
         self._settled: MemoryObjectSendStream[SessionMessage | Exception] | None = None
 
     async def send(self, message: SessionMessage) -> None:
-        """Hand one on. Only legacy servers ask, so that answers are for that one; what is cancelled may be either's."""
+        """Hand a message on. Answers go to the legacy server, since no other asks; a cancellation goes to both."""
         content = message.message
         if isinstance(content, JSONRPCRequest):
             stream = self._settled or (self._modern if _is_modern(content) else self._legacy)
@@ -169,7 +169,7 @@ async def _read(
 
 
 async def _chunk(wire_in: int) -> bytes:
-    """What the client has sent; empty when it has closed its end."""
+    """The next bytes from the client; empty when it has closed its end."""
     try:
         await anyio.wait_readable(wire_in)
     except PermissionError:  # a file: it never has to be waited for
@@ -202,7 +202,7 @@ def _refusal(code: int, words: str) -> SessionMessage:
 
 
 class _StdoutWriter:
-    """Writes what the server says. Shielded: what is said while it is being stopped still goes out."""
+    """Writes the server's messages. Shielded, so that messages sent while stopping still go out."""
 
     def __init__(self, wire_out: int, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:
         self._wire_out = wire_out
@@ -211,7 +211,7 @@ class _StdoutWriter:
         self._done = anyio.Event()
 
     async def run(self, connection: anyio.CancelScope) -> None:
-        """Write until nothing more can be said. When the client reads no more, the connection is over."""
+        """Write until the server's stream ends. When the client no longer reads, cancel the connection."""
         try:
             with self._life:
                 async with self._outgoing:
@@ -224,15 +224,15 @@ class _StdoutWriter:
             self._done.set()
 
     async def end(self) -> None:
-        """Give the client a moment to take what was said last."""
+        """Give the client a moment to read the last messages."""
         with anyio.CancelScope(shield=True):
             with anyio.move_on_after(_LAST_SECONDS):
                 await self._done.wait()
             self._life.cancel()
 
     async def _with_what_follows(self, first: bytes) -> bytes:
-        """A line, and those that wait or come within a turn of the loop: each write is a system call, and wakes the
-        client. No longer is waited, so that a message alone goes out at once."""
+        """A line, with the lines that wait or come within one turn of the loop. Each write is a system call and wakes
+        the client. There is no longer wait, so that a single message goes out at once."""
         lines, size = [first], len(first)
         with suppress(anyio.WouldBlock, anyio.EndOfStream):
             while size < _CHUNK_BYTES:

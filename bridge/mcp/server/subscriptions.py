@@ -1,7 +1,7 @@
-"""The streams on which modern clients hear of changes (subscriptions/listen): of lists, of resources, of tasks.
+"""The streams that tell modern clients of changes (subscriptions/listen): of lists, of resources, of tasks.
 
-What waits to be sent is kept by what it is about, and only the newest of it. So a client that reads slowly hears
-late, but of everything that it asked for, and no queue grows.
+Of the notifications that wait, only the newest about each subject is kept. So a client that reads slowly hears late,
+but of everything that it asked for, and no queue grows.
 
 Spec: MCP 2026-07-28 basic/patterns/subscriptions; the tasks extension, task status notifications.
 """
@@ -29,7 +29,7 @@ from bridge.mcp.server.requests import Context, param, require_admitted
 from bridge.mcp.server.tasks import caller_of, require_declared
 
 MOST_TASKS: Final = 100
-"""Tasks that one stream may follow: each is listened to at its agent."""
+"""The most tasks that one stream may follow. Each costs a subscription at its agent."""
 
 _LISTS: Final = {
     "toolsListChanged": "notifications/tools/list_changed",
@@ -39,11 +39,11 @@ _LISTS: Final = {
 
 
 class _RawNotification(Notification[dict[str, Any], str]):
-    """A notification that goes out as it is."""
+    """A notification whose params go out unread."""
 
 
 class Subscriptions:
-    """Serves the streams: one call is one stream, until its client leaves or `close` ends them all."""
+    """Serves the streams. One call is one stream, until its client leaves or `close` ends all streams."""
 
     def __init__(self, tasks: TaskFace | None, most_streams: int) -> None:
         self._tasks = tasks
@@ -73,16 +73,16 @@ class Subscriptions:
         return SubscriptionsListenResult(_meta=stream.meta)
 
     def changed(self) -> None:
-        """Lists and resources may be different now."""
+        """Tell all streams that lists and resources may have changed."""
         for stream in self._streams:
             stream.changed()
 
     def close(self) -> None:
-        """End all streams, each once it has sent what it has."""
+        """End all streams, each after it has sent what waits."""
         for stream in self._streams:
             stream.close()
 
-    def let_go(self, principals: frozenset[str]) -> None:
+    def end_streams_of(self, principals: frozenset[str]) -> None:
         """End the streams of some principals at once."""
         for stream in self._streams:
             if stream.principal in principals:
@@ -109,11 +109,11 @@ class _Stream:
         self._closed = False
 
     async def acknowledge(self) -> None:
-        """Say what is granted: the first that a stream says."""
+        """Send what is granted, the first message of a stream."""
         await self._send("notifications/subscriptions/acknowledged", {"notifications": self._granted})
 
     async def run(self) -> None:
-        """Send what there is, until the stream is closed."""
+        """Send what waits, until the stream is closed."""
         while self._waiting or not self._closed:
             if not self._waiting:
                 self._news = anyio.Event()
@@ -132,19 +132,19 @@ class _Stream:
             self.put(f"resource {uri}", "notifications/resources/updated", {"uri": uri})
 
     def put(self, about: str, method: str, params: JsonObject) -> None:
-        """Have something sent; it takes the place of what waits and is about the same."""
+        """Queue a notification. It replaces one that waits and has the same subject."""
         if self._closed:
             return
         self._waiting[about] = (method, params)
         self._news.set()
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """End the stream after what waits has been sent."""
         self._closed = True
         self._news.set()
 
     def cut(self) -> None:
-        """Nothing more comes, not even what waits to be sent."""
+        """End the stream without sending what waits."""
         self._waiting.clear()
         self.close()
 
@@ -157,17 +157,17 @@ class _Stream:
 
 
 def _granted(asked: SubscriptionFilter, task_ids: Sequence[str]) -> JsonObject:
-    """What of a wish is fulfilled: all of it but tasks that are not known."""
+    """The granted part of a filter: everything but unknown tasks."""
     granted: JsonObject = asked.model_dump(by_alias=True, mode="json", exclude_none=True)
     granted = {key: value for key, value in granted.items() if value and key != "taskIds"}
     return granted | ({"taskIds": [*task_ids]} if task_ids else {})
 
 
 def _task_ids(context: Context) -> list[str]:
-    """The tasks that a client wants to hear of; the SDK's model of a wish does not know them.
+    """The task ids in a filter, which the SDK's model of a filter does not have.
 
     Raises:
-        MCPError: it did not declare the extension, or they are no list of texts, or too many.
+        MCPError: the client did not declare the extension, or the ids are no list of texts, or too many.
     """
     ids = (param(context, "notifications") or {}).get("taskIds")
     if ids is None:

@@ -1,7 +1,7 @@
 """Requests about tasks, of clients that declared the tasks extension: tasks/get, tasks/update and tasks/cancel.
 
-Knows who may ask and how the answers are shaped; what a task is, only the face knows. Every request is gated by
-itself: what a client declared before does not count, and the methods do not exist for legacy clients.
+Knows who may call these methods; only the face knows the tasks. Each request has to declare the extension itself: an
+earlier declaration does not count. For legacy clients the methods do not exist.
 
 Spec: the tasks extension, io.modelcontextprotocol/tasks.
 """
@@ -30,13 +30,13 @@ _NEEDED: Final[JsonObject] = {"requiredCapabilities": {"extensions": {TASKS_EXTE
 
 
 class TaskParams(RequestParams):
-    """What names a task."""
+    """The params that name a task."""
 
     task_id: str
 
 
 class UpdateParams(TaskParams):
-    """Answers to what a task asks."""
+    """The params of tasks/update."""
 
     input_responses: dict[str, Any]
 
@@ -46,11 +46,11 @@ PARAMS: Final[Mapping[str, type[TaskParams]]] = {
     "tasks/update": UpdateParams,
     "tasks/cancel": TaskParams,
 }
-"""The methods, each with what its parameters have to be."""
+"""The methods, each with the model of its params."""
 
 
 class TaskMethods:
-    """Answers the requests from a face."""
+    """Answers the requests by asking a face."""
 
     def __init__(self, face: TaskFace) -> None:
         self._face = face
@@ -84,18 +84,18 @@ def require_declared(context: Context) -> None:
 
 
 def caller_of(context: Context) -> TaskCaller:
-    """Who asks, by what it declared."""
+    """The caller, with the modes that it declared."""
     declared = _declared(context)
     principal = principal_of(context)
     return TaskCaller(principal.name, declared.forms, declared.urls, principal.may_use)
 
 
 def _task_id(context: Context) -> str:
-    """The task that a request names, once it may ask for one.
+    """The task that a request names, after checking that the client may use tasks.
 
     Raises:
         MCPError: METHOD_NOT_FOUND for a legacy client, MISSING_REQUIRED_CLIENT_CAPABILITY, or HEADER_MISMATCH when
-            the header by which requests find their way names another task, or none.
+            the routing header names another task, or none.
     """
     if not is_modern(context):
         raise MCPError(METHOD_NOT_FOUND, "Method not found", context.method)
