@@ -1,4 +1,4 @@
-"""What both sides of MCP share of the wire: the names of methods and extensions, and messages as lines of stdio.
+"""The wire of MCP that both sides share: names of methods and extensions, and messages as lines of stdio.
 
 A line above the limit is not kept whole. It may be the answer to a call, so its first and its last bytes are kept: one
 of them holds the id.
@@ -25,7 +25,7 @@ TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
 
 
 ENDS_KEPT_BYTES: Final = 256
-"""What is kept of both ends of a line above the limit: the id of the answer stands in one of them."""
+"""How much of both ends of a line above the limit is kept, to find the id in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class OverlongLine:
 
 
 class LineSplitter:
-    """Cuts what comes in chunks into lines, in a time that grows with their length only."""
+    """Splits chunks into lines, in time linear in their length."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
@@ -46,7 +46,7 @@ class LineSplitter:
         self._head = b""
 
     def feed(self, chunk: bytes) -> Iterator[bytes | OverlongLine]:
-        """The lines that end in a chunk. It has to be read to its end."""
+        """The lines that end in a chunk. The iterator has to be exhausted."""
         *ends, rest = chunk.split(b"\n")
         for end in ends:
             self._add(end)
@@ -66,10 +66,10 @@ class LineSplitter:
 
 
 def message_in(line: bytes) -> SessionMessage | ValueError:
-    """The message in a line, or why there is none, with the line as text in it where it is no JSON."""
+    """The message in a line. Returns a ValueError when there is none; it holds the line when that is no JSON."""
     with suppress(ValueError):
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
-    try:  # what is no UTF-8 is replaced
+    try:  # invalid UTF-8 is replaced
         text = line.decode("utf-8", "replace")
         return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
     except ValueError as exc:
@@ -80,6 +80,6 @@ def line_of(message: SessionMessage) -> bytes:
     """The line that carries a message, with its end."""
     try:
         text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
-    except PydanticSerializationError:  # half a character, which only an escape can carry
+    except PydanticSerializationError:  # half of a surrogate pair, which only an escape can carry
         text = json.dumps(message.message.model_dump(by_alias=True, exclude_unset=True))
     return text.encode() + b"\n"

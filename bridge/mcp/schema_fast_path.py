@@ -1,7 +1,7 @@
-"""Schemas that are seen to be valid without asking their dialect. Pure.
+"""A quick check for plainly valid schemas, without the meta-schema of their dialect. Pure.
 
-Each dialect is a schema of its own, by which the library checks a schema: at each schema within it follows eight
-references, which takes a hundred times as long as a look at the keywords. Most tools need no more than that look.
+The library checks a schema by the meta-schema of its dialect. It follows eight references at each subschema, which
+takes a hundred times as long as a look at the keywords. For most tools that look is enough.
 
 Spec: JSON Schema draft-07, 2019-09 and 2020-12.
 """
@@ -20,12 +20,12 @@ from bridge.jsonvalues import JsonObject
 
 
 def is_plainly_valid(schema: JsonObject) -> bool:
-    """Whether a schema is seen to be valid; if not, it may still be. It is no deeper than Python can follow."""
+    """Whether a schema is plainly valid. False means that only its dialect can tell. The caller bounds the depth."""
     return is_plain(schema) and validator_for(schema, default=Draft202012Validator) in _DIALECTS
 
 
 def is_plain(schema: JsonValue) -> bool:
-    """The same for a schema within another, whatever its dialect."""
+    """Whether a subschema is plainly valid, in any of these dialects."""
     if not isinstance(schema, dict):
         return isinstance(schema, bool)
     return all(_PLAIN.get(keyword, _anything)(value) for keyword, value in schema.items())
@@ -106,4 +106,4 @@ _PLAIN: Final[Mapping[str, Callable[[JsonValue], bool]]] = {
     "required": _are_names,
     "type": _is_type,
 }
-"""Keyword to whether its value is valid in each of these dialects; those that are not here may be anything."""
+"""For each keyword, a check that its value is valid in all these dialects. Other keywords may have any value."""

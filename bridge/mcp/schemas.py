@@ -1,7 +1,7 @@
-"""Schemas of tools and forms, compiled, and values checked against them: in time that nobody else decides. Pure.
+"""Compiles the schemas of tools and forms, and checks values against them in bounded time. Pure.
 
-The schemas are strangers' and so are the values. Nothing is fetched, no depth and no reference is followed without
-end, and every check ends after so many steps: what cannot be told then is for the server to say.
+Neither the schemas nor the values are trusted. Nothing is fetched, depth and references are bounded, and every check
+ends after a number of steps. A value that cannot be checked here is left to the server.
 
 Spec: JSON Schema 2020-12 and the dialects before it.
 """
@@ -34,24 +34,24 @@ from bridge.jsonvalues import JsonObject, is_deeper, values_in
 from bridge.mcp.schema_fast_path import is_plainly_valid
 
 MAX_SCHEMA_DEPTH: Final = 40
-"""Levels in a tool's schema. Deeper ones exist only to exhaust who reads them: a2a-sdk, whose JSON goes through
-protocol buffers, cannot read a card in which one of 45 levels stands."""
+"""The most levels in a tool's schema. Deeper schemas serve only to exhaust their readers. a2a-sdk, whose JSON goes
+through protocol buffers, cannot read a card with a schema of 45 levels."""
 
 MAX_STEPS: Final = 100_000
-"""How many keywords one check looks at, and MAX_STEPS_A_VALUE for each value in what is checked: a schema whose
-references fan out takes exponentially many."""
+"""The most keywords that one check evaluates, plus MAX_STEPS_A_VALUE for each value that is checked. A schema whose
+references fan out would take exponentially many."""
 MAX_STEPS_A_VALUE: Final = 200
 
 MAX_REFERENCES: Final = 64
-"""How many references one check is within at once, which is as deep as values may be. Python's own limit must not be
-met: the library that keeps the schemas panics there."""
+"""The most nested references of one check; values may be nested as deep. Python's own recursion limit must not be
+reached: the library that stores the schemas panics there."""
 
 _ODD_FACTOR: Final = 100
-"""How much more a value costs in a schema that is not plainly valid: its dialect's own schema checks it, in 0.7 ms for
-each schema within, and what is wrong is found, taken out, and checked again."""
+"""How much more a value costs in a schema that is not plainly valid. The meta-schema takes 0.7 ms for each subschema,
+and faults are found, removed, and the schema is checked again."""
 
 _MAX_FAULTS: Final = 1000
-"""How many faults of a schema are taken out of it, before none of it is used."""
+"""The most faults that are removed from a schema. A schema with more is not used at all."""
 _NAMING: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 """Keywords that hold schemas by name."""
 _READ_TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
@@ -60,32 +60,33 @@ _READ_TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {
     "prefixItems": ("items",),
     "items": ("additionalItems",),
 }
-"""Keyword to those that are about what it leaves over: without it they would refuse what they took."""
+"""For each keyword, those that apply to what it leaves over. Without it they would refuse values that they accepted,
+so they are removed with it."""
 _NARROWED_BY_LESS: Final = ("not", "oneOf", "if", "contains", "unevaluatedProperties", "unevaluatedItems")
-"""Keywords with which a schema that takes more in one place may take less as a whole."""
+"""Keywords by which a schema that accepts more in one place may accept less as a whole."""
 
 _MAX_REFERENCES_SHOWN: Final = 8
-"""How many references are followed, one to the next, to say what a schema asks for."""
+"""The most references that are followed in a row to describe a schema."""
 
 _REFERENCES: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 
 
 def validator_within(validator: Validator, schema: JsonObject) -> Validator:
-    """Checks by a schema that is a part of a compiled one, or made of parts of it."""
+    """A validator for a part of a compiled schema, or for a schema made of such parts."""
     part: Validator = validator.evolve(schema=_without_dialect(schema))
     return part
 
 
 class InvalidSchemaError(ValueError):
-    """A schema says something that its dialect does not know, or not in this form."""
+    """The schema is invalid in its dialect."""
 
 
 def validator_of(schema: JsonObject) -> Validator:
     """A schema, compiled by the dialect that its `$schema` names, by default 2020-12. Nothing is ever fetched.
 
     Raises:
-        InvalidSchemaError: it is no valid schema.
-        ValueError: it is too deep, or refers to a schema elsewhere.
+        InvalidSchemaError: the schema is invalid in its dialect.
+        ValueError: the schema is too deep, or refers to another document.
     """
     if is_deeper(schema, MAX_SCHEMA_DEPTH):
         raise ValueError(f"its schema is nested deeper than {MAX_SCHEMA_DEPTH} levels")
@@ -105,8 +106,8 @@ def validator_of(schema: JsonObject) -> Validator:
 
 
 def schema_cost(schema: JsonObject) -> int:
-    """What it takes to compile a schema, in values of a schema that is plainly valid."""
-    if is_deeper(schema, MAX_SCHEMA_DEPTH):  # which is all that is found out about it
+    """The cost of compiling a schema, in values of a plainly valid schema."""
+    if is_deeper(schema, MAX_SCHEMA_DEPTH):  # it is refused without any more work
         return 0
     return values_in(schema) * (1 if is_plainly_valid(schema) else _ODD_FACTOR)
 
@@ -115,7 +116,7 @@ def _require_valid(schema: JsonObject, kind: type[Validator]) -> None:
     if is_plainly_valid(schema):
         return
     try:
-        # No format checker: patterns are JavaScript's, of which Python does not know all.
+        # No format checker: patterns are JavaScript's, and Python cannot read all of them.
         kind.check_schema(schema, format_checker=None)  # type: ignore[call-arg]  # the protocol lags behind
     except SchemaError as exc:
         where = "/".join(str(step) for step in exc.absolute_path)
@@ -125,7 +126,7 @@ def _require_valid(schema: JsonObject, kind: type[Validator]) -> None:
 
 
 def unknown_dialect(schema: JsonObject) -> str | None:
-    """The dialect that a schema names and that is not known here, so that it is read as 2020-12."""
+    """The dialect of a schema when it is not known here, so that the schema is read as 2020-12; else None."""
     named = schema.get("$schema")
     if not isinstance(named, str):
         return None
@@ -137,8 +138,8 @@ def unknown_dialect(schema: JsonObject) -> str | None:
 
 
 def without_faults(schema: JsonObject) -> JsonObject:
-    """A schema that is not valid without what makes it so, and so takes what it took and more: `{}` where that
-    cannot be told."""
+    """An invalid schema without its invalid keywords. The rest accepts at least what the schema accepted; `{}` when
+    that is not certain."""
     if _names(schema, *_NARROWED_BY_LESS):
         return {}
     kind = validator_for(schema, default=Draft202012Validator)
@@ -149,7 +150,7 @@ def without_faults(schema: JsonObject) -> JsonObject:
 
 
 def _drop(path: list[str | int], schema: JsonObject) -> None:
-    """Take out the keyword to which a path leads, or make the schema there one that takes anything."""
+    """Remove the keyword at a path. A named schema there becomes `true`, which accepts anything."""
     names, holder = False, schema
     for number, step in enumerate(map(str, path), 1):
         inner = holder.get(step)
@@ -166,7 +167,7 @@ def _drop(path: list[str | int], schema: JsonObject) -> None:
 
 
 def _without_dialect(schema: JsonValue) -> Any:
-    """A schema that names no dialect: at each name the library would go back to its own, slow checks."""
+    """A schema without `$schema`: at each one the library would return to its own, slow checks."""
     if isinstance(schema, dict):
         return {
             key: _without_dialect(inner)
@@ -177,9 +178,9 @@ def _without_dialect(schema: JsonValue) -> Any:
 
 
 def resolved(schema: JsonObject, root: JsonObject) -> JsonObject:
-    """A schema with what its reference into the root says; its own words count before.
+    """A schema merged with the target of its `$ref` into the root; its own keywords take precedence.
 
-    As far as that can be told: a reference of another kind (an anchor), or in a circle, stays.
+    A reference of another kind (an anchor), or in a circle, stays.
     """
     for _ in range(_MAX_REFERENCES_SHOWN):
         reference = schema.get("$ref")
@@ -191,7 +192,7 @@ def resolved(schema: JsonObject, root: JsonObject) -> JsonObject:
 
 
 def _at(reference: str, root: JsonObject) -> JsonValue:
-    """What a JSON pointer in a reference points to; None where it is none, or leads nowhere."""
+    """The target of a JSON pointer in a reference; None when it is no pointer, or leads nowhere."""
     document, _, pointer = reference.partition("#")
     if document or (pointer and not pointer.startswith("/")):
         return None
@@ -206,17 +207,17 @@ def _at(reference: str, root: JsonObject) -> JsonValue:
 
 
 class UncheckableError(Exception):
-    """A value cannot be checked against a schema here: that takes too long, or more than Python can do."""
+    """The value cannot be checked here: the check takes too long, or Python cannot do it."""
 
 
 def errors_of(
     validator: Validator, value: JsonValue, most: int, steps: int = MAX_STEPS
 ) -> list[ValidationError]:
-    """What a schema finds wrong with a value, at most so much, in so many steps and MAX_STEPS_A_VALUE for each value.
+    """The errors of a value against a schema, at most `most`, in `steps` plus MAX_STEPS_A_VALUE for each value.
 
     Raises:
-        UncheckableError: recursion or references without end, a reference that leads nowhere, a pattern that only
-            JavaScript knows, a number beyond floats.
+        UncheckableError: endless recursion or references, a reference that leads nowhere, a pattern that only
+            JavaScript can read, a number beyond floats.
     """
     formats = validator.format_checker  # type: ignore[attr-defined]  # the protocol lags behind
     counted = validator.evolve(format_checker=_Steps(formats, steps + MAX_STEPS_A_VALUE * values_in(value)))
@@ -231,7 +232,7 @@ class _TooManyStepsError(Exception):
 
 
 class _Steps(FormatChecker):
-    """Counts the steps of one check, into which the library takes a format checker along and nothing else."""
+    """Counts the steps of one check. It is a format checker, since the library passes nothing else into a check."""
 
     def __init__(self, formats: FormatChecker | None, steps: int) -> None:
         super().__init__(formats=())
@@ -245,7 +246,7 @@ class _Steps(FormatChecker):
 
     @contextmanager
     def reference(self) -> Iterator[None]:
-        """Within one reference more."""
+        """Count one more nested reference while this is open."""
         self._references += 1
         try:
             if self._references > MAX_REFERENCES:
@@ -262,10 +263,10 @@ class _Steps(FormatChecker):
 
 @lru_cache
 def _quick(kind: type[Validator], has_patterns: bool) -> type[Validator]:
-    """A dialect in which no check takes more time than the value is long: a client's text could hold the bridge up.
+    """The dialect with checks in linear time, so that a client's value cannot stall the bridge.
 
-    The library compares all pairs of unique items, and its patterns may try exponentially many ways to match.
-    Which properties are unevaluated it tells by such patterns; where there are any, that is for the server to say.
+    The library compares all pairs of unique items, and its patterns may backtrack exponentially. It uses such
+    patterns for unevaluated properties, too. Where there are patterns, that keyword is left to the server.
     """
     checks: dict[str, Any] = {
         **kind.VALIDATORS,
@@ -323,7 +324,7 @@ def _names(schema: JsonValue, *keywords: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _matcher(pattern: str) -> SchemaValidator | None:
-    """A pattern that is matched in linear time; None when it needs more (it looks around, or back)."""
+    """A matcher in linear time for a pattern; None when there is none, as for lookaround and backreferences."""
     try:
         return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
     except BadSchemaError:
@@ -331,7 +332,7 @@ def _matcher(pattern: str) -> SchemaValidator | None:
 
 
 def matches(pattern: JsonValue, text: str, *, unknown: bool) -> bool:
-    """Whether a pattern is found in a text; `unknown` where that cannot be told in linear time."""
+    """Whether a pattern is found in a text; `unknown` when linear time does not suffice."""
     matcher = _matcher(pattern) if isinstance(pattern, str) else None
     return unknown if matcher is None else matcher.isinstance_python(text)
 
@@ -367,7 +368,7 @@ def _additional_properties(
 
 
 def unexpected_properties(schema: JsonObject, instance: JsonObject) -> list[str]:
-    """The properties of an object that its schema neither names nor has a pattern for."""
+    """The properties of an object that match neither a name nor a pattern of its schema."""
     known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
     assert isinstance(known, dict)
     assert isinstance(patterns, dict)
@@ -388,7 +389,7 @@ def _unique_items(
 
 
 def _plain(value: JsonValue) -> JsonValue:
-    """A value in which equal numbers are spelled alike: 1.0 is 1."""
+    """The value with equal numbers written alike: 1.0 becomes 1."""
     if isinstance(value, dict):
         return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -402,7 +403,7 @@ def _require_own_references(
     dialect: Specification[JsonValue],
     seen: set[int],
 ) -> None:
-    """Every reference that a check could follow leads to a place in the schema itself."""
+    """Refuse a schema with a reference that leads out of the schema, and that a check could follow."""
     contents = schema.contents
     if id(contents) in seen:
         return
@@ -413,7 +414,7 @@ def _require_own_references(
             continue
         try:
             found = resolver.lookup(reference)
-        except (Unresolvable, TypeError) as exc:  # the latter of a step into what has none, such as a number
+        except (Unresolvable, TypeError) as exc:  # TypeError: a step into a number
             raise ValueError(
                 f"its schema refers to {reference}, which it does not hold; nothing is fetched"
             ) from exc
@@ -422,5 +423,5 @@ def _require_own_references(
         _require_own_references(dialect.create_resource(found.contents), found.resolver, dialect, seen)
     for inner in schema.subresources():
         if not isinstance(inner.contents, dict):
-            continue  # it refers to nothing, and the library's older dialects do not expect it
+            continue  # a boolean refers to nothing, and the library's older dialects do not expect it
         _require_own_references(inner, resolver.in_subresource(inner), dialect, seen)

@@ -1,9 +1,9 @@
-"""The tools of a server as it lists them, and which of them can be served. Pure.
+"""The tools that a server lists, and which of them can be served. Pure.
 
-What a server lists is kept verbatim. A tool that cannot be served (no name, a schema that refers elsewhere) is left
-out and reported; the others stay. One whose schema says what its dialect does not know (`"type": "any"`, the
-`exclusiveMinimum: true` of draft 4) is served, and its arguments are checked as far as the rest of the schema goes.
-One whose schema names a dialect that nobody here knows is served too, and read as 2020-12.
+The listed object of a tool is kept verbatim. A tool that cannot be served (no name, a schema that refers elsewhere) is
+left out and reported; the others stay. A tool with an invalid schema (`"type": "any"`, the `exclusiveMinimum: true` of
+draft 4) is served; its arguments are checked against the valid rest of the schema. A tool whose schema names an
+unknown dialect is served, too; the schema is read as 2020-12.
 
 Spec: MCP 2026-07-28 and 2025-11-25, server/tools.
 """
@@ -36,13 +36,13 @@ class Tool:
     name: str
     listed: JsonObject
     input_schema: JsonObject
-    """As listed, without what is no valid schema."""
+    """The listed schema without its invalid keywords."""
     validator: Validator
     unchecked: str | None = None
-    """Why its arguments are not checked against all that is listed, if so."""
+    """Why its arguments are not checked against the whole listed schema; None when they are."""
 
     def text(self, key: str) -> str | None:
-        """A text that the server gave it, such as `title` or `description`; None when absent or empty."""
+        """A text field of the tool, such as `title` or `description`; None when absent or empty."""
         value = self.listed.get(key)
         return value if isinstance(value, str) and value else None
 
@@ -54,7 +54,7 @@ class Tool:
 
     @property
     def annotations(self) -> JsonObject:
-        """What the server explicitly says of it (hints)."""
+        """The annotations of the tool, which are hints; empty without any."""
         value = self.listed.get("annotations")
         return value if isinstance(value, dict) else {}
 
@@ -66,7 +66,7 @@ class Tool:
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether its server says that calling it twice does no more than calling it once."""
+        """Whether its annotations say that calling it twice has no more effect than calling it once."""
         return any(self.annotations.get(hint) is True for hint in ("readOnlyHint", "idempotentHint"))
 
 
@@ -79,18 +79,18 @@ class UnservableTool:
 
 
 DEFAULT_SCHEMA_VALUES: Final = 250_000
-"""Values in the schemas of a list of tools. Compiling so many takes one or two seconds."""
+"""The most values in the schemas of a list of tools. Compiling so many takes one or two seconds."""
 
 
 @dataclass(slots=True)
 class SchemaBudget:
-    """What compiling the schemas of one peer may still take."""
+    """The work that compiling the schemas of one peer may still cost, in values."""
 
     most: int = DEFAULT_SCHEMA_VALUES
     _done: int = 0
 
     def takes(self, schema: JsonObject) -> bool:
-        """Whether a schema may be compiled; smaller ones behind one that is too large still may."""
+        """Count a schema if the budget allows it. After a schema that is too large, smaller ones may still fit."""
         more = schema_cost(schema)
         if self._done + more > self.most:
             return False
@@ -103,7 +103,7 @@ def tools_from(
 ) -> tuple[tuple[Tool, ...], tuple[UnservableTool, ...]]:
     """The tools that can be served, in the server's order, and those that cannot.
 
-    The arguments of a tool whose schema takes more work than is left are not checked.
+    The arguments of a tool are not checked when its schema costs more work than is left.
     """
     work = work or SchemaBudget()
     tools: dict[str, Tool] = {}
@@ -137,7 +137,7 @@ def _tool_from(item: JsonValue, work: SchemaBudget) -> Tool:
         raise ValueError("its inputSchema is no object")  # noqa: TRY004
     if schema.get("type", "object") != "object":
         raise ValueError(f"its inputSchema has the type {schema['type']!r}, not 'object'")
-    # Brings the whole SDK, which a client of A2A never needs.
+    # Imports the whole SDK, which a client of A2A never needs.
     from mcp.shared.inbound import find_invalid_x_mcp_header
 
     if (reason := find_invalid_x_mcp_header(schema)) is not None:

@@ -1,4 +1,4 @@
-"""What can go wrong between the bridge and a tool server, told apart by what a caller can do about it."""
+"""The faults between the bridge and a tool server, told apart by what a caller can do about them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from bridge.jsonvalues import JsonObject, holds_more_values
 from bridge.mcp.messages import ENDS_KEPT_BYTES, OverlongLine
 
 FAULT_KEY: Final = "mcp-a2a/fault"
-"""Marks, in the data of a JSON-RPC error, one that our transport made: the server never said it."""
+"""A key in the data of a JSON-RPC error. It marks an error that the bridge's transport made, not the server."""
 
 STATUS_KEY: Final = "mcp-a2a/http-status"
-"""Beside it, the status of an answer that was no more than a status."""
+"""A key beside FAULT_KEY: the HTTP status, when the answer had nothing else to tell."""
 
 UNREACHABLE: Final = "unreachable"
 SESSION_LOST: Final = "session-lost"
@@ -39,10 +39,10 @@ NO_MCP: Final = "no-mcp"
 FLOODED: Final = "flooded"
 
 LIMITED_BY: Final = "`result_limit_bytes` of the tool server is the limit"
-"""What an answer that is too large is told to look at."""
+"""The hint for an answer that is too large."""
 
 VALUES_LIMITED_BY: Final = "`result_json_values` of the tool server is the limit"
-"""The same for one that holds too many values and keys."""
+"""The hint for an answer that holds too many values and keys."""
 
 _SDK_SAYS: Final[Mapping[tuple[int, str], str]] = {
     (CONNECTION_CLOSED, "Connection closed"): BROKEN_OFF,
@@ -52,13 +52,13 @@ _SDK_SAYS: Final[Mapping[tuple[int, str], str]] = {
     (PARSE_ERROR, "Failed to parse JSON response"): NO_MCP,
     (PARSE_ERROR, "Failed to parse SSE message"): NO_MCP,
 }
-"""Code and beginning of the errors that the SDK makes itself. The codes alone say nothing: servers use them too.
-The first that fits counts."""
+"""Code and beginning of the message of errors that the SDK itself makes. The codes alone do not suffice, since servers
+use them, too. The first match counts."""
 
 
 _NO_WAY_TO_ASK: Final = "Cannot send 'elicitation/create': this transport context has no back-channel"
-"""How servers of the Python SDK fail under 2026-07-28 when a tool asks as it did before (`ctx.elicit`); the code is
-INVALID_REQUEST. Frameworks on top of it may make it a tool's own failure."""
+"""The error of a Python SDK server under 2026-07-28 when a tool asks in the older way (`ctx.elicit`). The code is
+INVALID_REQUEST. Frameworks on top of the SDK may turn it into a result with isError."""
 
 
 class ServerDownError(PeerError):
@@ -66,7 +66,7 @@ class ServerDownError(PeerError):
 
 
 class NotTakenError(ServerDownError):
-    """A connection that was thought good is not: the server has not taken the request, so it may be sent again."""
+    """The connection turned out to be dead. The server did not take the request, so it may be sent again."""
 
 
 class ServerLostError(PeerError):
@@ -83,7 +83,7 @@ class ServerRefusedError(PeerError):
 
 
 def fault_of(error: MCPError) -> str | None:
-    """Which fault of the transport an error stands for, or None when the server itself said it."""
+    """The fault of the transport that an error stands for; None when the server itself sent the error."""
     data = error.data
     if isinstance(data, Mapping) and isinstance(fault := data.get(FAULT_KEY), str):
         return fault
@@ -98,7 +98,7 @@ def fault_of(error: MCPError) -> str | None:
 
 
 def cannot_ask(answer: ServerRefusedError | JsonObject) -> bool:
-    """Whether a call failed since the server asks in a way that its version of the protocol has no more."""
+    """Whether a call failed because the server asks in a way that its version of the protocol no longer has."""
     if isinstance(answer, ServerRefusedError):
         return answer.code == INVALID_REQUEST and str(answer).startswith(_NO_WAY_TO_ASK)
     if answer.get("isError") is not True or not isinstance(content := answer.get("content"), list):
@@ -108,13 +108,13 @@ def cannot_ask(answer: ServerRefusedError | JsonObject) -> bool:
 
 
 def status_of(error: MCPError) -> int | None:
-    """The HTTP status that a fault of the kind HTTP_STATUS stands for."""
+    """The HTTP status of a fault of the kind HTTP_STATUS; None for any other error."""
     status = error.data.get(STATUS_KEY) if isinstance(error.data, Mapping) else None
     return status if isinstance(status, int) and fault_of(error) == HTTP_STATUS else None
 
 
 def error_of(kind: str, message: str, status: int | None = None) -> ErrorData:
-    """The error that a fault is answered with; `status` is the HTTP status, where that is all there was."""
+    """The JSON-RPC error for a fault. `status` is the HTTP status, when the answer had nothing else to tell."""
     told = {} if status is None else {STATUS_KEY: status}
     return ErrorData(code=INTERNAL_ERROR, message=message, data={FAULT_KEY: kind, **told})
 
@@ -127,7 +127,7 @@ _LAST_ID: Final = re.compile(
 
 
 def answer_to_many_values(text: bytes, max_values: int) -> SessionMessage | ValueError | None:
-    """What comes in the place of a message that holds too many values and keys; None for one that does not."""
+    """The replacement for a message that holds too many values and keys; None for a message within the limit."""
     if not holds_more_values(text, max_values):
         return None
     request_id = id_of_cut_message(text[:ENDS_KEPT_BYTES], text[-ENDS_KEPT_BYTES:])
@@ -140,7 +140,7 @@ def answer_to_many_values(text: bytes, max_values: int) -> SessionMessage | Valu
 
 
 def answer_to_overlong(line: OverlongLine, limit_bytes: int) -> SessionMessage | ValueError:
-    """What the call gets instead of an answer above the limit, or why it gets none."""
+    """The error that replaces an answer above the limit, or a ValueError when no id is found in it."""
     request_id = id_of_cut_message(line.head, line.tail)
     if request_id is None:
         return ValueError(
@@ -154,10 +154,10 @@ def _too_large(request_id: RequestId, words: str) -> SessionMessage:
 
 
 def id_of_cut_message(head: bytes, tail: bytes) -> RequestId | None:
-    """Which request a message answers of which only the first and the last bytes are known, or None.
+    """The id that a response answers, from the first and last bytes of the response; None when it is not found.
 
-    Serializers put the id before the result or after it. A request of the server is not taken for an answer: its
-    ids are its own.
+    Serializers put the id before the result or after it. A request of the server has ids of
+    its own, so it gives None.
     """
     members: dict[bytes, bytes] = {}
     head, at = head.lstrip(), 0

@@ -1,11 +1,11 @@
-"""What is known of tool servers that were met before, in one small file that all bridges of a user share.
+"""Facts about tool servers from earlier connections, in one small file that all bridges of a user share.
 
-It saves a probe at the next start, and a server that is down keeps its name. A file that cannot be read or
-written costs the memory, nothing else.
+The file saves a probe at the next start, and a server that is down keeps its name. If the file cannot be read or
+written, only the memory is lost.
 
-A bridge reads the file once, at its start, and goes on by that. What it learns or forgets is one change to the file
-as it is then, so that it takes back nothing that another bridge, or a person, changed meanwhile. Nothing is locked: of
-two changes in the same moment one may be lost, which costs another probe.
+A bridge reads the file once, at its start. Each fact that it learns or forgets is one change to the file as it then
+is, so that changes by another bridge, or by a person, stay. There is no lock: of two changes in the same moment one
+may be lost, which costs another probe.
 """
 
 from __future__ import annotations
@@ -29,40 +29,40 @@ FILE_NAME: Final = "servers.json"
 
 
 class Fact(StrEnum):
-    """What is remembered of a server."""
+    """A kind of fact about a server."""
 
     ERA = "era"
     """The `Era` that it spoke."""
     MUTE = "mute"
-    """It speaks 2026-07-28 and cannot ask under it, so it is spoken to by the older handshake."""
+    """It speaks 2026-07-28 but cannot ask under it, so the older handshake is used."""
     NAME = "name"
-    """What it called itself."""
+    """The name in its description of itself."""
     TRANSPORT = "transport"
-    """Over what its URL was spoken to, when it was the older HTTP+SSE."""
+    """The transport of its URL, when that was the older HTTP+SSE."""
     SERIAL = "serial"
-    """It asks in the middle of calls and does not say which one it is about, so a session runs one call at a time."""
+    """It asks in the middle of calls without naming the call, so a session runs one call at a time."""
 
 
 class ServerMemory:
-    """Facts about servers; without a path they last as long as the process."""
+    """Facts about servers. Without a path they last as long as the process."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._known: dict[str, str] = _read(path)
 
     def recall(self, fact: Fact, server: str) -> str | None:
-        """What was remembered, if anything."""
+        """The value of a fact; None when it is not known."""
         return self._known.get(_key(fact, server))
 
     def remember(self, fact: Fact, server: str, value: str) -> None:
-        """Note something for the next time."""
+        """Store a fact."""
         key = _key(fact, server)
         if self._known.get(key) != value:
             self._known[key] = value
             self._write(server, key, value)
 
     def forget(self, fact: Fact, server: str) -> None:
-        """What was known has proved wrong."""
+        """Remove a fact."""
         key = _key(fact, server)
         if self._known.pop(key, None) is not None:
             self._write(server, key, None)
@@ -82,16 +82,16 @@ class ServerMemory:
 
 @dataclass(frozen=True, slots=True)
 class KnownServer:
-    """What the file has of one server."""
+    """The facts about one server in the file."""
 
     server_id: str
-    """What stands in the file for its command or URL."""
+    """The hash of its command or URL, as the file has it."""
     facts: Mapping[str, str]
-    """By `Fact`, or by one that another version of the bridge knows."""
+    """The values by `Fact`. Facts of another version of the bridge may be among them."""
 
     @property
     def name(self) -> str:
-        """What the server called itself; "" when that is not known."""
+        """The server's own name; "" when it is not known."""
         return self.facts.get(Fact.NAME, "")
 
 
@@ -109,7 +109,7 @@ def remembered_in(path: Path) -> list[KnownServer]:
 
 
 def forget_servers(path: Path, server_ids: Collection[str]) -> None:
-    """Take all that is known of some servers out of the file; a bridge that runs goes on as it began.
+    """Remove all facts about some servers from the file. A running bridge keeps the facts that it read.
 
     Raises:
         UsageError: the file cannot be read or written.
@@ -124,7 +124,7 @@ def forget_servers(path: Path, server_ids: Collection[str]) -> None:
 
 
 def _key(fact: Fact, server: str) -> str:
-    """A server as it stands in the file: unreadable, since commands and URLs may hold secrets."""
+    """The key of a fact in the file. The server is hashed, since commands and URLs may hold secrets."""
     return f"{fact}:{hashlib.sha256(server.encode()).hexdigest()[:32]}"
 
 
@@ -137,10 +137,10 @@ def _read(path: Path | None) -> dict[str, str]:
 
 
 def _known_in(path: Path) -> dict[str, str]:
-    """What a file has; nothing when it is not there.
+    """The content of the file; empty when there is no file.
 
     Raises:
-        UsageError: it cannot be read.
+        UsageError: the file cannot be read.
     """
     try:
         known = json.loads(path.read_text(encoding="utf-8"))

@@ -1,11 +1,11 @@
-"""Tasks that a server makes of calls: followed from the handle to the result.
+"""Tasks that a server makes of calls, from the handle to the result.
 
-There are two kinds. The tasks extension of 2026-07-28 describes a task whole in tasks/get, questions and
-result included, and takes answers with tasks/update. The tasks of 2025-11-25 say in tasks/get only how they
-stand; tasks/result waits for the end, and questions come as requests of the server while it waits.
+There are two kinds. In the tasks extension of 2026-07-28, tasks/get returns the whole task, with its questions and
+its result, and tasks/update takes the answers. In 2025-11-25, tasks/get returns only the status; tasks/result
+waits for the end, and the server sends its questions as requests while it waits.
 
-Both are polled at the pace that the server asks for; what it notifies comes sooner. A connection that is
-lost costs nothing as long as the server still knows the task.
+Both are polled at the pace that the server asks for; a notification ends the pause. A lost connection does no harm
+as long as the server still knows the task.
 
 Spec: ext-tasks (io.modelcontextprotocol/tasks), MCP 2025-11-25 basic/utilities/tasks.
 """
@@ -34,17 +34,17 @@ logger = logging.getLogger(__name__)
 _SHORTEST_POLL_SECONDS: Final = 0.05
 _LONGEST_POLL_SECONDS: Final = 60.0
 _USUAL_POLL_SECONDS: Final = 1.0
-"""Where the server does not say how often it wants to be asked."""
+"""The poll interval when the server gives none."""
 _ASKING_POLL_SECONDS: Final = 5.0
-"""At least so long between two polls while a person is asked: hours may pass."""
+"""The shortest poll interval while a person is asked, which may take hours."""
 _PATIENCE: Final = 10
-"""How many polls in a row may fail before the task is given up."""
+"""After this many failed polls in a row, the task is given up."""
 _CANCEL_SECONDS: Final = 5.0
 """How long tasks/cancel may take."""
 
 
 class TaskCancelledError(PeerError):
-    """The task was cancelled on the server; the words are the server's, if it gave any."""
+    """The task was cancelled on the server. The message is the server's, if it sent one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +53,15 @@ class TaskHandle:
 
     task_id: str
     is_legacy: bool
-    """Whether it is one of MCP 2025-11-25."""
+    """Whether it is a task of MCP 2025-11-25."""
 
 
 OnStatus = Callable[[str], None]
-"""Takes the words in which a server says what its task is doing."""
+"""Called with the `statusMessage` of a task that works."""
 
 
 def handle_from(result: JsonObject) -> TaskHandle | None:
-    """The task that the result of a call stands for, if it does."""
+    """The task that a call became; None when the result is no task."""
     if result.get("resultType") == "task":
         task_id = result.get("taskId")
         return TaskHandle(task_id, is_legacy=False) if isinstance(task_id, str) else None
@@ -78,13 +78,13 @@ async def follow(
     asker: Asker,
     on_status: OnStatus,
 ) -> JsonObject:
-    """Follow a task to its result, which is what the call itself would have given.
+    """Follow a task to its result, which is the result that the call would have had.
 
     Cancelling this cancels the task on the server, unless another process will follow it.
 
     Raises:
         ServerRefusedError: the call ended with a JSON-RPC error.
-        TaskCancelledError: it was cancelled on the server.
+        TaskCancelledError: the task was cancelled on the server.
         ServerLostError: the server no longer knows the task, or cannot be asked.
     """
     following = _TaskPoller(session, handle, asker, on_status)
@@ -98,7 +98,7 @@ async def follow(
 
 
 class _TaskPoller:
-    """One task that is followed."""
+    """Follows one task; used once."""
 
     def __init__(self, session: Session, handle: TaskHandle, asker: Asker, on_status: OnStatus) -> None:
         self._session = session
@@ -109,7 +109,7 @@ class _TaskPoller:
         self._news: JsonObject | None = None
         self._woken = anyio.Event()
         self._asked: dict[str, anyio.CancelScope | None] = {}
-        """The questions so far, with what ends the asking of those that wait for an answer."""
+        """All questions so far, by key. The scope of an open question ends its asking; None for a settled one."""
         self._result: JsonObject | None = None
         self._error: PeerError | None = None
         self._fetching = False
@@ -128,14 +128,14 @@ class _TaskPoller:
         return self._result
 
     async def cancel(self) -> None:
-        """Tell the server that the result is not wanted."""
+        """Cancel the task on the server."""
         try:
             await self._request("tasks/cancel", {})
         except PeerError as exc:
             logger.debug("%s: its task could not be cancelled: %s", self._session.name, exc)
 
     async def _poll_once(self, group: anyio.abc.TaskGroup, keep_up: Callable[[], None]) -> None:
-        """Look at the task, do what it asks for, and wait until it is time to look again."""
+        """Read the task, act on its status, and wait until the next poll."""
         task = await self._look()
         keep_up()
         if task is None:
@@ -153,7 +153,7 @@ class _TaskPoller:
                 await self._woken.wait()
 
     async def _look(self) -> JsonObject | None:
-        """The task as the server describes it; None when an error has ended the following."""
+        """The task from the server, by notification or tasks/get; None when an error has ended the following."""
         self._woken = anyio.Event()
         news, self._news = self._news, None
         if news is not None and not self._handle.is_legacy:
@@ -177,7 +177,7 @@ class _TaskPoller:
         return None
 
     def _take(self, task: JsonObject, group: anyio.abc.TaskGroup) -> None:
-        """A task of the extension."""
+        """Act on the status of a task of the extension."""
         match task.get("status"):
             case "completed":
                 result = task.get("result")
@@ -191,7 +191,7 @@ class _TaskPoller:
                 self._ask(asked if isinstance(asked, dict) else {}, group)
 
     def _ask(self, outstanding: Mapping[str, JsonValue], group: anyio.abc.TaskGroup) -> None:
-        """Ask what was not asked yet, and stop asking what the server no longer wants to know."""
+        """Ask the new questions, and withdraw those that the server no longer has open."""
         for key, scope in self._asked.items():
             if scope is not None and key not in outstanding:
                 self._asked[key] = None
@@ -215,7 +215,7 @@ class _TaskPoller:
         self._woken.set()
 
     async def _answer(self, answers: Mapping[str, JsonObject]) -> None:
-        """Give the answer. A server ignores what it has already, so it may be sent again."""
+        """Send the answers. They may be sent again, since a server ignores answers that it already has."""
         for attempt in range(1, _PATIENCE + 1):
             try:
                 await self._request("tasks/update", {"inputResponses": dict(answers)})
@@ -227,7 +227,7 @@ class _TaskPoller:
                 return
 
     def _take_legacy(self, task: JsonObject, group: anyio.abc.TaskGroup) -> None:
-        """A task of 2025-11-25: its questions come, and its result is given, while tasks/result waits."""
+        """Act on the status of a task of 2025-11-25. Its questions come while tasks/result waits for the result."""
         status = task.get("status")
         if status == "cancelled":
             self._error = _cancelled(task)
@@ -246,7 +246,7 @@ class _TaskPoller:
         self._woken.set()
 
     async def _listen(self) -> None:
-        """Be told when the task changes, if the server does that. Polling goes on without it."""
+        """Subscribe to changes of the task, if the server supports it. Polling goes on in any case."""
         try:
             asked: JsonObject = {"notifications": {"taskIds": [self._handle.task_id]}}
             await self._session.request("subscriptions/listen", asked)

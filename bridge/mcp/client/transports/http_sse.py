@@ -1,7 +1,7 @@
-"""The deprecated HTTP+SSE transport: a GET that brings events, and POSTs to the address that the first one names.
+"""The deprecated HTTP+SSE transport: a GET that streams events, and POSTs to the address that the first event names.
 
-The SDK's client for it ends its writer without a word when one POST fails, so that every later call hangs, and
-has no bound on events. Here a fault becomes the answer to the one request that met it, as in `streamable_http.py`.
+When one POST fails, the SDK's client ends its writer silently, so that every later call hangs; and it does not bound
+events. Here a fault becomes the answer to the one request that met it, as in `streamable_http.py`.
 
 Spec: MCP 2024-11-05 basic/transports (HTTP with SSE), 2025-11-25 basic/transports (backwards compatibility).
 """
@@ -61,14 +61,14 @@ from bridge.mcp.messages import message_in
 logger = logging.getLogger(__name__)
 
 POSTS_AT_ONCE: Final = 32
-"""Requests that are posted at one time, and beside them as many answers and as many other messages: no cancellation
-waits for calls."""
+"""The most requests that are posted at one time. Answers, and other messages, have the same limit each, so that no
+cancellation waits for calls."""
 
 _OPENING_FACTOR: Final = 3
-"""The endpoint has to be named within this many times `connect_seconds`, from the first byte to the event."""
+"""The server has to name the endpoint within this many times `connect_seconds`."""
 
 _ENDS_BYTES: Final = 200
-"""What is kept of each end of an event that is too large: the id that it answers stands there."""
+"""How much of each end of an event that is too large is kept, to find the id in it."""
 
 _READ_BUFFER: Final = 16
 _OLD_TRANSPORT_STATUSES: Final = frozenset({400, 404, 405})
@@ -79,7 +79,7 @@ _SseEvents = AsyncGenerator[SseEvent, None]
 
 
 def may_be_http_sse(error: MCPError) -> bool:
-    """Whether what a handshake over Streamable HTTP failed with is how a server of the old transport answers it.
+    """Whether a handshake over Streamable HTTP failed as it does at a server of the old transport.
 
     Spec: MCP 2025-11-25 basic/transports, backwards compatibility.
     """
@@ -88,13 +88,13 @@ def may_be_http_sse(error: MCPError) -> bool:
 
 @asynccontextmanager
 async def http_sse(target: HttpTarget, on_fault: Callable[[str], None]) -> AsyncIterator[TransportStreams]:
-    """Speak to a server over HTTP+SSE. `on_fault` hears of each fault, by its kind.
+    """Connect to a server over HTTP+SSE. `on_fault` is called with the kind of each fault.
 
     The streams end when the server ends its events. No redirect is followed: headers hold credentials.
 
     Raises:
-        ServerDownError: it cannot be reached.
-        PeerError: it does not answer as a server of this transport does, or not in time.
+        ServerDownError: the server cannot be reached.
+        PeerError: the server does not answer as a server of this transport does, or not in time.
     """
     posting = _PostTransport(target, on_fault, limits=LIMITS)
     reads_in, reads_out = anyio.create_memory_object_stream[SessionMessage | Exception](_READ_BUFFER)
@@ -121,11 +121,11 @@ async def http_sse(target: HttpTarget, on_fault: Callable[[str], None]) -> Async
 async def _opened(
     target: HttpTarget, client: httpx2.AsyncClient
 ) -> AsyncIterator[tuple[httpx2.URL, _SseEvents]]:
-    """Open the event stream: the address to post to, and the events after the one that named it.
+    """Open the event stream. Yields the address for POSTs, and the events after the one that named it.
 
     Raises:
         ServerDownError: the server cannot be reached.
-        PeerError: it does not answer as a server of this transport does, or not in time.
+        PeerError: the server does not answer as one of this transport does, or not in time.
     """
     seconds = _OPENING_FACTOR * target.connect_seconds
     headers = {"accept": "text/event-stream", "cache-control": "no-store"}
@@ -165,7 +165,7 @@ async def _events(response: httpx2.Response, reader: SseReader) -> _SseEvents:
 
 
 async def _endpoint(target: HttpTarget, events: _SseEvents) -> httpx2.URL:
-    """The address to post to. Credentials travel there, so only its path and query are taken from the server."""
+    """The address for POSTs. Credentials are sent there, so only its path and query are taken from the server."""
     async for event in events:
         if event.type != "endpoint":
             continue
@@ -188,19 +188,19 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
 
 
 def _status_words(response: httpx2.Response) -> str:
-    """The status of a response as it is told."""
+    """The status of a response, for messages."""
     return f"HTTP {response.status_code} {response.reason_phrase}".rstrip()
 
 
 class _PostTransport(FaultMappingTransport):
     def says_session_lost(self, request: httpx2.Request, status: int, body: bytes) -> bool:  # noqa: ARG002
-        """The session is part of the address, and servers say in plain words that they do not know it."""
+        """Reads plain text: the session is part of the address, and servers do not answer in JSON-RPC."""
         return means_session_lost(status, body.decode("utf-8", "replace"))
 
 
 @dataclass
 class _SseConnection:
-    """One open connection: what arrives goes to `arrived`, what is to be sent is posted."""
+    """One open connection. Received messages go to `arrived`; messages to send are posted."""
 
     target: HttpTarget
     on_fault: Callable[[str], None]
@@ -213,7 +213,7 @@ class _SseConnection:
     _answer_places: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(POSTS_AT_ONCE))
 
     async def run(self, events: _SseEvents, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:
-        """Send and receive until the server ends its events; then nobody hears of what is still posted."""
+        """Send and receive until the server ends its events. POSTs that are then under way are cancelled."""
         async with outgoing, anyio.create_task_group() as tasks:
             tasks.start_soon(self._send_all, outgoing, tasks)
             with suppress(anyio.BrokenResourceError):  # the session reads no more
@@ -245,14 +245,14 @@ class _SseConnection:
     async def _send_all(
         self, outgoing: MemoryObjectReceiveStream[SessionMessage], tasks: anyio.abc.TaskGroup
     ) -> None:
-        """Post each message, beside those that are under way."""
+        """Post each message, concurrently."""
         async for item in outgoing:
             match item.message:
                 case JSONRPCRequest(id=request_id) as request:
                     self._posts[request_id] = anyio.CancelScope()
                     tasks.start_soon(self._post_request, request, self._posts[request_id])
                 case JSONRPCNotification(method=method) as notification if method == _INITIALIZED:
-                    # Servers refuse what overtakes it.
+                    # Servers refuse a message that overtakes it.
                     with anyio.move_on_after(self.target.connect_seconds):
                         await self._post_other(notification)
                 case JSONRPCNotification(method=method, params=params) if method == _CANCELLED:
@@ -263,7 +263,7 @@ class _SseConnection:
                 case JSONRPCNotification() as notification:
                     tasks.start_soon(self._post_other, notification)
                 case answer:
-                    # It waits here: whoever asks and takes in no answers is seen where they wait (`Wire`).
+                    # An answer waits here for a free place. `Wire` counts the requests whose answers wait.
                     await self._answer_places.acquire()
                     tasks.start_soon(self._post_answer, answer)
 
@@ -293,12 +293,12 @@ class _SseConnection:
             logger.warning("%s did not take a message: %s", self.target, error.message)
 
     async def _post(self, message: JSONRPCMessage) -> ErrorData | None:
-        """Post one message; what went wrong, if something did."""
+        """Post one message. Returns the error; None without one."""
         body = json.dumps(message.model_dump(by_alias=True, mode="json", exclude_unset=True)).encode()
         headers = {"content-type": "application/json"}
         async with self.client.stream("POST", self.endpoint, content=body, headers=headers) as response:
             if response.is_success:
-                # The body says nothing, but only a connection that was read to its end is used again.
+                # The body is not used, but a connection is used again only when its response was read to the end.
                 with anyio.move_on_after(self.target.connect_seconds):
                     await beginning_of(response)
                 return None

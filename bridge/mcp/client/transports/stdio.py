@@ -1,14 +1,14 @@
-"""A tool server that runs as a child process and is spoken to over its stdin and stdout.
+"""The stdio transport: a tool server that runs as a child process.
 
-What is known here is processes and pipes; what stands in a line is for `lines.py` and `stderr.py` to say.
+This module knows processes and pipes. `mcp/messages.py` reads the lines of stdout, `stderr.py` those of stderr.
 
-The SDK has a transport of this kind. This one reads a line in a time that grows with its length only, keeps no
-more of it than a limit, and ends the connection when the process ends: the end of its stdout does not tell, as
-whatever the process has started may hold stdout open.
+The SDK has a transport of this kind. This one reads a line in time linear in its length, keeps no more of it than
+a limit, and ends the connection when the process ends. The end of stdout does not suffice, since the child's own
+children may hold stdout open.
 
 Four tasks stand between the process and the session: one reads stdout, one writes stdin, one logs stderr, one
-waits for the end. They are shielded, and ended by `_Child.end` alone, so that a server that is being stopped
-still finds somebody who reads what it writes.
+waits for the end. They are shielded, and only `_Child.end` ends them, so that the output of a server that
+is being stopped is still read.
 
 Spec: MCP 2026-07-28 basic/transports (stdio), basic/lifecycle (shutdown).
 """
@@ -39,45 +39,45 @@ from bridge.mcp.messages import LineSplitter, OverlongLine, line_of, message_in
 logger = logging.getLogger(__name__)
 
 _GRACE_SECONDS: Final = 2.0
-"""How long a server may take to end once its stdin is closed, and again once it is told to. As in the SDK."""
+"""How long a server may take to end after its stdin is closed, and again after SIGTERM. As in the SDK."""
 
 _FLUSH_SECONDS: Final = 0.5
-"""How long what was sent last may take to leave before stdin is closed. As in the SDK."""
+"""How long the last messages may take to be written before stdin is closed. As in the SDK."""
 
 _QUIET_SECONDS: Final = 0.2
-"""A pipe that brings nothing for this long holds nothing more of a process that has ended."""
+"""After a process has ended, a pipe that is silent for this long is taken to be empty."""
 
 _LAST_SECONDS: Final = 2.0
-"""How long stdout is read after the end at most: what the process left behind may write on for ever."""
+"""How long stdout is read at most after the process has ended: its children may go on writing."""
 
 _EXIT_POLL_SECONDS: Final = 0.25
-"""How often the end of the process is looked for where the system does not tell of it."""
+"""The interval of polls for the end of the process, on systems without pidfd."""
 
 _POLL_SECONDS: Final = 0.01
-"""How often a process group is looked at that is about to be gone. Of that, no system tells."""
+"""The interval of polls for the end of a process group. No system reports that event."""
 
 _LINES_AT_ONCE: Final = 64
-"""Messages to the server that are written together, when so many wait."""
+"""The most waiting messages that are written to the server together."""
 
 _LINES_AHEAD: Final = 16
-"""Messages that are read before the session takes them, so that those of one chunk cost no change of task each."""
+"""How many messages are read ahead of the session, so that each message of a chunk does not cost a task switch."""
 
 _GONE: Final = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
-"""How the streams of a process say that there is nobody at the other end."""
+"""The errors of a pipe whose other end is closed."""
 
 
 @dataclass(frozen=True)
 class StdioTarget:
-    """A server that is started as a child process and spoken to over its stdin and stdout."""
+    """A server that is started as a child process."""
 
     argv: tuple[str, ...] = field(repr=False)
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Beside HOME, LOGNAME, PATH, SHELL, TERM and USER, which every child gets."""
+    """Variables beside HOME, LOGNAME, PATH, SHELL, TERM and USER, which every child gets."""
     cwd: str | None = None
     result_limit_bytes: int = field(kw_only=True)
     result_json_values: int = field(kw_only=True)
     shown: tuple[str, ...] = field(default=(), compare=False)
-    """The words as they may be said aloud, where those are others."""
+    """The command line as it may be shown, when the real one holds secrets."""
 
     def __str__(self) -> str:
         return " ".join(self.shown or self.argv)
@@ -87,12 +87,12 @@ class StdioTarget:
 async def child(command: StdioTarget, name: str, last_words: LastWords) -> AsyncIterator[TransportStreams]:
     """Start a server as a child process, and end it, with its process group, on exit.
 
-    What it sends that is no message comes as a ValueError. So does an answer above a limit whose id is not
-    found in its first or last bytes: the call that waits for it ends with its own deadline. Where the id is
-    found, an error marked as ours answers the call.
+    A line that is no message arrives as a ValueError. An answer above a limit becomes an error that is marked as the
+    transport's. When its id is not found in its first or last bytes, it is a ValueError, too, and the call that
+    waits for it ends by its own deadline.
 
     Raises:
-        UsageError: it cannot be started.
+        UsageError: the command cannot be started.
     """
     with anyio.CancelScope(shield=True):  # between the start and the `try` below nothing may be awaited
         process = await _start(command)
@@ -141,7 +141,7 @@ class _Child:
         self._exited = anyio.Event()
 
     async def run(self) -> None:
-        """Serve the process until nothing more can come of it, or `end` has ended it."""
+        """Serve the process until its output has ended, or `end` was called."""
         with self._life:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._read)
@@ -150,7 +150,7 @@ class _Child:
                 tasks.start_soon(self._log_stderr)
 
     async def end(self) -> None:
-        """Close stdin, then end the process and what is left of its group. The caller shields this."""
+        """Close stdin, then end the process and the rest of its group. The caller shields this."""
         self.messages.close()
         self.sink.close()
         with anyio.move_on_after(_FLUSH_SECONDS):
@@ -182,12 +182,12 @@ class _Child:
                         for line in lines.feed(chunk):
                             await self._deliver(line)
                 with anyio.move_on_after(_QUIET_SECONDS):
-                    await self._silent.wait()  # so that whoever hears of the end finds the last words
-            while True:  # nobody wants it, but a server that cannot write cannot end
+                    await self._silent.wait()  # so that the last words are there when the end is reported
+            while True:  # the output is dropped, but a server that cannot write cannot end
                 await self._stdout.receive()
 
     async def _end_reading(self) -> None:
-        """The process has ended, or will hear nothing more: what it wrote is read, and that is the end."""
+        """Read the rest of stdout, then end the reading: the process has ended, or no longer reads stdin."""
         with anyio.move_on_after(_LAST_SECONDS):
             seen = -1
             while not self._waiting or seen != self._chunks:
@@ -213,7 +213,7 @@ class _Child:
         await self._end_reading()
 
     async def _log_stderr(self) -> None:
-        """Pass stderr on to the log until it is closed."""
+        """Pass stderr to the log until it is closed."""
         log = StderrLog(self._name, self._last_words)
         with suppress(*_GONE):
             while True:
@@ -244,7 +244,7 @@ async def _ended(process: Process) -> None:
     """Wait until the process has ended and been reaped. (`process.wait` may also wait for its pipes.)"""
     pause = _EXIT_POLL_SECONDS
     if sys.platform == "linux" and process.returncode is None:
-        with suppress(OSError):  # it has just been reaped, or a sandbox forbids this
+        with suppress(OSError):  # the process was just reaped, or a sandbox forbids pidfd
             handle = os.pidfd_open(process.pid)
             try:
                 await anyio.wait_readable(handle)
@@ -256,7 +256,7 @@ async def _ended(process: Process) -> None:
 
 
 async def _end_group(process: Process) -> None:
-    """Tell the process and all that it started to end; kill what does not."""
+    """End the process group with SIGTERM, then with SIGKILL."""
     if sys.platform == "win32":
         process.terminate()
         return
@@ -269,7 +269,7 @@ async def _end_group(process: Process) -> None:
 
 
 def _signal_group(process: Process, number: int) -> bool:
-    """Whether there is anybody to hear it."""
+    """Signal the process group. False when no process is left in it."""
     if process.returncode is not None:
         with suppress(ChildProcessError):  # orphans fall to us when we are the first process of a container
             while os.waitpid(-process.pid, os.WNOHANG)[0]:
@@ -284,17 +284,17 @@ def _signal_group(process: Process, number: int) -> bool:
 
 
 async def _release(process: Process) -> None:
-    """Close the pipes, also those whose other end somebody outside the group holds."""
+    """Close the pipes, also those whose other end a process outside the group holds."""
     for stream in (process.stdin, process.stdout, process.stderr):
         if stream is not None:
             with suppress(*_GONE):
                 await stream.aclose()
-    # Nothing public reaches asyncio's own transport, which keeps the descriptors until each pipe has ended.
+    # asyncio's own transport keeps the descriptors until each pipe has ended. There is no public way to reach it.
     transport = getattr(getattr(process, "_process", None), "_transport", None)
     if transport is not None:
         stdin = transport.get_pipe_transport(0)
         if stdin is not None and stdin.get_write_buffer_size():
-            stdin.abort()  # closing would wait until somebody reads it
-        with suppress(PermissionError):  # of a process that may not be killed
+            stdin.abort()  # closing would wait until the other end reads it
+        with suppress(PermissionError):  # the process may not be killed
             transport.close()
         await anyio.lowlevel.checkpoint()

@@ -1,7 +1,7 @@
-"""How a tool server is reached: a child process (`stdio.py`) or a URL, whose faults are turned into answers here.
+"""Streamable HTTP to a tool server, and what the address of a tool server may be.
 
-The SDK's HTTP transport lets one refused connection cancel everything that shares its client. Here a fault
-becomes the answer to the one request that met it: a JSON-RPC error, marked as ours (see `faults.py`).
+In the SDK's HTTP transport, one refused connection cancels everything that shares its client. Here a fault becomes
+the answer to the one request that met it: a JSON-RPC error that is marked as the transport's (see `faults.py`).
 """
 
 from __future__ import annotations
@@ -47,29 +47,29 @@ from bridge.mcp.client.transports.stdio import StdioTarget
 logger = logging.getLogger(__name__)
 
 _ERROR_BODY_BYTES: Final = 64 * 1024
-"""How much of an error page is read: it only has to be told from a JSON-RPC error."""
+"""How much of an error page is read, to tell it from a JSON-RPC error."""
 
 _EVENTS: Final = "text/event-stream"
 _EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
 _ENDS_BYTES: Final = 3
-"""How much of the end of an event may stand in the chunk before."""
+"""How many bytes of the separator after an event may stand in the chunk before."""
 _OF_PACKING: Final = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
-"""The headers that say how a body travels."""
+"""The headers that describe the transfer of a body, which is not passed on as it came."""
 
 NOT_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
-"""The errors that come before a request has left. After any other, the server may have acted on it."""
+"""The errors before a request was sent. After any other error, the server may have acted on the request."""
 
 LIMITS: Final = httpx2.Limits(max_connections=None, keepalive_expiry=2.0)
-"""Idle connections are dropped before a server (uvicorn: 5 s) does it, while a request is on its way."""
+"""Idle connections are closed sooner than servers do it (uvicorn: 5 s), which could meet a request on its way."""
 
 _NO_SESSION: Final = re.compile(
     r"\b(no valid|invalid|unknown|missing|expired) (mcp )?session\b"
     r"|\bsession( id)? (not found|is required|expired)\b|\bno transport found for session",
     re.IGNORECASE,
 )
-"""How servers say in words, with HTTP 400, that they do not know a session. Narrow, as a request that met it is
-sent again: a tool's own error that merely speaks of a session is not one of these."""
+"""The words with which servers say, with HTTP 400, that they do not know a session. The pattern is narrow, since the
+request is sent again: a tool's own error that mentions a session must not match."""
 
 
 @dataclass(frozen=True)
@@ -82,16 +82,16 @@ class HttpTarget:
     result_limit_bytes: int = field(kw_only=True)
     result_json_values: int = field(kw_only=True)
     shown: str = field(default="", compare=False)
-    """The URL as it may be said aloud, where that is another one than without user, query and fragment."""
+    """The URL as it may be shown, when that is not the URL without user, query and fragment."""
     allow_private: bool = False
-    """Whether its name may lead to a private address once it led to a public one."""
+    """Whether the name of the host may resolve to a private address after it resolved to a public one."""
     on_command_line: bool = field(default=False, compare=False)
-    """Whether it is given there, and not in a file: who is refused is told so."""
+    """Whether the server was given on the command line, not in a file. A refusal says how to allow it there."""
     seen: RebindingJudge = field(default_factory=RebindingJudge, repr=False, compare=False)
 
     @property
     def guard(self) -> AddressGuard | None:
-        """What judges connections to it; None when any address will do."""
+        """The guard for connections to the server; None when any address is allowed."""
         host = httpx2.URL(self.url).host
         if self.allow_private or is_private_host(host):
             return None
@@ -114,7 +114,7 @@ def is_local(target: ServerTarget) -> bool:
 async def streamable_http(
     target: HttpTarget, on_fault: Callable[[str], None]
 ) -> AsyncIterator[TransportStreams]:
-    """Speak to a server over Streamable HTTP. `on_fault` hears of each fault, by its kind."""
+    """Connect to a server over Streamable HTTP. `on_fault` is called with the kind of each fault."""
     transport = FaultMappingTransport(target, on_fault, limits=LIMITS)
     async with (
         client_of(target, transport) as client,
@@ -124,7 +124,7 @@ async def streamable_http(
 
 
 def client_of(target: HttpTarget, transport: httpx2.AsyncBaseTransport) -> httpx2.AsyncClient:
-    """A client that sends what the target asks for."""
+    """An HTTP client with the credentials, timeout and guard of the target."""
     # No read timeout: a call's own deadline bounds it, and a stream may be silent for as long.
     timeout = httpx2.Timeout(None, connect=target.connect_seconds)
     guarded = guarded_by(target.guard)
@@ -141,14 +141,14 @@ def client_of(target: HttpTarget, transport: httpx2.AsyncBaseTransport) -> httpx
 
 
 async def explained_at(target: HttpTarget, fault: PeerError) -> PeerError:
-    """A fault, with what stands at the URL instead. None of the target's headers are sent."""
+    """The fault, explained by what answers at the URL instead of MCP. None of the target's headers are sent."""
     async with GuardedClient(timeout=target.connect_seconds) as client:
         bound = target.connect_seconds
         return await explained(fault, client, target.url, WantedKind.SERVER, target.guard, bound)
 
 
 class FaultMappingTransport(GuardedTransport):
-    """An HTTP transport that never raises: what goes wrong is answered like a server's JSON-RPC error."""
+    """An HTTP transport that never raises: a fault becomes a response with a JSON-RPC error."""
 
     def __init__(self, target: HttpTarget, on_fault: Callable[[str], None], *, limits: httpx2.Limits) -> None:
         super().__init__(limits=limits)
@@ -173,7 +173,7 @@ class FaultMappingTransport(GuardedTransport):
         return await self._whole(request, unpacked) if kind.startswith("application/json") else unpacked
 
     async def _whole(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-        """A body that is one JSON text, read here, where what goes wrong with it can still be said."""
+        """Read a body that is one JSON text whole, so that a fault in it can still become an error."""
         try:
             self._bounds.require_few_values(await response.aread())
         except _TooLargeError as exc:
@@ -204,7 +204,7 @@ class FaultMappingTransport(GuardedTransport):
     def says_session_lost(self, request: httpx2.Request, status: int, body: bytes) -> bool:
         """Whether an error page says that the server does not know the session of a message.
 
-        Only of messages: a server that has no stream of its own may answer the GET for one with 404, too.
+        Only for messages: a server without a stream of its own may answer the GET for it with 404, too.
         """
         if request.method != "POST" or "mcp-session-id" not in request.headers:
             return False
@@ -220,18 +220,18 @@ class FaultMappingTransport(GuardedTransport):
 
 
 class _TooLargeError(httpx2.SSEError):
-    """A response above the limit. The SDK tells the words of an SSEError, and does not ask for the rest."""
+    """The response is above a limit. The SDK passes on the message of an SSEError, and does not resume the stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """What one message may be."""
+    """The limits of one message, in bytes and in values."""
 
     size: int
     values: int
 
     def require_size(self, size: int) -> None:
-        """Raises _TooLargeError when a message of so many bytes is too large."""
+        """Raises _TooLargeError when a size in bytes is above the limit."""
         if size > self.size:
             raise _TooLargeError(f"the response is larger than {self.size} bytes: {LIMITED_BY}")
 
@@ -246,8 +246,8 @@ class _Bounds:
 def _unpacked(
     request: httpx2.Request, packed: httpx2.Response, bounds: _Bounds, *, in_events: bool
 ) -> httpx2.Response:
-    """The same response without its content encoding, bounded by what it unpacks to."""
-    # As bytes: read as text, a value beyond ASCII could not be made a header again.
+    """The same response without its content encoding. The limits count the unpacked bytes."""
+    # As bytes: a header value beyond ASCII could not be encoded again.
     headers = [(name, value) for name, value in packed.headers.raw if name.lower() not in _OF_PACKING]
     return httpx2.Response(
         packed.status_code,
@@ -259,7 +259,7 @@ def _unpacked(
 
 
 class _BoundedBody(httpx2.AsyncByteStream):
-    """A response body, unpacked, that ends with an error that the SDK expects when it breaks or grows too large."""
+    """An unpacked response body. When it breaks off or is too large, it raises an error that the SDK handles."""
 
     def __init__(self, packed: httpx2.Response, bounds: _Bounds) -> None:
         self._packed = packed
@@ -268,7 +268,7 @@ class _BoundedBody(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
-            # Pieces of 1 MiB at most, however far a few bytes unpack.
+            # Chunks of 1 MiB at most, even when a few bytes unpack to much more.
             async with aclosing(self._packed.aiter_bytes()) as chunks:
                 async for chunk in chunks:
                     self._judge(chunk)
@@ -287,15 +287,15 @@ class _BoundedBody(httpx2.AsyncByteStream):
 
 
 class _BoundedEvents(_BoundedBody):
-    """A stream of events, of which each one is bounded: the stream itself may be open for ever.
+    """A stream of events. Each event is bounded; the stream itself is not.
 
-    An event is judged before its end is passed on, so that nobody has read it.
+    An event is checked before its end is passed on, so that the SDK never sees an event that is too large.
     """
 
     def __init__(self, packed: httpx2.Response, bounds: _Bounds) -> None:
         super().__init__(packed, bounds)
         self._event = bytearray()
-        """What has come of the event at hand."""
+        """The part of the current event that has arrived."""
 
     def _judge(self, chunk: bytes) -> None:
         rest = self._event[-_ENDS_BYTES:]
@@ -313,12 +313,12 @@ class _BoundedEvents(_BoundedBody):
 
 
 def _data_of(event: bytes | bytearray) -> bytes:
-    """What an event says, without its framing."""
+    """The data of an event, without its framing."""
     return b"\n".join(line[5:] for line in _LINE_END.split(event) if line.startswith(b"data:"))
 
 
 async def beginning_of(response: httpx2.Response) -> bytes:
-    """The first bytes of a body, unpacked; the rest is not read."""
+    """The first bytes of a body, unpacked. The rest is not read."""
     chunks: list[bytes] = []
     size = 0
     try:
@@ -336,12 +336,12 @@ async def beginning_of(response: httpx2.Response) -> bytes:
 
 
 def means_session_lost(status: int, words: str) -> bool:
-    """Whether a session is not known: 404 by the specification, 400 from many."""
+    """Whether an answer says that the session is unknown: 404 by the specification, 400 from many servers."""
     return status == 404 or (status == 400 and bool(_NO_SESSION.search(words)))
 
 
 def _jsonrpc_error(body: bytes) -> str | None:
-    """The message of a JSON-RPC error; None when a body is none."""
+    """The message of a JSON-RPC error; None when the body is not a JSON-RPC error."""
     try:
         parsed = json.loads(body)
     except ValueError:
