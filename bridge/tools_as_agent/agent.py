@@ -1,4 +1,4 @@
-"""An agent whose skills are the tools of servers, and how each of these servers is."""
+"""An agent whose skills are the tools of servers, and the state of each server."""
 
 from __future__ import annotations
 
@@ -42,25 +42,25 @@ class SkillSource:
     """A tool server of an agent."""
 
     key: str
-    """What it is called in tags, and before the ids of skills whose names collide."""
+    """Its name in tags, and the prefix of skill ids that would collide."""
     upstream: Upstream
     call_timeout_seconds: float | None = None
-    """How long a call of it may take; None is as the agent's options say."""
+    """How long a call of its tools may take; None uses the agent's options."""
 
 
 class SkillSourceStates:
-    """Since when each server has been as it is."""
+    """The state of each server, and since when."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
         self._states: dict[str, SourceState] = {}
 
     def __iter__(self) -> Iterator[SourceState]:
-        """The servers in their order."""
+        """The states in the order of the servers."""
         return iter(tuple(self._states.values()))
 
     def look(self, sources: Iterable[SkillSource]) -> None:
-        """Take over how these are now."""
+        """Take over the current state of these servers."""
         self._states = {source.key: self._state_of(source) for source in sources}
 
     def _state_of(self, source: SkillSource) -> SourceState:
@@ -77,13 +77,13 @@ _CALL_GONE: Final = (
 _SERVER_GONE: Final = "The tool server that works on this task is no longer one of this agent"
 
 _CARDS_KEPT: Final = 16
-"""Cards kept ready, one for each base under which the agent is asked for."""
+"""The most cards that are cached, one for each base URL under which clients reach the agent."""
 
 
 class ToolsAgent:
     """Implements `bridge.a2a.tasks.agent.Agent` over tool servers.
 
-    Each call is given what it runs with, and keeps it to its end: the server, the choices, the tool as it was.
+    A call keeps the server, the options and the tool that it began with.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class ToolsAgent:
         *,
         now_ms: Callable[[], int],
     ) -> None:
-        """`overrides` are by pattern, in the order in which they were written; see `override_for`."""
+        """`overrides` are by pattern, in the order of the configuration; see `override_for`."""
         self._states = SkillSourceStates(now_ms)
         self._turns: ToolLimiters[ToolKey] = ToolLimiters()
         self._card_at = lru_cache(_CARDS_KEPT)(self._make_card)
@@ -108,9 +108,9 @@ class ToolsAgent:
         options: AgentOptions,
         overrides: Mapping[str, SkillOverride] | None = None,
     ) -> None:
-        """Be an agent of these from here on; what runs goes on with what it began with.
+        """Replace the tool servers, options and overrides. Calls in flight keep those they began with.
 
-        A server that is no longer there has to stay connected until its calls have ended (`Upstream.idle`).
+        A removed server has to stay connected until its calls have ended (`Upstream.idle`).
         """
         self._sources = {source.key: source for source in sources}
         self._chosen = options
@@ -118,7 +118,7 @@ class ToolsAgent:
         self.refresh()
 
     def refresh(self) -> None:
-        """Take over what the servers now list, and whether they are up."""
+        """Take over the servers' current tools and states."""
         self._states.look(self._sources.values())
         listed = [
             (source.key, tool) for source in self._sources.values() for tool in source.upstream.listing.tools
@@ -141,12 +141,12 @@ class ToolsAgent:
 
     @property
     def published(self) -> tuple[Skill, ...]:
-        """The skills with what is behind them."""
+        """The skills with their tools and rules."""
         return self._skills.skills
 
     @property
     def sources(self) -> tuple[SourceState, ...]:
-        """How the servers are."""
+        """The states of the servers."""
         return tuple(self._states)
 
     @property
@@ -156,18 +156,18 @@ class ToolsAgent:
 
     @property
     def remarks(self) -> tuple[Remark, ...]:
-        """What in the configuration does nothing, or cannot be done, with the tools that there are."""
+        """The rules of the configuration that have no effect, or cannot be followed, with the current tools."""
         return self._remarks
 
     def card(self, base_url: str) -> AgentCard:
-        """What the agent says of itself, reachable at this base."""
+        """The Agent Card for clients that reach the agent at this base URL."""
         return self._card_at(base_url)
 
     def plan(self, turn: Turn) -> PlannedWork:
-        """Decide what a turn means, and take a place on the server when it means a call.
+        """Decide what a turn means. A call is counted in its server's queue.
 
         Raises:
-            A2AError: see `decide`; or OVERLOADED when too many calls wait for this server.
+            A2AError: see `decide`; OVERLOADED when the queue of the server is full.
         """
         if kept := resume_state_from(turn.kept):
             trace.go_on(kept.trace)
@@ -181,14 +181,14 @@ class ToolsAgent:
                 return Conclusion(decision)
 
     def takes_as_answer(self, turn: Turn) -> bool:
-        """Whether a message that names a context alone answers what its only waiting task asks; see `is_answer`."""
+        """Whether a message that names only a context answers the context's only waiting task; see `is_answer`."""
         return is_answer(turn, self._skills.usable_by(turn.principal), self._options)
 
     def resume(self, kept: bytes, state: TaskState, owner: str) -> PlannedWork | None:
-        """What goes on with a task of an earlier process: one that the server works on is followed further.
+        """The work that continues a task of an earlier process; None when the task waits for its client.
 
-        A call that was open while it asked is gone with that process. It is made anew once the answer comes,
-        when the server says that it can be repeated; else its task ends here.
+        A task of the server is followed further. A call that was open while it asked was lost with its process. If
+        the tool can be repeated, the call is made again once the answer comes; else its task fails now.
         """
         known = resume_state_from(kept)
         trace.begin()
@@ -225,7 +225,7 @@ class ToolsAgent:
         return next(iter(self._sources.values())) if len(self._sources) == 1 else None
 
     def _remark(self) -> None:
-        """What a configuration says for nothing would be noticed by clients only."""
+        """Work out the remarks anew, and log those that are new."""
         are_known = all(source.upstream.greeting is not None for source in self._sources.values())
         before = self._remarks
         self._remarks = skill_remarks(self._skills, self._options, self._overrides, are_known=are_known)
@@ -245,7 +245,7 @@ class ToolsAgent:
 
 
 def _with_text_into(options: AgentOptions, skills: Skills) -> AgentOptions:
-    """The choices with what single skills say of where plain text goes."""
+    """The options, with `text_into` of single skills added to the routes."""
     said = {skill.id: skill.override.text_into for skill in skills.skills}
     chosen = {skill_id: name for skill_id, name in said.items() if name is not None}
     if not chosen:

@@ -1,7 +1,7 @@
-"""What a task says beside what its tool says: that it waits for others or others for it, and what it made no use of.
+"""The bridge's own notes in a task: about calls that wait for each other, and about messages that had no effect.
 
-At the end of a task such words are a part of its last message, and stand in its metadata by a key of their own: who
-gives the tool's result on can tell them from it.
+At the end of a task such a note is a part of its last message, and also stands in the metadata under its own key. So
+a reader can tell it from the tool's result.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BESIDE: Final = "In this context, {} for an answer; name the task in taskId to 
 
 
 def notes_of(job: Job, missed: str | None = None) -> dict[str, str]:
-    """What is to be said beside, by its metadata key; `missed` is about a question that may have been this task's."""
+    """The notes by metadata key. `missed` is the note about a question that may have belonged to this task."""
     said: Mapping[str, str | None] = {
         UNATTRIBUTED: missed,
         UNUSED: _UNUSED.format(len(job.held)) if job.held else None,
@@ -50,7 +50,7 @@ def notes_of(job: Job, missed: str | None = None) -> dict[str, str]:
 def message_with_notes(
     job: Job, parts: Sequence[Part], metadata: JsonObject | None = None, missed: str | None = None
 ) -> Message:
-    """A message of the task, with what is to be said beside it."""
+    """A message of the task, with its notes."""
     asides = notes_of(job, missed)
     said = (*parts, *(Part(text=words) for words in asides.values()))
     return job.message(said, {**(metadata or {}), **asides} or None)
@@ -63,12 +63,12 @@ def _waiting(task_ids: Sequence[str]) -> str:
 
 
 def words_on_contention(seconds: float, now_ms: int) -> str:
-    """Tells a client that others wait for the server that asks it something."""
+    """The words that tell a client that other calls wait for the server that asks it."""
     return _CONTENDED.format(timestamp(now_ms + round(seconds * 1000)))
 
 
 def words_on_waiting(server: str, hold: SlotHold, mine: Claimant, now_ms: int) -> str:
-    """Tells a call what it waits for: another call, whose client is asked something."""
+    """The words that tell a client that its call waits for another call, whose client is asked something."""
     holder = hold.caller
     is_known = holder.principal == mine.principal and not holder.is_secret
     by = timestamp(now_ms + round(hold.ends_in_seconds * 1000))

@@ -19,30 +19,30 @@ from bridge.translate.skills import JSON, TEXT
 
 @dataclass(frozen=True, slots=True)
 class ToolServerSummary:
-    """A tool server, as far as the card speaks of it."""
+    """The fields of a tool server that the card needs."""
 
     key: str
     greeting: Greeting | None
     down: str | None
-    """Why it cannot be called, if so."""
+    """Why it cannot be called; None while it can."""
     has_skills: bool
-    """Whether there are skills of it on the card: those of a server that went down stay."""
+    """Whether the card has skills of it. The skills of a server that went down stay."""
 
     @property
     def name(self) -> str:
-        """What it is called toward people."""
+        """Its name for people."""
         return (self.greeting and (self.greeting.title or self.greeting.name)) or self.key
 
     @property
     def instructions(self) -> str | None:
-        """What it says of its tools."""
+        """The `instructions` from its handshake."""
         return self.greeting.instructions if self.greeting else None
 
 
 def make_card(
     base_url: str, servers: Sequence[ToolServerSummary], skills: Skills, options: AgentOptions
 ) -> AgentCard:
-    """The card of an agent that is reached at `base_url`; who serves it says whom it lets in."""
+    """The card of an agent that is reached at `base_url`. The A2A server adds its security schemes."""
     shown = [skill.shown for skill in skills.skills] or [_placeholder(servers)]
     greeting = servers[0].greeting if len(servers) == 1 else None
     name = options.name or ", ".join(server.name for server in servers) or "tools"
@@ -69,7 +69,7 @@ def make_card(
 
 
 def _description(name: str, servers: Sequence[ToolServerSummary]) -> str:
-    """What the only server says; of several, a paragraph each, and which of them are missed."""
+    """The instructions of the only server. For several, a paragraph each, and a note on those that are down."""
     if len(servers) < 2:
         return (servers[0].instructions if servers else None) or f"The tools of {name}"
     told = [f"{server.name}: {server.instructions}" for server in servers if server.instructions]
@@ -90,7 +90,7 @@ def _version(servers: Sequence[ToolServerSummary]) -> str:
 
 
 def _placeholder(servers: Sequence[ToolServerSummary]) -> AgentSkill:
-    """What stands for the skills when there are none: a card must have one."""
+    """A skill for a card that has none, since a card must have one."""
     whys = [_why(server, alone=len(servers) == 1) for server in servers]
     why = "; ".join(whys) or "it has no tool server"
     return AgentSkill(

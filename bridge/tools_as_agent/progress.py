@@ -1,8 +1,8 @@
-"""What a tool reports on its way, as updates of the task: in order, and never more than may be kept.
+"""A tool's progress reports as updates of the task: in order, and bounded in number and size.
 
-A server may report as fast as it can for as long as its call may take, and each update is stored. So a flood
-is thinned: by how many updates are on their way to the store, and by how many there are over time. The newest
-report waits then, and the last one is always said. Words that are too long are cut, and say so.
+A server may report as fast as it can, and each update is stored. So a flood is thinned, by the number of updates on
+their way to the store and by their rate. Then only the newest report waits, and the last report is always sent.
+Words that are too long are cut, with a note that says so.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from bridge.tools_as_agent.task_asker import PausableDeadline
 from bridge.translate.outcome import progress_metadata
 
 _CHARACTER_BYTES: Final = 4
-"""What a character takes at most, in UTF-8."""
+"""The most bytes of a character in UTF-8."""
 
 BURST_SECONDS: Final = 10
-"""A tool may report so many seconds' worth of updates at once: short ones with many steps are shown whole."""
+"""A tool may report this many seconds' worth of updates at once, so that short runs with many steps are shown whole."""
 
 
 class ProgressRelay:
-    """Takes the reports of one run. While a person is asked the task goes on asking; what comes then waits."""
+    """Takes the reports of one run. While a person is asked, the newest report waits: the task stays in its state."""
 
     def __init__(self, job: Job, options: AgentOptions, patience: PausableDeadline) -> None:
         self._job = job
@@ -46,7 +46,7 @@ class ProgressRelay:
         self._say_if_it_may()
 
     def flush(self) -> None:
-        """Say what still waits to be said."""
+        """Send the report that waits, if there is one."""
         if self._newest is None or self._patience.is_paused:
             return
         progress, self._newest = self._newest, None
@@ -70,7 +70,7 @@ class ProgressRelay:
 
 
 def _cut(words: str | None, limit_bytes: int) -> str | None:
-    """Words of so many bytes at most, and what was left out."""
+    """Words of at most `limit_bytes`, and a note when some were cut."""
     if words is None or len(words) * _CHARACTER_BYTES <= limit_bytes:
         return words
     whole = words.encode(errors="replace")

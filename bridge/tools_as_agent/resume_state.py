@@ -1,6 +1,7 @@
-"""What a turn comes to, and what is kept with its task so that it can go on, also in another process: values only.
+"""The decision about a turn, and the state kept with its task to resume it, also in another process. Values only.
 
-A kept value says by its `kind` what it is. It holds everything that is needed to go on; nothing of it is in memory."""
+The `kind` of a kept value names its type. It holds everything that resuming needs; nothing else is in memory.
+"""
 
 from __future__ import annotations
 
@@ -25,25 +26,25 @@ class ResumeMode(StrEnum):
     ROUND = "round"
     """The same call again, with the answers and the server's state (MCP 2026-07-28 basic/patterns/mrtr)."""
     AGAIN = "again"
-    """The same call again, as it was: the server refused it until a URL was visited (error -32042)."""
+    """The same call again, unchanged: the server refused it until a URL was visited (error -32042)."""
     OPEN = "open"
-    """The call is still open, and takes the answer. With the process that held it, it is gone."""
+    """The call is still open, and takes the answer. It is lost when its process ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OfTrace:
-    """What is kept belongs to a trace, with which the task goes on when its next turn names none."""
+    """The trace of a kept value. The task goes on with it when its next turn names no trace."""
 
     trace: TraceContext = field(default_factory=context.get)
-    """That of the turn that kept it."""
+    """The trace of the turn that kept the value."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnQuestion(_OfTrace):
-    """The bridge itself asked: for arguments, or which skill is meant."""
+    """The bridge itself asked for arguments, or for the skill."""
 
     skill_id: str
-    """Empty when the question is which skill is meant."""
+    """Empty when the question asks for the skill."""
     arguments: JsonObject
     fields: tuple[str, ...]
     """The properties that were asked for."""
@@ -60,9 +61,9 @@ class Confirmation(_OfTrace):
 
     skill_id: str
     arguments: JsonObject
-    """As the client gave them."""
+    """The client's own arguments."""
     digest: str
-    """Of the call that was shown: a yes is for that one only."""
+    """The digest of the call that was shown. A yes is valid for this call only."""
     kind: Literal["confirmation"] = "confirmation"
 
     def to_bytes(self) -> bytes:
@@ -79,15 +80,15 @@ class ServerQuestion(_OfTrace):
     way: ResumeMode
     questions: ElicitationsByKey
     given: ElicitationsByKey = field(default_factory=dict)
-    """The answers that are already there: an ElicitResult for each."""
+    """The ElicitResults of the questions that are answered already, by key."""
     request_state: str | None = None
     is_repeatable: bool = False
     """Whether the call may be made anew from its start when it cannot go on."""
     source_key: str = ""
     tool_name: str = ""
-    """Which tool of which server it is, whatever its skill is called by now."""
+    """With `source_key`, the tool. The id of its skill may have changed meanwhile."""
     occasions: dict[str, str] = field(default_factory=dict)
-    """Which time of asking each question is: servers may use a key again in a later round."""
+    """The id of the asking of each question: servers may use a key again in a later round."""
     kind: Literal["server-question"] = "server-question"
 
     def to_bytes(self) -> bytes:
@@ -103,7 +104,7 @@ class FollowedTask(_OfTrace):
     task_id: str
     is_legacy: bool
     extensions: tuple[str, ...] = ()
-    """Those that the client had activated."""
+    """The extensions that the client had activated."""
     source_key: str = ""
     kind: Literal["followed-task"] = "followed-task"
 
@@ -118,10 +119,10 @@ _KEPT: Final[TypeAdapter[ResumeState]] = TypeAdapter(Annotated[ResumeState, Disc
 
 
 def resume_state_from(kept: bytes) -> ResumeState | None:
-    """What was kept, if anything was.
+    """The kept value; None when nothing was kept.
 
     Raises:
-        ValueError: it cannot be read.
+        ValueError: the bytes cannot be read.
     """
     return _KEPT.validate_json(kept) if kept else None
 
@@ -132,9 +133,9 @@ class RunTool:
 
     skill: Skill
     arguments: JsonObject
-    """As its server gets them."""
+    """The arguments that the server gets."""
     answered: ServerQuestion | None = None
-    """What the server asked in the call that this one goes on with, with the answers."""
+    """The question of the server, with its answers, when this call continues one that asked."""
 
     @property
     def skill_id(self) -> str:
@@ -160,7 +161,7 @@ class Follow:
 
     @property
     def source_key(self) -> str:
-        """The key of the server; empty in what was kept when an agent had one only."""
+        """The key of the server; empty in values from a time when an agent had one server only."""
         return self.task.source_key
 
 
@@ -172,12 +173,12 @@ class RequireInput:
     parts: tuple[Part, ...]
     metadata: JsonObject
     kept: bytes
-    """What the answer will be understood by."""
+    """Kept with the task; the next turn reads the answer by it."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """End the task, saying why."""
+    """End the task with a reason."""
 
     state: TaskState
     words: str

@@ -1,8 +1,8 @@
 """The call behind a run, from its first request to a result, in as many rounds as the server wants.
 
-A server may ask while the call is open, ask by ending the call, want to be called again without asking
-anything, or make a task of it that outlives the connection. What comes of it is a result, or a question that
-the next turn answers.
+A server may ask while the call is open, end the call with a question, want another round without a question, or
+make a task of the call, which outlives the connection. The outcome is a result, or a question that the next turn
+answers.
 
 Spec: MCP 2026-07-28 basic/patterns/mrtr; 2025-11-25 client/elicitation; the tasks extension.
 """
@@ -63,7 +63,7 @@ _STATE_REFUSED_AGAIN: Final = (
 
 
 class CallInRounds:
-    """One call; used once."""
+    """One call of a tool. Used once."""
 
     def __init__(
         self,
@@ -84,25 +84,25 @@ class CallInRounds:
         self._known = _known_answers(decision)
         self._asking: TaskAsker | None = None
         self._session: Session | None = None
-        """Where the latest round was."""
+        """The session of the latest round."""
         self._is_anew = False
 
     @property
     def gave_up(self) -> str | None:
-        """Why the client's answer is no longer waited for, in words."""
+        """Why the bridge stopped waiting for the client's answer, in words; None when it did not."""
         return self._asking.gave_up if self._asking is not None else None
 
     @property
     def missed(self) -> str | None:
-        """What is to be said of a question that may have been about this call."""
+        """The note about a question that may have belonged to this call; None without one."""
         return self._asking.missed if self._asking is not None else None
 
     async def result(self, progress: ProgressRelay) -> JsonObject | RequireInput:
-        """What the call gives: a result, or a question for another turn.
+        """The outcome of the call: a result, or a question for the next turn.
 
         Raises:
-            PeerError: it gave neither.
-            BusyError: its turn did not come.
+            PeerError: the call failed without a result.
+            BusyError: the call got no slot in time.
         """
         if isinstance(self._decision, Follow):
             task = self._decision.task
@@ -115,7 +115,7 @@ class CallInRounds:
         return await self._follow(handle, self._session)
 
     async def _once(self, progress: ProgressRelay, call: ToolCall) -> JsonObject | RequireInput:
-        """One round; a call whose state the server does not take any more is made anew from its start, once."""
+        """One round. When the server refuses the request state, the call is made again from its start, once."""
         assert isinstance(self._decision, RunTool)
         try:
             return await self._in_turn(progress, call)
@@ -153,14 +153,14 @@ class CallInRounds:
         return Claimant(principal.name, self._job.events.task_id, is_secret=not principal.may_list_all)
 
     def _wait(self, hold: SlotHold) -> None:
-        """Say what this call waits for, before its turn has come."""
+        """Tell the client what this call waits for while it has no slot."""
         is_new = self._job.turn.task is None and self._asking is None
         words = words_on_waiting(self._queue.session.name, hold, self._caller, self._job.events.ids.now_ms())
         state = TaskState.SUBMITTED if is_new else TaskState.WORKING
         self._job.status(state, self._job.message((Part(text=words),)))
 
     async def _follow(self, handle: TaskHandle, session: Session) -> JsonObject:
-        """The server made a task of the call: what goes on after a restart is its id."""
+        """Follow the task that the server made of the call. Its id is kept, to follow it after a restart, too."""
         kept = FollowedTask(
             self._decision.skill_id,
             handle.task_id,
@@ -178,8 +178,8 @@ class CallInRounds:
     def _asking_that_keeps(
         self, keep: Callable[[ElicitationsByKey], bytes], slot: CallSlot | None = None
     ) -> TaskAsker:
-        # Nothing here leads back to this call: in a circle, the task and its result would stay in memory after
-        # their end, until the garbage collector comes by.
+        # Nothing here refers back to this call. In a reference cycle the task and its result would stay in memory
+        # after their end, until the garbage collector runs.
         options = self._options
         pace = QuestionPace(
             self._queue.session.name,
@@ -190,11 +190,11 @@ class CallInRounds:
         return TaskAsker(self._job, self._patience, pace, keep, self._known, slot)
 
     def _tell(self, words: str) -> None:
-        """What the server says about its task."""
+        """Pass on the `statusMessage` of the server's task."""
         self._job.status(TaskState.WORKING, self._job.message((Part(text=words),)))
 
     async def _answers_to(self, asked_now: Round) -> JsonObject | RequireInput:
-        """The answers to a round, when they are known already; else the question."""
+        """The answers to a round when all are known already; else the question for the client."""
         assert isinstance(self._decision, RunTool)
         given = {
             key: self._known.pop(name)
@@ -246,7 +246,7 @@ def _first_call(decision: RunTool, options: AgentOptions) -> ToolCall:
 
 
 def _known_answers(decision: RunTool | Follow, *, even_of_rounds: bool = False) -> dict[str, JsonObject]:
-    """The answers that hold when a call is made anew from its start and asks the same."""
+    """The answers by question, for a call that is made again from its start and asks the same."""
     answered = decision.answered if isinstance(decision, RunTool) else None
     if answered is None or not (even_of_rounds or answered.way is ResumeMode.OPEN):
         return {}

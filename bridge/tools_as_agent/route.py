@@ -94,7 +94,7 @@ def decide(turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
             not open.
     """
     kept = resume_state_from(turn.kept)
-    # What is said beside the message is said as well, in every rule below.
+    # The metadata of the request counts as that of the message, in every rule below.
     whole = replace(turn, message=with_metadata(turn.message, turn.metadata))
     match kept:
         case ServerQuestion():
@@ -108,8 +108,8 @@ def decide(turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
 
 
 def is_answer(turn: Turn, skills: Skills, options: AgentOptions) -> bool:
-    """Whether a message that does not name the task which asks can be nothing but its answer: it names no skill (by
-    rules 1 to 3), and fits what is asked for. A yes to a call is never taken so."""
+    """Whether a message that does not name the asking task can only be its answer: it names no skill (by rules 1 to
+    3), and fits the question. A confirmation always has to name its task."""
     message = with_metadata(turn.message, turn.metadata)
     if skill_asked_for_in(message, skills.tools, options.route) is not None:
         return False
@@ -128,7 +128,7 @@ def is_answer(turn: Turn, skills: Skills, options: AgentOptions) -> bool:
 
 
 def _answered(asked: ServerQuestion, turn: Turn, skills: Skills) -> Decision:
-    """An answer to what the server asked."""
+    """Decide on an answer to the server's questions."""
     open_ones = open_questions(asked)
     answers = answers_from(turn.message, open_ones, fill_defaults=URI not in turn.extensions)
     answered = replace(asked, given={**asked.given, **answers.given})
@@ -147,10 +147,10 @@ def _answered(asked: ServerQuestion, turn: Turn, skills: Skills) -> Decision:
 
 
 def open_questions(asked: ServerQuestion) -> list[Elicitation]:
-    """Those that have no answer yet.
+    """The questions that have no answer yet.
 
     Raises:
-        PeerError: one cannot be passed on.
+        PeerError: a question cannot be passed on.
     """
     return [
         elicitation_from(key, params) for key, params in asked.questions.items() if key not in asked.given
@@ -162,7 +162,7 @@ def ask_server_questions(
     open_ones: Sequence[Elicitation],
     problems: Mapping[str, tuple[Problem, ...]] | None = None,
 ) -> RequireInput:
-    """Pass on what the server asked. A question whose answer does not fit is asked another time."""
+    """Pass on the server's questions. A question whose answer did not fit is asked again, as a new occasion."""
     again = {key: f"{asked.occasions.get(key, '')}+" for key in problems or ()}
     asked = replace(asked, occasions={**asked.occasions, **again})
     now = {one.key: asked.occasions[one.key] for one in open_ones if one.key in asked.occasions}
@@ -171,7 +171,7 @@ def ask_server_questions(
 
 
 def _understood(asked: OwnQuestion | None, turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
-    """A message that asks for something by itself, or answers a question of ours."""
+    """Decide on a message that asks for something new, or answers a question of the bridge."""
     if asked is not None:
         answer = own_questions.action_of_message(turn.message, frozenset(asked.fields))
         if answer is not own_questions.ElicitAction.ACCEPT:
@@ -188,7 +188,7 @@ def _understood(asked: OwnQuestion | None, turn: Turn, skills: Skills, options: 
 
 
 def _confirmed(asked: Confirmation, turn: Turn, skills: Skills, options: AgentOptions) -> Decision:
-    """An answer to our question whether a call may be made. Other arguments make another call, asked about anew."""
+    """Decide on an answer to a confirmation. Other arguments make another call, which is confirmed anew."""
     skill = skills.by_id.get(asked.skill_id)
     if skill is None:
         return _no_longer_there(asked.skill_id)
@@ -216,7 +216,7 @@ def _no_longer_there(skill_id: str) -> End:
 
 
 def _with_first(call: SkillCall, tool: Tool, turn: Turn) -> SkillCall:
-    """A call whose skill was only named in answer, with the data and files that came with the first message."""
+    """A call whose skill was named only in an answer, with the data and files of the first message."""
     first = turn.task.history[0] if turn.task and turn.task.history else turn.message
     arguments = {**data_in(first, tool), **call.arguments}
     arguments, unplaced = place_files(
@@ -228,7 +228,7 @@ def _with_first(call: SkillCall, tool: Tool, turn: Turn) -> SkillCall:
 def _checked(
     call: SkillCall, skill: Skill, turn: Turn, options: AgentOptions, confirmed: str | None = None
 ) -> Decision:
-    """A call that is understood: made, asked about, or refused. `confirmed` is the digest that was said yes to."""
+    """Decide on a call: make it, ask for more, or refuse it. `confirmed` is the digest of a call that got a yes."""
     if call.unplaced:
         raise _file_fits_nothing(call)
     _require_output_accepted(turn, skill)
@@ -236,7 +236,7 @@ def _checked(
     foreign = hidden_arguments_in(call.arguments, rules)
     run = RunTool(skill, with_default_arguments(call.arguments, skill.listed.input_schema, rules))
     if URI in turn.extensions:
-        # The client knows the schema, and wants the server's own word on its arguments.
+        # The client knows the schema, and wants the server itself to check its arguments.
         return _foreign(skill, foreign) if foreign else unless_confirmation(run, call, options, confirmed)
     unknown = tuple(Problem(name, UNKNOWN_ARGUMENT) for name in foreign)
     found = problems_of(tool, run.arguments)
@@ -253,7 +253,7 @@ def _checked(
 
 
 def _told(problem: Problem, rules: Mapping[str, ArgumentRule]) -> Problem:
-    """A problem as the client may know it: one of the whole repeats all arguments, also those that are hidden."""
+    """A problem without hidden values. The message of a problem with the whole would repeat all arguments."""
     if problem.name or not any(rule.hidden for rule in rules.values()):
         return problem
     return Problem("", _TOGETHER)
@@ -268,7 +268,7 @@ def _ask(key: str, parts: tuple[Part, ...], asked: OwnQuestion) -> RequireInput:
 
 
 def _asked_for(call: SkillCall, tool: Tool, problems: tuple[Problem, ...]) -> OwnQuestion:
-    """What is kept: the arguments without those that the schema does not let in, which no answer could mend."""
+    """The question to keep. Arguments that the schema does not know are dropped, since no answer could mend them."""
     known = properties_of(tool.input_schema)
     at_fault = [problem.name for problem in problems if problem.name]
     kept = {name: value for name, value in call.arguments.items() if name in known or name not in at_fault}
@@ -276,9 +276,9 @@ def _asked_for(call: SkillCall, tool: Tool, problems: tuple[Problem, ...]) -> Ow
 
 
 def _merged(asked: OwnQuestion, tool: Tool, turn: Turn) -> SkillCall:
-    """The arguments so far, with what the answer adds or mends."""
+    """The arguments so far, with those that the answer adds or mends."""
     named = arguments_named_in(turn.message)
-    fields = asked.fields if named is None else ()  # beside arguments, mere words are none
+    fields = asked.fields if named is None else ()  # beside named arguments, plain text is no argument
     said = answer_in(turn.message.parts, tool, fields, asked.skill_id if not asked.fields else None)
     given = {**(named or {}), **coerced_fields(said, tool)}
     arguments = {**asked.arguments, **given}
@@ -310,10 +310,10 @@ def _require_output_accepted(turn: Turn, skill: Skill) -> None:
 
 
 def require_names_question(turn: Turn, asked: Confirmation) -> None:
-    """See to it that an answer names this question, or none.
+    """Refuse an answer that names another question than this.
 
     Raises:
-        A2AError: INVALID_PARAMS, when it names another, in its own metadata or in the request's.
+        A2AError: INVALID_PARAMS, when the metadata of the message or of the request names another question.
     """
     for where, metadata in (("message.metadata", turn.message.metadata), ("metadata", turn.metadata)):
         if (metadata or {}).get(QUESTION) not in (None, confirmation_key(asked.digest)):
@@ -322,7 +322,7 @@ def require_names_question(turn: Turn, asked: Confirmation) -> None:
 
 
 def without_unknown_arguments(call: SkillCall, asked: Confirmation, tool: Tool) -> SkillCall:
-    """A call that was not agreed to, without what may be no argument but an answer that is not understood."""
+    """A call without unknown arguments: without a clear yes, they may be an answer that was not understood."""
     known = {*properties_of(tool.input_schema), *asked.arguments}
     return replace(call, arguments={name: one for name, one in call.arguments.items() if name in known})
 
@@ -330,7 +330,7 @@ def without_unknown_arguments(call: SkillCall, asked: Confirmation, tool: Tool) 
 def unless_confirmation(
     run: RunTool, call: SkillCall, options: AgentOptions, confirmed: str | None
 ) -> RunTool | RequireInput:
-    """The call, or the question whether it may be made; `confirmed` is the digest that was said yes to."""
+    """The call, or a confirmation when it needs one. `confirmed` is the digest of the call that got a yes."""
     skill = run.skill
     is_free = not needs_confirmation(skill.tool, options.confirm, skill.override.confirm)
     if is_free or call_digest(skill.source_key, skill.tool, run.arguments) == confirmed:
@@ -339,7 +339,7 @@ def unless_confirmation(
 
 
 def confirmation(run: RunTool, call: SkillCall) -> RequireInput:
-    """The question whether a call may be made."""
+    """The confirmation that asks whether a call may be made."""
     skill = run.skill
     digest = call_digest(skill.source_key, skill.tool, run.arguments)
     shown = {

@@ -1,13 +1,13 @@
 """One call of a tool as the work of a task: the page to read.
 
-The task says WORKING once it is the tool's turn, then what the tool reports, then its result as one artifact,
-then how it ended. A tool that fails is a task that FAILED, with all that the tool said.
+The task is WORKING once the call has a slot. Then come the tool's reports, its result as one artifact, and the final
+state. A tool that fails gives a task that is FAILED, with all that the tool said.
 
-What the server asks is asked of the client. When the call is open meanwhile (MCP 2025-11-25, and tasks of the
-server), this waits for the answer; when the call is over and is to be made again with the answer (2026-07-28),
-this ends, what the next turn needs is kept with the task, and nothing stays in memory.
+A question of the server goes to the client. If the call stays open (MCP 2025-11-25, and tasks of the server), the run
+waits for the answer. If the call has ended and is made again with the answer (2026-07-28), the run ends; what the
+next turn needs is kept with the task, and nothing stays in memory.
 
-Cancelling this cancels the call on the server: the wire says so before the cancellation goes on.
+Cancelling the run cancels the call on the server; notifications/cancelled is sent before the cancellation goes on.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 
 class ToolRun:
-    """Runs the tool that a turn asked for. Made with a reserved place on its server, which it gives back."""
+    """Runs the tool that a turn asked for. The caller has called `Upstream.reserve`; the run calls `release`."""
 
     def __init__(
         self,
@@ -57,8 +57,8 @@ class ToolRun:
         options: AgentOptions,
         limiter: anyio.CapacityLimiter | None = None,
     ) -> None:
-        """`limiter` bounds the calls of the skill. What is given here holds to the end, whatever the agent is told
-        meanwhile."""
+        """`limiter` bounds the calls of the skill. The run keeps these values to its end, even when the agent's options
+        change meanwhile."""
         self._decision = decision
         self._upstream = upstream
         self._options = options
@@ -131,13 +131,13 @@ class ToolRun:
         await job.status(state, message, keep=b"")
 
     async def _linked(self, result: JsonObject, job: Job) -> dict[str, Sequence[JsonValue]]:
-        """What stands behind the links that the client could not open by itself, as far as it can be read."""
+        """The contents of the links that the client could not open by itself, as far as they can be read."""
         content = result.get("content")
         if URI in job.turn.extensions or not isinstance(content, list):
             return {}
         read: dict[str, Sequence[JsonValue]] = {}
         left_bytes = self._options.links_limit_bytes
-        # The tool has done its work: links that take too long, or too much, are passed on as they are.
+        # The tool has done its work: links that take too long, or are too large, are passed on as links.
         with anyio.move_on_after(self._options.call_timeout_seconds):
             for uri, times in islice(links_to_read(content).items(), self._options.links_most):
                 try:
@@ -156,7 +156,7 @@ class InputRequest:
     """Asks the client, and leaves the task waiting."""
 
     def __init__(self, ask: RequireInput, *, is_all: bool = True) -> None:
-        """`is_all` says that no tool was run before."""
+        """`is_all` says that this turn ran no tool before."""
         self._ask = ask
         self._is_all = is_all
 
@@ -184,11 +184,11 @@ class Conclusion:
 async def _outcome(
     call: CallInRounds, progress: ProgressRelay, patience: PausableDeadline
 ) -> JsonObject | RequireInput | ServerRefusedError | TaskCancelledError | None:
-    """What came of a call, None when it took too long; what it reported on its way is said before.
+    """The outcome of a call; None when it took too long. A report that waits is sent before this returns.
 
     Raises:
         PeerError: the server gave no answer, and did not refuse the call.
-        BusyError: the turn of the call did not come.
+        BusyError: the call got no slot in time.
     """
     outcome: JsonObject | RequireInput | ServerRefusedError | TaskCancelledError | None = None
     try:
@@ -208,7 +208,7 @@ def _in_words(text: str) -> tuple[Part, ...]:
 
 
 def _repeated(job: Job, *, is_error: bool) -> Repeated:
-    """The form of what a result says twice. With the extension all stays; a failure is always said in words."""
+    """Which of two equal forms in a result is passed on. With the extension both are; a failure keeps its words."""
     if URI in job.turn.extensions:
         return Repeated.BOTH
     repeated = repeated_for(job.turn.configuration.accepted_output_modes or ())
@@ -216,6 +216,6 @@ def _repeated(job: Job, *, is_error: bool) -> Repeated:
 
 
 def _note_on(parts: Sequence[Part], job: Job) -> tuple[Part, ...]:
-    """Says which media types were delivered although the client did not name them."""
+    """A note on media types in the result that the client did not accept."""
     extra = unaccepted_types(parts, job.turn.configuration.accepted_output_modes or ())
     return (Part(text=f"The result also holds {', '.join(extra)}"),) if extra else ()

@@ -1,4 +1,4 @@
-"""The skills of an agent at a time: the tools of its servers, with ids, shown as the configuration says. Pure.
+"""The skills of an agent: the tools of its servers, with ids, and described as the configuration says. Pure.
 
 Ids are given before anything else, so that hiding one tool never changes the id of another. A configured id is taken
 only when no other skill has or wants it: a call must never reach another tool than was meant.
@@ -39,45 +39,45 @@ class Skill:
     id: str
     source_key: str
     listed: Tool
-    """As its server lists it."""
+    """The tool as its server lists it."""
     tool: Tool
-    """As callers see it; what it is called on its server is its name."""
+    """The tool as callers see it. Its name is that on its server."""
     shown: AgentSkill
     override: SkillOverride
     default_id: str
-    """Its id where the configuration does not say another."""
+    """Its id unless the configuration gives another."""
 
     @property
     def key(self) -> ToolKey:
-        """What it is, whatever it is called here."""
+        """Identifies the tool, whatever the id of its skill is."""
         return self.source_key, self.tool.name
 
     @property
     def may_be_brief(self) -> bool:
-        """Whether its calls are answered with a Message: nothing is kept of them, so that one that is sent again is
-        made again."""
+        """Whether its calls are answered with a Message. Nothing is kept of such a call: when its message is sent
+        again, the tool runs again."""
         return self.override.reply == "message" and self.tool.is_repeatable
 
 
 @dataclass(frozen=True, eq=False)
 class Skills:
-    """All of them, in the order of the card."""
+    """All skills of an agent, in the order of the card."""
 
     skills: tuple[Skill, ...]
     hidden: Mapping[ToolKey, str] = field(default_factory=dict)
-    """The tools that are not served, and what their ids would be."""
+    """The tools that are not served, with the ids that they would have."""
     refused_ids: Mapping[str, str] = field(default_factory=dict)
-    """Ids of skills, and those that the configuration says but that could not be given to them."""
+    """For ids of skills, the configured ids that could not be given to them."""
     _usable: dict[tuple[str, ...], Skills] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def by_id(self) -> Mapping[str, Skill]:
-        """By what clients call them."""
+        """The skills by id."""
         return {skill.id: skill for skill in self.skills}
 
     @cached_property
     def by_key(self) -> Mapping[ToolKey, Skill]:
-        """By what they are."""
+        """The skills by key."""
         return {skill.key: skill for skill in self.skills}
 
     @cached_property
@@ -86,7 +86,7 @@ class Skills:
         return {skill.id: skill.tool for skill in self.skills}
 
     def usable_by(self, principal: Principal) -> Skills:
-        """Those that it may use, as if there were no others. Found once for all who may use the same."""
+        """The skills that a principal may use. Cached for all principals with the same rights."""
         if "*" in principal.skills:
             return self
         if principal.skills not in self._usable:
@@ -102,7 +102,7 @@ def skills_of(
 ) -> Skills:
     """The skills for these tools, each with the key of its server.
 
-    Those of `before` that would be the same are taken over: the servers of an agent come up one by one.
+    Unchanged skills of `before` are reused, since the servers of an agent come up one by one.
     """
     known = before.by_key if before else {}
     tools = {(source_key, tool.name): tool for source_key, tool in listed}
@@ -124,7 +124,7 @@ def skills_of(
 
 
 def _unique(own: Mapping[ToolKey, str], wanted: Mapping[ToolKey, str]) -> dict[ToolKey, str]:
-    """The wanted ids; where several want the same, those that have another of their own get that."""
+    """The ids to give. Of several tools that want one id, those with another default id get that."""
     ids = dict(wanted)
     while True:
         counted = Counter(ids.values())
@@ -153,7 +153,7 @@ def _skill(tool: Tool, key: ToolKey, skill_id: str, default_id: str, override: S
 def skill_remarks(
     skills: Skills, options: AgentOptions, overrides: Mapping[str, SkillOverride], *, are_known: bool
 ) -> tuple[Remark, ...]:
-    """All of it; `are_known` says whether each server has listed its tools, so that what is missing is not there."""
+    """The remarks on the configuration. `are_known`: each server has listed its tools, so a missing one is a fault."""
     missing = (*_rules_for_nothing(skills, overrides), *_routes_to_nothing(skills, options))
     found = (line for skill in skills.skills for line in _on_skill(skill, overrides))
     has_tools = bool(skills.skills or skills.hidden)
@@ -187,12 +187,12 @@ def _on_ids(skills: Skills) -> Iterator[Remark]:
 
 
 def _on_skill(skill: Skill, overrides: Mapping[str, SkillOverride]) -> Iterator[Remark]:
-    """Faults in what is said of one skill: no call could mend them."""
+    """Remarks on the rules for one skill. No call could mend these faults."""
     rules, schema = skill.override.arguments, skill.listed.input_schema
     own = [overrides[name] for name in {skill.default_id, skill.tool.name} if name in overrides]
     if not own and not rules:
         return
-    # What a glob says may be meant for others.
+    # The rules of a glob may be meant for other tools.
     for name in sorted(
         {name for override in own for name in override.arguments} - declared_arguments(schema)
     ):

@@ -1,7 +1,7 @@
-"""The questions that a server asks while a call is open, as the task's client sees and answers them.
+"""The questions that a server asks while a call is open, as questions of the task to its client.
 
-Several may be open at once, each may be withdrawn, and an answer may settle some and not others; what is
-open is always shown as one question of the task. The call's own time stands still meanwhile.
+Several questions may be open at once, each may be withdrawn, and an answer may settle some of them only. The task
+always asks all open questions in one message. The deadline of the call is paused meanwhile.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from bridge.translate.extension import QUESTION, URI
 from bridge.translate.message_to_call import with_metadata
 
 _TAKEN_BACK: Final = "The tool server took its question back before it was answered"
-"""Said while the call goes on: servers that wait a minute for an answer then fail, and do not say whose time it was."""
+"""Sent while the call goes on. Servers that wait a minute for an answer then fail without naming the reason."""
 
 
 class PausableDeadline:
-    """How long a call may take, not counting the time in which a person is asked."""
+    """The deadline of a call, which is paused while a person is asked."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -54,23 +54,23 @@ class PausableDeadline:
         self._left: float | None = None
 
     def restart(self, seconds: float) -> None:
-        """Count anew from here on."""
+        """Begin a new deadline, `seconds` from now."""
         self.seconds, self._left = seconds, None
         self.scope.deadline = anyio.current_time() + seconds
 
     @property
     def is_paused(self) -> bool:
-        """Whether it stands still."""
+        """Whether the deadline is paused."""
         return self._left is not None
 
     def pause(self) -> None:
-        """Stand still."""
+        """Pause the deadline."""
         if self._left is None:
             self._left = self.scope.deadline - anyio.current_time()
             self.scope.deadline = float("inf")
 
     def resume(self) -> None:
-        """Go on from where it stood still."""
+        """Go on with the time that was left."""
         if self._left is not None:
             self.scope.deadline = anyio.current_time() + self._left
             self._left = None
@@ -84,22 +84,22 @@ class _OpenQuestion:
     occasion: str
     answer: JsonObject = field(default_factory=lambda: dict(CANCEL))
     stored: Commit | None = None
-    """Says when the message that answers is stored."""
+    """Awaited until the message with the answer is stored."""
     answered: anyio.Event = field(default_factory=anyio.Event)
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionPace:
-    """How patient a server's questions are."""
+    """The time limits of a server's questions."""
 
     server: str
-    """What the server is called."""
+    """The name of the server."""
     timeout_seconds: float
     """How long the client may take to answer."""
     held_answer_seconds: float
-    """How long before a question its answer may have come."""
+    """How long before a question a message may have come that answers it."""
     wind_up_seconds: float
-    """How long the call may go on once nobody answered."""
+    """How long the call may go on after no answer came."""
 
 
 class TaskAsker:
@@ -114,9 +114,11 @@ class TaskAsker:
         known: dict[str, JsonObject],
         slot: CallSlot | None,
     ) -> None:
-        """`keep` says what is kept with the task while questions are open; `known` has answers that were given
-        to the same questions before, by what `question_fingerprint` makes of a question, and each is used once.
-        `place` is the one that the call keeps from others while it asks, if it has one."""
+        """`keep` gives the bytes that are kept with the task while questions are open.
+
+        `known` has earlier answers to the same questions, by `question_fingerprint`; each is used once. `slot` is
+        the slot that the call holds while it asks; None when it has none.
+        """
         self._job = job
         self._patience = patience
         self._pace = pace
@@ -126,13 +128,13 @@ class TaskAsker:
         self._open: dict[str, _OpenQuestion] = {}
         self._waits: set[anyio.CancelScope] = set()
         self._shown: Message | None = None
-        """How the task asks what is open now."""
+        """The message that asks the open questions."""
         self._is_asking = False
-        """Whether the task is in a state in which it waits for its client."""
+        """Whether the task is in a state that waits for its client."""
         self.gave_up: str | None = None
-        """Why a question was taken back without an answer, in words."""
+        """Why a question was withdrawn without an answer, in words."""
         self.missed: str | None = None
-        """What is to be said of a question that may have been about this call."""
+        """The note about a question that may have belonged to this call."""
 
     @property
     def is_left(self) -> bool:
@@ -186,7 +188,7 @@ class TaskAsker:
         self.missed = MISSED.format(calls)
 
     def _tell_of_others(self, seconds: float) -> None:
-        """Others wait for the place of this call: its client is told until when it may answer."""
+        """Tell the client until when it may answer, since other calls wait for the slot of this call."""
         if self._shown is None:
             return
         words = words_on_contention(seconds, self._job.events.ids.now_ms())
@@ -194,14 +196,14 @@ class TaskAsker:
         self._ask(self._unanswered(), self._shown)
 
     def _give_way(self) -> None:
-        """Others have waited for long enough."""
+        """Withdraw the questions, since other calls have waited long enough."""
         self.gave_up = GAVE_WAY
         for waiting in tuple(self._waits):
             waiting.cancel()
 
     def withdraw(self, key: str) -> None:
-        """The server no longer wants to know; see `Asker.withdraw`."""
-        self._open.pop(key, None)  # whoever asked may have forgotten it already
+        """See `Asker.withdraw`."""
+        self._open.pop(key, None)  # `ask` may have removed it already
         if not self._is_asking:
             return
         if self._unanswered():
@@ -228,7 +230,7 @@ class TaskAsker:
             self._slot.go_on()
 
     def _show(self, problems: Mapping[str, tuple[Problem, ...]]) -> None:
-        """Let the task ask what is open."""
+        """Let the task ask the open questions."""
         questions = self._unanswered()
         self._is_asking = True
         self._job.listen(self._hear)
@@ -246,7 +248,7 @@ class TaskAsker:
         self._job.status(state_of_questions(questions), message, keep=kept)
 
     def _hear(self, turn: Turn) -> Callable[[Commit], None]:
-        """Take a message of the client."""
+        """Read the answers in a message of the client. The result stores them, once the message is accepted."""
         said = with_metadata(turn.message, turn.metadata)
         answers = answers_from(said, self._unanswered(), fill_defaults=URI not in turn.extensions)
 
@@ -271,10 +273,11 @@ class TaskAsker:
 def answers_held(
     held: list[HeldMessage], questions: Sequence[Elicitation], within_seconds: float
 ) -> dict[str, JsonObject]:
-    """Answers to questions among what their client said while its task was at work; what is used is taken out.
+    """The answers to questions in messages that came while the task worked. Used messages are removed from `held`.
 
-    A message answers what it names. One that names nothing answers when it came within so many seconds and fits:
-    it may have been sent just before the question arrived. No message stands for a visit to an address.
+    A message answers the question that it names. A message that names none is an answer if it fits and came within
+    the last `within_seconds`: it may have been sent just before the question arrived. No message stands for a visit
+    to a URL.
     """
     since = anyio.current_time() - within_seconds
     given: dict[str, JsonObject] = {}
@@ -292,11 +295,11 @@ def answers_held(
 
 
 def new_occasion() -> str:
-    """Tells one time of asking from every other."""
+    """A random id for one asking of a question."""
     return secrets.token_hex(4)
 
 
 def question_fingerprint(params: JsonObject) -> str:
-    """A question as it is known again when the call is made anew: without what differs each time."""
+    """Identifies a question when the call is repeated: its params without the fields that differ each time."""
     lasting = {key: value for key, value in params.items() if key not in ("_meta", "elicitationId")}
     return json.dumps(lasting, sort_keys=True)
