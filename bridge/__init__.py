@@ -1,7 +1,7 @@
 """mcp-a2a: a bridge between the Model Context Protocol and the Agent2Agent protocol.
 
-As a library: `load` reads a configuration file, and `open` runs what it says as an ASGI application, which may be
-mounted in another one. Everything else is private.
+As a library: `load` reads a configuration file, and `open` runs the configuration as an ASGI application, which
+another application may mount. Everything else is private.
 
     config = bridge.load("bridge.toml")
     async with bridge.open(config) as app:
@@ -30,7 +30,7 @@ def load(path: str | os.PathLike[str], environment: Mapping[str, str] = os.envir
     """Read a configuration file, with its profiles and secrets. Nothing is started.
 
     Raises:
-        bridge.errors.UsageError: it is not as it should be; its text says everything that is wrong, and where.
+        bridge.errors.UsageError: the file has errors; the message lists all of them with their places.
     """
     from bridge.config.load import load as load_file  # the command line imports this package for its version
 
@@ -39,15 +39,15 @@ def load(path: str | os.PathLike[str], environment: Mapping[str, str] = os.envir
 
 @asynccontextmanager
 async def open(config: LoadedConfig, *, own_url: str | None = None) -> AsyncIterator[ASGIApp]:  # noqa: A001
-    """Run what a configuration says, as long as this is entered; gives the application that serves it.
+    """Run a configuration while the context is open; yield the application that serves it.
 
-    The application has no lifespan of its own: enter this in the lifespan of the one that it is mounted in. What
-    `[bridge]` says of host and port does not count, as somebody else listens. `own_url` is where this process
-    reaches the application, with the path under which it is mounted; it is needed only for a server made of agents
-    that are published here.
+    The application has no lifespan of its own: open this context in the lifespan of the application that mounts it.
+    `host` and `port` of `[bridge]` are ignored, because the surrounding application listens. `own_url` is the URL at
+    which this process reaches the application, with its mount path. Only an MCP server made of agents that the same
+    file publishes needs `own_url`.
 
     Raises:
-        bridge.errors.PeerError: a tool server is down that must not be.
+        bridge.errors.PeerError: a tool server is down, and its `fail` is `closed`.
         bridge.errors.UsageError: a command cannot be started; a store is in use; `own_url` is needed.
     """
     from bridge.assembly.bridge import Bridge  # imports the MCP SDK, which takes most of a second

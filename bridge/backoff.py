@@ -1,7 +1,7 @@
-"""How long a loop waits before it tries again: longer each time, up to a bound, and not quite as long as others do.
+"""The pauses of a loop that tries again: exponential backoff with a bound and jitter.
 
-Each pause is shortened by chance, so that many that lost the same peer at once do not come back to it at once.
-It is never lengthened: what a configuration calls the longest pause is the longest.
+Jitter shortens each pause at random, so that clients which lost the same peer together do not return to it together.
+Jitter never lengthens a pause: the longest pause of the configuration is a bound.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from random import Random
 from typing import Final
 
 JITTER: Final = 0.2
-"""How much of a pause chance may take away."""
+"""The share of a pause that jitter may take away."""
 _CHANCE: Final = Random()  # noqa: S311 - no secret is made of it
-"""One for all: to make another takes longer than all else that a loop does which never pauses, as most calls do."""
+"""One generator for all loops. To make one is slower than all other work of a loop that never has to pause."""
 
 
 @dataclass(slots=True)
@@ -23,9 +23,9 @@ class Backoff:
     first_seconds: float
     most_seconds: float
     factor: float = 2.0
-    """By how much each pause is longer than the last."""
+    """Each pause is this many times as long as the last."""
     jitter: float = JITTER
-    """The share of each pause that chance may take away, from 0 to 1."""
+    """The share of each pause that jitter may take away, from 0 to 1."""
     chance: Random = _CHANCE
     _seconds: float = field(init=False)
 
@@ -33,11 +33,11 @@ class Backoff:
         self.reset()
 
     def next(self) -> float:
-        """The seconds to wait now."""
+        """Return the next pause in seconds, and lengthen the one after it."""
         seconds = self._seconds
         self._seconds = min(seconds * self.factor, self.most_seconds)
         return seconds * (1 - self.jitter * self.chance.random())
 
     def reset(self) -> None:
-        """Begin anew: what was tried has succeeded."""
+        """Start again from the first pause: an attempt has succeeded."""
         self._seconds = min(self.first_seconds, self.most_seconds)

@@ -1,4 +1,4 @@
-"""How tasks of one event loop wait for one another: for something that happens again and again, for a turn."""
+"""Waiting between tasks of one event loop: for a signal that recurs, for a slot, for another task with the same key."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import anyio
 from bridge.errors import BusyError
 
 KeyT = TypeVar("KeyT", bound=Hashable)
-"""What names a tool, or something to be done by one task at a time."""
+"""Names a tool, or work that one task at a time may do."""
 
 
 class Signal:
-    """Something that happens again and again: who waits for it goes on when it happens the next time.
+    """An event that recurs: each `tell` wakes the tasks that wait at that moment.
 
-    Most of the time nobody waits, so there is an event only while somebody does.
+    Usually no task waits. So an `anyio.Event` exists only while one does.
     """
 
     __slots__ = ("_next",)
@@ -27,42 +27,42 @@ class Signal:
         self._next: anyio.Event | None = None
 
     def tell(self) -> None:
-        """It happened."""
+        """Wake the tasks that wait."""
         if self._next is not None:
             self._next.set()
             self._next = None
 
     @property
     def next(self) -> anyio.Event:
-        """Is set when it happens the next time. To be taken before a look at what may have changed already."""
+        """The event that the next `tell` sets. Take it before you read the state that may change."""
         if self._next is None:
             self._next = anyio.Event()
         return self._next
 
     async def wait(self) -> None:
-        """Wait until it happens."""
+        """Wait for the next `tell`."""
         await self.next.wait()
 
 
 class ToolLimiters(Generic[KeyT]):
-    """The limiters of several tools. A tool keeps its limiter when the configuration changes, and with it the count
-    of the calls that run."""
+    """The limiters of several tools. A tool keeps its limiter, and so the count of its running calls, when the
+    configuration changes."""
 
     def __init__(self) -> None:
         self._limiters: dict[KeyT, anyio.CapacityLimiter] = {}
 
     def set(self, bounds: Mapping[KeyT, int | None]) -> None:
-        """How many calls of each tool there may be at a time; None, and what is not named, is not bounded."""
+        """Set how many calls of each tool may run at a time. A tool with None, or without an entry, has no bound."""
         self._limiters = {
-            place: self._limiter(place, most) for place, most in bounds.items() if most is not None
+            tool: self._limiter(tool, most) for tool, most in bounds.items() if most is not None
         }
 
-    def of(self, place: KeyT) -> anyio.CapacityLimiter | None:
-        """What bounds the calls of a tool, if anything does."""
-        return self._limiters.get(place)
+    def of(self, tool: KeyT) -> anyio.CapacityLimiter | None:
+        """The limiter of a tool; None if its calls have no bound."""
+        return self._limiters.get(tool)
 
-    def _limiter(self, place: KeyT, most: int) -> anyio.CapacityLimiter:
-        limiter = self._limiters.get(place)
+    def _limiter(self, tool: KeyT, most: int) -> anyio.CapacityLimiter:
+        limiter = self._limiters.get(tool)
         if limiter is None:
             return anyio.CapacityLimiter(most)
         limiter.total_tokens = most
@@ -73,11 +73,12 @@ class ToolLimiters(Generic[KeyT]):
 async def turn(
     limiter: anyio.CapacityLimiter | None, name: str, within_seconds: float = math.inf
 ) -> AsyncIterator[float]:
-    """Wait for a turn of the tool of that name, and have it as long as this is entered; gives the seconds that are
-    left of those.
+    """Wait for a slot of the limiter and hold it while the context is open; yield the seconds left of `within_seconds`.
+
+    `name` is the tool's, for the message.
 
     Raises:
-        BusyError: it does not come within that time.
+        BusyError: no slot was free within that time.
     """
     if limiter is None:
         yield within_seconds
@@ -95,7 +96,7 @@ async def turn(
 
 @asynccontextmanager
 async def one_at_a_time(busy: dict[KeyT, Signal], key: KeyT) -> AsyncIterator[None]:
-    """Wait while another task does the same thing, of that key."""
+    """Wait while another task holds the same key; then hold it while the context is open."""
     while (other := busy.get(key)) is not None:
         await other.wait()
     busy[key] = done = Signal()

@@ -1,8 +1,9 @@
-"""Whose fault it is: the tree that every error of the bridge hangs in.
+"""The tree of the bridge's errors, by whose fault they are.
 
-It has three branches: this bridge is at fault, the peer that it asks, or the caller that asks it. The branch says
-who has to act, and so how each face tells the error (`TELLINGS`); the message says what happened, where, and what
-to do. The errors of the protocols (`A2AError`, `McpRefusal`) are not part of this tree: they are answers.
+The tree has three branches: the bridge is at fault, the peer that the bridge asks, or the caller that asks the
+bridge. The branch says who has to act, and so how each face reports the error (`TELLINGS`). The message says what
+happened, where, and what to do. The errors of the protocols (`A2AError`, `McpRefusal`) are answers, and not part of
+this tree.
 """
 
 import logging
@@ -14,19 +15,19 @@ from typing import Final, Literal
 
 
 class BridgeError(Exception):
-    """Something went wrong that a person has to hear about.
+    """An error that a person has to be told of.
 
-    `str()` of it is one message fit for a terminal and for a peer: no traceback, no secret.
+    `str()` gives one message for a terminal and for a peer: no traceback, no secret.
     """
 
     def __init__(self, message: str = "", *, detail: str = "") -> None:
         super().__init__(message)
         self.detail = detail
-        """More, for the person who runs the bridge and never for a peer: what a child wrote to its stderr."""
+        """Details for the person who runs the bridge, never for a peer: for example, the stderr of a child."""
 
 
 class OwnError(BridgeError):
-    """This bridge is at fault: how it was started, a bound of it, its store, or a mistake in it."""
+    """The bridge is at fault: the way it was started, one of its bounds, its store, or a bug."""
 
 
 class PeerError(BridgeError):
@@ -34,7 +35,7 @@ class PeerError(BridgeError):
 
 
 class CallerError(BridgeError):
-    """Who asks the bridge is at fault: what it asks for cannot be done for it, and would not be the next time."""
+    """The caller is at fault: the bridge cannot do what it asks for, and asking again would not help."""
 
 
 class UsageError(OwnError):
@@ -42,11 +43,11 @@ class UsageError(OwnError):
 
 
 class BusyError(OwnError):
-    """A bound of the bridge is reached. Nothing was sent to a peer, so it may be asked again."""
+    """A bound of the bridge is reached. Nothing was sent to a peer, so the caller may try again."""
 
 
 class StoreError(OwnError):
-    """The store could not keep what it was given; nothing of it was kept."""
+    """The store could not write its records; none of them was kept."""
 
 
 class StoreLockedError(StoreError, UsageError):
@@ -54,24 +55,24 @@ class StoreLockedError(StoreError, UsageError):
 
 
 class StoreConflictError(StoreError):
-    """A change does not follow what is stored: the task has ended, or its sequence number is taken."""
+    """A change does not follow the stored state: the task has ended, or the sequence number is taken."""
 
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """How the faces tell an error. A failed call of a tool is a result with `isError`, whosever fault it is."""
+    """How the faces report an error. A failed tool call is always a result with `isError`, whoever is at fault."""
 
     exit_code: int
-    """What the command ends with."""
+    """The exit code of the command."""
     log_level: int
     a2a_reason: str
-    """The A2A error, when there is no task yet."""
+    """The reason of the A2A error, when there is no task yet."""
     task_state: Literal["TASK_STATE_FAILED", "TASK_STATE_REJECTED"]
-    """How the task ends, when there is one."""
+    """The state in which the task ends, when there is one."""
     mcp_code: Literal[-32602, -32603]
-    """The error of a request of MCP that is no call of a tool."""
+    """The error code of an MCP request other than `tools/call`."""
     retry_after_seconds: int | None = None
-    """When it may be asked again, of a binding that can say so."""
+    """When the caller may try again, for bindings with a `Retry-After`."""
 
 
 TELLINGS: Final[Mapping[type[BridgeError], Telling]] = {
@@ -80,25 +81,25 @@ TELLINGS: Final[Mapping[type[BridgeError], Telling]] = {
     BusyError: Telling(2, logging.INFO, "OVERLOADED", "TASK_STATE_REJECTED", -32603, 1),
     OwnError: Telling(2, logging.WARNING, "INTERNAL", "TASK_STATE_FAILED", -32603),
 }
-"""By whose fault it is. Callers can bring about the first three as often as they like: those warn nobody."""
+"""One row for each kind of fault. Callers can cause the first three at will, so these are not logged as warnings."""
 
 
 def telling_of(exc: BridgeError) -> Telling:
-    """How an error is told: the row of the nearest branch above it."""
+    """The row of the error's nearest class in `TELLINGS`."""
     return next(TELLINGS[kind] for kind in type(exc).__mro__ if kind in TELLINGS)
 
 
 ECHO_CHARACTERS: Final = 200
-"""As much of a name that a peer sent as an answer to it repeats: enough to find the fault, of 16 MB too."""
+"""Characters of a peer's name that an error repeats: enough to find the fault, even when the name has 16 MB."""
 
 
 def echoed(name: str) -> str:
-    """A name that a peer sent, as an error repeats it."""
+    """Cut a name that a peer sent to the length that an error may repeat."""
     return name if len(name) <= ECHO_CHARACTERS else f"{name[:ECHO_CHARACTERS]}..."
 
 
 def leaf_of(exc: BaseException) -> BaseException:
-    """What went wrong first, out of the groups that task groups wrap it in."""
+    """Return the first error inside nested exception groups."""
     while isinstance(exc, BaseExceptionGroup):
         exc = exc.exceptions[0]
     return exc
@@ -108,11 +109,11 @@ _TLS_FAULTS: Final = {
     "WRONG_VERSION_NUMBER": "it speaks plain HTTP there: write http://",
     "RECORD_LAYER_FAILURE": "it speaks plain HTTP there: write http://",
 }
-"""What OpenSSL finds when the other side does not speak TLS; by the newer releases' name, too."""
+"""OpenSSL's reasons when the other side does not speak TLS. The second is the name in newer releases."""
 
 
 def reason_of(exc: BaseException) -> str:
-    """Why a connection failed, in the words of the system where there are some."""
+    """Say why a connection failed, in the system's words where the system has a code for it."""
     words, step = str(exc) or type(exc).__name__, exc.__cause__ or exc.__context__
     while step is not None:
         step = leaf_of(step)

@@ -1,9 +1,9 @@
-"""JSON as people write it for hosts, with comments and commas behind the last entry, and where all in it stands. Pure.
+"""Reads JSON with comments and trailing commas, as people write it for hosts, and keeps each value's position. Pure.
 
-What is read is a tree of values that know where they stand, so that a reader can point at one, and an editor can cut
-one out and leave every other character as it was.
+The parser gives a tree of values with their positions in the text. So a message can point at a value, and an editor
+can cut a value out and leave every other character as it was.
 
-Spec: RFC 8259. NaN and Infinity, which Python takes for numbers, are refused.
+Spec: RFC 8259. NaN and Infinity, which Python accepts as numbers, are refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _GAP: Final = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 
 
 class JsonNode:
-    """A value, from `start` to before `end`. What it holds is looked for when it is asked for."""
+    """A value at `start` up to `end` (exclusive). Its members and elements are parsed on first use."""
 
     def __init__(self, parser: _Parser, value: JsonValue, start: int, end: int) -> None:
         self._parser = parser
@@ -31,38 +31,38 @@ class JsonNode:
 
     @cached_property
     def members(self) -> tuple[JsonMember, ...]:
-        """Of an object, in their order; a key that is there twice has two."""
+        """The members of an object, in order; a key that stands twice has two. Empty for any other value."""
         return self._parser.members_at(self.start) if isinstance(self.value, dict) else ()
 
     @cached_property
     def elements(self) -> tuple[JsonNode, ...]:
-        """Of an array."""
+        """The elements of an array; empty for any other value."""
         return self._parser.elements_at(self.start) if isinstance(self.value, list) else ()
 
     def member(self, key: str) -> JsonMember | None:
-        """The member of this key; the last one, as every reader of JSON takes it."""
+        """The member with this key; the last one if there are several, as JSON readers do."""
         return next((member for member in reversed(self.members) if member.key == key), None)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class JsonMember:
-    """A key of an object, from `start` to before `key_end`, and what it holds."""
+    """A key of an object, at `start` up to `key_end` (exclusive), and its value."""
 
     key: str
     start: int
     key_end: int
     node: JsonNode
     comma: int | None
-    """Where the comma behind it stands, if there is one."""
+    """The position of the comma behind the member, if there is one."""
 
 
 def parse_jsonc(text: str, *, comments: bool = True) -> JsonNode:
-    """A JSON text; `comments` says whether it may hold comments, and commas behind the last entry.
+    """Parse a JSON text. `comments` allows comments and trailing commas.
 
     Raises:
-        json.JSONDecodeError: it is no JSON; it knows the place.
+        json.JSONDecodeError: the text is not JSON; the error has the position.
         ValueError: a number has too many digits.
-        RecursionError: it is nested too deeply.
+        RecursionError: the text is nested too deeply.
     """
     return _Parser(text, comments=comments).document()
 
@@ -84,12 +84,12 @@ class _Parser:
         return node
 
     def _value(self) -> JsonNode:
-        """The value that stands here; Python's own decoder, which is fast, reads all of it that is plain JSON."""
+        """Parse the value that stands here. Python's decoder, which is fast, parses all that is plain JSON."""
         start = self._at
         try:
             value, self._at = self._decoder.raw_decode(self._text, start)
         except json.JSONDecodeError:
-            # A comment stands in it, or a mistake: its entries tell where.
+            # The value holds a comment or a mistake; parsing entry by entry finds it.
             if self._text.startswith("{", start):
                 value = {member.key: member.node.value for member in self.members_at(start)}
             elif self._text.startswith("[", start):
@@ -99,7 +99,7 @@ class _Parser:
         return JsonNode(self, value, start, self._at)
 
     def members_at(self, start: int) -> tuple[JsonMember, ...]:
-        """The members of the object that begins there; goes on behind it."""
+        """Parse the members of the object at `start`, and move behind the object."""
         members: list[JsonMember] = []
         self._begin(start)
         while not self._ends("}"):
@@ -114,7 +114,7 @@ class _Parser:
         return tuple(members)
 
     def elements_at(self, start: int) -> tuple[JsonNode, ...]:
-        """The elements of the array that begins there; goes on behind it."""
+        """Parse the elements of the array at `start`, and move behind the array."""
         elements: list[JsonNode] = []
         self._begin(start)
         while not self._ends("]"):
@@ -123,19 +123,19 @@ class _Parser:
         return tuple(elements)
 
     def _begin(self, at: int) -> None:
-        """Go on behind the character there."""
+        """Move behind the character at this position, and behind the gap that follows."""
         self._at = at + 1
         self._skip()
 
     def _ends(self, bracket: str) -> bool:
-        """Whether what is read ends here; then it goes on behind its bracket."""
+        """Whether the closing bracket stands here; if so, move behind it."""
         if not self._text.startswith(bracket, self._at):
             return False
         self._at += 1
         return True
 
     def _comma(self, bracket: str) -> int | None:
-        """Go on to the next entry, or to the bracket that ends them; where the comma on the way is, if there is one."""
+        """Move to the next entry or the closing bracket; return the position of the comma passed, or None."""
         self._skip()
         comma = self._at if self._text.startswith(",", self._at) else None
         if comma is not None:

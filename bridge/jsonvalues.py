@@ -1,4 +1,4 @@
-"""Plain JSON values, as both protocols hold them. Pure; knows neither."""
+"""Plain JSON values, as both protocols carry them. Pure; knows neither protocol."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pydantic_core import PydanticSerializationError, to_json
 JsonObject = dict[str, JsonValue]
 
 DEFAULT_MAX_VALUES: Final = 250_000
-"""Values and keys in one JSON text. Reading and walking so many takes a quarter of a second; 16 MB hold 8 million."""
+"""Values and keys in one JSON text. To read and walk them takes a quarter of a second. 16 MB hold 8 million."""
 
 _LARGEST: Final = sys.float_info.max
 _MARKS: Final = (b",", b":", b"[", b"{")
 
 
 def is_deeper(value: JsonValue, levels: int) -> bool:
-    """Whether arrays and objects are nested more than so many levels deep."""
+    """Whether arrays and objects are nested deeper than `levels`."""
     layer = [value] if isinstance(value, dict | list) else []
     for _ in range(levels):
         if not layer:
@@ -34,7 +34,7 @@ def is_deeper(value: JsonValue, levels: int) -> bool:
 
 
 def exceeds_floats(value: JsonValue) -> bool:
-    """Whether a number is none (NaN), or so large that readers which have only floats could not take it in."""
+    """Whether a value holds NaN, or a number too large for readers that have only floats."""
     values = [value]
     for inner in values:
         if isinstance(inner, dict):
@@ -47,7 +47,7 @@ def exceeds_floats(value: JsonValue) -> bool:
 
 
 def is_same(one: JsonValue, other: JsonValue) -> bool:
-    """Whether two values are the same JSON: 1 and 1.0 are, and true, which Python takes for 1, is neither."""
+    """Whether two values are equal as JSON: 1 equals 1.0, and `true` equals neither, unlike in Python."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, dict) and isinstance(other, dict):
@@ -58,35 +58,35 @@ def is_same(one: JsonValue, other: JsonValue) -> bool:
 
 
 def values_in(value: JsonValue) -> int:
-    """How many values a value is made of, with itself."""
+    """Count a value and all values inside it."""
     if isinstance(value, dict | list):
         return 1 + sum(values_in(inner) for inner in (value.values() if isinstance(value, dict) else value))
     return 1
 
 
 def holds_more_values(text: bytes, limit: int) -> bool:
-    """Whether a JSON text holds more than so many values and keys, told from its bytes: none of them is made.
+    """Whether a JSON text holds more than `limit` values and keys, counted in its bytes without parsing it.
 
-    An empty array or object counts twice. A text no longer than the limit is not looked at, and one of a few long
-    strings is searched for four characters. (16 MB take 80 ms at most.)
+    An empty array or object counts twice. A text no longer than the limit is not searched, and a text of a few long
+    strings is searched for four characters only. (16 MB take 80 ms at most.)
     """
     if len(text) <= limit or _marks(text) < limit:
         return False
     if b"\0" in text:  # UTF-16 or 32, in which a byte alone does not tell where a string ends
         return True
     bare = text.replace(b"\\\\", b"").replace(b'\\"', b"")
-    # A string is a value or a key. The pieces between quotation marks are made only when they are few.
+    # A string is a value or a key. The text is split at quotation marks only when they are few.
     return bare.count(b'"') > 2 * limit or _marks(b"".join(bare.split(b'"')[::2])) >= limit
 
 
 def _marks(text: bytes) -> int:
-    """How many characters stand before a value or behind a key."""
+    """Count the characters that precede a value or follow a key."""
     return sum(map(text.count, _MARKS))
 
 
 def json_bytes(value: JsonValue) -> bytes:
-    """A value as JSON. Half a character, which JavaScript leaves where it cuts a text and no UTF-8 can carry, becomes
-    the replacement character."""
+    """A value as JSON in UTF-8. A lone surrogate, which JavaScript leaves where it cuts a text and which UTF-8 cannot
+    carry, becomes the replacement character."""
     try:
         return to_json(value)
     except PydanticSerializationError:
@@ -95,6 +95,6 @@ def json_bytes(value: JsonValue) -> bytes:
 
 
 def shortened_json(value: object) -> str:
-    """A value for a message, cut where it is long."""
+    """A value as JSON for a message, cut when it is long."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 80 else f"{text[:70]} ..."

@@ -1,6 +1,7 @@
-"""Files and folders of ours on a machine with other users: what others may do to them is taken away, or refused.
+"""Keeps the bridge's files and folders private on a machine with other users.
 
-It knows modes and owners. The group may read and write: volumes of containers are often shared with one.
+Rights of other users are removed, or the path is refused. The group keeps its rights, because container volumes are
+often shared with a group.
 """
 
 from __future__ import annotations
@@ -24,10 +25,13 @@ _OTHERS_WRITE: Final = 0o002
 
 
 def private_folder(folder: Path) -> None:
-    """Make a folder for its owner alone, or see to it that others cannot write to the one that is there.
+    """Make a folder for its owner alone; if it exists, remove the right of other users to write to it.
 
-    A folder in which others can only make files of their own, as /tmp is, is left as it is.
-    Raises UsageError when others can write to it and this process may not change that, OSError.
+    A sticky folder such as /tmp stays as it is: other users can only make files of their own there.
+
+    Raises:
+        UsageError: other users can write to the folder, and this process may not change its mode.
+        OSError: the folder cannot be made.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.stat()
@@ -36,10 +40,12 @@ def private_folder(folder: Path) -> None:
 
 
 def private_file(file: Path) -> None:
-    """See to it that others can neither read nor write a file; one that is not there is nobody's.
+    """Remove the rights of other users to read and write a file. A missing file is passed over.
 
-    Raises UsageError when they can and this process may not change that, or when it is another user's, in a folder
-    that everyone may write to; OSError.
+    Raises:
+        UsageError: other users have rights, and this process may not change the mode; or the file belongs to another
+            user, in a folder that everyone may write to.
+        OSError: the file cannot be looked at.
     """
     if os.name != "posix" or not file.exists():
         return
@@ -62,12 +68,14 @@ def _take_away(path: Path, found: os.stat_result, rights: int, verb: str) -> Non
 
 
 def write_privately(file: Path, text: bytes) -> None:
-    """Keep a text in a file: whole or not at all, and for its owner's eyes.
+    """Write a file that only its owner can read: completely or not at all.
 
-    Raises UsageError as `private_folder` does, OSError.
+    Raises:
+        UsageError: as `private_folder` does.
+        OSError: the file cannot be written.
     """
     private_folder(file.parent)
-    # A name that nobody can foresee, and exclusively: nothing that lies there is followed or written over.
+    # An unpredictable name, opened exclusively: no link is followed, and no file is overwritten.
     beside = file.with_name(f"{file.name}.{uuid4().hex}")
     try:
         with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:

@@ -1,7 +1,7 @@
-"""The words of peers as they may be shown: without what steers a terminal, turns a text around, or is not seen.
+"""Makes the texts of peers safe to show: no control characters, bidirectional controls or invisible characters.
 
-Pure. A terminal and a log are shown such characters spelled out; a host is given the words without. What the words
-say is not judged.
+Pure. A terminal and a log get such characters as escapes; a host gets the text without them. The meaning of the text
+is not judged.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Final
 from urllib.parse import urlsplit
 
 _STEERING: Final = "\x00-\x08\x0b-\x1f\x7f-\x9f"
-"""C0 but tab and line feed, DEL, and C1: what begins a terminal's commands."""
+"""C0 except tab and line feed, DEL, and C1: these begin the commands of a terminal."""
 _HIDDEN: Final = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0"
     "\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-"""What turns text around (bidi), separates lines that few readers separate, or has no shape, the tags among them.
+"""Bidirectional controls, line separators that few readers know, and characters without a shape, tags included.
 (Unicode: Bidi_Control, Zl, Zp, and most of Default_Ignorable_Code_Point.)"""
 _JOINING: Final = "\u200c\u200d\ufe00-\ufe0f"
-"""Joiners and variation selectors: Persian words and emoji are made with them, two in a row at most."""
+"""Joiners and variation selectors. Persian words and emoji need them, at most two in a row."""
 
 _UNSEEN: Final = re.compile(f"[{_STEERING}{_HIDDEN}]")
 _LINE_END: Final = re.compile(f"[{_STEERING}{_HIDDEN}\n]")
@@ -28,23 +28,23 @@ _LOST_JOINER: Final = re.compile(rf"(?:(?<=\s)|\A)[{_JOINING}]+|(?<=[{_JOINING}]
 
 
 def with_visible_characters(text: str, *, in_one_line: bool = False) -> str:
-    """A text for a terminal or a text log: what is unseen in it as `\\x1b` or `\\u202e`, so that nothing is lost."""
+    """A text for a terminal or a text log: hidden characters become escapes such as `\\x1b` or `\\u202e`."""
     return (_LINE_END if in_one_line else _UNSEEN).sub(_code, text)
 
 
 def spelled_as_json(text: str) -> str:
-    """The same for what is JSON already: JSON's own escapes, which say the same to who reads it."""
+    """The same for a text that is JSON already: hidden characters become JSON escapes, so its value stays the same."""
     return _UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def without_hidden_characters(text: str) -> str:
-    """A text for who reads every character of it, as a model does: without those that a person would not see."""
+    """A text for a model, which reads every character: without the characters that a person would not see."""
     seen = _UNSEEN.sub("", text)
     return seen if seen.isascii() else _LOST_JOINER.sub("", seen)
 
 
 def web_link(url: str | None) -> str | None:
-    """A URL that a person may be given to open: one of http or https; None for any other."""
+    """The URL if it is safe to give a person to open (`http` or `https`); else None."""
     if url is None or not url.isprintable() or " " in url:
         return None
     try:

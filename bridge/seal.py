@@ -1,12 +1,12 @@
-"""Handles: what a caller needs to come back, sealed for it, so that the bridge keeps no state of its own.
+"""Handles: sealed references with which a caller comes back to a task, so that the bridge keeps no state of its own.
 
-A handle is sealed and authenticated, bound to one purpose and one principal, and holds its own expiry. Whatever
-is wrong with one (forged, foreign, expired, for another purpose, by a key that is gone), the answer is the same.
-It is short, since language models copy it: UUIDs are packed, and an agent is a mark of 8 bytes.
+A handle is encrypted and authenticated, bound to one purpose and one principal, and holds its own expiry. Every bad
+handle gets the same answer, whether it is forged, foreign, expired, for another purpose, or sealed with a key that is
+gone. Handles are short, because language models copy them: UUIDs are packed, and an agent is a mark of 8 bytes.
 
-What is sealed: format and key id in the clear (3 bytes), a random nonce (12), then under AES-GCM the expiry (4),
-the agent (8) and the ids; the text is URL-safe base64 without padding. Each purpose has its own key, derived
-from the secret by HKDF. Time comes in as an argument; only `key_in` touches a disk.
+Layout: format and key id in the clear (3 bytes), a random nonce (12), then under AES-GCM the expiry (4), the agent (8)
+and the ids. The text is URL-safe base64 without padding. Each purpose has its own key, derived from the secret by
+HKDF. Time is an argument; only `key_in` touches the disk.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from bridge.errors import CallerError, PeerError, UsageError
 from bridge.jsonvalues import JsonObject
 
 MAX_HANDLE_CHARACTERS: Final = 512
-"""How long a handle may be: an A2A id, which some callers make of it, is no longer."""
+"""Characters of a handle. Some callers use handles as A2A ids, which are no longer than this."""
 MIN_KEY_BYTES: Final = 32
-"""How long a secret must be, so that nobody can try them all: what `openssl rand -hex 16` prints, at least."""
+"""The length of a secret, so that it cannot be guessed: at least what `openssl rand -hex 16` prints."""
 
 _FORMAT: Final = b"\x01"
 _KEY_ID_BYTES: Final = 2
@@ -46,12 +46,12 @@ _HEAD: Final = struct.Struct(f">I{_MARK_BYTES}s")
 _LENGTH: Final = struct.Struct(">H")
 _UUID: Final = b"\xff"
 _UUID_HEX: Final = b"\xfe"
-"""Stand before an id that is packed; before any other stand two bytes with its length, which is below 0xFE00."""
+"""Mark a packed id. Any other id begins with two bytes for its length, which is below 0xFE00."""
 _BASE64: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class HandlePurpose(Enum):
-    """What a handle is for; one for another purpose does not open."""
+    """The purpose of a handle. A handle opens only for its own purpose."""
 
     REQUEST_STATE = "requestState"
     """The `requestState` of a round (MCP 2026-07-28), bound to its request."""
@@ -69,11 +69,11 @@ LIFETIME_SECONDS: Final[Mapping[HandlePurpose, int]] = {
     HandlePurpose.FOLLOW_UP: 7 * 86_400,
     HandlePurpose.CONTEXT: 30 * 86_400,
 }
-"""How long handles are good where nothing else is said: people take minutes to answer, and days to come back."""
+"""The default lifetimes of handles: people take minutes to answer, and days to come back."""
 
 
 class HandleError(CallerError):
-    """A handle does not open. It never says why: whoever guesses handles learns nothing."""
+    """A handle does not open. The message never says why, so that guessing handles reveals nothing."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -87,43 +87,43 @@ class HandleTooLongError(PeerError):
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """What a handle holds."""
+    """The contents of a handle."""
 
     agent: str
     """The agent's mark, as `agent_mark` makes it."""
     ids: tuple[str, ...]
     expires_seconds: int
-    """When it is no longer good, in seconds since the epoch."""
+    """When the handle expires, in seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandleBinding:
-    """What a handle is bound to, and has to be opened with."""
+    """The values that a handle is bound to. The same values are needed to open it."""
 
     purpose: HandlePurpose
     principal: str
     request: bytes = b""
-    """The digest of the request that it belongs to, if it belongs to one."""
+    """The digest of the request that the handle belongs to; empty if there is none."""
 
 
 def agent_mark(name: str) -> str:
-    """What stands for an agent in handles: 16 hexadecimal digits of a hash."""
+    """The mark of an agent in handles: 16 hexadecimal digits of a hash of its name."""
     return hashlib.sha256(name.encode()).hexdigest()[: 2 * _MARK_BYTES]
 
 
 def request_digest(tool: str, arguments: JsonObject) -> bytes:
-    """The digest of a call, the same however its JSON is written."""
+    """The digest of a call, whatever the order of its keys in JSON."""
     return hashlib.sha256(json.dumps([tool, arguments], sort_keys=True).encode()).digest()
 
 
 class Seal:
-    """Seals handles with the first key of a ring, and opens them with any."""
+    """Seals handles with the first key of a ring, and opens them with any key of it."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
-        """Take the secrets.
+        """Derive the ciphers from the secrets.
 
         Raises:
-            UsageError: there is none, or one is too short.
+            UsageError: there is no secret, or one is too short.
         """
         if not keys or any(len(key) < MIN_KEY_BYTES for key in keys):
             raise UsageError(
@@ -135,10 +135,10 @@ class Seal:
         }
 
     def seal(self, handle: Handle, binding: HandleBinding) -> str:
-        """A handle as text.
+        """Seal a handle as text.
 
         Raises:
-            HandleTooLongError: its ids do not fit.
+            HandleTooLongError: the ids do not fit.
         """
         key_id, cipher = self._ciphers[binding.purpose][0]
         head, nonce = _FORMAT + key_id, secrets.token_bytes(_NONCE_BYTES)
@@ -149,10 +149,10 @@ class Seal:
         return text
 
     def open(self, text: str, binding: HandleBinding, now_seconds: float) -> Handle:
-        """What a handle holds.
+        """Open a sealed handle.
 
         Raises:
-            HandleError: it is not one of ours, not for this purpose, principal and request, or has expired.
+            HandleError: the text is no handle of this bridge, is bound to other values, or has expired.
         """
         sealed = _bytes_of(text)
         head, rest = sealed[: 1 + _KEY_ID_BYTES], sealed[1 + _KEY_ID_BYTES :]
@@ -170,7 +170,7 @@ class Seal:
 
 
 def key_in(folder: Path, name: str = "handle.key") -> bytes:
-    """The secret in a file of a folder, made on first use. Processes that come at the same time get the same.
+    """Read the secret in a file of a folder, or make it on first use. Concurrent processes get the same secret.
 
     Raises:
         UsageError: the file cannot be made or read, is readable for everyone, or holds no key.
@@ -183,7 +183,7 @@ def key_in(folder: Path, name: str = "handle.key") -> bytes:
     except OSError as exc:
         raise UsageError(f"cannot keep the key for handles in {path}: {exc.strerror}") from exc
     if os.name == "posix" and mode & 0o007:
-        # The group may: volumes of containers are often shared with one.
+        # The group may read: container volumes are often shared with a group.
         raise UsageError(
             f"everyone on this machine can read {path}: chmod 600 it, or remove it to get a new one"
         )
@@ -201,7 +201,7 @@ def _make_key(path: Path) -> None:
             file.write(secrets.token_hex(32) + "\n")
             file.flush()
             os.fsync(descriptor)
-        # Linked, not renamed: whoever comes second must not replace the key of whoever came first.
+        # Linked, not renamed: a second process must not replace the key of the first.
         path.hardlink_to(draft)
     except FileExistsError:
         pass
@@ -224,7 +224,7 @@ def _associated(head: bytes, binding: HandleBinding) -> bytes:
 
 
 def _bytes_of(text: str) -> bytes:
-    """The bytes of a text; nothing when it is none that `seal` would write."""
+    """The bytes of a sealed text; empty when `seal` would not have written the text."""
     if len(text) > MAX_HANDLE_CHARACTERS or not _BASE64.fullmatch(text) or len(text) % 4 == 1:
         return b""
     data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
@@ -253,7 +253,7 @@ def _packed_id(text: str) -> bytes:
 
 
 def _unpacked(data: bytes) -> Handle:
-    """The reverse of `_packed`, for what was authenticated."""
+    """The reverse of `_packed`, for authenticated bytes."""
     expires, mark = _HEAD.unpack_from(data)
     ids, place = [], _HEAD.size
     while place < len(data):

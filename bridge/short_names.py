@@ -1,4 +1,4 @@
-"""Short names for servers and agents that have not said theirs: in paths, in tables, in hosts' files. Pure."""
+"""Makes short names for servers and agents without a known name: in paths, in tables, in hosts' files. Pure."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _PACKAGE: Final = re.compile(r"[@\w.][@\w./-]*")
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9]+")
 
 NAME_LIMIT: Final = 20
-"""Characters of a name that we make: Cursor takes 60 for the server's and the tool's together, and a tool has 40."""
+"""Characters of a generated name. Cursor allows 60 for the names of server and tool together, and a tool has 40."""
 
-_SAID_BY_ALL: Final = frozenset(
+_COMMON_PARTS: Final = frozenset(
     ("www", "api", "a2a", "mcp", "agent", "agents", ".well-known", "agent.json", "agent-card.json")
 )
-"""What in a URL says nothing of the agent behind it."""
+"""Parts of a URL that do not tell agents apart."""
 
 _ADDRESS: Final = re.compile(r"localhost|[\d.]+|\[?[\da-f:]*:[\da-f:]*\]?", re.IGNORECASE)
 _HEX_DIGITS: Final = 4
 
 
 def slug(name: str) -> str:
-    """A name as it stands in paths and file names."""
+    """A name for paths and file names: at most 40 characters of `a-z`, `0-9` and `-`."""
     return _NOT_IN_NAMES.sub("-", name.lower()).strip("-")[:40].strip("-") or "tools"
 
 
 def name_of(place: str | Sequence[str]) -> str:
-    """A name for a server that has not said its own: the host of a URL, the command, or what it runs."""
+    """Name a server by the host of its URL, by its command, or by the package that its command runs."""
     if isinstance(place, str):
         return urlsplit(place).hostname or "tools"
     command, *words = place
@@ -42,23 +42,23 @@ def name_of(place: str | Sequence[str]) -> str:
 
 
 def name_for(url: str) -> str:
-    """A name for an agent, from what in its URL says most: the end of its path, else its host.
+    """Name an agent by the most telling part of its URL: the last part of the path, else the host.
 
     At most `NAME_LIMIT` characters of `a-z`, `0-9` and `-`.
     """
     place = urlsplit(url)
     host = (place.hostname or "").lower()
-    said = [part for part in place.path.lower().split("/") if part and part not in _SAID_BY_ALL]
-    if not said and _ADDRESS.fullmatch(host):
-        said = [f"agent-{place.port}" if place.port else "agent"]
-    if not said:
+    words = [part for part in place.path.lower().split("/") if part and part not in _COMMON_PARTS]
+    if not words and _ADDRESS.fullmatch(host):
+        words = [f"agent-{place.port}" if place.port else "agent"]
+    if not words:
         labels = host.split(".")
-        said = [label for label in labels[:-1] or labels if label not in _SAID_BY_ALL][:1] or [host]
-    return name_from(said[-1]) or "agent"
+        words = [label for label in labels[:-1] or labels if label not in _COMMON_PARTS][:1] or [host]
+    return name_from(words[-1]) or "agent"
 
 
 def name_from(words: str) -> str:
-    """A name for an agent from what it is called; "" where none of that is a letter or a digit.
+    """Make a short name from an agent's own name; "" when that has no letter and no digit.
 
     At most `NAME_LIMIT` characters of `a-z`, `0-9` and `-`.
     """
@@ -66,7 +66,7 @@ def name_from(words: str) -> str:
 
 
 def short(slug: str) -> str:
-    """A name of at most `NAME_LIMIT` characters, which still tells it from others that begin alike."""
+    """Cut a name to `NAME_LIMIT` characters; a hash keeps apart names that begin alike."""
     if len(slug) <= NAME_LIMIT:
         return slug
     digest = hashlib.sha256(slug.encode()).hexdigest()[:_HEX_DIGITS]

@@ -1,3 +1,3 @@
-"""The version of this package: also what its MCP clients, servers and cards say of it."""
+"""The version of this package, which its MCP clients, servers and cards state, too."""
 
 __version__ = "0.1.0"

@@ -1,1 +1,1 @@
-"""Puts the parts together: what is to be served as values, each part made of them, and all of them as one bridge."""
+"""Assembles a bridge: plans as values, the parts made from a plan, and the bridge that runs the parts."""

@@ -1,8 +1,8 @@
-"""Who is let in, from one plan to the next: a plan may take secrets away at once, and never opens what asked for one.
+"""Decides who may call, across changes of the plan: a plan can revoke secrets at once, and never opens a closed bridge.
 
-Once credentials were asked for, a plan without any lets nobody in, unless it says that everyone is to be. The bridge
-itself is among the known then: the offered servers that run call the published agents with a secret of their own,
-which nobody is told.
+Once a bridge has asked for credentials, a plan without any admits nobody, unless it allows unauthenticated callers.
+The bridge itself is a principal then: its offered servers call its published agents with a secret that is never
+disclosed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bridge.http.request_checks import API_KEY_HEADER, is_loopback
 logger = logging.getLogger(__name__)
 
 ITSELF: Final = Principal("(itself)")
-"""Who calls when an offered server calls an agent that is published here; nobody in a file can be called so."""
+"""The principal of an offered server that calls an agent published here. No name in a file can be spelled so."""
 
 NOBODY_LEFT: Final = (
     "no principal is left in the configuration, so nobody is let in until one is added, or"
@@ -29,10 +29,10 @@ NOBODY_LEFT: Final = (
 
 
 class Admission:
-    """Whom a bridge lets in."""
+    """The verifiers of a bridge, and how a plan changes them."""
 
     def __init__(self, plan: Plan) -> None:
-        """At first, whom the plan says."""
+        """Admit the principals of the plan."""
         self._everyone = LOCAL if is_loopback(plan.place.host) else ANONYMOUS
         self._token = secrets.token_urlsafe(32)
         self._credentials = tuple(plan.credentials)
@@ -41,68 +41,68 @@ class Admission:
 
     @property
     def credentials(self) -> Sequence[Credential]:
-        """Those that are known, without the bridge's own."""
+        """The credentials that are accepted, without the bridge's own."""
         return self._credentials
 
     @property
     def closed(self) -> str | None:
-        """Why nobody is let in; None when somebody is."""
+        """Why no principal is admitted; None when at least one is."""
         return NOBODY_LEFT if self.access.needs_token and not self._credentials else None
 
     @property
     def own_headers(self) -> Mapping[str, str]:
-        """What lets the bridge in by an API key, if that is its way."""
+        """The header with the bridge's own API key, if API keys are accepted first; else empty."""
         return {API_KEY_HEADER: self._token} if self._own_scheme is Scheme.API_KEY else {}
 
     @property
     def own_bearer(self) -> str | None:
-        """What lets the bridge in by a token, if that is its way."""
+        """The bridge's own bearer token, if bearer tokens are accepted first; else None."""
         return self._token if self._own_scheme is Scheme.BEARER else None
 
     def require_clear(self, plan: Plan) -> None:
-        """Refuse a plan that is not clear about who calls.
+        """Refuse a plan whose secrets do not tell its principals apart.
 
         Raises:
-            UsageError: a secret stands for two principals.
+            UsageError: two principals have the same secret.
         """
         self._known_by(plan.credentials)
 
     def turn_away(self, plan: Plan) -> frozenset[str]:
-        """Take away the secrets that a plan leaves out, and give nobody more; whose streams have to end.
+        """Revoke the secrets that a plan leaves out, and grant nothing; return the principals whose streams must end.
 
-        A principal that may use other skills than before keeps what it had until the plan is taken over: to let it
-        in to new skills could show it what the plan is about to hide.
+        A principal with changed skills keeps its old ones until the plan is taken over: new skills could show it what
+        the plan is about to hide.
         """
         before = self._credentials
         if not self.access.needs_token:
-            # Everyone may do everything: any secret that is asked for takes something away.
+            # Everyone may do everything: to ask for any secret takes rights away.
             self._set(tuple(plan.credentials), is_open=True)
             return frozenset({self._everyone.name} if plan.credentials else ())
         self._set(_left(before, plan.credentials), is_open=False)
         return _without_a_secret(before, self._credentials)
 
     def admit(self, plan: Plan) -> frozenset[str]:
-        """Let in whom a plan lets in; who is let in to other things than before, or no more."""
+        """Admit the principals of a plan; return the names of principals whose rights changed or ended."""
         before, is_open = self._credentials, not self.access.needs_token
         self._set(tuple(plan.credentials), is_open=plan.allow_unauthenticated or is_open)
         now = _by_principal(self._credentials)
         return frozenset(name for name, known in _by_principal(before).items() if now.get(name) != known)
 
     def _set(self, credentials: tuple[Credential, ...], *, is_open: bool) -> None:
-        """Let these in. Without any, everyone or nobody."""
+        """Accept these credentials. Without any, admit everyone if `is_open`, else nobody."""
         was_closed = self.closed
         self._credentials = credentials
         if credentials or is_open:
             self._own_scheme = _scheme_of(credentials)
-        # Else our own secret is the only one that is left, so that cards go on to ask for one.
+        # Otherwise only our own secret is left, so that cards continue to ask for one.
         closed = "" if credentials or is_open else f"{NOBODY_LEFT[0].upper()}{NOBODY_LEFT[1:]}"
         self.access.update(self._known_by(credentials), why_nobody=closed)
         if self.closed and not was_closed:
             logger.warning("every request is refused with 401: %s", NOBODY_LEFT)
 
     def _known_by(self, credentials: Sequence[Credential]) -> Sequence[Verifier]:
-        """What knows these, and our own."""
-        # In the way of the first, so that no card declares another one for our sake.
+        """The verifiers of these credentials and of our own."""
+        # By the scheme of the first credential, so that no card declares a scheme only for us.
         scheme = _scheme_of(credentials) or self._own_scheme
         return verifiers_of([*credentials, *([Credential(ITSELF, self._token, scheme)] if scheme else [])])
 
@@ -112,7 +112,7 @@ def _scheme_of(credentials: Sequence[Credential]) -> Scheme | None:
 
 
 def _left(before: Sequence[Credential], now: Sequence[Credential]) -> tuple[Credential, ...]:
-    """Those of now that give nobody more than before."""
+    """The new credentials that grant nobody more than before."""
     principals = {one.principal for one in before}
     had = {_secret(one): one for one in before}
     kept = (one if one.principal in principals else had.get(_secret(one)) for one in now)
@@ -120,7 +120,7 @@ def _left(before: Sequence[Credential], now: Sequence[Credential]) -> tuple[Cred
 
 
 def _without_a_secret(before: Sequence[Credential], now: Sequence[Credential]) -> frozenset[str]:
-    """The names of those who had a secret that is not known any more."""
+    """The names of principals with a secret that is no longer accepted."""
     left = {_secret(one) for one in now}
     return frozenset(one.principal.name for one in before if _secret(one) not in left)
 
@@ -130,6 +130,6 @@ def _secret(one: Credential) -> tuple[str, Scheme, str]:
 
 
 def _by_principal(credentials: Sequence[Credential]) -> dict[str, frozenset[Credential]]:
-    """What each is known by, and may use."""
+    """The credentials of each principal, by name."""
     names = {one.principal.name for one in credentials}
     return {name: frozenset(one for one in credentials if one.principal.name == name) for name in names}

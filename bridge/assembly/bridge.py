@@ -1,12 +1,12 @@
-"""A bridge: all parts of a plan, running, and how another plan takes the place of the first.
+"""A bridge: the running parts of a plan, and how another plan replaces it.
 
     tool servers ──▶ published agents ──▶ /agents/NAME
     remote agents ─▶ offered servers ───▶ /mcp/NAME      a published agent may be an agent of an offered server
 
-What differs between two plans is made new, and everything else goes on as it is. What may fail comes first: until
-all of it is ready nothing that is served has changed, and a plan that fails leaves nothing behind. Agents and
-servers that stay are changed in place, so that no session and no task of theirs is lost; what they were made of
-before ends once its last call has.
+Parts that differ between two plans are made anew; all others go on. The steps that can fail come first: until all new
+parts are ready, nothing that is served has changed, and a plan that fails leaves nothing behind. Agents and servers
+that stay are changed in place, so none of their sessions and tasks is lost. The parts that they no longer need end
+after their last call.
 """
 
 from __future__ import annotations
@@ -53,30 +53,30 @@ logger = logging.getLogger(__name__)
 
 
 class Bridge:
-    """Made for a place, which it never changes; `apply` gives it what to serve."""
+    """Serves plans, one after another. The `ProcessPlan` of the first never changes; `apply` takes each plan."""
 
     def __init__(
         self,
         plan: Plan,
-        watching: StartObserver | None = None,
+        observer: StartObserver | None = None,
         *,
         over_http: bool = True,
         own_url: str | None = None,
     ) -> None:
-        """Nothing is served yet; of the plan only its place and the profile of the process count here.
+        """Serve nothing yet. Of the plan only its place, its credentials and the profile of the process count here.
 
-        `own_url` is where this process reaches what `app` serves; without it no server can be made of agents that
+        `own_url` is the URL at which this process reaches `app`. Without it no MCP server can be made of agents that
         are published here.
         """
         self._own_url = own_url
         self._place = plan.place
         self._process = plan.profile
-        self._watching = watching
+        self._observer = observer
         self._over_http = over_http
         self._parts = Parts()
         self._retiring: list[_Retiring] = []
         self.on_retired: Callable[[], None] = lambda: None
-        """Told each time that what another plan replaced has ended."""
+        """Called each time that replaced parts have ended."""
         self._plan = self._read = Plan(plan.profile, plan.place, plan.credentials)
         self._memory = ServerMemory(user_state_path(USER_FOLDER) / FILE_NAME)
         self._applying = anyio.Lock()
@@ -91,7 +91,7 @@ class Bridge:
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[Bridge]:
-        """Be ready to be given a plan, as long as this is entered; then end everything.
+        """Accept plans while the context is open; then end everything.
 
         Raises:
             UsageError: the key of the handles cannot be read or made.
@@ -107,18 +107,20 @@ class Bridge:
                 self._group.cancel_scope.cancel()
 
     async def apply(self, plan: Plan) -> Changes:
-        """Serve what a plan says; gives what that changes, and what it does not, as a restart is needed for it.
+        """Serve a plan; return the changes it made, and those that need a restart.
+
+        When this fails, everything goes on as it was, except that principals which the plan leaves out have lost
+        their access already.
 
         Raises:
-            PeerError: a tool server is down, and the plan says that it must not be.
-            UsageError: a command cannot be started, likewise; a store is in use, or too new; two principals have one
-                secret. Either way everything goes on as it was, for those whom the plan lets in: who is to be let in
-                no more is not waited for.
+            PeerError: a tool server is down, and the plan's `fail` for it is `closed`.
+            UsageError: a command with that `fail` cannot be started; a store is in use, or too new; two principals
+                have one secret.
         """
         async with self._applying:
             running = replace(self._plan, profile=self._process, place=self._place)
             read, changes = plan, changes_between(self._read, plan, running)
-            plan, fresh, first = as_it_runs(plan, running), Parts(), FirstConnections(self._watching)
+            plan, fresh, first = as_it_runs(plan, running), Parts(), FirstConnections(self._observer)
             self._admission.require_clear(plan)
             turned_away = self._admission.turn_away(plan)
             for parts in self._running_parts():
@@ -141,33 +143,33 @@ class Bridge:
             return changes
 
     async def drain(self, seconds: float) -> None:
-        """Take in nothing new, and wait so long for what runs."""
+        """Refuse new work, and wait at most `seconds` for running work."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._parts.drain, seconds)
             for retiring in self._retiring:
                 group.start_soon(retiring.ended.wait)
 
     async def stop(self) -> None:
-        """End what runs."""
+        """Stop all running tasks."""
         for parts in self._running_parts():
             for one in parts.agents:
                 await one.engine.stop()
 
     @property
     def asks_for_credentials(self) -> bool:
-        """Whether a request that shows no secret is refused: no plan makes that open in silence."""
+        """Whether a request without a secret is refused. A plan ends this only where it says so."""
         return self._access.needs_token
 
     @property
     def drain_seconds(self) -> float:
-        """How long running tasks may go on once nothing new is taken in: as long as the most patient profile says."""
+        """How long running tasks may go on after new work is refused: the longest time of all profiles."""
         profiles = [one.profile for one in self._plan.published.values()]
         profiles += [one.profile for one in self._plan.offered.values()]
         return max((profile.run.drain_seconds for profile in profiles), default=0)
 
     @property
     def running(self) -> int:
-        """How many tasks and calls are being worked on."""
+        """The number of running tasks and calls."""
         return self._parts.running + sum(retiring.parts.running for retiring in self._retiring)
 
     @property
@@ -190,18 +192,18 @@ class Bridge:
         """The catalogs that are followed, by key."""
         return {key: one.unit.value for key, one in self._parts.catalogs.items()}
 
-    # What others are made of
+    # Tool servers and catalogs
 
     async def _start_servers(self, plan: Plan, fresh: Parts, first: FirstConnections) -> None:
-        """Start what is new or another, and wait for those that have to be up, and for the first of the others."""
+        """Start new and changed servers; wait until those that must be up are, and any one is up or all have failed."""
         for key in servers_of(plan):
             known, wanted = self._parts.servers.get(key), plan.servers[key]
             if known is None or known.plan != wanted:
                 unit = PartTask(self._upstream(key, wanted).run)
                 await unit.start(self._group)
                 fresh.servers[key] = PlannedPart(wanted, unit)
-                if self._watching:
-                    self._watching.connecting(key, wanted.target)
+                if self._observer:
+                    self._observer.connecting(key, wanted.target)
         if not fresh.servers:
             return
         first.expect(len(fresh.servers))
@@ -227,7 +229,7 @@ class Bridge:
         )
 
     def _server_changed(self) -> None:
-        """A tool server lists other tools, or came up or went down."""
+        """Refresh the agents: a tool server lists other tools, or came up or went down."""
         for one in self._parts.agents:
             one.refresh()
 
@@ -262,7 +264,7 @@ class Bridge:
         return slug(upstream.name)
 
     async def _start_offered(self, plan: Plan, fresh: Parts) -> None:
-        """Start those that are new side by side: each waits a while for cards that are not known yet."""
+        """Start new MCP servers concurrently, since each may wait a while for cards that it does not know yet."""
         parts = self._parts | fresh
 
         async def start(name: str, one: OfferedPlan) -> None:
@@ -319,10 +321,10 @@ class Bridge:
             own_card=agent.own_card(url),
         )
 
-    # What takes the place of what was
+    # Replacement
 
     def _take_over(self, plan: Plan, fresh: Parts) -> None:
-        """From here on nothing fails: change what stays, and let what is not wanted any more come to its end."""
+        """Change the parts that stay, and retire those that are no longer needed. Nothing here can fail."""
         before, kept, seconds = self._parts, self._parts.wanted_by(plan), self.drain_seconds
         stays = kept.published.keys() - fresh.published.keys()
         self._parts, self._plan = kept | fresh, plan
@@ -345,7 +347,7 @@ class Bridge:
             unit.value.offered.update(plan.offered[name], agents, self._shared)
 
     async def _retire(self, retiring: _Retiring, seconds: float) -> None:
-        """End what nobody new can reach any more, once its calls have ended or that has taken too long."""
+        """End parts that no new call can reach, after their calls have ended or the time is up."""
         try:
             await retiring.parts.drain(seconds)
             await retiring.parts.end()
@@ -357,7 +359,7 @@ class Bridge:
             self.on_retired()
 
     def _route(self, *, starting: bool) -> None:
-        """Serve what there is; sessions of a face that is ending may still answer what its calls ask."""
+        """Route to the current parts, and to retiring MCP servers, whose sessions may still answer questions."""
         faces: dict[str, ASGIApp] = {}
         for parts in (*(retiring.parts for retiring in self._retiring), self._parts):
             faces |= {_mcp_path(face.offered.name): face.app for face in parts.faces if face.app is not None}
@@ -367,14 +369,14 @@ class Bridge:
         return [Listed(one.name, one.path, one.server.card) for one in self._parts.agents]
 
     def _admit(self, plan: Plan) -> None:
-        """Let in whom a plan lets in; what each may use stands in lists, so clients are told."""
+        """Admit the principals of a plan, and tell clients, because the lists they see depend on their rights."""
         changed = self._admission.admit(plan)
         for face in self._parts.faces:
             face.offered.server.admit_anew(changed)
             face.offered.server.changed()
 
     def _running_parts(self) -> Iterator[Parts]:
-        """What is served, and what is coming to its end."""
+        """The parts that are served, then those that retire."""
         yield self._parts
         yield from (retiring.parts for retiring in self._retiring)
 
@@ -386,7 +388,7 @@ class Bridge:
 
 @dataclass(eq=False)
 class _Retiring:
-    """Parts that end."""
+    """Replaced parts that end after their last call."""
 
     parts: Parts
     ended: anyio.Event = field(default_factory=anyio.Event)

@@ -1,4 +1,4 @@
-"""What a process says of itself at /readyz: whether it can do its work, and what it lacks since when and why."""
+"""The answer of /readyz: whether the process can do its work, and what is missing, since when and why."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from bridge.source_state import SourceState
 
 
 def readiness(parts: Parts, *, starting: bool) -> tuple[bool, JsonObject]:
-    """Whether it is ready, and the whole story as JSON.
+    """Whether the bridge is ready, and its whole state as JSON.
 
-    It is when everything has been started, every store takes writes, and each agent has a tool server that is up. A
-    remote agent that is down does not count: its tools are listed all the same, and say so.
+    A bridge is ready when everything has been started, every store takes writes, and each agent has a tool server that
+    is up. A remote agent that is down does not count: its tools stay listed, and calls of them say that it is down.
     """
     ready = not starting
     agents: JsonObject = {}
@@ -56,7 +56,7 @@ def _states(states: Iterable[SourceState]) -> dict[str, JsonObject]:
 
 
 def _busy(upstream: Upstream) -> JsonObject:
-    """Which calls keep a server from others while their clients are asked something, and what can be done."""
+    """The calls that hold a server's slots while they wait for an answer, and what can be done about it."""
     if not upstream.holds:
         return {}
     held = [_held(hold) for hold in upstream.holds]

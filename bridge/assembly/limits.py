@@ -1,6 +1,6 @@
-"""What a profile says of requests, connections, streams and tasks, as the HTTP server, an agent and its engine take it.
+"""Turns the limits of a profile into the values that the HTTP server, an agent and its engine take.
 
-The limits have no defaults of their own: those stand in `mappings/default.toml`.
+The defaults stand in `mappings/default.toml` alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 def server_limits(profile: Profile, descriptors: int) -> HttpServerLimits:
-    """The limits of a profile, as far as there are descriptors for its connections."""
+    """The limits of the HTTP server, with no more connections than `descriptors` allow."""
     requests, connections = profile.requests, profile.connections
     wanted = ConnectionLimits(
         most=connections.most,
@@ -48,7 +48,7 @@ def server_limits(profile: Profile, descriptors: int) -> HttpServerLimits:
 
 
 def engine_limits(profile: Profile, process: Profile) -> EngineLimits:
-    """How long an agent's tasks are waited for, and how much they hold."""
+    """The limits of an agent's engine: deadlines of tasks, and how much tasks may hold."""
     return EngineLimits(
         cancel_grace_seconds=profile.run.cancel_grace_seconds,
         drain_seconds=profile.run.drain_seconds,
@@ -63,7 +63,7 @@ def engine_limits(profile: Profile, process: Profile) -> EngineLimits:
 
 
 def agent_limits(profile: Profile, process: Profile) -> AgentLimits:
-    """What a client of an agent may send."""
+    """The limits of requests to an agent."""
     return AgentLimits(
         body_bytes=process.requests.body_limit_bytes,
         json_depth=process.requests.json_depth,
@@ -74,5 +74,5 @@ def agent_limits(profile: Profile, process: Profile) -> AgentLimits:
 
 
 def stream_pace(process: Profile) -> StreamPace:
-    """How long a stream of an agent may be silent, or not be read."""
+    """How long an agent's stream may be silent, and how long a client may leave it unread."""
     return StreamPace(process.streams.heartbeat_seconds, process.streams.stall_seconds)

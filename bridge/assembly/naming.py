@@ -1,4 +1,4 @@
-"""What a server calls itself, the ids of tasks, and the clocks."""
+"""The name of a tool server, new ids, and the clocks."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _LOW_62: Final = (1 << 62) - 1
 
 
 def own_name(upstream: Upstream, memory: ServerMemory) -> str:
-    """What a server calls itself: now, or while it is down, what it did last time. Paths depend on it."""
+    """The name that a server gives itself; while it is down, the remembered one. Paths depend on this name."""
     if upstream.greeting is None:
         return memory.recall(Fact.NAME, str(upstream.target)) or upstream.name
     return upstream.greeting.name
 
 
 def new_id() -> str:
-    """A new UUID version 7: ordered by time, which keeps the store quick, with 74 random bits."""
+    """Make a UUID version 7 with 74 random bits. Its order by time keeps the store fast."""
     moment, chance = time.time_ns() // 1_000_000, secrets.randbits(74)
     value = (moment << 80) | (0x7 << 76) | (chance >> 62 << 64) | (0b10 << 62) | (chance & _LOW_62)
     spelled = f"{value:032x}"
@@ -33,5 +33,5 @@ def now_ms() -> int:
 
 
 def elapsed_ms() -> int:
-    """Milliseconds since some moment, by a clock that nobody sets."""
+    """Milliseconds of a monotonic clock."""
     return time.monotonic_ns() // 1_000_000

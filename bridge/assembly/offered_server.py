@@ -1,7 +1,7 @@
-"""An MCP server made of agents: its agents, named one by one or listed by a catalog, their tools, and its endpoint.
+"""An MCP server made of agents, which are named one by one or listed by a catalog: their tools, and its endpoint.
 
-An address that gives no card is looked at only where a person wrote it down: one that a catalog names is asked for
-nothing but its card."""
+An address without a card is probed for other kinds of peers only if a person wrote it down. An address from a catalog
+is asked for nothing but its card."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ USER_FOLDER: Final = "mcp-a2a"
 
 @dataclass(frozen=True)
 class SharedResources:
-    """What all offered servers share."""
+    """The resources that all offered servers share."""
 
     http: httpx2.AsyncClient
-    """Without credentials of its own: each agent's client adds those that are its own."""
+    """Has no credentials: each agent's client adds its own."""
     seal: Seal
     process: Profile
     cache: Path | None = None
@@ -56,13 +56,13 @@ class SharedResources:
 
     @property
     def cache_folder(self) -> Path:
-        """Where cards are remembered."""
+        """The folder in which cards are cached."""
         return self.cache or user_cache_path(USER_FOLDER)
 
 
 @asynccontextmanager
 async def shared_resources(plan: Plan) -> AsyncIterator[SharedResources]:
-    """What the offered servers of a process share, as long as this is entered.
+    """Open the resources that the offered servers of a process share.
 
     Raises:
         UsageError: the key of the handles cannot be read or made.
@@ -94,9 +94,9 @@ class OfferedServer:
     face: AgentsFace
     server: McpServer
     agents: Mapping[str, RemotePlan]
-    """What its agents were made of, by key."""
+    """The plans that its agents were made from, by key."""
     chosen: AgentsTable
-    """What they were made by."""
+    """The `[agents]` table of the profile that its agents were made with."""
     _made: dict[str, RemoteAgent] = field(default_factory=dict)
 
     @property
@@ -105,7 +105,7 @@ class OfferedServer:
         return tuple(self._made.values())
 
     def update(self, plan: OfferedPlan, agents: Mapping[str, RemotePlan], shared: SharedResources) -> None:
-        """Take over another plan and other agents; those that are as they were are kept."""
+        """Take over another plan and other agents. Agents that have not changed are kept."""
         made = {
             key: self._made[key] if self._is_as_before(key, one, plan) else _agent(key, one, plan, shared)
             for key, one in agents.items()
@@ -125,10 +125,10 @@ async def offered(
     shared: SharedResources,
     on_change: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[OfferedServer]:
-    """Read the agents' cards, and be ready to be served as long as this is entered.
+    """Read the agents' cards, and run the server while the context is open.
 
     Raises:
-        PeerError: none of them is an agent, and one has to be.
+        PeerError: the plan requires an agent, and every address is known to be something else.
     """
     made = {key: _agent(key, one, plan, shared) for key, one in agents.items()}
     face = AgentsFace(list(made.values()), Handles(shared.seal), face_options_of(name, plan), plan.overrides)
@@ -142,7 +142,7 @@ async def offered(
     async with face.run(changed, plan.profile.agents.first_cards_seconds):
         if plan.requires_an_agent:
             await require_one_agent({made[key]: one for key, one in agents.items()})
-        # Made once the cards are there, of which it says what it is.
+        # Made after the cards are read, because its name and instructions come from them.
         running.append(
             McpServer(
                 face,
@@ -153,7 +153,7 @@ async def offered(
 
 
 def face_options_of(name: str, plan: OfferedPlan) -> FaceOptions:
-    """What an offered server does as its profile says."""
+    """The options of an offered server, from its profile."""
     chosen = plan.profile.agents
     return FaceOptions(
         name=plan.server_name or name,
@@ -207,7 +207,7 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: SharedResources
 
 
 def tool_rules(chosen: AgentsTable) -> ToolRules:
-    """How skills become tools."""
+    """The rules by which skills become tools, from the profile."""
     return ToolRules(
         chosen.granularity,
         always_prefixed=chosen.prefix == "always",
@@ -217,17 +217,17 @@ def tool_rules(chosen: AgentsTable) -> ToolRules:
 
 
 def card_bounds(chosen: AgentsTable) -> FreshnessBounds:
-    """How long cards and catalogs hold."""
+    """How long cards and catalogs stay fresh."""
     return FreshnessBounds(chosen.card_min_seconds, chosen.card_max_seconds)
 
 
 def deadlines(chosen: AgentsTable) -> Deadlines:
-    """How long an agent may take."""
+    """The deadlines of an agent's answers."""
     return Deadlines(chosen.agent_connect_seconds, chosen.answer_seconds, chosen.silence_seconds)
 
 
 def mcp_limits(process: Profile) -> McpLimits:
-    """What a client of an MCP server may send."""
+    """The limits of requests to an MCP server."""
     return McpLimits(
         body_bytes=process.requests.body_limit_bytes,
         json_depth=process.requests.json_depth,
@@ -243,7 +243,7 @@ logger = logging.getLogger(__name__)
 async def followed_catalog(
     key: str, plan: CatalogPlan, shared: SharedResources, on_change: Callable[[], None]
 ) -> AsyncIterator[CatalogSource]:
-    """Read a catalog and keep it fresh as long as this is entered; one that is down is as it was remembered."""
+    """Read a catalog and keep it fresh while the context is open. A catalog that is down keeps its cached entries."""
     chosen = shared.process.agents
     source = CatalogSource(
         shared.http,
@@ -271,7 +271,7 @@ async def followed_catalog(
 
 
 def agents_in(key: str, source: CatalogSource, plan: CatalogPlan) -> dict[str, RemotePlan]:
-    """The agents that a catalog lists, by `CATALOG_NAME`. Its own credentials go to its own origin only."""
+    """The agents that a catalog lists, by `CATALOG_NAME`. The catalog's credentials go to its own origin only."""
     return {
         f"{key}_{entry.name}": RemotePlan(
             entry.card_url,
@@ -285,17 +285,17 @@ def agents_in(key: str, source: CatalogSource, plan: CatalogPlan) -> dict[str, R
 
 
 async def other_kind_at(agent: RemoteAgent, plan: RemotePlan) -> str | None:
-    """What there is in place of an agent whose card was never read, in words; None when it may still be one."""
+    """Say what stands at an agent's address that gives no card; None when it may still be an agent."""
     if agent.has_card or not agent.is_heard_of or plan.own_card or plan.catalog:
         return None
     return await other_than_agent(plan.url, agent.guard)
 
 
 async def require_one_agent(agents: Mapping[RemoteAgent, RemotePlan]) -> None:
-    """Refuse to serve only what is no agent, and will not be one for being waited for.
+    """Refuse to start when every address is known to be something other than an agent.
 
     Raises:
-        PeerError: each of the addresses is something else.
+        PeerError: all addresses are something else; the message says what.
     """
     if any(agent.has_card for agent in agents):
         return
@@ -311,7 +311,7 @@ def _warn(words: Iterable[str]) -> None:
 
 
 async def other_than_agent(url: str, guard: AddressGuard | None = None) -> str | None:
-    """What stands at a URL that gives no card, in words that say what to do; None when that cannot be told."""
+    """Say what stands at a URL that gives no card, and what to do; None when that is unknown."""
     fault = PeerError(f"{redacted_url(url)} is no A2A agent")
     async with GuardedClient() as http:
         told = await explained(fault, http, url, WantedKind.AGENT, guard)

@@ -1,7 +1,7 @@
-"""The card of an agent that is published by this very process, for the servers here that are made of it.
+"""The card of an agent that this process publishes, for the MCP servers of this process that are made of the agent.
 
-It is known without being asked for, so a start does not wait for it and needs nobody to listen yet; it names the
-address at which the process reaches itself, whatever others are told; and who uses it hears at once when it changes.
+The card needs no request, so a start neither waits for it nor needs a listening socket. It names the address at which
+the process reaches itself, whatever address others are given. Its users hear of a change at once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bridge.concurrency import Signal
 
 
 class OwnCard:
-    """Implements `bridge.agents_as_tools.remote_agent.Source`. One is equal to itself alone, as its agent is."""
+    """Implements `bridge.agents_as_tools.remote_agent.CardProvider`. Compared by identity."""
 
     def __init__(self, base_url: str, card: Callable[[str], AgentCard]) -> None:
         """`card` gives the card of the agent at a base URL."""
@@ -24,7 +24,7 @@ class OwnCard:
         self._news = Signal()
 
     def look(self) -> None:
-        """It may say something else now."""
+        """Tell the watchers that the card may have changed."""
         self._news.tell()
 
     def cached(self) -> FoundCard:
@@ -36,7 +36,7 @@ class OwnCard:
         return self.cached()
 
     async def watch(self, on_change: Callable[[FoundCard], Awaitable[None]]) -> NoReturn:
-        """Tell of each card that says something new, for ever."""
+        """Call `on_change` with each changed card, for ever."""
         known = self.cached().text
         while True:
             news = self._news.next

@@ -1,7 +1,7 @@
-"""The parts of a bridge that run, by name, each started and ended on a task of its own.
+"""The running parts of a bridge, by name, each started and ended on a task of its own.
 
-What is entered has to be left on the same task, in the reverse order. A reload ends some parts and keeps others, so
-they cannot be nested in one another."""
+A context must be left on the task that entered it, in reverse order. A reload ends some parts and keeps others, so the
+contexts of parts cannot be nested."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class PartTask(Generic[T]):
-    """One part: what `make` gives is entered when it starts, and left when it ends."""
+    """One part: enters the context that `make` gives when it starts, and leaves the context when it ends."""
 
     def __init__(self, make: Callable[[], AbstractAsyncContextManager[T]]) -> None:
         self._make = make
@@ -33,19 +33,19 @@ class PartTask(Generic[T]):
         self._value: T | None = None
 
     async def start(self, group: anyio.abc.TaskGroup) -> T:
-        """Enter it on a task of the group; raises what entering raises."""
+        """Enter the context on a task of the group. Raises what entering raises."""
         value: T = await group.start(self._run)
         self._value = value
         return value
 
     @property
     def value(self) -> T:
-        """What was entered."""
+        """The value that the context yielded."""
         assert self._value is not None, "it has not been started"
         return self._value
 
     async def end(self) -> None:
-        """Leave it, and wait until it is left."""
+        """Leave the context, and wait until that is done."""
         self._wanted.set()
         await self._ended.wait()
 
@@ -63,7 +63,7 @@ P = TypeVar("P")
 
 @dataclass(frozen=True)
 class PlannedPart(Generic[P, T]):
-    """A part that is replaced when its plan is another."""
+    """A part with the plan that it was made from. Another plan replaces the part."""
 
     plan: P
     unit: PartTask[T]
@@ -71,7 +71,7 @@ class PlannedPart(Generic[P, T]):
 
 @dataclass(frozen=True)
 class MountedServer:
-    """An offered server, and where it is served over HTTP, if it is."""
+    """An offered server, and its application if it is served over HTTP."""
 
     offered: OfferedServer
     app: ASGIApp | None
@@ -79,7 +79,7 @@ class MountedServer:
 
 @dataclass
 class Parts:
-    """What runs."""
+    """The running parts of each kind."""
 
     servers: dict[str, PlannedPart[ServerPlan, Upstream]] = field(default_factory=dict)
     catalogs: dict[str, PlannedPart[CatalogPlan, CatalogSource]] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Parts:
     offered: dict[str, PartTask[MountedServer]] = field(default_factory=dict)
 
     def __or__(self, newer: Parts) -> Parts:
-        """These, and the newer ones, also in the place of their namesakes."""
+        """These parts and the newer ones. A newer part replaces one of the same name."""
         return Parts(
             self.servers | newer.servers,
             self.catalogs | newer.catalogs,
@@ -96,7 +96,7 @@ class Parts:
         )
 
     def wanted_by(self, plan: Plan) -> Parts:
-        """Those that a plan has a use for."""
+        """The parts that a plan uses."""
         servers, catalogs = servers_of(plan), catalogs_of(plan)
         is_named_later = "" in plan.published
         return Parts(
@@ -107,7 +107,7 @@ class Parts:
         )
 
     def without(self, others: Parts) -> Parts:
-        """Those that are not among the others."""
+        """The parts that are not among `others`."""
         return Parts(
             _without(self.servers, others.servers),
             _without(self.catalogs, others.catalogs),
@@ -117,19 +117,19 @@ class Parts:
 
     @property
     def running(self) -> int:
-        """How many tasks of agents, and calls of servers, are being worked on."""
+        """The number of running tasks of agents and calls of MCP servers."""
         calls = sum(face.offered.server.running for face in self.faces)
         return calls + sum(one.engine.running for one in self.agents)
 
     def let_go(self, principals: frozenset[str]) -> None:
-        """End the streams of principals that are let in no more; their tasks and calls go on."""
+        """End the streams of principals that lost access. Their tasks and calls go on."""
         for one in self.agents:
             one.server.let_go(principals)
         for face in self.faces:
             face.offered.server.revoke(principals)
 
     async def drain(self, seconds: float) -> None:
-        """Take in nothing new, and wait so long for what runs."""
+        """Refuse new work, and wait at most `seconds` for running work."""
         for face in self.faces:
             face.offered.server.stop()
         async with anyio.create_task_group() as group:
@@ -142,7 +142,7 @@ class Parts:
                     await upstream.idle()
 
     async def end(self) -> None:
-        """End all of them; what others are made of comes last."""
+        """End all parts: faces first, then the servers and catalogs that they are made of."""
         await _end(self.offered.values())
         await _end(self.published.values())
         await _end(one.unit for one in self.servers.values())
@@ -165,12 +165,12 @@ class Parts:
 
 
 def servers_of(plan: Plan) -> tuple[str, ...]:
-    """The tool servers that a plan's agents are made of; others need not run."""
+    """The tool servers that the agents of a plan use. Other servers are not started."""
     return tuple(dict.fromkeys(key for one in plan.published.values() for key in one.servers))
 
 
 def catalogs_of(plan: Plan) -> tuple[str, ...]:
-    """The catalogs that a plan's servers are made of."""
+    """The catalogs that the MCP servers of a plan use."""
     named = (source for one in plan.offered.values() for source in one.sources)
     return tuple(dict.fromkeys(source for source in named if source in plan.catalogs))
 
@@ -180,7 +180,7 @@ def _without(ones: dict[str, T], others: Mapping[str, T]) -> dict[str, T]:
 
 
 async def _end(units: Iterable[PartTask[Any]]) -> None:
-    """End some side by side."""
+    """End parts concurrently."""
     async with anyio.create_task_group() as group:
         for unit in units:
             group.start_soon(unit.end)

@@ -1,8 +1,8 @@
-"""What is to be served, as values: made from a configuration file or from a command's options.
+"""Plans: values that say what to serve, made from a configuration file or from a command's options. Pure.
 
-Two plans are compared part by part, so that a reload changes only what differs. Some plans are made from another one:
-for a single face, or for a preview. A bridge of such a plan listens for nobody but itself and keeps nothing where
-another bridge may keep something. Nothing here opens anything."""
+Plans are compared part by part, so that a reload changes only the parts that differ. Some plans are derived from
+another plan: for a single face, or for a preview. A bridge with a derived plan serves nobody but itself, and writes
+nothing where another bridge may write."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from bridge.assembly.own_card import OwnCard
 from bridge.config.tables.profile import Profile, RunTable, ServerTable
 from bridge.config.tables.values import MEMORY_STORE
 from bridge.errors import UsageError
-from bridge.http.request_checks import FaceAddress as WebPlace
-from bridge.http.request_checks import is_loopback
+from bridge.http.request_checks import FaceAddress, is_loopback
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.link import ListBounds
 from bridge.mcp.client.session import SessionPace
@@ -34,21 +33,21 @@ Fail = Literal["open", "closed"]
 
 @dataclass(frozen=True)
 class ServerPlan:
-    """A tool server that is connected to."""
+    """A tool server to connect to."""
 
     target: ServerTarget
     era: Era
     pace: SessionPace
     rules: SessionRules
     fail: Fail | None = None
-    """What it means for the start when it is down; None leaves that to the agent made of it."""
+    """Whether the start fails while the server is down; None leaves that to the agent made of it."""
     call_timeout_seconds: float | None = None
 
     @classmethod
     def as_profile_says(
         cls, target: ServerTarget, era: Era, server: ServerTable, run: RunTable
     ) -> ServerPlan:
-        """A server, treated as a profile says."""
+        """The plan of a server, with the settings of a profile."""
         pace = SessionPace(
             connect_seconds=server.connect_seconds,
             longest_pause_seconds=server.longest_pause_seconds,
@@ -79,23 +78,23 @@ class RemotePlan:
     bearer: str | None = field(default=None, repr=False)
     api_key: str | None = field(default=None, repr=False)
     trusted: frozenset[str] = frozenset()
-    """Origins to which credentials may go besides that of the URL."""
+    """Origins that may receive the credentials, besides the origin of the URL."""
     account: str = ""
-    """Tells apart entries of one URL with other credentials; names them by reference, never by value."""
+    """Tells apart entries with the same URL and different credentials. It names references, never values."""
     allow_private: bool | None = None
-    """Whether a card from a public address may name a private one; None is as the profile says."""
+    """Whether a card from a public address may name a private one; None follows the profile."""
     on_command_line: bool = field(default=False, compare=False)
-    """Whether it is given there, and not in a file: who is refused is told so."""
+    """Whether the agent comes from an option and not from a file; messages name the way to change it."""
     dialect: DialectChoice = "auto"
-    """The version of A2A that it speaks, when its card says another one."""
+    """The version of A2A that the agent speaks, when its card is wrong about it."""
     own_card: OwnCard | None = None
-    """Its card, when it is published by this process."""
+    """The agent's card, when this process publishes the agent."""
     catalog: CatalogSource | None = field(default=None, repr=False, compare=False)
-    """The catalog that names it, which judges the connections that are made for it."""
+    """The catalog that lists the agent. The catalog decides which connections are allowed for it."""
 
     @property
     def credentials(self) -> Credentials:
-        """What shows it who calls."""
+        """The credentials that are sent to the agent."""
         return Credentials(headers=self.headers, bearer=self.bearer, api_key=self.api_key)
 
 
@@ -108,7 +107,7 @@ class CatalogPlan:
     include: Sequence[str] = ("*",)
     exclude: Sequence[str] = ()
     allow_private: bool | None = None
-    """Whether it may lead to a private address although it is public; None is as the profile says."""
+    """Whether a public catalog may lead to a private address; None follows the profile."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ class PublishedPlan:
     servers: tuple[str, ...]
     profile: Profile
     store: str | None = None
-    """`memory:` or the path of its file; None is a file in the user's state folder."""
+    """`memory:` or the path of the store's file; None is a file in the user's state folder."""
     card_name: str | None = None
     card_description: str | None = None
     fail: Fail | None = None
@@ -133,11 +132,11 @@ class OfferedPlan:
     """Names of agents, catalogs and agents that are published here."""
     profile: Profile
     named: bool = True
-    """Whether sources are called by their names in the plan; else by what their cards call them."""
+    """Whether agents are named by their keys in the plan; else by the names on their cards."""
     server_name: str | None = None
-    """What it calls itself; None is its name in the plan."""
+    """The name that the server gives itself; None is its name in the plan."""
     requires_an_agent: bool = False
-    """Whether the start fails when all of its addresses are something else than agents."""
+    """Whether the start fails when every address is known to be something other than an agent."""
     title: str | None = None
     instructions: str | None = None
     overrides: Mapping[str, ToolOverride] = field(default_factory=dict)
@@ -145,35 +144,35 @@ class OfferedPlan:
 
 @dataclass(frozen=True)
 class ProcessPlan:
-    """Where the process listens, what it keeps and for whom it does so: all that only a restart changes."""
+    """Where the process listens, and where it keeps keys, stores and cached cards. Only a restart changes these."""
 
     host: str = "127.0.0.1"
     port: int = 0
     public_url: str | None = None
     hosts: frozenset[str] = frozenset()
     hosts_by: str = field(default="--allow-host {}", compare=False)
-    """How another host is added, with its name in the place of the braces."""
+    """The option or line that allows another host; `{}` stands for its name."""
     keys: tuple[Path | str, ...] = ()
-    """What seals handles: files, and secrets as they are. None is a file in the user's state folder."""
+    """Keys that seal handles: files, or the secrets themselves. Empty means a file in the user's state folder."""
     state: Path | None = None
-    """Where keys and stores are that have no place of their own; None is the user's state folder."""
+    """The folder for keys and stores without a path of their own; None is the user's state folder."""
     baggage_keys: frozenset[str] = frozenset()
-    """Those of a trace's baggage that peers beyond this machine are told."""
+    """Baggage keys that are sent to peers on other machines."""
     cache: Path | None = None
-    """Where cards are remembered; None is the user's cache folder."""
+    """The folder for cached cards; None is the user's cache folder."""
 
     @property
-    def web(self) -> WebPlace:
-        """As requests are checked by it."""
-        return WebPlace(self.public_url, self.hosts | {self.host}, self.hosts_by)
+    def web(self) -> FaceAddress:
+        """The addresses that requests are checked against."""
+        return FaceAddress(self.public_url, self.hosts | {self.host}, self.hosts_by)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All of it."""
+    """Everything that one bridge serves."""
 
     profile: Profile
-    """Of the process: its `server`, `store`, `requests`, `connections` and `streams` tables count."""
+    """The profile of the process. Its tables `server`, `store`, `requests`, `connections` and `streams` count."""
     place: ProcessPlan = ProcessPlan()
     credentials: Sequence[Credential] = ()
     allow_unauthenticated: bool = False
@@ -181,15 +180,15 @@ class Plan:
     agents: Mapping[str, RemotePlan] = field(default_factory=dict)
     catalogs: Mapping[str, CatalogPlan] = field(default_factory=dict)
     published: Mapping[str, PublishedPlan] = field(default_factory=dict)
-    """By the names in their paths. One called "" is named after its server."""
+    """By the names in their paths. An agent with the name "" is named after its server."""
     offered: Mapping[str, OfferedPlan] = field(default_factory=dict)
     """By the names in their paths."""
 
     def require_safe(self) -> None:
-        """Refuse to be open to others without credentials, unless told to.
+        """Refuse to listen beyond this machine without credentials, unless the plan allows it.
 
         Raises:
-            UsageError: it would be.
+            UsageError: other machines could call the tools.
         """
         if is_loopback(self.place.host) or self.credentials or self.allow_unauthenticated:
             return
@@ -199,7 +198,7 @@ class Plan:
         )
 
     def fails_closed(self, server: str) -> bool:
-        """Whether the start fails when this server is down."""
+        """Whether the start fails while this server is down."""
         said = self.servers[server].fail or self.profile.server.fail
         wanted = {one.fail or said for one in self.published.values() if server in one.servers}
         return "closed" in wanted
@@ -210,25 +209,25 @@ STDIO_PRINCIPAL: Final = Principal("nobody")
 
 
 def calls_itself(plan: Plan) -> bool:
-    """Whether an offered server is made of agents that are published beside it, which are called over HTTP."""
+    """Whether an offered server uses agents that the same plan publishes. It calls them over HTTP."""
     return any(source in plan.published for one in plan.offered.values() for source in one.sources)
 
 
 def with_one_agent(plan: Plan, name: str) -> Plan:
-    """What one published agent needs, and nothing else."""
+    """The plan reduced to one published agent."""
     return replace(plan, published={name: plan.published[name]}, offered={})
 
 
 def with_one_server(plan: Plan, name: str) -> Plan:
-    """What one offered server needs, and nothing else. Agents that are published for it are in memory."""
+    """The plan reduced to one offered server. The published agents that it uses keep their tasks in memory."""
     one = plan.offered[name]
     published = {source: plan.published[source] for source in one.sources if source in plan.published}
     return in_memory(replace(plan, published=published, offered={name: one}))
 
 
 def for_stdio(plan: Plan, name: str, token: str) -> Plan:
-    """One offered server for whoever starts it. What it is made of takes a token that nobody is told, so that the
-    bridge alone calls it."""
+    """The plan for one offered server over stdio. Agents that it uses take a token that only the bridge knows, so that
+    nobody else can call them."""
     place = ProcessPlan(
         keys=plan.place.keys, state=plan.place.state, cache=plan.place.cache, host=LOOPBACK_HOST
     )
@@ -238,9 +237,9 @@ def for_stdio(plan: Plan, name: str, token: str) -> Plan:
 
 
 def for_preview(plan: Plan, folder: Path, key: str, within_seconds: float) -> Plan:
-    """All that is served, with nobody waited for longer than so long, whoever is down, and all of it kept nowhere.
+    """The plan for a preview: no wait is longer than `within_seconds`, no peer has to be up, and nothing is kept.
 
-    Nothing remembered counts: what is seen is what is there now.
+    Caches are not used, so that the preview shows the present state.
     """
     patient = in_memory(plan)
     return replace(
@@ -261,7 +260,7 @@ def for_preview(plan: Plan, folder: Path, key: str, within_seconds: float) -> Pl
 
 
 def in_memory(plan: Plan) -> Plan:
-    """The same, with all tasks in memory."""
+    """The plan with all tasks in memory."""
     published: Mapping[str, PublishedPlan] = {
         name: replace(one, store=MEMORY_STORE) for name, one in plan.published.items()
     }

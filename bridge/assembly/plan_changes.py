@@ -1,4 +1,7 @@
-"""What differs between two plans, by the names of the file: what is taken over, and what takes a restart. Pure."""
+"""Compares two plans and names the differences as the file does: changes taken over, and changes that need a restart.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any, Final
 from bridge.access.verifiers import Credential
 from bridge.assembly.plan import Plan
 
-_OF_THE_PLACE: Final = {
+_PROCESS_KEYS: Final = {
     "host": "host",
     "port": "port",
     "public_url": "public_url",
@@ -17,21 +20,21 @@ _OF_THE_PLACE: Final = {
     "baggage": "baggage_keys",
     "keys": "keys",
 }
-"""Keys of `[bridge]` that count for the process, and where they stand in a `Place`."""
+"""Keys of `[bridge]` that only a restart changes, and their attributes in a `ProcessPlan`."""
 
-_OF_THE_PROCESS: Final = ("store", "requests", "connections", "streams")
-"""Tables of the profile of `[bridge]` that count for the process."""
+_PROCESS_TABLES: Final = ("store", "requests", "connections", "streams")
+"""Tables of the profile of `[bridge]` that only a restart changes."""
 
 
 @dataclass(frozen=True)
 class Changes:
-    """Keys of the file."""
+    """The keys of the file that differ."""
 
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     later: tuple[str, ...] = ()
-    """What only a restart changes."""
+    """Settings that need a restart."""
 
     def __bool__(self) -> bool:
         return bool(self.added or self.changed or self.removed or self.later)
@@ -48,7 +51,7 @@ class Changes:
 
 
 def changes_between(before: Plan, after: Plan, running: Plan) -> Changes:
-    """What a plan changes that comes after another; `running` has the place, profile and stores of the process."""
+    """Compare a plan with the one read before. `running` has the place, profile and stores of the running process."""
     tables = list(zip(_tables(before).items(), _tables(after).values(), strict=True))
     return Changes(
         tuple(f"{table}.{name}" for (table, old), new in tables for name in new if name not in old),
@@ -71,7 +74,7 @@ def changes_between(before: Plan, after: Plan, running: Plan) -> Changes:
 
 
 def as_it_runs(plan: Plan, running: Plan) -> Plan:
-    """A plan without what takes a restart."""
+    """The plan, with the running settings where a change needs a restart."""
     published = {
         name: replace(one, store=running.published[name].store) if name in running.published else one
         for name, one in plan.published.items()
@@ -96,13 +99,13 @@ def _by_principal(credentials: Sequence[Credential]) -> dict[str, list[Credentia
 
 
 def _later(before: Plan, after: Plan, running: Plan) -> Iterator[str]:
-    """What is another than before, and than what runs."""
-    for key, name in _OF_THE_PLACE.items():
+    """Yield the settings that differ both from the last plan and from the running one."""
+    for key, name in _PROCESS_KEYS.items():
         now = getattr(after.place, name)
         known = (getattr(before.place, name), getattr(running.place, name))
         if now not in known and not _is_any_port(key, now):
             yield f"bridge.{key}"
-    for table in _OF_THE_PROCESS:
+    for table in _PROCESS_TABLES:
         now = getattr(after.profile, table)
         if now not in (getattr(before.profile, table), getattr(running.profile, table)):
             yield f"[{table}] in the mapping profile of [bridge]"

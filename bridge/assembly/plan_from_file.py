@@ -1,4 +1,4 @@
-"""A configuration as a plan: each table becomes the value that a part is made of. A file says it, or options do."""
+"""Makes a plan of a configuration, whether it comes from a file or from options. Each table becomes a part's plan."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from bridge.translate.overrides import ArgumentRule, SkillOverride, ToolOverride
 
 
 def plan_from_file(loaded: LoadedConfig) -> Plan:
-    """What a configuration says is to be served."""
+    """Make the plan of a configuration."""
     config, table = loaded.config, loaded.config.bridge
     process, on_line = loaded.bridge_profile, loaded.on_command_line
     return Plan(
@@ -65,7 +65,7 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
 
 
 def _server(table: ToolServerTable, process: Profile, *, on_line: bool) -> ServerPlan:
-    """A tool server, with what its table leaves to the profile of the process."""
+    """The plan of a tool server. Settings that its table leaves out come from the profile of the process."""
     said = {key: value for key, value in table if value is not None}
     server = process.server.model_copy(update={key: said[key] for key in said.keys() & _of(process.server)})
     run = process.run.model_copy(update={key: said[key] for key in said.keys() & {"concurrency"}})
@@ -75,9 +75,9 @@ def _server(table: ToolServerTable, process: Profile, *, on_line: bool) -> Serve
 
 
 def store_of(place: str | None, name: str) -> str | None:
-    """Where one agent keeps its tasks: each has a file of its own, beside the one that was named.
+    """The store of one agent. Each agent has a file of its own, beside the configured one.
 
-    The file of an agent must not be another one when a second agent joins it.
+    An agent keeps its file when other agents are added.
     """
     if place is None or place == MEMORY_STORE:
         return place

@@ -1,6 +1,6 @@
-"""What a preview of a plan finds: peers that are up or down, what would be served, its names, and for whom.
+"""The findings of a preview: which peers are up, which skills and tools would be served, and who may use them.
 
-A fault loses something: a peer that is down, a tool that cannot be served, a rule that does nothing. A note does not.
+A fault means that something is lost: a peer is down, a tool cannot be served, a rule has no effect. A note does not.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from bridge.mcp.client.upstream import Upstream
 from bridge.safe_text import without_hidden_characters
 
 _NAMED_MOST: Final = 5
-"""Tools or skills that one note names."""
+"""Tools or skills that one note names at most."""
 
 
 @dataclass(frozen=True)
 class FindingFault:
-    """Something that is lost, and the key that is about it."""
+    """Something that is lost, and the path of the key that is concerned."""
 
     path: tuple[str | int, ...]
     words: str
 
     @classmethod
     def at(cls, path: tuple[str | int, ...], words: str) -> FindingFault:
-        """What is wrong with a key of a table, or with the table itself."""
+        """A fault of a key in a table, or of the table itself."""
         table, name, *key = path
         return cls(path, ": ".join(filter(None, [f"{table}.{name}", ".".join(map(str, key)), words])))
 
@@ -49,23 +49,23 @@ class FindingFault:
 
 @dataclass(frozen=True)
 class PeerFindings:
-    """Something that is connected to."""
+    """The findings about one peer."""
 
     kind: str
-    """`tool_servers`, `agents` or `catalogs`: its table."""
+    """The peer's table: `tool_servers`, `agents` or `catalogs`."""
     key: str
     where: str
     """The command, or the URL without its query, in which a key may stand."""
     says: str = ""
-    """What it says of itself; "" while it is down."""
+    """The name and version that the peer gives, and how much it offers; "" while it is down."""
     down: str | None = None
-    """Why it cannot be called."""
+    """Why the peer cannot be called; None when it can."""
     faults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
-        """As the file calls it."""
+        """The peer's name in the file."""
         return f"{self.kind}.{self.key}"
 
 
@@ -81,39 +81,39 @@ class FaceRow:
 
 @dataclass(frozen=True)
 class FaceFindings:
-    """An agent or an MCP server that is served."""
+    """The findings about one agent or MCP server that would be served."""
 
     kind: str
-    """`tools_as_agent` or `agents_as_tools`: its table."""
+    """The face's table: `tools_as_agent` or `agents_as_tools`."""
     name: str
     path: str
     sources: tuple[str, ...]
     says: str = ""
-    """What it calls itself."""
+    """The name that the face gives itself."""
     rows: tuple[FaceRow, ...] = ()
     own: tuple[str, ...] = ()
-    """Tools of the bridge itself, which are for everyone."""
+    """The bridge's own tools, which everyone may use."""
     usable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """What of it each principal may use; empty when there are no principals."""
+    """The skills or tools that each principal may use; empty without principals."""
     faults: tuple[FindingFault, ...] = ()
 
 
 @dataclass(frozen=True)
 class Findings:
-    """All of it."""
+    """The findings about all peers and faces."""
 
     peers: tuple[PeerFindings, ...]
     faces: tuple[FaceFindings, ...]
     notes: tuple[str, ...] = ()
     unseen: tuple[str, ...] = ()
-    """What was not looked at."""
+    """What the preview did not look at."""
 
     useless: tuple[FindingFault, ...] = ()
-    """What principals are said to use and nobody serves."""
+    """Globs in the skills of principals that match nothing."""
 
     @property
     def faults(self) -> tuple[FindingFault, ...]:
-        """All of them, those of peers first."""
+        """All faults, those of peers first."""
         down = [
             FindingFault((peer.kind, peer.key), f"{peer.title} cannot be called: {peer.down}")
             for peer in self.peers
@@ -123,17 +123,17 @@ class Findings:
             *down,
             *(FindingFault.at((peer.kind, peer.key), fault) for peer in self.peers for fault in peer.faults),
             *(fault for face in self.faces for fault in face.faults),
-            *(() if down else self.useless),  # which can be told only when all is there
+            *(() if down else self.useless),  # known only when all peers are up
         )
 
     @property
     def all_notes(self) -> tuple[str, ...]:
-        """In words, likewise."""
+        """All notes, those of peers first."""
         return (*(f"{peer.title}: {note}" for peer in self.peers for note in peer.notes), *self.notes)
 
 
 async def findings_of(plan: Plan, bridge: Bridge) -> Findings:
-    """What is found in a bridge that has connected to all that it can."""
+    """The findings about a bridge that has connected to every peer it can reach."""
     servers = [
         _server(key, upstream, is_needed=plan.fails_closed(key)) for key, upstream in bridge.upstreams.items()
     ]
@@ -158,7 +158,7 @@ async def findings_of(plan: Plan, bridge: Bridge) -> Findings:
 
 
 def offline_findings(plan: Plan) -> Findings:
-    """What can be said without connecting to anything, and what cannot."""
+    """The findings without any connection, and a list of what remains unknown."""
     servers, agents, catalogs = servers_of(plan), _agents_of(plan), catalogs_of(plan)
     peers = (
         *(PeerFindings("tool_servers", key, str(plan.servers[key].target)) for key in servers),
@@ -213,8 +213,8 @@ def _words_of_card(card: AgentCard) -> dict[str, JsonValue]:
 
 
 def _on_unseen(words: Mapping[str, JsonValue], then: str) -> tuple[str, ...]:
-    """A warning of characters that nobody sees in the words of a peer, by what holds them: they may be meant to
-    mislead, a person or a model."""
+    """A note about hidden characters in a peer's texts, which may be meant to mislead a person or a model. `words` are
+    the texts, by what holds them."""
     found = [
         what
         for what, said in words.items()
@@ -281,7 +281,7 @@ def _published(one: PublishedAgent, plan: Plan, principals: Iterable[Principal])
 
 
 def _incomplete(bridge: Bridge) -> frozenset[str]:
-    """The agents published here that lack the tools of a server that is down."""
+    """The agents published here that lack tools, because one of their servers is down."""
     return frozenset(one.name for one in bridge.published if any(state.down for state in one.agent.sources))
 
 
@@ -330,7 +330,7 @@ def _usable(
 
 
 def _useless(faces: Iterable[FaceFindings], principals: Iterable[Principal]) -> Iterator[FindingFault]:
-    """What stands among the skills of a principal and matches nothing."""
+    """Yield the globs in the skills of principals that match nothing."""
     served = [(face.name, (*(row.name for row in face.rows), *face.own)) for face in faces if face.rows]
     for principal in principals if served else ():
         for number, glob in enumerate(principal.skills):

@@ -1,4 +1,4 @@
-"""An agent made of tools, published: its tasks, their store, and its server."""
+"""A published agent made of tools: its tasks, their store, and its server."""
 
 from __future__ import annotations
 
@@ -43,25 +43,25 @@ class PublishedAgent:
     server: AgentServer
     app: ASGIApp
     store: str
-    """Where its tasks are kept, in words."""
+    """Where the tasks are kept, in words for a person."""
     _own_cards: dict[str, OwnCard] = field(default_factory=dict, init=False)
 
     @property
     def path(self) -> str:
-        """The path of its base."""
+        """The path of the agent's base URL."""
         return path_of(self.name)
 
     def own_card(self, base_url: str) -> OwnCard:
-        """Its card for servers of this process, which reaches it here: the same each time."""
+        """The agent's card for MCP servers of this process: one object for each `base_url` of the process."""
         return self._own_cards.setdefault(base_url, OwnCard(base_url, self.server.card))
 
     def refresh(self) -> None:
-        """Take over what its servers now list."""
+        """Take over the present tools of the agent's servers."""
         self.agent.refresh()
         self._tell()
 
     def update(self, plan: PublishedPlan, sources: Sequence[SkillSource]) -> None:
-        """Take over another plan and other servers. Calls in flight end on what they began with."""
+        """Take over another plan and other servers. Calls in flight keep the servers that they began with."""
         self.agent.update(sources, agent_options_of(plan), plan.overrides)
         run = plan.profile.run
         self.engine.limits = replace(
@@ -91,7 +91,7 @@ async def published(
     place: ProcessPlan,
     access: Access,
 ) -> AsyncIterator[PublishedAgent]:
-    """Run an agent as long as this is entered: recovered, ready to be served.
+    """Run an agent while the context is open, with its stored tasks recovered.
 
     Raises:
         UsageError: the store is in use, or too new.
@@ -113,7 +113,7 @@ async def published(
 
 
 def agent_options_of(plan: PublishedPlan) -> AgentOptions:
-    """What an agent does as its profile says."""
+    """The options of an agent, from its profile."""
     profile = plan.profile
     route = RouteRules(
         tuple(profile.route.metadata_keys), profile.route.default_skill or None, profile.route.text_into

@@ -1,8 +1,8 @@
-"""Which part answers a request, by its path. What is served may change at any time; a request in flight keeps its part.
+"""Dispatches requests by their paths. The routes may change at any time; a request in flight keeps its application.
 
 /agents/NAME     an agent made of tools          /agents     the catalog of them
-/mcp/NAME        an MCP server made of agents    /healthz    the process lives
-/, /mcp          the only one of its kind        /readyz     it can do its work, and what it lacks
+/mcp/NAME        an MCP server made of agents    /healthz    whether the process lives
+/, /mcp          the only face of its kind       /readyz     whether it can do its work
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _AGAIN_SECONDS: Final = "1"
 
 @dataclass(frozen=True)
 class RoutingTable:
-    """What is served at the moment."""
+    """The applications that are served now."""
 
     agents: Mapping[str, ASGIApp] = field(default_factory=dict)
-    """By path."""
+    """The published agents, by path."""
     faces: Mapping[str, ASGIApp] = field(default_factory=dict)
-    """By path."""
+    """The MCP servers, by path."""
     starting: bool = False
-    """Whether more is to come."""
+    """Whether the bridge is still starting, so that more routes will follow."""
 
 
 class Router:
@@ -51,7 +51,7 @@ class Router:
         self._readiness = readiness
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand a request to whom its path is for."""
+        """Dispatch a request by its path."""
         if scope["type"] != "http":
             return
         found, inner = self._found({**scope, **_outer(scope)})
@@ -73,7 +73,7 @@ class Router:
         return self._alias(path, scope)
 
     def _alias(self, path: str, scope: Scope) -> tuple[ASGIApp, Scope]:
-        """The only face of its kind is also at the root, or at /mcp."""
+        """Serve the only agent at the root, too, and the only MCP server at /mcp."""
         routes = self.routes
         if path.rstrip("/") == MCP and len(routes.faces) == 1:
             ((base, face),) = routes.faces.items()
@@ -108,8 +108,8 @@ class Router:
 
 
 def _outer(scope: Scope) -> Scope:
-    """Where the bridge is mounted, and the headers without white space around them (RFC 9110 section 5.5), which
-    the parser leaves at their ends."""
+    """The path at which the bridge is mounted, and the headers without the white space that the parser leaves at
+    their ends (RFC 9110 section 5.5)."""
     headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
     return {"headers": headers, OUTER_PATH: scope.get("root_path", "")}
 

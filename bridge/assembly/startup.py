@@ -1,4 +1,4 @@
-"""The first connections of a start: which are waited for, and who is told how they go."""
+"""The first connections of a start: the waiting for them, and the observer that is told of them."""
 
 from __future__ import annotations
 
@@ -11,46 +11,46 @@ from bridge.mcp.client.upstream import Upstream
 
 
 class StartObserver(Protocol):
-    """Who is told how far a start has come."""
+    """Is told how the connections of a start go."""
 
     def connecting(self, key: str, target: object) -> None:
         """A tool server is being started or called."""
         ...
 
     def connected(self, key: str, upstream: Upstream) -> None:
-        """It is there."""
+        """The server is up."""
         ...
 
     def failed(self, key: str, why: str) -> None:
-        """It is not, and is tried again."""
+        """The server is not up; the bridge keeps trying."""
         ...
 
 
 class FirstConnections:
-    """Waits until one of some servers is up, or none of them is going to be soon."""
+    """Waits until one of several servers is up, or all have failed once."""
 
-    def __init__(self, watching: StartObserver | None) -> None:
+    def __init__(self, observer: StartObserver | None) -> None:
         self.seen = anyio.Event()
         self._left = 0
-        self._watching = watching
+        self._observer = observer
         self._looking: list[anyio.CancelScope] = []
 
     def expect(self, number: int) -> None:
-        """So many servers are waited for."""
+        """Wait for this number of servers."""
         self._left = number
 
     def give_up(self) -> None:
-        """Look no longer."""
+        """Stop waiting."""
         for scope in self._looking:
             scope.cancel()
 
     async def require(self, key: str, upstream: Upstream) -> None:
-        """Raises what keeps a server from being up."""
+        """Wait until a server is up. Raises the error that keeps it down."""
         await upstream.ready()
         self._is_up(key, upstream)
 
     async def look(self, key: str, upstream: Upstream) -> None:
-        """Take note of whether a server is up."""
+        """Note whether a server came up or failed; raise nothing."""
         try:
             with anyio.CancelScope() as scope:
                 self._looking.append(scope)
@@ -59,14 +59,14 @@ class FirstConnections:
                 return
         except (PeerError, UsageError) as exc:
             self._left -= 1
-            if self._watching:
-                self._watching.failed(key, str(exc))
+            if self._observer:
+                self._observer.failed(key, str(exc))
             if not self._left:
                 self.seen.set()
         else:
             self._is_up(key, upstream)
 
     def _is_up(self, key: str, upstream: Upstream) -> None:
-        if self._watching:
-            self._watching.connected(key, upstream)
+        if self._observer:
+            self._observer.connected(key, upstream)
         self.seen.set()
