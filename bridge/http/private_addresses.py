@@ -115,7 +115,7 @@ async def addresses_of(host: str, port: int) -> Sequence[str]:
 
 
 def refusing_private(words: str) -> AddressJudge:
-    """Refuses private addresses, with these words: for names that somebody else has given."""
+    """A judge that refuses private addresses with these words, for names that the user did not give."""
 
     def judge(addresses: Sequence[str]) -> None:
         if any(map(is_private_host, addresses)):

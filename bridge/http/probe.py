@@ -135,8 +135,8 @@ async def explained(
         kind = await kind_at(http, url, wanted, guard, within_seconds)
     if kind is None:
         return fault
-    place = urlsplit(url)
-    plain = place._replace(netloc=place.netloc.rpartition("@")[2], query="", fragment="")
+    parsed = urlsplit(url)
+    plain = parsed._replace(netloc=parsed.netloc.rpartition("@")[2], query="", fragment="")
     hint = _HINTS[wanted, kind].format(
         url=plain.geturl().rstrip("/"),
         origin=f"{plain.scheme}://{plain.netloc}",
@@ -193,8 +193,8 @@ async def kind_at(
 
 async def _speaks_tls(looker: _Looker, url: str) -> bool:
     """Whether a port that does not answer plain HTTP completes a TLS handshake."""
-    place = urlsplit(url)
-    if place.scheme != "http" or not place.hostname:
+    parsed = urlsplit(url)
+    if parsed.scheme != "http" or not parsed.hostname:
         return False
     answer = await _asked(looker, "GET", url)
     if answer is not None and answer.status_code != httpx2.codes.BAD_REQUEST:
@@ -202,9 +202,9 @@ async def _speaks_tls(looker: _Looker, url: str) -> bool:
     any_certificate = ssl.create_default_context()
     any_certificate.check_hostname, any_certificate.verify_mode = False, ssl.CERT_NONE
     with suppress(httpcore2.NetworkError):
-        stream = await connect_guarded(place.hostname, place.port or 80, looker.guard)
+        stream = await connect_guarded(parsed.hostname, parsed.port or 80, looker.guard)
         try:
-            await stream.start_tls(any_certificate, place.hostname)
+            await stream.start_tls(any_certificate, parsed.hostname)
         finally:
             with anyio.CancelScope(shield=True):  # the probe may have no time left
                 await stream.aclose()
@@ -213,16 +213,16 @@ async def _speaks_tls(looker: _Looker, url: str) -> bool:
 
 
 async def _is_agent(looker: _Looker, url: str) -> bool:
-    answer = await _asked(looker, "GET", _card_place(url))
+    answer = await _asked(looker, "GET", _card_url(url))
     card = _json_of(answer) if answer is not None and answer.is_success else None
     return isinstance(card, dict) and "skills" in card
 
 
 async def _lists_agents(looker: _Looker, url: str) -> bool:
     """Whether the peer is a bridge of several agents, which refuses to serve a card at its root."""
-    place = urlsplit(url)
+    parsed = urlsplit(url)
     answer = await _asked(
-        looker, "GET", f"{place.scheme}://{place.netloc.rpartition('@')[2]}/.well-known/agent-card.json"
+        looker, "GET", f"{parsed.scheme}://{parsed.netloc.rpartition('@')[2]}/.well-known/agent-card.json"
     )
     said = _json_of(answer) if answer is not None and answer.status_code == httpx2.codes.NOT_FOUND else None
     return "several agents here" in json.dumps(said)
@@ -246,7 +246,7 @@ async def _is_server(looker: _Looker, url: str) -> bool:
 async def _is_page(looker: _Looker, url: str, wanted: WantedKind) -> bool:
     """Whether the URL is a web page. If an agent is wanted, a broken card at the well-known path excludes a page."""
     if wanted is WantedKind.AGENT:
-        card = await _asked(looker, "GET", _card_place(url))
+        card = await _asked(looker, "GET", _card_url(url))
         if card is None or not (card.status_code in _ABSENT or _is_html(card)):
             return False
     answer = await _asked(looker, "GET", url)
@@ -258,7 +258,7 @@ def _is_html(answer: httpx2.Response) -> bool:
     return answer.is_success and kind.lower().startswith("text/html")
 
 
-def _card_place(url: str) -> str:
+def _card_url(url: str) -> str:
     return f"{url.partition('?')[0].rstrip('/')}/.well-known/agent-card.json"
 
 

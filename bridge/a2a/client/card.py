@@ -87,26 +87,26 @@ async def fetch_card(
         NoCardError: a server answers and has no card.
         PeerError: the server cannot be reached, or its answer is not a card.
     """
-    for place in (places := candidate_card_urls(url)):
-        found = await read_url(http, place, credentials, guard)
+    for card_url in (card_urls := candidate_card_urls(url)):
+        found = await read_url(http, card_url, credentials, guard)
         if found is not None:
-            return found_card(place, found[1])
-    raise no_card_at(places)
+            return found_card(card_url, found[1])
+    raise no_card_at(card_urls)
 
 
-def no_card_at(places: Iterable[str]) -> NoCardError:
+def no_card_at(card_urls: Iterable[str]) -> NoCardError:
     """The error for an agent without a card at any of these URLs."""
-    return NoCardError(f"there is no agent card at {' or '.join(map(redacted_url, places))}")
+    return NoCardError(f"there is no agent card at {' or '.join(map(redacted_url, card_urls))}")
 
 
-def found_card(place: str, text: bytes) -> FoundCard:
+def found_card(url: str, text: bytes) -> FoundCard:
     """The card in the text at a URL.
 
     Raises:
         PeerError: the text is not a card of a supported version.
     """
-    card, deviations = card_from(text, redacted_url(place))
-    return FoundCard(place, text, card, deviations)
+    card, deviations = card_from(text, redacted_url(url))
+    return FoundCard(url, text, card, deviations)
 
 
 def card_from(text: bytes, where: str) -> tuple[AgentCard, tuple[str, ...]]:
@@ -164,11 +164,11 @@ class _CardAsRead(AgentCard):
 
 def candidate_card_urls(url: str) -> tuple[str, ...]:
     """The URLs where the card of the agent at `url` may be, in the order in which they are tried."""
-    place = url_from(url).copy_with(fragment=None)
-    if place.path.endswith(".json"):
-        return (str(place),)
-    below = (place.copy_with(path=place.path.rstrip("/") + path) for path in (CARD_PATH, OLDER_CARD_PATH))
-    return (*map(str, below), str(place))
+    parsed = url_from(url).copy_with(fragment=None)
+    if parsed.path.endswith(".json"):
+        return (str(parsed),)
+    below = (parsed.copy_with(path=parsed.path.rstrip("/") + path) for path in (CARD_PATH, OLDER_CARD_PATH))
+    return (*map(str, below), str(parsed))
 
 
 async def read_url(
@@ -194,7 +194,7 @@ async def read_url(
     for _ in range(_REDIRECTS + 1):
         async with exchange(http, asked) as response:
             if response.has_redirect_location:
-                asked = replace(asked, url=_next_place(asked.url, response.headers["location"]))
+                asked = replace(asked, url=_redirect_target(asked.url, response.headers["location"]))
                 continue
             if response.status_code in ABSENT or response.headers.get("content-type", "").startswith(_STREAM):
                 return None
@@ -207,7 +207,7 @@ async def read_url(
     raise PeerError(f"{redacted_url(url)} redirects more than {_REDIRECTS} times")
 
 
-def _next_place(url: str, location: str) -> str:
+def _redirect_target(url: str, location: str) -> str:
     here = url_from(url)
     following = here.join(url_from(location))
     if origin_of(str(following)) != origin_of(url):
@@ -279,15 +279,15 @@ class CardSource(CachedResource[_StoredCard, FoundCard]):
 
     async def _fetch(self, held: _CachedCard | None) -> _CachedCard:
         known = held.kept.place if held else ""
-        for place in sorted(candidate_card_urls(self.url), key=lambda place: place != known):
-            conditions = held.kept.validators if held and known == place else {}
-            answer = await read_url(self._http, place, self._credentials, self._guard, conditions)
+        for card_url in sorted(candidate_card_urls(self.url), key=lambda candidate: candidate != known):
+            conditions = held.kept.validators if held and known == card_url else {}
+            answer = await read_url(self._http, card_url, self._credentials, self._guard, conditions)
             if answer is not None:
-                return self._taken(held, place, *answer)
+                return self._taken(held, card_url, *answer)
         raise no_card_at(candidate_card_urls(self.url))
 
     def _taken(
-        self, held: _CachedCard | None, place: str, response: httpx2.Response, text: bytes
+        self, held: _CachedCard | None, card_url: str, response: httpx2.Response, text: bytes
     ) -> _CachedCard:
         if response.status_code == HTTPStatus.NOT_MODIFIED:
             if held is None:
@@ -295,10 +295,10 @@ class CardSource(CachedResource[_StoredCard, FoundCard]):
                     f"{redacted_url(self.url)} says that its card has not changed, but it was never seen"
                 )
             text = held.value.text
-        is_same = held is not None and (held.value.url, held.value.text) == (place, text)
-        found = held.value if held and is_same else found_card(place, text)
+        is_same = held is not None and (held.value.url, held.value.text) == (card_url, text)
+        found = held.value if held and is_same else found_card(card_url, text)
         kept = _StoredCard(
-            place=place,
+            place=card_url,
             text=found.text.decode(),
             validators=validators_of(response, held.kept.validators if held else {}),
             fresh_until=time.time() + fresh_seconds(response.headers, self._bounds),

@@ -146,13 +146,13 @@ class CatalogSource(CachedResource[_StoredCatalog, tuple[CatalogEntry, ...]]):
         pages: dict[str, _Page] = {}
         fresh, storable, token = self._bounds.max_seconds, True, ""
         while True:
-            place = self._place(token)
-            if place in pages or len(pages) >= MOST_PAGES:
+            page_url = self._page_url(token)
+            if page_url in pages or len(pages) >= MOST_PAGES:
                 raise PeerError(
                     f"the catalog at {redacted_url(self.url)} does not end within {len(pages)} pages"
                 )
-            response, page = await self._read_page(place, known.get(place))
-            pages[place] = page
+            response, page = await self._read_page(page_url, known.get(page_url))
+            pages[page_url] = page
             fresh = min(fresh, fresh_seconds(response.headers, self._bounds))
             storable = storable and may_be_stored(response.headers)
             if sum(len(one.agents) for one in pages.values()) > MOST_AGENTS:
@@ -163,19 +163,19 @@ class CatalogSource(CachedResource[_StoredCatalog, tuple[CatalogEntry, ...]]):
                 until = time.time() + fresh
                 return _StoredCatalog(pages=tuple(pages.values()), fresh_until=until, may_be_stored=storable)
 
-    def _place(self, token: str) -> str:
+    def _page_url(self, token: str) -> str:
         asked = {"pageSize": str(PAGE_SIZE), **({"pageToken": token} if token else {})}
         return str(url_from(self.url).copy_merge_params(asked))
 
-    async def _read_page(self, place: str, known: _Page | None) -> tuple[httpx2.Response, _Page]:
+    async def _read_page(self, url: str, known: _Page | None) -> tuple[httpx2.Response, _Page]:
         guard = self.reach.guard(self.url)
         validators = known.validators if known else {}
-        answer = await read_url(self._http, place, self._credentials, guard, validators)
+        answer = await read_url(self._http, url, self._credentials, guard, validators)
         if answer is None:
             raise PeerError(f"there is no catalog of agents at {redacted_url(self.url)}")
         response, text = answer
         if response.status_code != HTTPStatus.NOT_MODIFIED:
-            return response, _page_from(text, place, validators_of(response))
+            return response, _page_from(text, url, validators_of(response))
         if known is None:
             raise PeerError(f"{redacted_url(self.url)} says that it has not changed, but it was never seen")
         return response, known.model_copy(update={"validators": validators_of(response, known.validators)})
@@ -205,13 +205,13 @@ class CatalogSource(CachedResource[_StoredCatalog, tuple[CatalogEntry, ...]]):
             PeerError: it is not a URL of a card, or it is private and not allowed.
         """
         try:
-            place = url_from(self.url).join(given).copy_with(fragment=None)
+            parsed = url_from(self.url).join(given).copy_with(fragment=None)
         except httpx2.InvalidURL as exc:
             raise PeerError(f"{redacted_url(given)!r} is no URL: {exc}") from exc
-        if place.scheme not in ("http", "https") or not place.host or place.userinfo:
+        if parsed.scheme not in ("http", "https") or not parsed.host or parsed.userinfo:
             raise PeerError(f"{redacted_url(given)!r} is not where a card can be read")
-        url = str(place)
-        leads_inside = is_private_host(place.host) and not self.reach.is_private
+        url = str(parsed)
+        leads_inside = is_private_host(parsed.host) and not self.reach.is_private
         if leads_inside and not (self._trust.allow_private or origin_of(url) in self._trust.origins):
             raise PeerError(self._private_words(url))
         return url
@@ -223,24 +223,22 @@ class CatalogSource(CachedResource[_StoredCatalog, tuple[CatalogEntry, ...]]):
         )
 
 
-def _page_from(text: bytes, place: str, validators: dict[str, str]) -> _Page:
+def _page_from(text: bytes, url: str, validators: dict[str, str]) -> _Page:
     """The page in a text.
 
     Raises:
         PeerError: the text is not a page of a catalog.
     """
-    value = json_from(text, redacted_url(place))
+    value = json_from(text, redacted_url(url))
     agents = value.get("agents") if isinstance(value, dict) else None
     token = (value.get("nextPageToken") or "") if isinstance(value, dict) else None
     if not isinstance(agents, list) or not isinstance(token, str):
-        raise PeerError(
-            f"what is at {redacted_url(place)} is no catalog of agents: it has no list of `agents`"
-        )
+        raise PeerError(f"what is at {redacted_url(url)} is no catalog of agents: it has no list of `agents`")
     read = [_agent_from(one) for one in agents]
     if read.count(None):
-        logger.warning("%s lists %d agents without a name or a URL", redacted_url(place), read.count(None))
+        logger.warning("%s lists %d agents without a name or a URL", redacted_url(url), read.count(None))
     listed = tuple(agent for agent in read if agent is not None)
-    return _Page(place=place, validators=validators, agents=listed, next_token=token)
+    return _Page(place=url, validators=validators, agents=listed, next_token=token)
 
 
 def _agent_from(value: JsonValue) -> _Agent | None:

@@ -61,10 +61,10 @@ async def exchange(http: httpx2.AsyncClient, outgoing: OutgoingRequest) -> Async
         NotReachedError: the request was not sent.
         UnansweredError: no complete answer came.
     """
-    place = url_from(outgoing.url).copy_merge_params(outgoing.query)
+    parsed = url_from(outgoing.url).copy_merge_params(outgoing.query)
     request = http.build_request(
         outgoing.method,
-        place,
+        parsed,
         headers=dict(outgoing.headers),
         content=outgoing.content,
         extensions=dict(outgoing.extensions),
@@ -107,19 +107,19 @@ def url_from(url: str) -> httpx2.URL:
         PeerError: the text is not a URL.
     """
     try:
-        place = httpx2.URL(url)
+        parsed = httpx2.URL(url)
     except httpx2.InvalidURL as exc:
         raise PeerError(f"{redacted_url(url)!r} is no URL: {exc}") from exc
-    if place.port is not None and not 0 < place.port < 1 << 16:
-        raise PeerError(f"{redacted_url(url)!r} is no URL: there is no port {place.port}")
-    return place
+    if parsed.port is not None and not 0 < parsed.port < 1 << 16:
+        raise PeerError(f"{redacted_url(url)!r} is no URL: there is no port {parsed.port}")
+    return parsed
 
 
 def redacted_url(url: str) -> str:
     """A URL for messages and logs: without credentials, query and fragment."""
     try:
-        place = httpx2.URL(url)
-        return str(place.copy_with(userinfo=b"", query=None, fragment=None))
+        parsed = httpx2.URL(url)
+        return str(parsed.copy_with(userinfo=b"", query=None, fragment=None))
     except httpx2.InvalidURL:
         return url.partition("?")[0].rpartition("@")[2]
 
@@ -130,9 +130,9 @@ def origin_of(url: str) -> str:
     Raises:
         PeerError: the text is not a URL.
     """
-    place = url_from(url)
-    port = place.port or {"http": 80, "https": 443}.get(place.scheme)
-    return f"{place.scheme}://{place.host}:{port}"
+    parsed = url_from(url)
+    port = parsed.port or {"http": 80, "https": 443}.get(parsed.scheme)
+    return f"{parsed.scheme}://{parsed.host}:{port}"
 
 
 def json_from(

@@ -194,8 +194,8 @@ class HttpTransport(Transport):
         ).as_dict()
         extensions: dict[str, Any] = {"timeout": timeout, **guarded_by(guard)}
         accept = f"{EVENT_STREAM}, {binding.accept}" if isinstance(operation, Streamed) else binding.accept
-        place = url_from(binding.interface.url)
-        traced = told_to_peer(is_local=is_loopback(place.host), baggage_keys=terms.baggage_keys)
+        parsed = url_from(binding.interface.url)
+        traced = told_to_peer(is_local=is_loopback(parsed.host), baggage_keys=terms.baggage_keys)
         parameters = {VERSION_HEADER: binding.dialect.version}
         if terms.extensions:
             parameters[binding.dialect.extensions_header] = ", ".join(terms.extensions)

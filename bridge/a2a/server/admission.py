@@ -32,10 +32,10 @@ class Endable(Protocol):
 class AdmissionControl:
     """Admits requests to one agent, and counts its streams."""
 
-    def __init__(self, access: Access, place: FaceAddress, face: str, streams_most: int) -> None:
+    def __init__(self, access: Access, address: FaceAddress, face: str, streams_most: int) -> None:
         """`face` is the agent's name, which the rules of principals refer to."""
         self.access = access
-        self.place = place
+        self.address = address
         self.face = face
         self.streams_most = streams_most
         self.listening: set[RequestAdmission] = set()
@@ -81,7 +81,7 @@ class RequestAdmission:
             RefusedError: 400, 403 or 421, a foreign web page may have sent the request; 401, the caller is unknown.
         """
         control = self._control
-        control.place.require_own(self._headers)
+        control.address.require_own(self._headers)
         principal = await control.access.principal_of(self._headers)
         self._changes = control.access.changes
         self.principal = principal.in_face(control.face)

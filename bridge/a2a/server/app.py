@@ -91,7 +91,7 @@ class AgentServer:
         agent: Agent,
         service: Service,
         access: Access,
-        place: FaceAddress,
+        address: FaceAddress,
         limits: AgentLimits,
         pace: StreamPace,
         name: str = "",
@@ -101,11 +101,11 @@ class AgentServer:
         self._agent = agent
         self._service = service
         self._access = access
-        self._place = place
+        self._address = address
         self._limits = limits
         self._pace = pace
         self._versions = versions
-        self._admission = AdmissionControl(access, place, name, self._limits.streams)
+        self._admission = AdmissionControl(access, address, name, self._limits.streams)
         self._last_card: _ShownCard | None = None
 
     def at(self, base_path: str) -> ASGIApp:
@@ -150,14 +150,14 @@ class AgentServer:
 
     def _card(self, request: _Request, base_path: str) -> Response:
         try:
-            self._place.require_own(request.headers)
+            self._address.require_own(request.headers)
             if request.verb not in ("GET", "HEAD"):
                 raise A2AError(
                     METHOD_NOT_ALLOWED, "The card is read with GET", headers={"Allow": "GET, HEAD"}
                 )
         except (A2AError, RefusedError) as exc:
             return _rest_error(request, self._versions.current, _as_a2a(exc))
-        base_url = self._place.base_url(request.scope, request.headers) + base_path
+        base_url = self._address.base_url(request.scope, request.headers) + base_path
         shown = self._shown_at(base_url)
         headers = {
             "ETag": shown.etag,

@@ -61,13 +61,13 @@ class CatalogApp:
         self,
         agents: Callable[[], Iterable[CatalogAgent]],
         access: Access,
-        place: FaceAddress,
+        address: FaceAddress,
         max_age_seconds: int,
     ) -> None:
         """`max_age_seconds` is how long a client may keep an answer without revalidation."""
         self._agents = agents
         self._access = access
-        self._place = place
+        self._address = address
         self._max_age_seconds = max_age_seconds
         self._last: dict[str, _Listed] = {}
 
@@ -80,12 +80,12 @@ class CatalogApp:
     async def _answer(self, scope: Scope) -> Response:
         headers = Headers(scope=scope)
         try:
-            self._place.require_own(headers)
+            self._address.require_own(headers)
             await self._access.principal_of(headers)
             if scope["method"] not in ("GET", "HEAD"):
                 raise RefusedError(405, "The catalog is read with GET", {"Allow": "GET, HEAD"})
             asked = _Asked.in_query(QueryParams(scope["query_string"]))
-            page = asked.page_of(self._listed(self._place.base_url(scope, headers)))
+            page = asked.page_of(self._listed(self._address.base_url(scope, headers)))
         except RefusedError as exc:
             return _refusal(exc)
         except Exception:
