@@ -1,1 +1,1 @@
-"""Speaks A2A: the data model, its wires, the life of a task. Has never heard of MCP."""
+"""A2A: the data model, its wire formats, and the life of a task. Knows nothing of MCP."""

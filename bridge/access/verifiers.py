@@ -110,7 +110,7 @@ def verifiers_of(credentials: Iterable[Credential]) -> tuple[Verifier, ...]:
     """The verifiers for these credentials, one for each scheme.
 
     Raises:
-        UsageError: a secret stands for two principals.
+        UsageError: two principals have the same secret.
     """
     known: dict[Scheme, dict[bytes, Principal]] = {}
     for one in credentials:
@@ -129,7 +129,7 @@ class Access:
         """See `update`."""
         self._everyone = everyone
         self.changes = 0
-        """How often `update` was called. A caller who was let in before a change may no longer be."""
+        """The number of calls of `update`. Each may exclude callers who were accepted before."""
         self.update(verifiers)
 
     def update(

@@ -1,1 +1,1 @@
-"""HTTP, whatever the protocol on it: our server and its bounds, our client and its guards, checks of each request."""
+"""HTTP for every protocol: the server and its bounds, the client and its guards, and the checks of each request."""

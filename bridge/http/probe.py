@@ -68,7 +68,7 @@ class WantedKind(StrEnum):
 
 
 class FoundKind(StrEnum):
-    """What is at the URL instead."""
+    """The kind of thing that is at the URL instead."""
 
     TLS = "tls"
     AGENT = "agent"
@@ -170,7 +170,7 @@ async def kind_at(
     guard: AddressGuard | None = None,
     within_seconds: float = _LOOK_SECONDS,
 ) -> FoundKind | None:
-    """What is at a URL instead of the wanted peer; None if a probe does not find out in time.
+    """The kind of thing at a URL where the wanted peer is not; None if a probe does not find out in time.
 
     Raises:
         PrivateAddressError: `guard` refuses an address of the URL.

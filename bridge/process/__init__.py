@@ -1,1 +1,1 @@
-"""A bridge as a process: served until a signal comes, reloaded, previewed, and shut down."""
+"""A bridge as a process: serves it until a signal comes, reloads its configuration, previews it, and shuts it down."""

@@ -1,1 +1,1 @@
-"""What must survive a restart: rows of bytes, kept in memory or in one SQLite file."""
+"""Stores for the data that must survive a restart: rows of bytes, in memory or in one SQLite file."""

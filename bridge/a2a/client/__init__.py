@@ -1,1 +1,1 @@
-"""Agents of others: found, called, and followed to the end of a task."""
+"""The client of A2A: finds remote agents, calls them, and follows their tasks to the end."""

@@ -1,1 +1,1 @@
-"""What A2A says, as values: its objects, operations and errors, and the life of a task. Pure."""
+"""The objects, operations and errors of A2A, and the life of a task. Pure."""

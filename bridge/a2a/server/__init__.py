@@ -1,1 +1,1 @@
-"""Agents as they are served: applications of ASGI before the tasks."""
+"""The server of A2A: ASGI applications that serve agents and their catalog."""

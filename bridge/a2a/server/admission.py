@@ -91,7 +91,7 @@ class RequestAdmission:
         """Admit the request again, and return its principal with the rights that it has now.
 
         Raises:
-            RefusedError: 401, the caller is unknown by now, or is another principal.
+            RefusedError: 401, the caller is no longer known, or is now another principal.
         """
         access, before = self._control.access, self.principal
         if access.changes == self._changes:

@@ -1,1 +1,1 @@
-"""The life of tasks: taken in, run, stored, watched. Knows no wire."""
+"""The tasks of an agent: takes messages in, runs, stores and watches tasks. Knows no wire format."""

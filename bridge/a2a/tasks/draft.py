@@ -116,7 +116,7 @@ class DraftTask(LiveTask):
 
 
 def _is_sayable(event: StreamResponse) -> bool:
-    """Whether a Message at the end could stand for this event."""
+    """Whether a Message can still answer the work after this event."""
     update = event.status_update
     if update is None:
         return True

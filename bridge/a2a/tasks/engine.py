@@ -220,10 +220,10 @@ class Engine:
     async def _answered(self, request: Model, caller: CallContext) -> Model:
         match request:
             case SendMessageRequest():
-                said = await self.send(request, caller)
-                if isinstance(said, Task):
-                    return SendMessageResponse(task=said)
-                return SendMessageResponse(message=said)
+                reply = await self.send(request, caller)
+                if isinstance(reply, Task):
+                    return SendMessageResponse(task=reply)
+                return SendMessageResponse(message=reply)
             case GetTaskRequest():
                 return await self.get(request.id, request.history_length, caller)
             case ListTasksRequest():
@@ -474,7 +474,7 @@ class Engine:
 
 def _turn_left(live: LiveTask) -> Turn:
     """The turn for a task of an earlier process: the last message of its client."""
-    message = next(said for said in reversed(live.task.history or ()) if said.role is Role.USER)
+    message = next(message for message in reversed(live.task.history or ()) if message.role is Role.USER)
     principal = Principal(live.origin.owner)
     return Turn(principal, message, SendMessageConfiguration(), {}, frozenset(), live.task, live.kept)
 

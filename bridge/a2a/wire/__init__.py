@@ -1,1 +1,1 @@
-"""How A2A is written: its bindings, versions and extensions as bytes and values. Pure; shared by server and client."""
+"""The wire formats of A2A: its bindings, versions and extensions. Pure; shared by server and client."""

@@ -1,4 +1,4 @@
-"""The supported versions of A2A. No other module compares versions or imports a dialect.
+"""The supported versions of A2A. No module outside this package compares versions or imports a dialect.
 
 Spec: A2A 1.0 section 3.6. A version is Major.Minor. A patch number is ignored. An empty version means 0.3.
 """

@@ -884,7 +884,7 @@ async def test_messages_are_forgotten_once_the_same_would_be_new_ones() -> None:
         clock.pass_ms(600_001)
         request = asked()
         first = await engine.send(request, ALICE)
-        assert len(engine._messages._told) == 1
+        assert len(engine._messages._records) == 1
         assert await engine.send(request, ALICE) == first
 
 
