@@ -25,7 +25,7 @@ Spec: A2A 1.0 sections 3.1 (operations), 3.3.1 (idempotency), 3.4 (contexts and 
 # Four parties move a task:
 #
 # 1) A client's message, by `Intake`: it creates a task, starts work on a waiting one, or goes to running work.
-# 2) The work, by its `Job`: each method of the job is one event.
+# 2) The work, by its `Job`: each call of `status` or `artifact` is one event.
 # 3) This module, by `TaskRegistry.conclude`: it ends a task that was canceled, that nobody answered in time, whose
 #    work returned without an outcome, or that nobody can resume after a restart.
 # 4) The registry, when the store could not keep an event: it ends the task once the store can write again.
@@ -33,8 +33,8 @@ Spec: A2A 1.0 sections 3.1 (operations), 3.3.1 (idempotency), 3.4 (contexts and 
 # Orders of events
 # ----------------
 #
-# - The work reports an outcome, and a cancellation comes later: the first ended state wins, and the cancellation is
-#   refused with TASK_NOT_CANCELABLE.
+# - The work ends the task, and a cancellation comes later: the first ended state wins, and the cancellation is refused
+#   with TASK_NOT_CANCELABLE.
 # - A cancellation comes first: the work gets `cancel_grace_seconds` to wind up. What it reports in that time counts.
 #   Otherwise the task becomes CANCELED, and `_emit` drops every later event of the work.
 # - The work returns: `_run` clears `running`, then ends a task that has no outcome, then calls `finish`.
@@ -55,8 +55,8 @@ Spec: A2A 1.0 sections 3.1 (operations), 3.3.1 (idempotency), 3.4 (contexts and 
 # - A party that has awaited asks the registry for the task again. A task leaves memory when nobody uses it, and a
 #   second `LiveTask` of the same id may stand there now: two writers would give out the same sequence numbers.
 # - `drain` sets `_closing` before anything else. Otherwise new work would use up the time that is left for the old.
-# - A failed event is not followed by another one. The store has a gap there, so `_run` ends no task that has a
-#   `failure`; the registry does so, from the last stored state.
+# - `_run` adds no event to a task that has a `failure`: the store has a gap there and would refuse it. The registry
+#   ends such a task, from its last stored state.
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ crash could take back. A watcher that does not keep up is cut off; the task goes
 # An event has three states, and moves through them once:
 #
 #   accepted  `accept` checked it, gave it the next number, and submitted it to the store
-#   visible   the store has kept it: `task` and number move on, and the watchers are told
+#   visible   the store has kept it: `visible` and `_visible_seq` move on, and the watchers get it
 #   lost      the store refused it: `failure` is set, and the streams end
 #
 # Who may move what:
