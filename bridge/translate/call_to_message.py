@@ -25,18 +25,18 @@ from bridge.translate.own_tools import follow_ups
 from bridge.translate.skill_tools import AgentTool
 
 _FOREIGN_SKILL: Final = "skillId"
-"""The metadata key that most agents without our extension read, beside ours."""
+"""The metadata key for the skill that most agents without the extension read."""
 _JSON: Final = "application/json"
 _REPLY: Final = next(tool for tool in follow_ups(1) if tool["name"] == "task_reply")
 
 
 class BadArgumentsError(CallerError):
-    """The arguments are not as the tool's schema asks. Its text names them."""
+    """The arguments do not conform to the tool's schema. The message names them."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageIds:
-    """What a message belongs to."""
+    """The conversation and task that a message belongs to."""
 
     message_id: str
     context_id: str | None = None
@@ -47,12 +47,12 @@ class MessageIds:
 def message_from_call(
     tool: AgentTool, arguments: JsonObject, conversation: MessageIds, *, skill_in_text: bool = False
 ) -> Message:
-    """The message that a call sends. `skill_in_text` says the skill in words too, for agents that read nothing else.
+    """The message that a call sends. `skill_in_text` names the skill in the text, too, for agents that read only text.
 
-    The arguments of an original tool pass unchecked: its own server has the word on them.
+    The arguments of an original tool are not checked here: its own server checks them.
 
     Raises:
-        BadArgumentsError: they are not what a message can be made of.
+        BadArgumentsError: no message can be made from the arguments.
     """
     if tool.original is not None:
         data: JsonObject = {"skill": tool.skill_id, "arguments": arguments}
@@ -70,7 +70,7 @@ def message_from_call(
 def message_from_reply(
     arguments: JsonObject, conversation: MessageIds, skill_id: str | None = None
 ) -> Message:
-    """The message that task_reply sends; `skill_id` is the skill that it is for, whatever the data says.
+    """The message that task_reply sends. `skill_id` is the skill that it is for; the data cannot change that.
 
     Raises:
         BadArgumentsError: the arguments are not as its schema asks.
@@ -82,13 +82,13 @@ def message_from_reply(
 
 
 def context_in(arguments: JsonObject) -> str | None:
-    """The sealed context that a call continues; None when it begins a new one, or for a blank."""
+    """The sealed context that a call continues; None when it is absent or blank, which begins a new context."""
     context = arguments.get("context")
     return context.strip() or None if isinstance(context, str) else None
 
 
 def _named(skill_id: JsonValue) -> JsonObject:
-    """The metadata that names a skill: as ours do, and as others do."""
+    """The metadata that names a skill, under the extension's key and under the common one."""
     return {} if skill_id is None else {SKILL: skill_id, _FOREIGN_SKILL: skill_id}
 
 
@@ -106,7 +106,7 @@ def _message(parts: Sequence[Part], conversation: MessageIds, metadata: JsonObje
 
 @lru_cache(maxsize=512)
 def _checker(tool: AgentTool) -> Tool:
-    """It checks by the agent's own schema: what hosts are shown may leave out what is filled in here."""
+    """The tool with the agent's own schema: the schema that hosts see may lack arguments that rules fill in."""
     return tools_from([{**tool.listed, "inputSchema": tool.input_schema}])[0][0]
 
 

@@ -1,8 +1,8 @@
-"""Asking a client whether a tool may be called, and what its message says to that. Pure.
+"""Asks a client whether a tool may be called, and reads the answer. Pure.
 
-What is confirmed is one call: this tool of this server, as it is described, with these arguments. A digest of all
-that stands in the question's key, so that a yes to one call is none to another. The arguments are repeated in
-words and in metadata, never in a data part: a reader would take a URL among them for the place to go to.
+A confirmation is for one call: this tool of this server, with its description and these arguments. The question's key
+holds a digest of all that, so that a yes to one call does not confirm another. The arguments are repeated in words
+and in metadata, never in a data part, where a reader could take a URL among them for the address to visit.
 
 Spec: A2A 1.0 section 7.6 (in-task authorization).
 """
@@ -24,17 +24,17 @@ from bridge.translate.extension import ANSWER, ARGUMENTS, QUESTION, SKILL
 from bridge.translate.own_questions import ElicitAction
 
 ConfirmPolicy = Literal["never", "destructive", "strict"]
-"""Which tools are confirmed: none, those that say of themselves that they destroy, or all that do not say that they
-only read."""
+"""Which tools are confirmed: none, those whose annotations say that they are destructive, or all but those whose
+annotations say that they only read."""
 
 _KEY: Final = "confirm-"
 _HOW: Final = 'Answer "yes" to go ahead, or "no" to refuse. Anything else is taken for neither.'
 _MAX_WORDS: Final = 1000
-"""How much of one argument is said in words."""
+"""The most characters of one argument that are repeated in words."""
 _MAX_ECHO: Final = 10_000
-"""How large the arguments may be, as JSON, to be repeated in metadata."""
+"""The most bytes of the arguments, as JSON, that are repeated in metadata."""
 _RESULT_KEYS: Final = frozenset({"action", "content"})
-"""The fields of an ElicitResult, in which shape an answer may be given. In a yes there is no content."""
+"""The fields of an ElicitResult, since an answer may have this shape. A yes has no content."""
 _YES: Final = frozenset(
     {
         *("yes", "y", "yes please", "yes go ahead", "yes do it", "ok", "okay"),
@@ -52,19 +52,20 @@ _YES: Final = frozenset(
         *("go ahead", "do it", "proceed", "done"),
     }
 )
-"""Words that are a yes when they are all that is said, whatever their case and the punctuation around them."""
+"""Words that are a yes when the message says nothing else. Case and punctuation around them are ignored."""
 _AROUND: Final = " \t\r\n.,;:!\"'`*_()"
-"""What does not matter around these words. A question mark does: who asks has not agreed."""
+"""The characters that are ignored around these words. A question mark is not among them: a question is no yes."""
 _REFUSES: Final = re.compile(
     r"\W*(no|nope|n|not|never|don'?t|do not|stop|cancel|abort|decline\w*|den(y|ied)|reject\w*|refuse\w*)\b(?!\s*=)",
     re.I,
 )
-"""Words with which nobody says yes. Anywhere else refusing is not guessed from words; here, to guess wrong in this
-direction costs a question, and in the other what cannot be taken back. `n=5` is an argument."""
+"""Matches the beginning of a refusal. In other questions a refusal is never guessed from words. Here it is: a refusal
+that is guessed wrongly costs one more question, a yes that is guessed wrongly cannot be undone. `n=5` is an argument,
+not a refusal."""
 
 
 def needs_confirmation(tool: Tool, when: ConfirmPolicy, said: bool | None) -> bool:
-    """Whether calls of a tool are confirmed; `said` is what the configuration says of this one."""
+    """Whether calls of a tool are confirmed. `said` is the tool's own rule in the configuration."""
     if said is not None:
         return said
     match when:
@@ -77,18 +78,18 @@ def needs_confirmation(tool: Tool, when: ConfirmPolicy, said: bool | None) -> bo
 
 
 def call_digest(source_key: str, tool: Tool, arguments: JsonObject) -> str:
-    """What a confirmation is bound to; `arguments` are those that the server would get."""
+    """The digest that a confirmation is bound to. `arguments` are those that the server would get."""
     said = json.dumps([source_key, tool.name, tool.listed, arguments], sort_keys=True)
     return hashlib.sha256(said.encode()).hexdigest()
 
 
 def confirmation_key(digest: str) -> str:
-    """The key of the question."""
+    """The key of the question, which holds the digest."""
     return f"{_KEY}{digest[:16]}"
 
 
 def parts_of_confirmation(skill_id: str, tool: Tool, shown: JsonObject, digest: str) -> tuple[Part, ...]:
-    """Ask whether the tool may be called; `shown` are the arguments that a caller may see."""
+    """The parts that ask whether the tool may be called. `shown` are the arguments that the caller may see."""
     lines = [f"- {name}: {_in_words(value)}" for name, value in shown.items()]
     lead = f"{skill_id} is run once you confirm it{_why(tool)}"
     text = "\n".join(
@@ -109,9 +110,9 @@ def confirmation_metadata(skill_id: str, shown: JsonObject, digest: str) -> Json
 
 
 def answer_to_confirmation(message: Message, metadata: JsonObject, tool: Tool) -> ElicitAction | None:
-    """What a message says to the question; None when it is neither a clear yes nor a clear no.
+    """The answer in a message; None when it is neither a clear yes nor a clear no.
 
-    `metadata` is the request's: a refusal there counts as much as one in the message's own.
+    `metadata` is that of the request. A refusal there counts as one in the message's metadata.
     """
     explicit = [one[ANSWER] for one in (metadata, message.metadata or {}) if one.get(ANSWER) is not None]
     read = [_action_from(action) for action in explicit]
@@ -123,7 +124,7 @@ def answer_to_confirmation(message: Message, metadata: JsonObject, tool: Tool) -
 
 
 def beside_the_answer(message: Message, tool: Tool) -> Message:
-    """The message without what only answers: what is left says what is to be done otherwise."""
+    """The message without its answer. The rest may ask for another call."""
     is_answer = _answer_in_text(message, tool) is not None
     parts = tuple(
         part
@@ -134,12 +135,12 @@ def beside_the_answer(message: Message, tool: Tool) -> Message:
 
 
 def _answer_in(part: Part, tool: Tool) -> ElicitAction | None:
-    """What a data part answers."""
+    """The answer in a data part."""
     return _answer_from(part.data, tool) if part.kind == "data" else None
 
 
 def _answer_in_text(message: Message, tool: Tool) -> ElicitAction | None:
-    """What the words of a message answer. JSON among them counts as data does."""
+    """The answer in the words of a message. JSON in a text counts as data."""
     text = text_of_parts(message.parts).strip()
     for value in json_in(text):
         if isinstance(value, bool | dict):
@@ -151,7 +152,7 @@ def _answer_in_text(message: Message, tool: Tool) -> ElicitAction | None:
 
 
 def _answer_from(value: JsonValue, tool: Tool) -> ElicitAction | None:
-    """What data answers. A refusal may have more beside it; a yes is one of few shapes, and nothing else."""
+    """The answer in data. A refusal may stand beside other fields; a yes has one of a few exact shapes."""
     match value:
         case bool():
             return ElicitAction.ACCEPT if value else ElicitAction.DECLINE
@@ -178,7 +179,7 @@ def _answer_in_fields(data: JsonObject, tool: Tool) -> ElicitAction | None:
 
 
 def _action_from(value: JsonValue) -> ElicitAction | None:
-    """What is said as an action, or in metadata."""
+    """The answer in an `action` field or in metadata."""
     if value is False:
         return ElicitAction.DECLINE
     if not isinstance(value, str):

@@ -1,7 +1,7 @@
 """The A2A extension of this bridge, and the metadata keys that start with its URI.
 
-A client that activates it is shown the tools as their server lists them and the content blocks as the server
-sent them, and so can give back exactly what it was given.
+A client that activates it gets the tools as their server lists them and the content blocks as the server sent them,
+so it can pass both on unchanged.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from bridge.mcp.tools import Tool
 URI: Final = "urn:mcp-a2a:tool:v1"
 
 SKILL: Final = f"{URI}/skill"
-"""Which skill a message is for, or a task ran."""
+"""The id of the skill that a message is for, or that a task ran."""
 ARGUMENTS: Final = f"{URI}/arguments"
 """The arguments of the call."""
 BLOCK: Final = f"{URI}/block"
-"""What a part's content block was beyond what the part says. Only for clients that activated the extension."""
+"""The rest of a content block that its part has no fields for. Only for clients that activated the extension."""
 PROGRESS: Final = f"{URI}/progress"
 """The numbers of a progress notification: {"progress", "total"?}."""
 QUESTION: Final = f"{URI}/question"
 """The key of the question that a message asks or answers."""
 ANSWER: Final = f"{URI}/answer"
-"""How a question is answered: accept, decline or cancel."""
+"""The action of an answer: accept, decline or cancel."""
 OCCASIONS: Final = f"{URI}/occasions"
-"""Which time of asking each question of a part is, by its key: the same as long as it is open. Keys come back in
-later questions; occasions do not. Only for clients that activated the extension."""
+"""An id for the asking of each question of a part, by its key. It stays as long as the question is open. A later
+question may have the same key, but never the same occasion. Only for clients that activated the extension."""
 UNATTRIBUTED: Final = f"{URI}/unattributed"
-"""What a task's last words say of a question that its server asked and that may have been about this task."""
+"""A note in a task's last message: the server asked a question that may have belonged to this task."""
 UNUSED: Final = f"{URI}/unused"
-"""What a task's words say of messages that came while it was at work, and that it made no use of."""
+"""A note in a task's message: messages that came while the task worked had no effect."""
 BESIDE: Final = f"{URI}/beside"
-"""What a task's words say of others in its context that wait for an answer."""
+"""A note in a task's message: other tasks of its context wait for an answer."""
 REMARKS: Final = (UNATTRIBUTED, UNUSED, BESIDE)
-"""Metadata of a task's last message: each key holds words of the bridge's own, which stand as a part as well."""
+"""The metadata keys of the bridge's own notes. The words of each note stand as a part as well."""
 PEER: Final = f"{URI}/peer"
-"""The other side's own metadata, nested so that nothing in it can pass for ours."""
+"""The peer's own metadata, nested so that none of it can be taken for the bridge's."""
 
 GATED: Final[Mapping[str, str]] = {BLOCK: URI, OCCASIONS: URI}
-"""Metadata keys that stay away until the extension is active, as `bridge.a2a.wire.extensions` takes them."""
+"""Metadata keys that are sent only when the extension is active."""
 
 _LISTED: Final = (
     "name",
@@ -57,7 +57,7 @@ _LISTED: Final = (
 
 
 def declaration(tools: Iterable[tuple[str, Tool]]) -> AgentExtension:
-    """How the card declares the extension: every tool by its skill id, as its server lists it."""
+    """The declaration of the extension on the card: each tool as its server lists it, by its skill id."""
     listed: JsonObject = {
         skill_id: {key: tool.listed[key] for key in _LISTED if key in tool.listed} for skill_id, tool in tools
     }

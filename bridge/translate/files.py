@@ -1,4 +1,4 @@
-"""Files of a message onto the properties of a schema that ask for one. Pure.
+"""Places the files of a message in the properties of a schema that ask for files. Pure.
 
 A property asks for a file by `contentEncoding` (base64 text), `contentMediaType`, or `format: uri`; an array
 of such properties takes several.
@@ -59,7 +59,7 @@ def _place(tool: Tool, arguments: JsonObject, part: Part) -> bool:
 
 
 def _value_for(schema: JsonObject, part: Part) -> str | None:
-    """A file as one property wants it, or None when it does not take this one."""
+    """A file in the form that a property asks for; None when the property does not take this file."""
     wanted = schema.get("contentMediaType")
     if isinstance(wanted, str) and part.media_type and not is_of_type(part.media_type, wanted):
         return None
@@ -69,7 +69,7 @@ def _value_for(schema: JsonObject, part: Part) -> str | None:
         return (
             f"data:{part.media_type or 'application/octet-stream'};base64,{standard_base64(part.raw or '')}"
         )
-    # A link is not the content that the property asks for, and is not fetched to become it.
+    # A link is not the content that the property asks for, and the bridge does not fetch it.
     if part.raw is None:
         return None
     if schema.get("contentEncoding") == "base64":
@@ -78,19 +78,19 @@ def _value_for(schema: JsonObject, part: Part) -> str | None:
 
 
 def standard_base64(text: str) -> str:
-    """Base64 in the alphabet and with the padding that every reader takes; A2A allows others."""
+    """Base64 in the standard alphabet with padding, which every reader accepts. A2A allows other forms."""
     text = text.rstrip("=").translate(_TO_STANDARD)
     return text + "=" * (-len(text) % 4)
 
 
 def is_of_type(media_type: str, wanted: str) -> bool:
-    """Whether a media type is the wanted one, which may be as wide as `image/*`."""
+    """Whether a media type matches the wanted one, which may be a range such as `image/*`."""
     one, other = (text.partition(";")[0].strip().lower() for text in (media_type, wanted))
     return one == other or (other.endswith("/*") and one.startswith(other[:-1]))
 
 
 def _text_of(raw: str) -> str | None:
-    """The content itself, where no encoding is asked for; None when it is no text."""
+    """The content as text, for a property without an encoding; None when it is no text."""
     try:
         return base64.b64decode(standard_base64(raw)).decode()
     except ValueError:

@@ -8,8 +8,8 @@
 5. plain text onto the property that takes it
 otherwise the client is asked.
 
-Each text part is read alone, as some clients send a person's words and others' beside them; where no more than one
-is a call, text that is a call as a whole counts before it. Parts that name different calls are asked about.
+Each text part is read alone, since some clients put other texts beside a person's words. If at most one part is a call,
+but all text together is a call, too, that call takes precedence. If parts name different calls, the client is asked.
 """
 
 from __future__ import annotations
@@ -45,23 +45,23 @@ _JSON_PAIR: Final = re.compile(r"\s*[^\s=]+=(?=[\[{])")
 _END_OF_PAIR: Final = re.compile(r"\s|\Z")
 _JSON: Final = json.JSONDecoder()
 _MAX_PAIRS_CHARACTERS: Final = 65_536
-"""How long `key=value` pairs may be. Splitting them takes time, and a longer text is none that a person typed."""
+"""The most characters of `key=value` pairs. Splitting takes time, and no person types a longer text."""
 
 
 @dataclass(frozen=True, slots=True)
 class RouteRules:
-    """What the rules leave to taste."""
+    """The configurable parts of the rules."""
 
     metadata_keys: tuple[str, ...]
     """Metadata keys that may name the skill, beside the extension's own, in this order."""
     default_skill: str | None = None
     text_into: Mapping[str, str] = field(default_factory=dict)
-    """Skill id to the property that plain text goes into."""
+    """For a skill id, the property that plain text goes into."""
 
 
 @dataclass(frozen=True, slots=True)
 class SkillCall:
-    """A message understood: this skill, these arguments, and the files that fit none of its properties."""
+    """The call that a message means: a skill, its arguments, and the files that fit none of its properties."""
 
     skill_id: str
     arguments: JsonObject
@@ -74,31 +74,31 @@ class UnclearCall:
 
     named: str | None = None
     several: tuple[str, ...] = ()
-    """The skills of these calls, each once."""
+    """The ids of the skills in these calls, without duplicates."""
 
 
 _Named = tuple[str, JsonObject]
-"""A skill's id, and arguments."""
+"""The id of a skill, and the arguments for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """A message's parts by what they are good for."""
+    """The parts of a message by their use."""
 
     data: tuple[JsonValue, ...]
     texts: tuple[str, ...]
-    """Each without the white space around it; what becomes an argument keeps that."""
+    """The texts without surrounding white space. A text that becomes an argument keeps it."""
     text: str
-    """All of them, joined."""
+    """All texts, joined and stripped."""
     files: tuple[Part, ...]
     parts: tuple[Part, ...]
-    """All of them, as they came."""
+    """All texts, unchanged."""
 
 
 def call_from_message(
     message: Message, metadata: JsonObject, skills: Mapping[str, Tool], rules: RouteRules
 ) -> SkillCall | UnclearCall:
-    """What a message asks for. `metadata` is the request's, which counts after the message's own."""
+    """The call that a message means. `metadata` is that of the request; the message's own takes precedence."""
     content = _content_of(message.parts)
     named = _named_in(content, {**metadata, **(message.metadata or {})}, skills, rules)
     if named is None:
@@ -132,7 +132,7 @@ def arguments_in(parts: Sequence[Part], tool: Tool, text_into: str | None) -> Js
 
 
 def data_in(message: Message, tool: Tool) -> JsonObject:
-    """Arguments of a tool in the data parts of a message that did not say for which skill they are."""
+    """The arguments of a tool in the data parts of a message that did not name the skill."""
     content = _content_of(message.parts)
     found = {
         name: value
@@ -144,12 +144,12 @@ def data_in(message: Message, tool: Tool) -> JsonObject:
 
 
 def with_metadata(message: Message, metadata: JsonObject) -> Message:
-    """A message with the request's metadata, which counts after its own."""
+    """A message with the request's metadata added. Its own metadata takes precedence."""
     return message.model_copy(update={"metadata": {**metadata, **(message.metadata or {})}})
 
 
 def with_one_text(message: Message) -> Message:
-    """A message with its text parts as one, so that none of them is taken alone."""
+    """A message with its text parts joined into one, so that none is read alone."""
     if sum(part.text is not None for part in message.parts) < 2:
         return message
     others = tuple(part for part in message.parts if part.text is None)
@@ -157,7 +157,7 @@ def with_one_text(message: Message) -> Message:
 
 
 def skill_named_in(message: Message) -> str | UnclearCall | None:
-    """The skill that a message names by our extension's key, or a data part of it (rules 0 and 1)."""
+    """The skill that a message names by the extension's key, or by a data part (rules 0 and 1)."""
     said = (message.metadata or {}).get(SKILL)
     if isinstance(said, str) and said:
         return said
@@ -174,7 +174,7 @@ def skill_asked_for_in(
 
 
 def arguments_named_in(message: Message) -> JsonObject | None:
-    """The arguments in the metadata of a message, by our extension's key."""
+    """The arguments in the metadata of a message, under the extension's key."""
     said = (message.metadata or {}).get(ARGUMENTS)
     return said if isinstance(said, dict) else None
 
@@ -182,11 +182,11 @@ def arguments_named_in(message: Message) -> JsonObject | None:
 def answer_in(
     parts: Sequence[Part], tool: Tool, fields: Sequence[str], skill_id: str | None = None
 ) -> JsonObject:
-    """What an answer to a form gives for a tool's arguments; `fields` are the names that the form asked for.
+    """The arguments of a tool in an answer to a form. `fields` are the names that the form asked for.
 
-    Text counts as data parts do when it is JSON or pairs of known arguments, also behind `skill_id`; any other
-    text is the value of the only field, and nothing when there are several. Where the texts do not fit that field
-    together, it is the one that does alone: some clients send others' words beside a person's.
+    A text of JSON or of pairs of known arguments counts like a data part, also after `skill_id`. Any other text is
+    the value of the only field, and is ignored when there are several fields. If all texts together do not fit the
+    field, the one text that fits is taken: some clients put other texts beside a person's words.
     """
     content = _content_of(parts)
     objects = [value for value in content.data if isinstance(value, dict)]
@@ -203,7 +203,7 @@ def answer_in(
 
 
 def _given(found: JsonObject, tool: Tool) -> JsonObject:
-    """The arguments in an object: its own fields, or what it holds as `arguments` beside a skill's name."""
+    """The arguments in an object: its own fields, or its `arguments` when it names a skill."""
     inner = found.get("arguments")
     alone = len(found) == 1 and "arguments" in properties_of(tool.input_schema)
     return inner if isinstance(inner, dict) and set(found) <= _FORM_KEYS and not alone else found
@@ -222,7 +222,7 @@ def _content_of(parts: Sequence[Part]) -> _Content:
 def _named_in(
     content: _Content, said: JsonObject, skills: Mapping[str, Tool], rules: RouteRules
 ) -> _Named | UnclearCall | None:
-    """Rules 0 to 3; `said` is all metadata."""
+    """Rules 0 to 3. `said` is the merged metadata."""
     return (
         _named_in_metadata((SKILL,), said, content, skills, rules)
         or _the_one(_named_in_data(content.data))
@@ -232,7 +232,7 @@ def _named_in(
 
 
 def _the_one(named: Sequence[_Named]) -> _Named | UnclearCall | None:
-    """What all of them name."""
+    """The call that all of these name; an UnclearCall when they differ, and None without any."""
     if not named:
         return None
     (first_id, first), *others = named
@@ -284,7 +284,7 @@ def _arguments_for(
 
 
 def _named_in_texts(content: _Content, skills: Mapping[str, Tool]) -> list[_Named]:
-    """Rule 3. What is one call as a whole may have its name in one part and its arguments in others."""
+    """Rule 3. One call may have its name in one part and its arguments in others."""
     alone = [named for text in content.texts if (named := _named_in_text(text, skills))]
     whole = _named_in_text(content.text, skills) if len(alone) < 2 else None
     return alone if whole is None else [whole]
@@ -302,7 +302,7 @@ def _named_in_text(text: str, skills: Mapping[str, Tool]) -> _Named | None:
 
 
 def _arguments_in_texts(content: _Content, tool: Tool) -> JsonObject:
-    """What the text is as a whole, else what the parts of it are that hold nothing but arguments of the tool."""
+    """The arguments in the whole text; else those of the parts that hold only arguments of the tool."""
     whole = _arguments_in_text(content.text, tool)
     if whole is not None:
         return whole
@@ -312,7 +312,7 @@ def _arguments_in_texts(content: _Content, tool: Tool) -> JsonObject:
 
 
 def _arguments_in_text(text: str, tool: Tool) -> JsonObject | None:
-    """`{json}`, or `key=value ...` with keys that the tool knows; None when it is neither."""
+    """Reads `{json}`, or `key=value ...` with keys that the tool knows; None when the text is neither."""
     if not text:
         return {}
     value = _json(text)
@@ -339,7 +339,7 @@ def _pairs(text: str, tool: Tool) -> JsonObject | None:
 
 
 def _words(text: str) -> list[str]:
-    """The words of a text as a shell takes them, but for `key={...}` and `key=[...]`, which are JSON to its end.
+    """The words of a text as a shell splits it, but `key={...}` and `key=[...]` are read to the end of the JSON.
 
     Raises:
         ValueError: a quotation mark is not closed.
@@ -362,7 +362,7 @@ def _words(text: str) -> list[str]:
 
 
 def _end_of_json(text: str, start: int) -> int | None:
-    """Where the JSON that begins there ends; None when there is none, or more beside it."""
+    """The end of the JSON that begins there; None when there is no JSON, or other text follows it directly."""
     try:
         _, end = _JSON.raw_decode(text, start)
     except (ValueError, RecursionError):
@@ -378,5 +378,5 @@ def _text_property(schema: JsonObject) -> str | None:
 
 
 def _json(text: str) -> JsonValue:
-    """A JSON object; None for any other text."""
+    """The JSON object in a text; None for any other text."""
     return next(iter(json_in(text)), None) if text.startswith("{") else None

@@ -1,7 +1,7 @@
-"""What a task says of a tool's call beside the content: progress, failure, and the form that its client accepts. Pure.
+"""The outcome of a tool's call in a task, beside the content: progress, failure, accepted media types. Pure.
 
-A tool's own failure is a result (FAILED, with all that the tool said); a protocol's failure is an error, which keeps
-its code in metadata. Neither is ever a success.
+A tool's own failure is a result (FAILED, with all that the tool said). A failure of the protocol is an error; its code
+is kept in metadata. Neither is ever a success.
 
 Spec: A2A 1.0 section 3.2.2 (acceptedOutputModes)."""
 
@@ -21,21 +21,21 @@ from bridge.translate.extension import BLOCK, PEER, PROGRESS
 from bridge.translate.skills import ANYTHING, BYTES, JSON, TEXT, accepts_any
 
 URL_REQUIRED: Final = -32042
-"""The server wants a URL visited before it is called again (MCP 2025-11-25 client/elicitation)."""
+"""The error code of a server that wants a URL visited before the next call (MCP 2025-11-25 client/elicitation)."""
 
 STATE_OF_ERROR: Final[Mapping[int, TaskState]] = {INVALID_PARAMS: TaskState.REJECTED}
-"""JSON-RPC error code of MCP to the state of the task; any other is FAILED."""
+"""The state of the task for a JSON-RPC error code of MCP. For any other code it is FAILED."""
 
 _NO_WORDS: Final = "The tool failed and gave no words for it"
 
 
 def state_of_error(code: int) -> TaskState:
-    """The state that a server's JSON-RPC error puts the task in."""
+    """The state of a task after a JSON-RPC error of its server."""
     return STATE_OF_ERROR.get(code, TaskState.FAILED)
 
 
 def error_metadata(code: int, message: str, data: JsonValue) -> JsonObject:
-    """A server's JSON-RPC error as metadata, whole; what is nested too deeply is spelled out as text."""
+    """A server's whole JSON-RPC error as metadata. Data that is nested too deeply becomes JSON text."""
     error: JsonObject = {"code": bounded(code), "message": message}
     if data is not None:
         error["data"] = bounded(data)
@@ -43,14 +43,14 @@ def error_metadata(code: int, message: str, data: JsonValue) -> JsonObject:
 
 
 def parts_of_failure(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """The parts of a status message for a result with isError: all of them, and at least one that is text."""
+    """The parts of a status message for a result with isError: all parts, and at least one text."""
     if any(part.text for part in parts):
         return tuple(parts)
     return (Part(text=_NO_WORDS, metadata={BLOCK: {"type": ADDED}}), *parts)
 
 
 _TYPE_OF: Final[Mapping[PartKind, str]] = {"text": TEXT, "raw": BYTES, "url": ANYTHING, "data": JSON}
-"""What a part is whose media type nobody gave; what stands behind a link may be anything."""
+"""The media type of a part without one. The content behind a link may be anything."""
 
 REPEATED: Final[Mapping[tuple[bool, bool], Repeated]] = {
     (False, False): Repeated.TEXT,
@@ -58,8 +58,8 @@ REPEATED: Final[Mapping[tuple[bool, bool], Repeated]] = {
     (False, True): Repeated.DATA,
     (True, True): Repeated.BOTH,
 }
-"""Whether a client without the extension names text, and whether it names JSON, to the form in which it gets what a
-result says in both. `*/*` names neither."""
+"""The form of content that a result has both as text and as data, by whether the client accepts text, and JSON. For
+clients without the extension. `*/*` names neither."""
 
 
 def repeated_for(accepted: tuple[str, ...]) -> Repeated:
@@ -81,6 +81,6 @@ def progress_metadata(progress: ProgressReport) -> JsonObject:
 
 
 def unaccepted_types(parts: Sequence[Part], accepted: tuple[str, ...]) -> tuple[str, ...]:
-    """The media types of a result that the client did not name as acceptable; they are delivered all the same."""
+    """The media types of a result that the client did not name as acceptable. They are delivered all the same."""
     types = {part.media_type or _TYPE_OF[part.kind] for part in parts}
     return tuple(sorted(one for one in types if not accepts_any(accepted, (one,))))

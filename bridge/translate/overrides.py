@@ -1,12 +1,12 @@
-"""What a configuration says of single skills and tools, and what that makes of a tool and its arguments. Pure.
+"""The configuration's rules for single skills and tools, and their effect on a tool and its arguments. Pure.
 
-A rule is found by a name or a glob. Where several match they are merged key by key: an exact name goes before a
-glob, a later glob before an earlier one, and the first that says a key decides it. So `"*"` can say what holds
-for all, and a name only what differs. Arguments merge in the same way, each by its own keys.
+A rule has a name or a glob as its pattern. Several matching rules are merged key by key: an exact name takes
+precedence over a glob, and a later glob over an earlier one. So `"*"` can hold what is common to all, and a name only
+what differs. The rules for arguments merge in the same way, each by its own keys.
 
-An argument may be given a default, another description, or be hidden. A hidden one is the operator's alone: it
-leaves the schema that is shown, and a caller who sets it is refused as for an argument that does not exist.
-Refusing, not overwriting: a call that was meant for another value must not run with ours.
+A rule may give an argument a default or another description, or hide it. Only the operator sets a hidden argument: it
+is not in the schema that callers see, and a call that sets it is refused like one with an unknown argument. The value
+is not overwritten, since a call that was meant for another value must not run with the operator's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bridge.mcp.tools import Tool
 
 
 class Absent(Enum):
-    """Nothing was said, which is not the same as null."""
+    """No value was given, which is not the same as null."""
 
     ABSENT = "absent"
 
@@ -34,50 +34,50 @@ Rule = TypeVar("Rule", "SkillOverride", "ToolOverride", "ArgumentRule")
 
 _SUBSCHEMAS: Final = ("allOf", "anyOf", "oneOf")
 _SUBSCHEMA: Final = ("then", "else")
-"""Where a schema says more of the same object. `if` and `not` are left: taking something out of them would turn
-what they mean around."""
+"""Keywords whose schema adds to the same object. `if` and `not` are left out: removing something from them would
+reverse their meaning."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArgumentRule:
-    """What is said of one argument; None and ABSENT say nothing."""
+    """The rule for one argument. None and ABSENT mean that nothing is configured."""
 
     default: JsonValue | Absent = ABSENT
-    """Sent when the caller gives none; it need not be given then."""
+    """Sent when the caller gives no value. With a default, the argument is not required."""
     hidden: bool | None = None
-    """Whether callers neither see nor set it. Without a default it is never sent."""
+    """Whether callers can neither see nor set it. Without a default it is never sent."""
     description: str | None = None
-    """In place of the server's."""
+    """Replaces the server's description."""
 
 
 @dataclass(frozen=True, slots=True)
 class SkillOverride:
-    """What is said of the skill that stands for a tool; None says nothing."""
+    """The rule for the skill of a tool. None means that nothing is configured."""
 
     id: str | None = None
     name: str | None = None
     description: str | None = None
     tags: tuple[str, ...] | None = None
-    """Added to those that the skill has."""
+    """Added to the tags of the skill."""
     examples: tuple[str, ...] | None = None
-    """In place of the generated ones."""
+    """Replace the generated examples."""
     hidden: bool | None = None
-    """Whether it is neither on the card nor callable."""
+    """Whether the skill is neither on the card nor callable."""
     text_into: str | None = None
-    """The argument that takes plain text."""
+    """The name of the argument that takes plain text."""
     arguments: Mapping[str, ArgumentRule] = field(default_factory=dict)
     call_timeout_seconds: float | None = None
     concurrency: int | None = None
-    """Calls of it at the same time."""
+    """The most calls of the skill at the same time."""
     reply: Literal["task", "message"] | None = None
     """Whether a call that ends without a question or a failure is answered with a Message alone."""
     confirm: bool | None = None
-    """Whether its client has to say yes to each call."""
+    """Whether the client has to confirm each call."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOverride:
-    """What is said of the tool that stands for a skill; None says nothing."""
+    """The rule for the tool of a skill. None means that nothing is configured."""
 
     name: str | None = None
     title: str | None = None
@@ -90,28 +90,28 @@ class ToolOverride:
 
 
 NEVER_GIVEN: Final = "it is hidden and required, and has no default, so that no call can succeed"
-"""What is wrong with an argument that nobody gives."""
+"""The remark on a required argument that is hidden and has no default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """What a configuration says for nothing, or what cannot be done, with the tools that there are."""
+    """A rule of the configuration that has no effect, or cannot be followed, with the current tools."""
 
     path: tuple[str, ...]
-    """Of the key, below the table of its face."""
+    """The path of the key, below the table of its face."""
     words: str
     is_of_nothing: bool = False
-    """Whether it is that nothing of the name is there, which more tools could change."""
+    """Whether nothing has the name of the rule, which more tools could change."""
 
     def __str__(self) -> str:
         return f"{'.'.join(self.path)}: {self.words}"
 
 
 def override_for(rules: Mapping[str, Rule], *names: str) -> Rule | None:
-    """What the rules say of something, merged; None when none matches.
+    """The merged rules for a thing; None when none matches.
 
-    `rules` are by pattern, in the order in which they were written. It has several `names` when it can be spoken
-    of in more than one way; an exact match of an earlier name goes before one of a later.
+    `rules` are by pattern, in the order of the configuration. A thing may have several `names`; an exact match of an
+    earlier name takes precedence over one of a later name.
     """
     merged: Rule | None = None
     for pattern in _weakest_first(list(rules), names):
@@ -120,7 +120,7 @@ def override_for(rules: Mapping[str, Rule], *names: str) -> Rule | None:
 
 
 def unmatched_patterns(rules: Mapping[str, Rule], names: Iterable[str]) -> Mapping[str, str]:
-    """The patterns that match none of these names, most likely by mistake; with what is wrong, in words."""
+    """The patterns that match none of these names, most likely by mistake, each with the words of its remark."""
     there = frozenset(names)
     return {
         pattern: "it matches no tool" if any(sign in pattern for sign in "*?[") else "there is no such tool"
@@ -161,7 +161,7 @@ def _merged_arguments(
 
 
 def shown_schema(schema: JsonObject, rules: Mapping[str, ArgumentRule]) -> JsonObject:
-    """The inputSchema as callers see it: without hidden arguments, and with the defaults and words of the rules."""
+    """The inputSchema as callers see it: without hidden arguments, with the rules' defaults and descriptions."""
     known = declared_arguments(schema)
     hidden = frozenset(name for name, rule in rules.items() if rule.hidden)
     optional = frozenset(name for name, rule in rules.items() if rule.default is not ABSENT and name in known)
@@ -171,7 +171,7 @@ def shown_schema(schema: JsonObject, rules: Mapping[str, ArgumentRule]) -> JsonO
 def with_default_arguments(
     arguments: JsonObject, schema: JsonObject, rules: Mapping[str, ArgumentRule]
 ) -> JsonObject:
-    """The arguments as the server gets them: with the defaults of the rules, and hidden ones as the rules say.
+    """The arguments that the server gets: with the defaults of the rules, also for hidden arguments.
 
     `schema` is the server's own. A default for an argument that it does not name is not sent.
     """
@@ -186,19 +186,19 @@ def with_default_arguments(
 
 
 def hidden_arguments_in(arguments: JsonObject, rules: Mapping[str, ArgumentRule]) -> tuple[str, ...]:
-    """The hidden arguments that a caller sets all the same."""
+    """The hidden arguments that a caller sets although it may not."""
     return tuple(name for name in arguments if is_hidden(name, rules))
 
 
 def declared_arguments(schema: JsonObject) -> frozenset[str]:
-    """The names of the arguments that a schema speaks of, also in what it says under conditions."""
+    """The names of all arguments in a schema, also of those in its conditional subschemas."""
     properties = schema.get("properties")
     own = frozenset(properties) if isinstance(properties, dict) else frozenset()
     return own.union(*(declared_arguments(inner) for _, inner in _inner(schema)))
 
 
 def is_hidden(name: str, rules: Mapping[str, ArgumentRule]) -> bool:
-    """Whether callers neither see nor set an argument."""
+    """Whether an argument is hidden from callers."""
     return name in rules and rules[name].hidden is True
 
 
@@ -234,7 +234,7 @@ def _shown(
 
 
 def _inner(schema: JsonObject) -> list[tuple[str, JsonObject]]:
-    """The schemas in a schema that say more of the same object, each with where it stands."""
+    """The subschemas that add to the same object, each with its path."""
     found: list[tuple[str, JsonObject]] = []
     for key in _SUBSCHEMAS:
         if isinstance(several := schema.get(key), list):
@@ -266,7 +266,7 @@ def _without(value: JsonValue, hidden: frozenset[str]) -> JsonValue:
 
 
 def overridden(tool: Tool, override: SkillOverride) -> Tool:
-    """The tool as callers see it; its name in calls, and the schema that calls are checked by, stay the server's."""
+    """The tool as callers see it. Its name in calls, and the validator of its arguments, stay the server's."""
     changes: JsonObject = {
         key: value
         for key, value in (

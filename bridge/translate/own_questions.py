@@ -1,4 +1,4 @@
-"""What the bridge itself asks a client, in words and as data, and what the answers mean. Pure.
+"""The bridge's own questions to a client, in words and as data, and the meaning of the answers. Pure.
 
 Spec: A2A 1.0 section 3.4.3 (input required).
 """
@@ -20,22 +20,22 @@ from bridge.translate.extension import ANSWER
 from bridge.translate.message_to_call import UnclearCall
 
 WHICH_SKILL: Final = "which-skill"
-"""The key of the question which skill is meant."""
+"""The key of the question for the skill."""
 ARGUMENTS: Final = "arguments"
 """The key of the question for missing or wrong arguments."""
 
 _MAX_SKILLS: Final = 50
-"""How many skills a question describes in words, or with their schemas; the card has all of them."""
+"""The most skills that a question describes in words, or with their schemas. The card has all skills."""
 
 _MAX_NAME: Final = 100
-"""How much of a name that does not exist is repeated."""
+"""The most characters of an unknown name that are repeated."""
 
 _MAX_ECHO: Final = 10_000
-"""How large a given argument may be, as JSON, to be repeated in a question."""
+"""The most bytes of a given argument, as JSON, that are repeated in a question."""
 
 
 class ElicitAction(StrEnum):
-    """How a client takes a question."""
+    """A client's reaction to a question."""
 
     ACCEPT = "accept"
     DECLINE = "decline"
@@ -43,7 +43,7 @@ class ElicitAction(StrEnum):
 
 
 def ask_which_skill(unclear: UnclearCall, skills: Mapping[str, Tool]) -> tuple[Part, ...]:
-    """Ask which skill is meant: in words, and as data with every skill and its schema."""
+    """The parts that ask for the skill: in words, and as data with the skills and their schemas."""
     lines = [f"- {skill_id}: {_first_line(tool)}" for skill_id, tool in list(skills.items())[:_MAX_SKILLS]]
     if len(skills) > _MAX_SKILLS:
         lines.append(f"- and {len(skills) - _MAX_SKILLS} more, in the agent card")
@@ -67,7 +67,7 @@ def ask_which_skill(unclear: UnclearCall, skills: Mapping[str, Tool]) -> tuple[P
 
 
 def arguments(skill_id: str, tool: Tool, given: JsonObject, problems: Sequence[Problem]) -> tuple[Part, ...]:
-    """Ask for what is missing or wrong: in words, and as data with a form."""
+    """The parts that ask for missing or wrong arguments: in words, and as data with a form."""
     text = "\n".join(
         [f"To run {skill_id} I need:", *(f"- {describe(tool, problem)}" for problem in problems)]
     )
@@ -84,8 +84,8 @@ def arguments(skill_id: str, tool: Tool, given: JsonObject, problems: Sequence[P
 def action_of_message(message: Message, fields: frozenset[str]) -> ElicitAction:
     """Whether a message accepts, declines or cancels. `fields` are the names that the question asked for.
 
-    Refusing is never guessed from words: it is said in metadata, or by the exact shape `{"action": ...}` when
-    no field has that name.
+    A refusal is never guessed from words. It has to stand in metadata, or have the exact shape `{"action": ...}`
+    when no field has that name.
     """
     said = (message.metadata or {}).get(ANSWER)
     if said is None and "action" not in fields:

@@ -1,4 +1,4 @@
-"""The bridge's own tools beside those of agents, and the fields of a message to one. Pure."""
+"""The definitions of the bridge's own tools, and the fields of a message to an agent. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _HANDLE: Final[JsonObject] = {"type": "string", "description": "The handle that 
 
 
 def object_schema(fields: JsonObject, required: Sequence[str]) -> JsonObject:
-    """The schema of an object that has these fields and no others."""
+    """The schema of an object with these fields and no others."""
     return {
         "type": "object",
         "properties": fields,
@@ -44,7 +44,7 @@ def object_schema(fields: JsonObject, required: Sequence[str]) -> JsonObject:
 
 
 def follow_ups(longest_wait_seconds: int) -> tuple[JsonObject, ...]:
-    """What a client without tasks or elicitation goes on with."""
+    """The follow-up tools, for clients without tasks or elicitation."""
     return (
         _own_tool(
             "task_result",
@@ -80,7 +80,7 @@ def follow_ups(longest_wait_seconds: int) -> tuple[JsonObject, ...]:
 
 
 def search_tools(found_most: int) -> tuple[JsonObject, ...]:
-    """What stands for all skills where they would be too many to list."""
+    """The two tools that replace all skills when they would be too many to list."""
     return (
         _own_tool(
             "find_skill",

@@ -1,7 +1,7 @@
-"""What an agent gave, as the result of a tool call. Pure.
+"""An agent's outcome as the result of a tool call. Pure.
 
-A failed, rejected or canceled task is never a success, and says which it was. With the extension active a result
-is exactly what the server behind the agent gave; the state of its task then stands in `_meta`.
+A failed, rejected or canceled task is never a success; the result names its state. With the extension active a
+result is exactly that of the server behind the agent; the state of its task then stands in `_meta`.
 
 Spec: A2A 1.0 sections 4.1.1 and 4.1.3; MCP server/tools (results, isError, structuredContent).
 """
@@ -34,25 +34,25 @@ from bridge.translate.content import STRUCTURED, WRAPPED, repeats
 from bridge.translate.extension import PEER, REMARKS, SKILL
 
 STATE_META: Final = "mcp-a2a/state"
-"""`_meta` of a result: the state in which a task that gave no success ended."""
+"""`_meta` of a result: the final state of a task that did not complete."""
 STATUS_META: Final = "mcp-a2a/status"
-"""`_meta` of a result: what the agent said when it was done, beside its artifacts."""
+"""`_meta` of a result: the agent's final message, beside its artifacts."""
 ARTIFACT_META: Final = "mcp-a2a/artifact"
-"""`_meta` of the first block of an artifact: what the artifact says beyond its parts."""
+"""`_meta` of the first block of an artifact: the artifact's fields beyond its parts."""
 
 UNFINISHED_META: Final = "mcp-a2a/unfinished"
-"""`_meta` of a result that is none yet, and no failure: {"state", "tool"?, "handle"?}; the tool goes on with it."""
+"""`_meta` of a result for an unfinished call: {"state", "tool"?, "handle"?}. The tool continues the call."""
 
 _ENDS: Final[Mapping[TaskState, str]] = {
     TaskState.FAILED: "The agent's task failed",
     TaskState.REJECTED: "The agent rejected the task",
     TaskState.CANCELED: "The agent's task was canceled",
 }
-"""How a task ended without success, in words."""
+"""The words for each final state without success."""
 _NO_FAILURE: Final = "This is no failure, the call has just not come to its result yet."
 _OWN_FIELDS: Final = frozenset({"content", STRUCTURED, "isError", "resultType"})
 _RESERVED_META: Final = "io.modelcontextprotocol/"
-"""Keys of the protocol's own, which are about the server's connection and not about ours."""
+"""`_meta` keys of the protocol about the connection to the server. They do not apply to the host's connection."""
 _MAX_FAULTS: Final = 5
 _MAX_FAULT_CHARACTERS: Final = 300
 
@@ -61,7 +61,7 @@ def result_from_task(task: Task, reading: ResultRules) -> JsonObject:
     """The result of a task that has ended.
 
     Raises:
-        ValueError: it has not.
+        ValueError: the task has not ended.
     """
     state = task.status.state
     if state not in ENDED:
@@ -76,14 +76,14 @@ def result_from_task(task: Task, reading: ResultRules) -> JsonObject:
 
 
 def _remarks_on(task: Task) -> tuple[str, ...]:
-    """What an agent of ours says beside its server's own words."""
+    """The notes that a bridge's agent adds to its server's own words."""
     message = task.status.message
     metadata = (message.metadata if message else None) or {}
     return tuple(words for key in REMARKS if isinstance(words := metadata.get(key), str))
 
 
 def _without_words(task: Task, words: Sequence[str]) -> Task:
-    """The task as its server left it."""
+    """The task without the bridge's notes."""
     message = task.status.message
     assert message is not None
     parts = tuple(part for part in message.parts if part.text not in words)
@@ -92,7 +92,7 @@ def _without_words(task: Task, words: Sequence[str]) -> Task:
 
 
 def result_from_message(message: Message, reading: ResultRules) -> JsonObject:
-    """The result that an agent gave at once, without a task. It is inlined: nobody could fetch it later."""
+    """The result of an agent that answered with a message. All parts are inlined: they cannot be fetched later."""
     inlined = replace(reading, inline_limit_bytes=None)
     own = _peer_fields(message.metadata) if reading.extension_active else {}
     return _checked(blocks_from_parts(message.parts, inlined), message.parts, own, inlined)
@@ -100,23 +100,23 @@ def result_from_message(message: Message, reading: ResultRules) -> JsonObject:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedCall:
-    """A call that has not come to its result: its agent asks, or is at work."""
+    """A call without a result yet: its agent asks, or still works."""
 
     words: str
-    """What it asks, or that it is at work."""
+    """The question, or that the agent still works."""
     state: TaskState
     tool: str
-    """The follow-up tool by which it goes on."""
+    """The follow-up tool that continues the call."""
     handle: str | None
     """None when no follow-up tools are offered."""
     purpose: str
-    """What the tool is called for: "to answer"."""
+    """The purpose of the tool, in words such as "to answer"."""
     or_else: str = ""
-    """Another way to go on, in words behind the tool's name."""
+    """Another way to continue, in words after the tool's name."""
 
     @property
     def meta(self) -> JsonObject:
-        """The same for who reads no words."""
+        """The `_meta` of the result, with the same content for programs."""
         how: JsonObject = {} if self.handle is None else {"tool": self.tool, "handle": self.handle}
         return {UNFINISHED_META: {"state": self.state.value, **how}}
 
@@ -124,8 +124,8 @@ class UnfinishedCall:
 def unfinished_result(call: UnfinishedCall, *, output: Validator | None) -> JsonObject:
     """A question or "still at work" as a result in words.
 
-    A tool with an output schema may say in words only that it failed. Many hosts show little of a failure, so the
-    words then begin with what to do, and say that it is none.
+    A tool with an output schema may return plain words only with isError. Many hosts show only the beginning of an
+    error, so the words then begin with what to do, and say that this is no failure.
     """
     nowhere = f"this server offers no {call.tool}, so it cannot be followed from here"
     how = (
@@ -146,7 +146,7 @@ def _sentence(words: str) -> str:
 
 
 def server_error_in(task: Task) -> JsonObject | None:
-    """The JSON-RPC error (code, message, data) with which the server behind an agent of ours answered, if it did."""
+    """The JSON-RPC error (code, message, data) of the server behind a bridge's agent; None without one."""
     message = task.status.message
     metadata = (message.metadata if message else None) or {}
     peer = metadata.get(PEER)
@@ -190,11 +190,11 @@ def _unsuccessful(task: Task, reading: ResultRules) -> JsonObject:
 def _checked(
     content: list[JsonValue], parts: Sequence[Part], own: JsonObject, reading: ResultRules
 ) -> JsonObject:
-    """A successful result, with structured content where the tool promises it; else what did not conform."""
+    """A successful result, with structured content if the tool promises it. When none conforms, an error says why."""
     marked = structured_in(parts) if reading.extension_active else ()
     if reading.output is None:
         return {"content": content} | ({STRUCTURED: marked[0]} if marked else {}) | own
-    # Where nothing is marked the last comes first: agents put their data at the end.
+    # Without a marked part the last data part is tried first, since agents put their data at the end.
     data = marked or tuple(part.data for part in reversed(parts) if part.kind == "data")
     for value in data or _said_in_words(parts, reading.output):
         if not _faults_of(value, reading.output):
@@ -211,8 +211,8 @@ def _checked(
 
 
 def _said_in_words(parts: Sequence[Part], output: Validator) -> tuple[JsonValue, ...]:
-    """What texts say where there is no data: an agent of ours sends them alone when it was not told of the extension,
-    as a proxy may take that header away."""
+    """The JSON in texts, when there is no data. A bridge's agent sends only text when it was not asked for the
+    extension, and a proxy may remove the header that asks."""
     texts = [part.text for part in parts if part.text is not None]
     plain = [value for text in texts for value in json_in(text)]
     wraps = isinstance(output.schema, dict) and tuple(properties_of(output.schema)) == (WRAPPED,)
@@ -220,7 +220,7 @@ def _said_in_words(parts: Sequence[Part], output: Validator) -> tuple[JsonValue,
 
 
 def _said_once(content: list[JsonValue], value: JsonValue) -> list[JsonValue]:
-    """Content in which structured content stands once: our text of it goes where the agent has its own."""
+    """Content with the structured content once: the generated text is dropped when the agent has a text of its own."""
     twins = [block for block in content if repeats(block, value)]
     ours = [block for block in twins if isinstance(block, dict) and PART_META in _meta_of(block)]
     return content if len(ours) == len(twins) else [block for block in content if block not in ours]
@@ -232,7 +232,7 @@ def _meta_of(block: JsonObject) -> JsonObject:
 
 
 def _faults_of(value: JsonValue, schema: Validator) -> tuple[str, ...]:
-    """What a schema finds wrong with a value; nothing when that cannot be told here."""
+    """The faults of a value against a schema, in words; empty when it cannot be checked here."""
     try:
         errors = errors_of(schema, value, _MAX_FAULTS)
     except UncheckableError:
@@ -255,12 +255,12 @@ def _blocks_of(artifact: Artifact, reading: ResultRules) -> list[JsonValue]:
 
 
 def _inline(reading: ResultRules) -> ResultRules:
-    """Messages are no artifacts: no part of them is served."""
+    """The rules without links, for messages: only parts of artifacts are served under a URI."""
     return replace(reading, inline_limit_bytes=None)
 
 
 def _last_words(task: Task) -> tuple[Part, ...]:
-    """What the agent said since it was spoken to, on its way and at its end; else what it said last of all."""
+    """The agent's messages since the last message to it; if there are none, its last message of all."""
     history = task.history or ()
     since = [*takewhile(lambda message: message.role is Role.AGENT, reversed(history))]
     last = since or [message for message in reversed(history) if message.role is Role.AGENT][:1]
@@ -268,7 +268,7 @@ def _last_words(task: Task) -> tuple[Part, ...]:
 
 
 def _peer_fields(metadata: JsonObject | None) -> JsonObject:
-    """What the server said beside its content, as our agents pass it on."""
+    """The server's `_meta` and unknown fields, as a bridge's agent passes them on."""
     peer = (metadata or {}).get(PEER)
     if not isinstance(peer, dict) or SKILL not in (metadata or {}):
         return {}
@@ -282,7 +282,7 @@ def _peer_fields(metadata: JsonObject | None) -> JsonObject:
 
 
 def _parsed(text: str) -> JsonValue:
-    """What was too deep to be data, and was spelled out."""
+    """The value that was too deep for data, read back from its JSON text."""
     try:
         value: JsonValue = json.loads(text)
     except (ValueError, RecursionError):

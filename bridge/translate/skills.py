@@ -34,24 +34,24 @@ _HINTS: Final[Mapping[str, tuple[str, str | None]]] = {
     "idempotentHint": ("idempotent", None),
     "openWorldHint": ("open-world", "closed-world"),
 }
-"""Annotation to the tag when it is true, and when it is false. Only what a server says itself becomes a tag."""
+"""For each annotation, the tag when it is true and the tag when it is false. An absent annotation gives no tag."""
 
 
 _DIGEST_CHARACTERS: Final = (0, 0, 8, 64)
-"""How much of a hash an id ends with at each step: plain, with its source, and then as much as it takes."""
+"""How many characters of a hash an id ends with at each step: none, none but with its source, then more and more."""
 
 _ID: Final = re.compile(r"\S+")
 _KEY: Final = re.compile(r"[^\s='\"\\]+")
-"""Names that text can begin with, and pair with a value."""
+"""Names that can stand at the beginning of a text, and in `name=value`."""
 
 ToolKey = tuple[str, str]
-"""The key of a source, and a tool's name there."""
+"""Identifies a tool: the key of its source, and its name there."""
 
 _NOTHING_SAID: Final = SkillOverride()
 
 
 def skill_ids(keys: Iterable[ToolKey]) -> dict[ToolKey, str]:
-    """An id for each tool: its name verbatim; where several want the same, all of them get their source before it."""
+    """An id for each tool: its name verbatim. Of tools that want one id, all are prefixed by their source."""
     steps = dict.fromkeys(keys, 0)
     while True:
         ids = {key: _id(key, step) for key, step in steps.items()}
@@ -59,7 +59,7 @@ def skill_ids(keys: Iterable[ToolKey]) -> dict[ToolKey, str]:
         for key, skill_id in ids.items():
             lowest[skill_id] = min(steps[key], lowest.get(skill_id, steps[key]))
         wanted = Counter(ids.values())
-        # One that has its source already keeps its id, and another that is called so gets its own.
+        # An id that is prefixed already stays. The tool whose plain name collides with it is prefixed.
         going_on = [key for key, one in ids.items() if wanted[one] > 1 and steps[key] == lowest[one]]
         if not going_on:
             return ids
@@ -78,7 +78,7 @@ def _id(key: ToolKey, step: int) -> str:
 def skill_from(
     tool: Tool, skill_id: str, server_key: str, override: SkillOverride = _NOTHING_SAID
 ) -> AgentSkill:
-    """The skill that stands for a tool, which is given as callers see it."""
+    """The skill for a tool. The tool is given as callers see it."""
     name = tool.text("title") or _annotated_title(tool) or tool.name
     return AgentSkill(
         id=skill_id,
@@ -92,14 +92,14 @@ def skill_from(
 
 
 def output_modes_of(tool: Tool) -> tuple[str, ...]:
-    """The media types that a tool's result may have. Without an output schema, nobody can tell."""
+    """The media types that a tool's result may have. Without an output schema they are not known."""
     return (JSON, TEXT) if tool.output_schema is not None else (TEXT, ANYTHING)
 
 
 def accepts_any(accepted: tuple[str, ...], offered: tuple[str, ...]) -> bool:
-    """Whether a client that accepts these modes can take one of the offered; none named accepts all.
+    """Whether a client that accepts these modes accepts one of the offered. A client that names none accepts all.
 
-    `*/*`, `type/*` and the bare `type` match as wide as they look.
+    `*/*`, `type/*` and the bare `type` are wildcards.
     """
     return not accepted or any(_matches(mine, theirs) for mine in offered for theirs in accepted)
 

@@ -1,7 +1,7 @@
-"""What tools are called toward hosts: names that every host takes, each once, whatever the order. Pure.
+"""The names of tools toward hosts: accepted by every host, unique, and independent of the order. Pure.
 
-Hosts refuse a whole server for one name that they do not like, and some know tools of several servers by name
-alone. A name depends on what it stands for and on which others want the same; nothing else.
+Hosts refuse a whole server for one name that they do not accept, and some identify tools of several servers by name
+alone. A name depends only on what it stands for, and on the other tools that want the same name.
 """
 
 from __future__ import annotations
@@ -15,39 +15,39 @@ from dataclasses import dataclass
 from typing import Final
 
 MAX_NAME_CHARACTERS: Final = 40
-"""How long a name is that we make: Cursor takes 60 for server and tool together."""
+"""The most characters of a generated name: Cursor accepts 60 for server and tool together."""
 RESERVED: Final = frozenset({"task_result", "task_reply", "task_cancel", "find_skill", "call_skill"})
 """The names of the bridge's own tools."""
 
 _EXACT: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""What the strictest host takes (Claude Desktop)."""
+"""The names that the strictest host accepts (Claude Desktop)."""
 _UUID: Final = re.compile(
     r"(?<![0-9a-z])([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32})(?![0-9a-z])", re.IGNORECASE
 )
-"""One within an id: LangGraph's end with a word that is the same for every agent."""
+"""A UUID within an id: LangGraph's ids end with a word that is the same for every agent."""
 _OTHER: Final = re.compile(r"[^a-z0-9]+")
 _DIGEST_CHARACTERS: Final = (0, 0, 8, 16, 24)
-"""How much of a hash a name ends with at each step: plain, with its source, and then as much as it takes."""
+"""How many characters of a hash a name ends with at each step: none, none but with its source, then more and more."""
 _FIRST_WITH_SOURCE: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
 class ToolToName:
-    """What wants a name."""
+    """A tool that wants a name."""
 
     source_key: str
     skill_id: str
     exact: str | None = None
-    """The name that it has on its own server, if that is known."""
+    """The tool's name on its own server; None when that is not known."""
     title: str = ""
-    """What people call it: it is named so where its id says nothing, as it holds a UUID."""
+    """The name for people. It is used instead of an id that holds a UUID and so says nothing."""
 
 
 def tool_names(tools: Iterable[ToolToName], *, always_prefixed: bool = False) -> dict[ToolToName, str]:
-    """A name for each.
+    """A name for each tool.
 
-    Where several want the same, all of them get their source before it. `always_prefixed` does so from the start:
-    then a name follows from what it stands for alone, unless even source and skill spell the same.
+    When several tools want one name, all of them are prefixed by their source. `always_prefixed` prefixes all names.
+    Then a name depends on its tool alone, unless even source and skill are spelled alike.
     """
     steps = dict.fromkeys(tools, _FIRST_WITH_SOURCE if always_prefixed else 0)
     while True:
@@ -62,12 +62,12 @@ def tool_names(tools: Iterable[ToolToName], *, always_prefixed: bool = False) ->
 
 
 def hosts_take(name: str) -> bool:
-    """Whether the strictest host takes a tool of this name."""
+    """Whether the strictest host accepts this name."""
     return _EXACT.fullmatch(name) is not None
 
 
 def slug(text: str) -> str:
-    """A text in `[a-z0-9_]`, beginning with a letter; "skill" when nothing of it is left."""
+    """The text reduced to `[a-z0-9_]`, beginning with a letter; "skill" when nothing is left."""
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
     words = _OTHER.sub("_", plain).strip("_")
     return words if words[:1].isalpha() else f"skill_{words}".rstrip("_")
