@@ -26,7 +26,7 @@ class FarQuestion:
 
     task: FarTask
     asked: str
-    """Tells this question from later ones of the same task, which may have the same keys; see `mark_of`."""
+    """Tells this question from later ones of the same task, which may have the same keys; see `questions_mark`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
-"""What an agent asks in the middle of its task, as elicitations, and their answers as a message. Pure.
+"""An agent's questions as elicitations, and their answers as a message. Pure.
 
-The other way round: `elicitation.py`. An agent asks in words, or with data that carries a form. A form is asked
-as such when it is in the subset that MCP allows, and any other question as one field of text. Someone who has to
-authenticate is sent to a URL, if the agent gives one as such; no form ever asks for secrets.
+The other direction is `elicitation.py`. An agent asks in words, or with data that holds a form. A form becomes an
+elicitation when it is in the subset that MCP allows; any other question becomes one field of text. A user who has to
+authenticate is sent to a URL, if the agent names one clearly. No form ever asks for secrets.
 
 Spec: A2A 1.0 sections 3.4.3 and 7.6; MCP client/elicitation.
 """
@@ -28,10 +28,10 @@ from bridge.translate.own_questions import ElicitAction
 TEXT_FIELD: Final = "answer"
 """The field of a form that asks for text."""
 MAX_QUESTION_CHARACTERS: Final = 4000
-"""How much of a part of an artifact is shown as a question; the result has all of it."""
+"""The most characters of a part of an artifact that are shown as a question. The result has the whole part."""
 
 _INTERRUPT: Final = frozenset({"id", "value"})
-"""What LangGraph wraps into data to ask it (langgraph-api 0.16): the value is what is asked."""
+"""The fields of the data in which LangGraph asks (langgraph-api 0.16). `value` holds the question."""
 
 _NO_WORDS: Final[Mapping[TaskState, str]] = {
     TaskState.INPUT_REQUIRED: "The agent asks for more information",
@@ -42,11 +42,11 @@ _REFUSED: Final[Mapping[str, str]] = {
     ElicitAction.DECLINE: "The question was declined",
     ElicitAction.CANCEL: "The question was canceled",
 }
-"""What is said in words where an answer holds nothing else: a message has at least one part."""
+"""The text of an answer that holds nothing else, since a message needs at least one part."""
 
 _WEB: Final = frozenset({"http", "https"})
 _URL_NAMES: Final = ("url", "authUrl", "auth_url", "authorizationUrl", "authorization_url", "uri", "href")
-"""Fields that say where to go, the likeliest first."""
+"""Names of fields with the URL to visit, the likeliest first."""
 
 _SAID: Final = frozenset({"type", "title", "description", "default"})
 _KEYWORDS: Final[Mapping[str, frozenset[str]]] = {
@@ -56,7 +56,7 @@ _KEYWORDS: Final[Mapping[str, frozenset[str]]] = {
     "boolean": _SAID,
     "array": _SAID | {"minItems", "maxItems", "items"},
 }
-"""What MCP knows of each type of field. Others only narrow what is taken; the agent sees to them itself."""
+"""The keywords of MCP for each type of field. Other keywords only narrow the values; the agent checks them itself."""
 _FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
 
 
@@ -65,16 +65,16 @@ class AgentQuestion:
     """One question of an agent."""
 
     key: str
-    """What it is called among `inputRequests`: see `with_lasting_keys`."""
+    """Its key in `inputRequests`, see `with_lasting_keys`."""
     own_key: str | None
-    """What the agent calls it, if it does."""
+    """The agent's own key for it; None without one."""
     params: JsonObject
-    """Of elicitation/create."""
+    """The params of elicitation/create."""
     text_field: str | None = None
-    """The one field of a form that we made, whose value is the answer in words."""
+    """The one field of a form that the bridge made. Its value is the answer in words."""
     fields: frozenset[str] | None = None
-    """The fields of a form that an agent described: what else comes in an answer goes no further. A server's own
-    form is answered as it is."""
+    """The fields of a form that an agent described; other fields of an answer are dropped. None for a server's own
+    form, whose answer is passed on unchanged."""
 
     @property
     def mode(self) -> str:
@@ -87,17 +87,17 @@ class AskingTask:
     """The task that asks."""
 
     state: str
-    """What the host knows the task by: the same answer to a question under the same state is one message. A host
-    that is asked while its call waits knows it by nothing, and then it is the task's own id."""
+    """Identifies the question for the host: the same answer under the same state is the same message. For a host that
+    is asked while its call waits, it is the id of the task."""
     task_id: str
     context_id: str | None
     skill_id: str | None = None
-    """The skill that it runs: an answer names it, so that nothing in it can be taken for a call of another."""
+    """The skill of the task. An answer names it, so that it cannot be read as a call of another skill."""
 
 
 def status_with_question(task: Task) -> TaskStatus:
-    """The status of a foreign agent's task with what it asks: agents put it into an artifact, and say no more with
-    their status than that they wait."""
+    """The status of a foreign agent's task with its question. Some agents put the question into an artifact, and send a
+    status without a message."""
     status, artifacts = task.status, task.artifacts
     if status.message is not None or not artifacts or status.state is not TaskState.INPUT_REQUIRED:
         return status
@@ -107,7 +107,7 @@ def status_with_question(task: Task) -> TaskStatus:
 
 
 def _question_part(part: Part) -> Part:
-    """A part of an artifact as one of a question, with no more words than a person would read."""
+    """A part of an artifact as a part of a question, with its text cut to MAX_QUESTION_CHARACTERS."""
     if isinstance(part.data, dict) and part.data.keys() == _INTERRUPT:
         value = part.data["value"]
         part = Part(text=value) if isinstance(value, str) else Part(data=value)
@@ -120,12 +120,12 @@ def _question_part(part: Part) -> Part:
 def questions_of_agent(
     message: Message | None, state: TaskState, *, extension_active: bool
 ) -> tuple[AgentQuestion, ...]:
-    """What a task in INPUT_REQUIRED or AUTH_REQUIRED asks; nothing when it can be asked in words only, or is in
-    another state."""
+    """The questions of a task in INPUT_REQUIRED or AUTH_REQUIRED. Empty when the task can be asked in words only, or is
+    in another state."""
     if state not in _NO_WORDS:
         return ()
     if message is None:
-        # A form for text is still right, as the state alone says that the agent waits for words.
+        # A form for text is still right: the state alone says that the agent waits for words.
         return () if state is TaskState.AUTH_REQUIRED else (_for_text(question_words(None, state), "input"),)
     asked = _originals(message) if extension_active else ()
     if not asked:
@@ -139,9 +139,9 @@ def questions_of_agent(
 
 
 def with_lasting_keys(questions: Iterable[AgentQuestion], status: TaskStatus) -> tuple[AgentQuestion, ...]:
-    """The same questions under keys that no other question of their task ever has, and that last while it is open.
+    """The same questions under lasting keys: unique in their task, and unchanged while the question is open.
 
-    An agent of ours says which occasion each is; else another message asks another question.
+    A bridge's agent sends the occasion of each question. For other agents, a new message is a new question.
     """
     message = status.message
     occasions: dict[str, JsonValue] = {}
@@ -156,9 +156,9 @@ def with_lasting_keys(questions: Iterable[AgentQuestion], status: TaskStatus) ->
 
 
 def with_own_keys(questions: tuple[AgentQuestion, ...]) -> tuple[AgentQuestion, ...]:
-    """The same questions under the keys that their agent gives them, where it gives each one of its own.
+    """The same questions, each under the agent's own key for it, if that key is unique among them.
 
-    These may come back in later questions of the task: what they are given out with has to say which time it is, by
+    Later questions of the task may have the same keys. So a state that is sent with them has to hold their
     `questions_mark`.
     """
     names = [one.own_key for one in questions]
@@ -169,7 +169,7 @@ def with_own_keys(questions: tuple[AgentQuestion, ...]) -> tuple[AgentQuestion, 
 
 
 def questions_mark(questions: Iterable[AgentQuestion]) -> str:
-    """What tells these questions, under their lasting keys, from all others of their task; short."""
+    """A short digest of these questions, under their lasting keys. It differs for other questions of the task."""
     return _hashed(json.dumps(sorted(one.key for one in questions)))[:8]
 
 
@@ -178,7 +178,7 @@ def as_answered(
 ) -> tuple[AgentQuestion, ...]:
     """The questions of a task that is read again, under the keys of the answers to them.
 
-    An agent that says no more than that it waits does not say for what: it is what was asked before.
+    When an agent sends a status without a message, the question is taken to be the one asked before.
     """
     if status.message is not None or len(questions) != 1 or len(responses) != 1:
         return questions
@@ -191,7 +191,7 @@ def elicitation_modes_of(questions: Iterable[AgentQuestion]) -> frozenset[str]:
 
 
 def question_words(message: Message | None, state: TaskState) -> str:
-    """A question for a person to read, with the URLs and data that stand in no text."""
+    """A question as text for a person, with the URLs and data that no text mentions."""
     parts = message.parts if message else ()
     words = text_of_parts(parts).strip()
     shown = [part.url for part in parts if part.url is not None and part.url not in words]
@@ -200,12 +200,12 @@ def question_words(message: Message | None, state: TaskState) -> str:
 
 
 def _spoken(message: Message, state: TaskState) -> str:
-    """A question for a person who is shown its form or its URL as well."""
+    """The text of a question for a person who also sees its form or its URL."""
     return text_of_parts(message.parts).strip() or _NO_WORDS[state]
 
 
 def _is_unsaid(part: Part, words: str, message: Message | None) -> bool:
-    """Whether a part is data that the words do not say: those of our own questions say all."""
+    """Whether a part is data that the words do not mention. The words of a bridge's questions mention all data."""
     if part.kind != "data":
         return False
     is_ours = isinstance(part.data, dict) and bool(part.data.keys() & {"key", "questions"})
@@ -217,8 +217,8 @@ def answer_message(
 ) -> Message | None:
     """The message that answers an agent; None when there is nothing to tell it.
 
-    `responses` are ElicitResults by the keys of `questions`. A foreign agent that sent someone to a URL notices by
-    itself when that is done; an agent that gave its question a key waits to be told.
+    `responses` are ElicitResults by the keys of `questions`. A foreign agent that sent the user to a URL notices the
+    visit by itself; an agent that gave its question a key waits for an answer.
     """
     answered = [
         (one, _asked_for(one, result))
@@ -239,13 +239,13 @@ def answer_message(
 
 
 def message_id_of(state: str, answer: JsonValue) -> str:
-    """The id of the message that gives an answer: the same when a request is sent again."""
+    """The id of the message with an answer. It stays the same when a request is sent again."""
     digest = hashlib.sha256(json.dumps([state, answer], sort_keys=True).encode()).digest()
     return str(UUID(bytes=digest[:16], version=5))
 
 
 def _originals(message: Message) -> tuple[AgentQuestion, ...]:
-    """The questions as the server behind the agent asked them."""
+    """The original questions of the server behind a bridge's agent."""
     return tuple(
         AgentQuestion(key, key, _with_faults(params, part.data, message))
         for part in message.parts
@@ -256,7 +256,7 @@ def _originals(message: Message) -> tuple[AgentQuestion, ...]:
 
 
 def _described(message: Message, state: TaskState) -> tuple[AgentQuestion, ...]:
-    """The questions that data parts describe: each has a schema or a URL. All of them, or none is asked this way."""
+    """The questions in data parts, each with a schema or a URL. Empty unless all of them can be asked this way."""
     found: list[AgentQuestion] = []
     for part in message.parts:
         several = part.data.get("questions") if isinstance(part.data, dict) else None
@@ -270,7 +270,7 @@ def _described(message: Message, state: TaskState) -> tuple[AgentQuestion, ...]:
 
 
 def _asks_several(message: Message) -> bool:
-    """Whether a visit alone would not answer a message."""
+    """Whether a message has a list of questions as data, which a visit to a URL would not answer."""
     return any(isinstance(part.data, dict) and "questions" in part.data for part in message.parts)
 
 
@@ -300,7 +300,7 @@ def _question_from(data: JsonObject, message: Message, state: TaskState) -> Agen
 
 
 def elicitation_form_from(schema: JsonValue) -> JsonObject | None:
-    """A schema as a form can ask for it; None when it asks for what no form can say."""
+    """A schema as the schema of a form; None when no form can express it."""
     if not isinstance(schema, dict) or schema.get("type") != "object" or not properties_of(schema):
         return None
     fields: JsonObject = {}
@@ -314,7 +314,7 @@ def elicitation_form_from(schema: JsonValue) -> JsonObject | None:
 
 
 def _is_sayable(prop: JsonObject) -> bool:
-    """Whether the choices of a field, if it has some, are texts."""
+    """Whether a form of MCP can express a field: its choices are texts, and no keyword combines schemas."""
     items = prop.get("items")
     if prop.get("type") == "array":
         return isinstance(items, dict) and ("enum" in items or "anyOf" in items) and _are_texts(items)
@@ -337,7 +337,7 @@ def _is_known(key: str, value: JsonValue) -> bool:
 
 
 def _permission(words: str) -> JsonObject:
-    """A form without fields, in which there is nothing to do but accept or refuse."""
+    """A form without fields, which can only be accepted or refused."""
     return {"mode": "form", "message": words, "requestedSchema": {"type": "object", "properties": {}}}
 
 
@@ -359,7 +359,7 @@ def _key_of(message: Message | None) -> str | None:
 
 
 def _with_faults(params: JsonObject, data: JsonValue, message: Message) -> JsonObject:
-    """The question of a server; with what was wrong with the answer, when it is asked again."""
+    """The question of a server, with the faults of the last answer when it is asked again."""
     is_again = isinstance(data, dict) and "errors" in data
     return {**params, "message": text_of_parts(message.parts)} if is_again else params
 
@@ -369,7 +369,7 @@ def _hashed(message_id: str) -> str:
 
 
 def _url_in(parts: Sequence[Part]) -> str | None:
-    """Where someone is to go: a URL that stands as such in a url part or a data part, and is the only likely one."""
+    """The URL to visit: the only likely URL in a url part or a data part; None when there is none."""
     urls = dict.fromkeys(part.url for part in parts if part.url is not None and _is_web(part.url))
     if len(urls) == 1:
         return next(iter(urls))
@@ -406,7 +406,7 @@ def _is_web(url: JsonValue) -> bool:
 
 
 def _result(response: JsonValue) -> JsonObject | None:
-    """An ElicitResult without what else came with it; None when it is none."""
+    """An ElicitResult with its own fields only; None when the response is none."""
     if not isinstance(response, dict) or response.get("action") not in set(ElicitAction):
         return None
     content = response.get("content")
@@ -416,7 +416,7 @@ def _result(response: JsonValue) -> JsonObject | None:
 
 
 def _asked_for(question: AgentQuestion, result: JsonObject) -> JsonObject:
-    """An ElicitResult with what was asked for, and nothing else."""
+    """An ElicitResult with the fields that were asked for, and no others."""
     content = result.get("content")
     if question.fields is None or not isinstance(content, dict):
         return result

@@ -1,4 +1,4 @@
-"""Arguments of a call against the tool's schema: what is wrong, what is missing, and how to ask for it. Pure.
+"""Checks the arguments of a call against the tool's schema, and makes the form that asks for the faulty ones. Pure.
 
 Spec: MCP server/tools (inputSchema); MCP client/elicitation (the flat schemas of a form).
 """
@@ -21,22 +21,22 @@ from bridge.mcp.schemas import UncheckableError, errors_of, resolved, unexpected
 from bridge.mcp.tools import Tool
 
 MAX_PROBLEMS: Final = 20
-"""How many faults one question names: a person mends these first."""
+"""The most faults that one question names. A person mends these first."""
 _MAX_ERRORS: Final = 1000
-"""How many errors of the schema are looked at: a million wrong items are one fault."""
+"""The most errors of the schema that are read: a million wrong items are one fault."""
 
 UNKNOWN_ARGUMENT: Final = "it is no argument of this skill, and is left out when you go on"
 
 _EXACT: Final = 2**53
-"""Up to here a float holds every whole number exactly."""
+"""Up to this number a float represents each whole number exactly."""
 
 _MAX_WORDS_DEPTH: Final = 4
-"""How many arrays and choices within one another a type is said of."""
+"""The most nested arrays and choices that the words for a type describe."""
 
 _MAX_CHOICES_DEPTH: Final = 8
-"""How many choices within one another are looked into: they may refer to themselves."""
+"""The most nested choices that are examined: they may refer to themselves."""
 _NARROW: Final = frozenset({"enum", "const", "pattern", "format"})
-"""What leaves a text less free than any words."""
+"""The keywords that restrict a text beyond its length."""
 
 _FLAT: Final = ("string", "number", "integer", "boolean")
 _WORDS_FOR_BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "yes": True, "false": False, "no": False}
@@ -44,7 +44,7 @@ _WORDS_FOR_BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "yes": True, "fa
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One property that is missing or wrong."""
+    """A property that is missing or wrong."""
 
     name: str
     """The property at the top of the arguments; "" when the arguments as a whole are at fault."""
@@ -52,10 +52,10 @@ class Problem:
 
 
 def problems_of(tool: Tool, arguments: JsonObject) -> tuple[Problem, ...]:
-    """What the tool's schema finds wrong, in the order of its properties.
+    """The faults of the arguments against the tool's schema, in the order of its properties.
 
-    Nothing, when the schema and the arguments cannot be checked here (recursion without end, a pattern that only
-    JavaScript knows, a number beyond floats): the server then has the only word on them.
+    Empty when the arguments cannot be checked here (endless recursion, a pattern that only JavaScript can read, a
+    number beyond floats): then only the server checks them.
     """
     found: dict[str, Problem] = {}
     try:
@@ -79,7 +79,7 @@ def properties_of(schema: JsonObject) -> dict[str, JsonObject]:
 
 
 def resolved_properties(schema: JsonObject) -> dict[str, JsonObject]:
-    """The properties at the top of a schema, each with what it refers to."""
+    """The properties at the top of a schema, with their references resolved."""
     return {name: resolved(prop, schema) for name, prop in properties_of(schema).items()}
 
 
@@ -92,7 +92,7 @@ def required_of(schema: JsonObject) -> tuple[str, ...]:
 def form_for(tool: Tool, problems: Iterable[Problem]) -> JsonObject:
     """The schema of a form that asks for the properties at fault.
 
-    Flat properties are asked for as they are; a nested one becomes a text field that takes JSON.
+    A flat property keeps its schema; a nested one becomes a text field for JSON.
     """
     properties = resolved_properties(tool.input_schema)
     asked = [problem.name for problem in problems if problem.name in properties]
@@ -102,7 +102,7 @@ def form_for(tool: Tool, problems: Iterable[Problem]) -> JsonObject:
 
 
 def describe(tool: Tool, problem: Problem) -> str:
-    """One line for a person: the property, its type, what it is for, and what is wrong."""
+    """A line for a person: the property, its type, its purpose, and the fault."""
     if not problem.name:
         return problem.message
     prop = resolved_properties(tool.input_schema).get(problem.name)
@@ -121,7 +121,7 @@ def describe(tool: Tool, problem: Problem) -> str:
 
 
 def type_words(schema: JsonObject, root: JsonObject | None = None, depth: int = 0) -> str:
-    """A schema's type in words: `string`, `one of "a", "b"`, `array of number`. `root` is what references lead into."""
+    """A schema's type in words: `string`, `one of "a", "b"`, `array of number`. `root` resolves references."""
     root = schema if root is None else root
     schema = resolved(schema, root)
     if isinstance(choices := schema.get("enum"), list):
@@ -146,10 +146,10 @@ def type_words(schema: JsonObject, root: JsonObject | None = None, depth: int = 
 
 
 def coerced(text: str, name: str, tool: Tool, *, json_first: bool = False) -> JsonValue:
-    """A value that a person typed for a property: the first reading of the text that the property's schema takes.
+    """The value of a typed text for a property: its first reading that the property's schema accepts.
 
-    It is read as itself, as JSON, and as a word for a boolean. When the schema takes none of them, it is what
-    comes closest to the type, so that the fault is told in the schema's words.
+    The readings are the text itself, its JSON, and a word for a boolean. When the schema accepts none, the result is
+    the reading that is closest to the type, so that the fault is told in the schema's words.
     """
     schema = resolved_properties(tool.input_schema).get(name, {})
     as_json = json_in(text)
@@ -163,9 +163,9 @@ def coerced(text: str, name: str, tool: Tool, *, json_first: bool = False) -> Js
 
 
 def value_among(texts: Sequence[str], name: str, tool: Tool) -> str:
-    """The text that is meant for a property, where others may stand beside it.
+    """The text for a property, among texts that may include others.
 
-    All of them, joined, where the property takes that or any words. Else the one that the property takes alone.
+    All texts joined, if the property accepts that, or any words. Else the only text that the property accepts.
     """
     joined = "\n".join(texts)
     schema = resolved_properties(tool.input_schema).get(name, {})
@@ -176,7 +176,7 @@ def value_among(texts: Sequence[str], name: str, tool: Tool) -> str:
 
 
 def coerced_fields(answer: JsonObject, tool: Tool) -> JsonObject:
-    """The answer to a form: nested properties, for which it asked as JSON text, are parsed."""
+    """The answer to a form, with its nested properties parsed from their JSON text."""
     properties = resolved_properties(tool.input_schema)
     return {
         name: coerced(value, name, tool, json_first=not _is_flat(properties.get(name, {}), tool.input_schema))
@@ -187,10 +187,10 @@ def coerced_fields(answer: JsonObject, tool: Tool) -> JsonObject:
 
 
 def whole_numbers(value: JsonValue) -> JsonValue:
-    """A value with its whole numbers written as such.
+    """A value with its whole numbers as integers.
 
-    JSON has one kind of number. A2A clients on protocol buffers write 3 as 3.0, which servers that take an
-    integer may refuse.
+    JSON has one kind of number. A2A clients on protocol buffers write 3 as 3.0, and servers that expect an integer
+    may refuse that.
     """
     match value:
         case float() if value.is_integer() and abs(value) <= _EXACT:
@@ -204,7 +204,7 @@ def whole_numbers(value: JsonValue) -> JsonValue:
 
 
 def json_in(text: str) -> tuple[JsonValue, ...]:
-    """The one value that a text spells as JSON, within the bounds of the wire; nothing when it is no JSON."""
+    """The JSON value of a text, within the limits of the wire, as a tuple of one. Empty when the text is no JSON."""
     try:
         return (parse_json(text.encode()),)
     except A2AError:
@@ -224,7 +224,7 @@ def _types_of(schema: JsonObject) -> tuple[JsonValue, ...]:
 
 
 def _is_free_text(schema: JsonObject, root: JsonObject, depth: int = 0) -> bool:
-    """Whether a schema is for words that nothing but their length tells apart."""
+    """Whether a schema accepts any text, apart from limits of its length."""
     schema = resolved(schema, root)
     if _NARROW & schema.keys():
         return False
@@ -236,7 +236,7 @@ def _is_free_text(schema: JsonObject, root: JsonObject, depth: int = 0) -> bool:
 
 
 def _is_flat(prop: JsonObject, root: JsonObject) -> bool:
-    """Whether a form can ask for a property as it is."""
+    """Whether a form can ask for a property without changing its schema."""
     items = prop.get("items")
     items = resolved(items, root) if isinstance(items, dict) else {}
     is_choice = prop.get("type") == "array" and ("enum" in items or "anyOf" in items)
@@ -276,7 +276,7 @@ def _problems_from(error: ValidationError) -> Iterable[Problem]:
 
 
 def _unexpected(error: ValidationError) -> list[str]:
-    """The properties that a schema without additional ones does not know."""
+    """The unknown properties in an error of `additionalProperties`."""
     schema, instance = error.schema, error.instance
     if error.validator_value is not False or not isinstance(schema, dict) or not isinstance(instance, dict):
         return []
@@ -284,5 +284,5 @@ def _unexpected(error: ValidationError) -> list[str]:
 
 
 def _short(message: str) -> str:
-    """A message without a value that could fill a page."""
+    """A message of the library, cut when it repeats a long value."""
     return message if len(message) <= 300 else f"{message[:150]} ... {message[-120:]}"

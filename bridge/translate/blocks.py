@@ -1,7 +1,7 @@
 """Parts of an agent's result as content blocks: the table of `content.py` read backwards. Pure.
 
-With the extension active a part becomes the very block that it was. Any other part becomes the block that says
-the most of it; what a block has no words for stands in its `_meta`.
+With the extension active a part becomes exactly the block that it was. Any other part becomes the block that fits
+best; fields that the block does not have stand in its `_meta`.
 
 Spec: A2A 1.0 section 4.1.6 (Part), MCP server/tools (content).
 """
@@ -25,7 +25,7 @@ from bridge.translate.extension import BLOCK
 from bridge.translate.files import standard_base64
 
 PART_META: Final = "mcp-a2a/part"
-"""`_meta` of a block: what its part says beyond the block, {"kind"?, "filename"?, "mediaType"?, "metadata"?}."""
+"""`_meta` of a block: fields of its part that the block lacks, {"kind"?, "filename"?, "mediaType"?, "metadata"?}."""
 
 _MEDIA: Final = tuple(kind for kind, row in HELD.items() if row.needs_type)
 """The block types that a media type alone implies."""
@@ -33,7 +33,7 @@ _MEDIA: Final = tuple(kind for kind, row in HELD.items() if row.needs_type)
 
 @dataclass(frozen=True, slots=True)
 class ResultRules:
-    """How a result is read."""
+    """The rules for reading a result."""
 
     extension_active: bool = False
     output: Validator | None = None
@@ -41,24 +41,24 @@ class ResultRules:
     inline_limit_bytes: int | None = None
     """A part of an artifact that is larger becomes a link."""
     link_for: Callable[[Part], str] | None = None
-    """The URI under which the bridge serves a part, or the text of which it is the first piece."""
+    """Gives the URI under which the bridge serves a part, or the whole text when the part is its first piece."""
 
 
 def blocks_from_parts(parts: Sequence[Part], reading: ResultRules) -> list[JsonValue]:
-    """The content blocks of some parts, in order. Structured content is none of them: see `structured_in`."""
+    """The content blocks of some parts, in order, without structured content: see `structured_in`."""
     if reading.extension_active:
         return [block for part in parts for block in _blocks_from_part(part, reading)]
     return [_block_from_pieces(parts[first:end], reading) for first, end in pieces_in(parts)]
 
 
 def pieces_in(parts: Sequence[Part]) -> Iterator[tuple[int, int]]:
-    """Where each part begins and ends, of which a text that came bit by bit has several pieces."""
+    """For each part, the index of its first piece and the index after its last. A streamed text has several pieces."""
     starts = [number for number, part in enumerate(parts) if not (number and isinstance(part, AppendedText))]
     return pairwise((*starts, len(parts)))
 
 
 def structured_in(parts: Sequence[Part]) -> tuple[JsonValue, ...]:
-    """The structured content that a part is marked to be, if one is: with the extension active."""
+    """The structured content in a marked part, if there is one. Only with the extension active."""
     marked = (_restored(part) for part in parts if _block_of(part).get("type") == STRUCTURED)
     return next((value for value in marked if value), ())
 
@@ -69,18 +69,18 @@ def text_block(text: str) -> JsonObject:
 
 
 def as_json(value: JsonValue) -> str:
-    """A value as the text that says it to those who cannot read data."""
+    """A value as JSON text, for hosts that cannot read data."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def joined(pieces: Sequence[Part]) -> Part:
-    """The part that some pieces are together."""
+    """The part that joins some pieces."""
     first, *others = pieces
     return first.model_copy(update={"text": "".join(one.text or "" for one in pieces)}) if others else first
 
 
 def _blocks_from_part(part: Part, reading: ResultRules) -> tuple[JsonValue, ...]:
-    """With the extension active."""
+    """The blocks of a part with the extension active."""
     if _block_of(part).get("type") in (ADDED, STRUCTURED):
         return ()
     if restored := _restored(part):
@@ -102,7 +102,7 @@ def _block_of(part: Part) -> JsonObject:
 
 
 def _restored(part: Part) -> tuple[JsonValue, ...]:
-    """The block that a part was, as it says itself; nothing when it does not say so, or cannot mean it."""
+    """The original block of a part, by its metadata. Empty when the metadata has none, or contradicts the part."""
     said = _block_of(part)
     kind = said.get("type")
     rest = {key: value for key, value in said.items() if key != TWIN}
@@ -168,14 +168,14 @@ _PLAIN: Final[Mapping[PartKind, Callable[[Part, ResultRules], JsonObject]]] = {
     "url": _url,
     "data": _data,
 }
-"""What a part holds to the block that says it."""
+"""For each kind of content of a part, the function that makes its block."""
 
 _UNSAID_TYPES: Final[Mapping[PartKind, str]] = {"text": "text/plain", "data": "application/json"}
-"""Media types that go without saying."""
+"""The default media types, which `_meta` does not repeat."""
 
 
 def _with_meta(block: JsonObject, part: Part) -> JsonObject:
-    """A block with what its part says beyond it; data is marked, as its text is not the agent's own."""
+    """A block with the other fields of its part in `_meta`. Data is marked, since its text is not the agent's own."""
     said: JsonObject = {"kind": "data"} if part.kind == "data" else {}
     if part.filename is not None and block["type"] != "resource_link":
         said["filename"] = part.filename
@@ -187,7 +187,7 @@ def _with_meta(block: JsonObject, part: Part) -> JsonObject:
 
 
 def size_of(part: Part) -> int:
-    """How many bytes a part holds; what is behind a URL does not count."""
+    """The size of a part in bytes. The content behind a URL does not count."""
     match part.kind:
         case "text":
             return len((part.text or "").encode(errors="surrogatepass"))

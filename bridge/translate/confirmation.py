@@ -32,7 +32,7 @@ _HOW: Final = 'Answer "yes" to go ahead, or "no" to refuse. Anything else is tak
 _MAX_WORDS: Final = 1000
 """The most characters of one argument that are repeated in words."""
 _MAX_ECHO: Final = 10_000
-"""The most bytes of the arguments, as JSON, that are repeated in metadata."""
+"""The most characters of the arguments, as JSON, that are repeated in metadata."""
 _RESULT_KEYS: Final = frozenset({"action", "content"})
 """The fields of an ElicitResult, since an answer may have this shape. A yes has no content."""
 _YES: Final = frozenset(

@@ -1,8 +1,8 @@
 """Content of a tool's result as parts of an artifact. Pure.
 
-A part says what A2A has words for; the rest of a block (its annotations, its `_meta`, fields that nobody
-knows yet) stands in the part's metadata under `.../block`, so that the way back is exact. A block that fits
-no row of the table is handed on whole, as data: nothing is dropped.
+A part holds the fields of a block that A2A has, too. The other fields (its annotations, its `_meta`, unknown ones)
+stand in the part's metadata under `.../block`, so that the way back is exact. A block that fits no row of the table
+is passed on whole, as data. Nothing is dropped.
 
 Spec: MCP 2026-07-28 server/tools (content), A2A 1.0 section 4.1.6 (Part).
 """
@@ -28,7 +28,7 @@ from bridge.translate.extension import BLOCK
 STRUCTURED: Final = "structuredContent"
 """The `type` under `.../block` of the data part that holds a result's structured content."""
 TWIN: Final = "twin"
-"""True under `.../block` of a text that repeats the structured content for those who cannot read it."""
+"""True under `.../block` of a text that repeats the structured content for clients that cannot read it."""
 WITHHELD: Final = "withheld"
 """True under `.../block` of a link that was not passed on."""
 SPELLED: Final = "spelled"
@@ -36,25 +36,25 @@ SPELLED: Final = "spelled"
 WHOLE: Final = "block"
 """The `type` under `.../block` of the data part that holds a whole block."""
 ADDED: Final = "added"
-"""The `type` under `.../block` of a text that the server did not say: it was no block."""
+"""The `type` under `.../block` of a text that the bridge added, so that it is no block of the server."""
 MAX_DATA_DEPTH: Final = 40
-"""Levels of arrays and objects in a data part. Deeper ones are passed on as JSON text: a2a-sdk, whose JSON goes
-through protocol buffers, reads 46 levels in a task that is listed, and metadata adds some."""
+"""The most levels of arrays and objects in a data part. A deeper value becomes JSON text: a2a-sdk, whose JSON goes
+through protocol buffers, reads 46 levels in a listed task, and metadata adds some."""
 
 WRAPPED: Final = "result"
-"""The one field of structured content in which servers wrap what is no object (the Python SDK does)."""
+"""The one field in which servers wrap structured content that is no object (the Python SDK does)."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldFields:
-    """What a part holds of a block, so that it does not stand in its metadata."""
+    """The fields of a block that its part holds, so that they do not stand in the metadata."""
 
     fields: Mapping[PartKind, str]
-    """What the part holds to the field of the block that said it."""
+    """For each content field of the part, the field of the block that it comes from."""
     takes_type: bool = True
     """Whether the part's media type is the block's `mimeType`."""
     needs_type: bool = False
-    """Whether a block without it is none of this type."""
+    """Whether a block without a `mimeType` is not a block of this type."""
 
 
 HELD: Final[Mapping[str, HeldFields]] = {
@@ -64,8 +64,8 @@ HELD: Final[Mapping[str, HeldFields]] = {
     "resource": HeldFields({"text": "text", "raw": "blob"}),
     "resource_link": HeldFields({"url": "uri"}),
 }
-"""Content block type to what its part holds; of `resource`, what is meant is the resource inside. Read from left to
-right it makes parts, from right to left blocks."""
+"""For each type of content block, the fields that its part holds; for `resource`, those of the resource inside. Read
+from left to right the table makes parts, from right to left blocks."""
 
 _MARKS: Final = frozenset({TWIN, WITHHELD, SPELLED})
 _JSON: Final = "application/json"
@@ -73,17 +73,17 @@ _JSON: Final = "application/json"
 
 @dataclass(frozen=True, slots=True)
 class LinkRules:
-    """What happens to links that only the server can open."""
+    """The treatment of links that only the server can open."""
 
     extension_active: bool
     allow_file: bool = False
-    """Whether `file:` links, which tell about the server's disk, are passed on."""
+    """Whether `file:` links, which reveal paths on the server's disk, are passed on."""
     read: Mapping[str, Sequence[JsonValue]] = field(default_factory=dict)
-    """What was read for a link, as the `contents` of resources/read, by URI."""
+    """The `contents` of resources/read for each link that was read, by URI."""
 
 
 class Repeated(StrEnum):
-    """What is shown of structured content that a text says as well."""
+    """Which form of structured content is passed on when a text repeats it."""
 
     BOTH = "both"
     TEXT = "the text alone"
@@ -91,8 +91,8 @@ class Repeated(StrEnum):
 
 
 def links_to_read(content: Sequence[JsonValue]) -> Counter[str]:
-    """The links of a result that a client without the extension could not open, all but http(s), and how often each
-    stands there."""
+    """The links of a result that a client without the extension could not open (all but http and https), each with
+    its number of occurrences."""
     blocks = (block for block in content if isinstance(block, dict) and block.get("type") == "resource_link")
     uris = (block.get("uri") for block in blocks)
     return Counter(uri for uri in uris if isinstance(uri, str) and not _is_web(uri))
@@ -103,7 +103,7 @@ def parts_from_result(
 ) -> tuple[Part, ...]:
     """The parts of a result: its content in order, then its structured content as data.
 
-    `repeated` decides only where a text block says all of the structured content; any other text stays beside it.
+    `repeated` applies only when a text block repeats all of the structured content. Any other text always stays.
     """
     content = result.get("content")
     structured = result.get(STRUCTURED)
@@ -126,7 +126,7 @@ def parts_from_result(
 
 
 def peer_metadata(result: JsonObject) -> JsonObject:
-    """What a result says beside its content: its `_meta` and fields that we do not know."""
+    """The `_meta` of a result, and its unknown fields."""
     known = ("content", STRUCTURED, "isError", "resultType")
     return {key: bounded(value) for key, value in result.items() if key not in known}
 
@@ -192,11 +192,11 @@ _CONVERTERS: Final[Mapping[str, Callable[[JsonObject, LinkRules], Part | None]]]
     "resource": _resource,
     "resource_link": _resource_link,
 }
-"""Content block type to part. Each gives None for a block that lacks what its type needs."""
+"""For each type of content block, the function that makes its part. It gives None when a required field is missing."""
 
 
 def _part_from_read(contents: JsonValue, link: JsonObject) -> Part:
-    """What was read for a link, in its place."""
+    """The part that replaces a link by its contents."""
     part = _part_from_contents(contents) if isinstance(contents, dict) else None
     if part is None:
         return _whole(contents)
@@ -204,7 +204,7 @@ def _part_from_read(contents: JsonValue, link: JsonObject) -> Part:
 
 
 def _part_from_contents(contents: JsonObject) -> Part | None:
-    """Text or blob contents of a resource as a part; None when they are neither."""
+    """The text or blob contents of a resource as a part; None when they are neither."""
     held = _held("resource", contents)
     if held is None:
         return None
@@ -212,7 +212,7 @@ def _part_from_contents(contents: JsonObject) -> Part | None:
 
 
 def _held(kind: str, fields: JsonObject) -> tuple[JsonObject, JsonObject] | None:
-    """What a part says of a block (of a resource: of what is inside) by its row, and what it leaves in the block."""
+    """Splits a block (of a resource: its inside) by the table, into the fields of its part and the remaining fields."""
     row = HELD[kind]
     media_type = fields.get("mimeType") if row.takes_type else None
     if row.needs_type and not isinstance(media_type, str):
@@ -226,7 +226,7 @@ def _held(kind: str, fields: JsonObject) -> tuple[JsonObject, JsonObject] | None
 
 
 def _whole(block: JsonValue) -> Part:
-    """A block that we have no words for, as it is."""
+    """A block of an unknown type, whole, as a data part."""
     return _data(block, WHOLE)
 
 
@@ -237,7 +237,7 @@ def _data(value: JsonValue, kind: str) -> Part:
 
 
 def bounded(value: JsonValue) -> JsonValue:
-    """A value that every JSON reader can take: its JSON text where it is too deep, or holds too large a number."""
+    """A value that every reader of JSON accepts. A value too deep, or with too large a number, becomes JSON text."""
     return _spelled(value) if _is_unreadable(value) else value
 
 
@@ -250,7 +250,7 @@ def _spelled(value: JsonValue) -> str:
 
 
 def _finite(value: JsonValue) -> JsonValue:
-    """A value in which nothing stands in the place of what is no number: JSON knows no NaN."""
+    """A value with null for each number that is not finite, since JSON has no NaN."""
     if isinstance(value, dict):
         return {name: _finite(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -259,7 +259,7 @@ def _finite(value: JsonValue) -> JsonValue:
 
 
 def _without_file(link: JsonObject) -> JsonObject:
-    """A link without its URI, when that tells about the server's disk."""
+    """A link, without its URI when that is a `file:` URI."""
     if _scheme(str(link.get("uri"))) != "file":
         return link
     return {**{key: value for key, value in link.items() if key != "uri"}, WITHHELD: True}
@@ -278,7 +278,7 @@ def repeats(block: JsonValue, structured: JsonValue) -> bool:
 
 
 def _says_wrapped(block: JsonValue, structured: JsonValue) -> bool:
-    """Whether a text block says the one thing that the structured content wraps: the text itself, or its JSON."""
+    """Whether a text block repeats the value that the structured content wraps, as the text itself or as JSON."""
     if not isinstance(structured, dict) or structured.keys() != {WRAPPED}:
         return False
     text, wrapped = _text_in(block), structured[WRAPPED]
@@ -298,7 +298,7 @@ def _is_json_of(text: str, value: JsonValue) -> bool:
 
 
 def filename_in(uri: JsonValue) -> str | None:
-    """The last step of a URI's path."""
+    """The last segment of a URI's path; None without one."""
     try:
         path = urlsplit(uri).path if isinstance(uri, str) else ""
     except ValueError:
@@ -313,5 +313,5 @@ def _is_web(uri: str) -> bool:
 def _scheme(uri: str) -> str:
     try:
         return urlsplit(uri).scheme
-    except ValueError:  # a scheme is there all the same: http://[
+    except ValueError:  # an invalid URL can still have a scheme: http://[
         return uri.partition(":")[0].strip().lower()

@@ -1,8 +1,8 @@
-"""What a server asks of a person in the middle of a call, as an A2A question, and the answers as MCP takes them. Pure.
+"""A server's questions (elicitation) as an A2A question, and the answers as ElicitResults. Pure.
 
-A form is INPUT_REQUIRED; a URL that has to be visited is AUTH_REQUIRED, and so is a form that comes with one.
-What is open is asked in one message: in words, and in one data part with every key. An answer is checked
-against the form; what does not fit is asked again, with what was wrong.
+A form is INPUT_REQUIRED. A URL to visit is AUTH_REQUIRED, and so is a form that comes together with a URL. All open
+questions are asked in one message: in words, and in one data part with every key. An answer is checked against the
+form. If it does not fit, the question is asked again, with the faults.
 
 Spec: MCP 2026-07-28 and 2025-11-25 client/elicitation; A2A 1.0 sections 3.4.3 and 7.6.
 """
@@ -42,16 +42,16 @@ from bridge.translate.message_to_call import answer_in, with_one_text
 from bridge.translate.own_questions import ElicitAction, action_of_message
 
 MAX_QUESTION_BYTES: Final = 262_144
-"""How large a question may be, as JSON: it is shown to people, and kept with the task each time it is asked."""
+"""The most bytes of a question, as JSON. It is shown to people, and kept with the task each time it is asked."""
 
 FORMS_REMEMBERED: Final = 64
-"""Forms that are checked by what was made for them before: a tool mostly asks the same one each time."""
+"""How many validators of forms are cached. A tool mostly asks with the same form each time."""
 
 REMEMBERED_FORM_BYTES: Final = 16_384
-"""Larger ones are made anew each time: what is made of one takes many times its size."""
+"""The validator of a larger form is not cached, since it takes many times the size of the form."""
 
 _EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+")
-"""Loose: whether there is such a mailbox, only mail can tell."""
+"""A loose check: only a mail can show that a mailbox exists."""
 
 _WEB: Final = frozenset({"http", "https"})
 _WHICH: Final = (
@@ -59,7 +59,7 @@ _WHICH: Final = (
 )
 
 _RESULT_KEYS: Final = frozenset({"action", "content"})
-"""The fields of an ElicitResult, in which shape an answer may be given."""
+"""The fields of an ElicitResult, since an answer may have this shape."""
 _REFUSALS: Final = (ElicitAction.DECLINE, ElicitAction.CANCEL)
 
 
@@ -69,35 +69,35 @@ class Elicitation:
 
     key: str
     params: JsonObject
-    """As the server asked."""
+    """The params of elicitation/create, unchanged."""
     form: Tool | None
     """The form, as the tool whose arguments it asks for; None for a URL."""
 
     @property
     def message(self) -> str:
-        """What the server says to the person."""
+        """The server's words to the person."""
         words = self.params.get("message")
         return words if isinstance(words, str) and words else "The tool asks for more information"
 
     @property
     def url(self) -> str:
-        """Where the person is to go, if the question is no form."""
+        """The URL to visit. Only for a question that is not a form."""
         return str(self.params.get("url"))
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What an answer gives: an ElicitResult for each question that it settles, and what does not fit."""
+    """The content of an answer: an ElicitResult for each question that it settles, and the problems of the others."""
 
     given: Mapping[str, JsonObject] = field(default_factory=dict)
     problems: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
 
 
 def elicitation_from(key: str, params: JsonObject) -> Elicitation:
-    """A question as the server asked it.
+    """The question in the params of an elicitation/create.
 
     Raises:
-        PeerError: it cannot be passed on.
+        PeerError: the question cannot be passed on.
     """
     if len(json.dumps(params)) > MAX_QUESTION_BYTES:
         raise PeerError(f"The tool's question is larger than {MAX_QUESTION_BYTES} bytes")
@@ -122,10 +122,10 @@ def elicitation_from(key: str, params: JsonObject) -> Elicitation:
 
 
 def _form_validator(form: JsonObject) -> Validator:
-    """What checks a form. To make it takes far longer than all else about a question.
+    """The validator of a form. Making it takes far longer than all other work on a question.
 
     Raises:
-        ValueError: it is no form.
+        ValueError: the schema is no form.
     """
     text = json.dumps(form)
     return _remembered_validator(text) if len(text) <= REMEMBERED_FORM_BYTES else _new_validator(text)
@@ -147,7 +147,7 @@ def _is_web_address(url: str) -> bool:
 
 
 def _format_checker() -> FormatChecker:
-    """Checks the formats that a form may ask for (client/elicitation, requested schema); what is no text passes."""
+    """Checks the formats of forms (client/elicitation, requested schema). A value that is no text passes."""
     checker = FormatChecker(formats=())
     for name, is_right in _FORMAT_CHECKS.items():
         checker.checks(name)(lambda value, is_right=is_right: not isinstance(value, str) or is_right(value))
@@ -185,7 +185,7 @@ _FORMATS: Final = _format_checker()
 
 
 def state_of_questions(questions: Sequence[Elicitation]) -> TaskState:
-    """The state of a task that asks these."""
+    """The state of a task that asks these questions."""
     needs_visit = any(question.form is None for question in questions)
     return TaskState.AUTH_REQUIRED if needs_visit else TaskState.INPUT_REQUIRED
 
@@ -195,8 +195,8 @@ def parts_of_questions(
     problems: Mapping[str, tuple[Problem, ...]] | None = None,
     occasions: Mapping[str, str] | None = None,
 ) -> tuple[Part, ...]:
-    """The questions in words and as one data part; `problems` says what was wrong with the answer before, and
-    `occasions` which time of asking each is, see `extension.OCCASIONS`."""
+    """The questions in words and as one data part. `problems` are the faults of the last answer. For `occasions` see
+    `extension.OCCASIONS`."""
     wrong = problems or {}
     text = "\n\n".join(_words(question, wrong.get(question.key, ())) for question in questions)
     asked = [_data(question, wrong.get(question.key, ())) for question in questions]
@@ -214,12 +214,12 @@ def question_metadata(questions: Sequence[Elicitation]) -> JsonObject:
 def answers_from(
     message: Message, questions: Sequence[Elicitation], *, fill_defaults: bool = True
 ) -> Answers:
-    """What a message answers.
+    """The answers in a message.
 
-    It is for the question that its metadata names, for those whose keys a data part has, or for all of them.
+    A message answers the question that its metadata names, those whose keys a data part has, or all of them.
 
     Raises:
-        A2AError: INVALID_PARAMS, when it names a question that is not open.
+        A2AError: INVALID_PARAMS, when the message names a question that is not open.
     """
     named = (message.metadata or {}).get(QUESTION)
     if named is not None:
@@ -241,9 +241,8 @@ def answers_from(
 
 
 def fitting_answers(message: Message, questions: Sequence[Elicitation]) -> dict[str, JsonObject]:
-    """The answers to all of these forms in a message that does not say what it is for; none when it fits less than
-    all of them, or says nothing that they ask for. An address to visit is never answered so, and no text is picked
-    out of several."""
+    """The answers to all of these forms in a message that names no question. Empty unless it fits all forms and fills
+    in at least one field. It never answers a URL, and no text is picked out of several."""
     if any(question.form is None for question in questions):
         return {}
     message = with_one_text(message)
@@ -256,7 +255,7 @@ def fitting_answers(message: Message, questions: Sequence[Elicitation]) -> dict[
 
 
 def named_answers(message: Message, questions: Sequence[Elicitation]) -> dict[str, JsonObject]:
-    """The answer in a message that names its question, when that is one of these forms and is answered well."""
+    """The answer in a message that names its question, if that is one of these forms and the answer fits."""
     forms = [question for question in questions if question.form is not None]
     try:
         return {**answers_from(message, forms).given}
@@ -265,13 +264,13 @@ def named_answers(message: Message, questions: Sequence[Elicitation]) -> dict[st
 
 
 def _refuses(message: Message, questions: Sequence[Elicitation]) -> bool:
-    """Whether a message declines or cancels all that is asked."""
+    """Whether a message declines or cancels all questions."""
     fields = frozenset(name for question in questions for name in _fields(question))
     return _action_of(message, fields) is not ElicitAction.ACCEPT
 
 
 def _action_of(message: Message, fields: frozenset[str]) -> ElicitAction:
-    """What a message does with its question, also when it says so as an ElicitResult that has some content."""
+    """The action of a message, also when it stands in an ElicitResult with content."""
     answer = action_of_message(message, fields)
     if answer is ElicitAction.ACCEPT and ANSWER not in (message.metadata or {}) and not _RESULT_KEYS & fields:
         for part in message.parts:
@@ -322,7 +321,7 @@ def _content(form: Tool, message: Message, fill_defaults: bool) -> JsonObject:
 
 
 def _keyed(message: Message, questions: Sequence[Elicitation]) -> list[tuple[Elicitation, Message]] | None:
-    """The answers in a data part whose names are the keys of questions."""
+    """The answers in a data part, by the keys of their questions."""
     known = {question.key: question for question in questions if not _has_object_for(question.key, question)}
     for part in message.parts:
         said = part.data if part.kind == "data" else None
@@ -372,7 +371,7 @@ def _data(question: Elicitation, problems: Sequence[Problem]) -> JsonObject:
 
 
 def required_urls(data: JsonValue) -> dict[str, JsonObject]:
-    """The URLs that a server wants visited first, by key: the data of its error -32042 (2025-11-25)."""
+    """The URLs that a server wants visited first, by key, from the data of its error -32042 (2025-11-25)."""
     listed = data.get("elicitations") if isinstance(data, dict) else None
     found = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
     return {str(item.get("elicitationId") or f"url-{place}"): item for place, item in enumerate(found, 1)}

@@ -1,7 +1,7 @@
-"""Arguments that a tool would take, to show how it is called. Pure.
+"""Example arguments for a tool, which show how it is called. Pure.
 
-A value is what the schema itself gives (a default, an example, a choice), else the plainest of its kind. What was made
-is checked against the schema: an example that the tool would refuse is worse than none.
+A value comes from the schema itself (a default, an example, a choice), else it is the simplest of its type. The
+example is checked against the schema: an example that the tool would refuse is worse than none.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from bridge.translate.arguments import properties_of, required_of
 from bridge.translate.pattern_examples import text_for
 
 MAX_DEPTH: Final = 8
-"""Levels of an example. Deeper ones are for programs, which read the schema."""
+"""The most levels of an example. Deeper arguments are for programs, which read the schema."""
 _MAX_VALUES: Final = 300
-"""How many values are made for one example: schemas that refer to themselves make more of them than anyone reads."""
+"""The most values in one example. Schemas that refer to themselves would make more than anyone reads."""
 _MAX_CHOICES: Final = 8
-"""How many values are tried where the first does not fit."""
+"""The most values that are tried when the first does not fit."""
 _CHECK: Final = 2
-"""How many of these values a check counts for."""
+"""The cost of a check, counted in values."""
 _MAX_STEPS: Final = 1000
-"""How many keywords one check of an example looks at. There are several checks a tool, and many tools."""
+"""The most keywords that one check of an example evaluates. There are several checks for each tool, and many tools."""
 _MAX_CHARACTERS: Final = 1000
 
 _PLAIN: Final = "text"
@@ -50,7 +50,7 @@ _FORMATS: Final[Mapping[str, str]] = {
     "regex": "^a+$",
 }
 _QUOTED: Final = re.compile(r"""(['"`])([^'"`\n]{1,100})\1""")
-"""What a description gives as an example, as in (e.g., 'PROJ-123')."""
+"""An example in a description, as in (e.g., 'PROJ-123')."""
 _IMPLIED: Final[Mapping[str, str]] = {
     "properties": "object",
     "required": "object",
@@ -60,16 +60,15 @@ _IMPLIED: Final[Mapping[str, str]] = {
     "minimum": "number",
     "maximum": "number",
 }
-"""Keyword to the type that is meant where none is said; any other is taken for text."""
+"""The type that a keyword implies when a schema has no `type`. Without such a keyword the type is string."""
 
 
 def example_of(tool: Tool) -> JsonObject | None:
     """Arguments that fit a tool's schema; None when none could be made.
 
-    At first each value is the first that comes to mind. Only where that does not fit, it is looked at which part of
-    it is to blame.
+    The first attempt takes the first candidate of each value. Only if that does not fit, each value is checked alone.
     """
-    # The validator has the server's own schema, which may hold arguments that callers do not see.
+    # The validator has the server's own schema, which may have arguments that are hidden from callers.
     shown: JsonObject = {**tool.input_schema, "type": "object"}
     for careful in (False, True):
         for made in _Maker(tool, careful=careful).value(shown):
@@ -95,7 +94,7 @@ class _Maker:
         self._left = _MAX_VALUES
 
     def value(self, schema: JsonValue, depth: int = 0) -> tuple[JsonValue, ...]:
-        """The value for a schema; nothing where none comes to mind, or none fits."""
+        """The value for a schema, as a tuple of one. Empty when there is no candidate, or none fits."""
         self._left -= 1
         if depth > MAX_DEPTH or self._left < 0:
             return ()
@@ -110,7 +109,7 @@ class _Maker:
         return self._left >= 0 and _fits(self._tool, schema, candidate)
 
     def _whole(self, schema: JsonObject, depth: int = 0) -> JsonObject:
-        """A schema with what it refers to, and with what it says in `allOf`."""
+        """A schema merged with the targets of its references and with its `allOf`."""
         schema = resolved(schema, self._tool.input_schema)
         parts = schema.get("allOf")
         for part in parts if isinstance(parts, list) and depth < MAX_DEPTH else ():
@@ -165,7 +164,7 @@ class _Maker:
 
 
 def _both(weaker: JsonObject, stronger: JsonObject) -> JsonObject:
-    """What two schemas say of the same value."""
+    """Two schemas for the same value, merged."""
     both = {**weaker, **stronger}
     if properties := {**properties_of(weaker), **properties_of(stronger)}:
         both["properties"] = {**properties}
@@ -182,7 +181,7 @@ def _kinds_of(schema: JsonObject) -> Sequence[str]:
 
 
 def _numbers(schema: JsonObject) -> Iterator[JsonValue]:
-    """The least that is allowed, or the most, or one; the next multiple where one is asked for."""
+    """Candidates: the least allowed number, the most, or one, each as a multiple when the schema asks for one."""
     step = schema.get("multipleOf")
     bounds = (
         (schema.get("minimum"), 0),
@@ -210,14 +209,14 @@ def _integers(schema: JsonObject) -> Iterator[JsonValue]:
 
 
 def _texts(schema: JsonObject) -> Iterator[JsonValue]:
-    """What the format asks for, what the description quotes for the pattern, or what the pattern itself says."""
+    """Candidates: by the format, from quotes in the description for a pattern, and from the pattern itself."""
     least = min(_whole_number(schema.get("minLength"), 0), _MAX_CHARACTERS)
     most = _whole_number(schema.get("maxLength"), _MAX_CHARACTERS)
     pattern, said = schema.get("pattern"), schema.get("description")
     if isinstance(pattern, str):
         quoted = [text for _, text in _QUOTED.findall(said)] if isinstance(said, str) else []
         made = [text for more in (0, least) if (text := text_for(pattern, more)) is not None]
-        # What cannot be matched in linear time passes every check: it is not known to fit.
+        # A pattern that cannot be matched in linear time passes every check, so a text is not known to fit.
         yield from (text for text in (*quoted, *made) if matches(pattern, text, unknown=False))
         return
     plain = _FORMATS.get(str(schema.get("format")), "dGV4dA==" if "contentEncoding" in schema else _PLAIN)
@@ -237,4 +236,4 @@ _SCALARS: Final[Mapping[str, Callable[[JsonObject], Iterator[JsonValue]]]] = {
     "null": lambda _: iter((None,)),
     "string": _texts,
 }
-"""Type to values of it, the plainest first."""
+"""For each type, the function that gives its values, the simplest first."""

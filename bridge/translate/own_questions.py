@@ -31,7 +31,7 @@ _MAX_NAME: Final = 100
 """The most characters of an unknown name that are repeated."""
 
 _MAX_ECHO: Final = 10_000
-"""The most bytes of a given argument, as JSON, that are repeated in a question."""
+"""The most characters of a given argument, as JSON, that are repeated in a question."""
 
 
 class ElicitAction(StrEnum):

@@ -1,7 +1,7 @@
-"""A text in which a regular expression is found, for examples. Pure.
+"""A text that matches a regular expression, for examples. Pure.
 
-Only what schemas usually say is understood: characters and classes of them, groups, alternatives, repetitions,
-anchors. The text is the first that comes to mind, not one that was searched for: who takes it checks it.
+Only the common syntax is understood: characters and classes of them, groups, alternatives, repetitions, anchors. The
+text is built without a search, so the caller has to check that it matches.
 
 Spec: JSON Schema 2020-12 validation, section 6.3.3 (patterns are ECMA-262's).
 """
@@ -14,13 +14,13 @@ from typing import Final
 
 _MAX_PATTERN_CHARACTERS: Final = 500
 _MAX_CHARACTERS: Final = 1000
-"""How long a text may become: `{1000000}` is one repetition."""
+"""The most characters of a text: `{1000000}` is a single repetition."""
 _MAX_GROUPS: Final = 20
-"""How many groups may be open at once."""
+"""The most groups that may be open at once."""
 
 _REPEATED: Final = re.compile(r"(?:(\*)|(\+)|(\?)|\{(\d{1,6})(?:(,)(\d{0,6}))?\})\??")
 _GROUP: Final = re.compile(r"\?:|\?P?<\w+>|(?!\?)")
-"""What a group may begin with; those that look around, or set flags, are not understood."""
+"""The beginning of a group. Groups with lookaround or flags are not understood."""
 _HEX: Final = re.compile(r"u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2})")
 
 Range = tuple[str, str]
@@ -33,7 +33,7 @@ _CLASSES: Final[Mapping[str, tuple[Range, ...]]] = {
 _NEGATED: Final[Mapping[str, str]] = {"D": "d", "W": "w", "S": "s"}
 _CHARACTERS: Final[Mapping[str, str]] = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}
 _ANYTHING: Final = "a1A -_./:é"
-"""What stands for any character, and for one that a class does not hold: the first that fits."""
+"""Candidates for any character, and for one outside a class. The first that fits is taken."""
 
 
 class _NotUnderstoodError(Exception):
@@ -41,8 +41,10 @@ class _NotUnderstoodError(Exception):
 
 
 def text_for(pattern: str, at_least: int = 0) -> str | None:
-    """A text for a pattern, whose repetitions are as short as they may be, or `at_least` so much longer; None when
-    the pattern is not understood."""
+    """A text for a pattern; None when the pattern is not understood.
+
+    Each repetition is as short as it may be, plus `at_least`, up to its maximum.
+    """
     if len(pattern) > _MAX_PATTERN_CHARACTERS:
         return None
     reader = _PatternReader(pattern, at_least)
@@ -54,7 +56,7 @@ def text_for(pattern: str, at_least: int = 0) -> str | None:
 
 
 class _PatternReader:
-    """Reads a pattern from left to right, and writes the text meanwhile. An IndexError is a pattern that ends early."""
+    """Reads a pattern from left to right and writes the text. An IndexError means that the pattern ends early."""
 
     def __init__(self, pattern: str, more: int) -> None:
         self._pattern = pattern
@@ -67,7 +69,7 @@ class _PatternReader:
         return self._at == len(self._pattern)
 
     def alternatives(self) -> str:
-        """The first of some alternatives; the others are read over."""
+        """The text of the first alternative. The others are skipped."""
         first = self._sequence()
         while not self.is_at_end and self._pattern[self._at] == "|":
             self._at += 1
@@ -135,7 +137,7 @@ class _PatternReader:
         return _one_of(ranges, is_negated=is_negated)
 
     def _escaped_ranges(self) -> tuple[tuple[Range, ...], bool]:
-        """What stands after a backslash, and whether it is all but that."""
+        """The ranges of an escaped class, and whether it is negated."""
         if found := _HEX.match(self._pattern, self._at):
             self._at = found.end()
             char = chr(int(found[1] or found[2], 16))

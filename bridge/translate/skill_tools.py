@@ -1,7 +1,7 @@
 """The skills of agents as tools, as tools/list shows them. Pure.
 
-An agent with our extension on its card is shown as the tools that it was made of, exactly. Any other skill takes a
-message, since a skill says in words alone what it wants.
+An agent with the extension on its card is listed as exactly the tools that it was made from. Any other skill takes a
+message, since a skill describes its input in words only.
 
 Spec: A2A 1.0 section 4.4.5 (AgentSkill); MCP server/tools. Hosts differ in what they refuse: no schema here has
 anything but `type: object` at its root.
@@ -39,22 +39,22 @@ Granularity = Literal["skill", "agent", "search"]
 """One tool for each skill, one for each agent, or one that finds skills and one that calls them."""
 
 MAX_EXAMPLES: Final = 5
-"""How many examples of a skill stand in a description; the card has all of them."""
+"""The most examples of a skill in a description. The card has all of them."""
 
 _MESSAGE: Final = object_schema(MESSAGE_FIELDS, ["message"])
 """The schema of every skill that takes a message."""
 _WORD: Final = re.compile(r"\w+")
 _SAID: Final = frozenset({"title", "description"})
-"""What is words for people and models, wherever it stands in a tool."""
+"""The keys with words for people and models, at any place in a tool."""
 _VALUES: Final = frozenset({"default", "const", "enum", "examples", "_meta"})
-"""What holds values, which a call gives back as they are."""
+"""The keys with values, which a call sends back unchanged."""
 _BY_NAME: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-"""What holds schemas by names, which may be any of the words above."""
+"""The keys with schemas by name. A name there may be one of the keys above."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolSource:
-    """An agent, and what it is called here."""
+    """An agent's card and its key."""
 
     key: str
     card: AgentCard
@@ -62,15 +62,15 @@ class ToolSource:
 
 @dataclass(frozen=True, slots=True)
 class ToolRules:
-    """What a profile says about tools."""
+    """The options of a profile about tools."""
 
     granularity: Granularity
     always_prefixed: bool
     found_most: int
-    """Skills that find_skill gives at most: each comes with its schema."""
+    """The most skills that find_skill returns. Each comes with its schema."""
     skills_most: int
-    """Skills of one agent that are offered at most: the first ones. No host takes as many tools; whoever finds them by
-    find_skill has each looked through."""
+    """The most skills of one agent that are offered; the first ones count. No host accepts as many tools, and
+    find_skill searches each of them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,17 +82,17 @@ class AgentTool:
     skill_id: str | None
     """None for an agent as a whole."""
     listed: JsonObject
-    """As tools/list shows it."""
+    """The tool as tools/list shows it."""
     original: Tool | None
-    """The tool that the skill was made of, where our extension says so."""
+    """The tool that the skill was made from, by the extension; None without it."""
     input_schema: JsonObject
-    """The schema of its arguments, whatever hosts are shown of it."""
+    """The full schema of its arguments. Hosts may see a part of it."""
     output: Validator | None = None
-    """Checks its structured result, if it has one."""
+    """The validator of its structured result; None without an output schema."""
 
 
 def tools_of_agents(sources: Sequence[ToolSource], rules: ToolRules) -> tuple[AgentTool, ...]:
-    """What can be called, in the order of the agents and their cards."""
+    """The tools of all agents, in the order of the agents and their cards."""
     found = [tool for source in sources for tool in _tools_of(_within(source, rules), rules)]
     wanted = {
         id(tool): ToolToName(
@@ -108,7 +108,7 @@ def tools_of_agents(sources: Sequence[ToolSource], rules: ToolRules) -> tuple[Ag
 
 
 def skills_by_id(card: AgentCard) -> Mapping[str, AgentSkill]:
-    """The skills of a card in its order; of two with one id, the first."""
+    """The skills of a card in its order. Of two skills with one id, the first counts."""
     found: dict[str, AgentSkill] = {}
     for skill in card.skills:
         found.setdefault(skill.id, skill)
@@ -122,14 +122,14 @@ def listed_tools(
     follow_up_tools: bool = True,
     longest_wait_seconds: int,
 ) -> tuple[JsonObject, ...]:
-    """What tools/list shows."""
+    """The tools as tools/list shows them."""
     found = tuple(tool.listed for tool in tools)
     shown = search_tools(rules.found_most) if rules.granularity == "search" else found
     return (*shown, *follow_ups(longest_wait_seconds)) if follow_up_tools else shown
 
 
 def find_skills(tools: Sequence[AgentTool], query: str, limit: int, most: int) -> tuple[AgentTool, ...]:
-    """The tools that have most of a query's words, the best first; without words, the first ones."""
+    """The tools with the most words of a query, best first. Without words, the first tools."""
     words = set(_WORD.findall(query.lower()))
     ranked = sorted(tools, key=lambda tool: -_score(tool, words))
     fitting = [tool for tool in ranked if not words or _score(tool, words)]
@@ -137,7 +137,7 @@ def find_skills(tools: Sequence[AgentTool], query: str, limit: int, most: int) -
 
 
 def found_as_text(tools: Sequence[AgentTool]) -> str:
-    """What find_skill answers: what it found, as JSON, each as call_skill takes it."""
+    """The text of a find_skill result: the found skills as JSON, in the form that call_skill takes."""
     shown = ("title", "description", "inputSchema")
     found = [
         {"skill": tool.name, **{key: tool.listed[key] for key in shown if key in tool.listed}}
@@ -160,11 +160,11 @@ def _within(source: ToolSource, rules: ToolRules) -> ToolSource:
 
 
 def _tools_of(source: ToolSource, rules: ToolRules) -> list[AgentTool]:
-    """The tools of one agent, each with the name that it would like."""
+    """The tools of one agent, each with the name that it wants."""
     card, work = source.card, SchemaBudget()
     originals = _originals(card, work)
     if originals is not None and not originals:
-        return []  # an agent of ours whose server lists nothing: its one skill says so, and cannot be called
+        return []  # a bridge's agent without tools: its one skill is a placeholder that cannot be called
     if rules.granularity == "agent":
         return [_whole_agent(source, source.key)]
     if not card.skills:
@@ -179,7 +179,7 @@ def _tools_of(source: ToolSource, rules: ToolRules) -> list[AgentTool]:
 
 
 def _originals(card: AgentCard, work: SchemaBudget) -> Mapping[str, Tool | None] | None:
-    """The tools behind the skills by skill id, None for one that cannot be served; None without the extension."""
+    """The tools behind the skills, by skill id; None for a tool that cannot be served. None without the extension."""
     for extension in card.capabilities.extensions or ():
         listed = (extension.params or {}).get("tools") if extension.uri == URI else None
         if isinstance(listed, dict):
@@ -188,7 +188,7 @@ def _originals(card: AgentCard, work: SchemaBudget) -> Mapping[str, Tool | None]
 
 
 def _tool_from(listed: JsonValue, work: SchemaBudget) -> Tool | None:
-    """A tool as a host can read it: one that is not loses it the whole list."""
+    """A tool that hosts can read; else None, since one unreadable tool makes a host reject the whole list."""
     tools, _ = tools_from([listed], work)
     with suppress(ValidationError):
         types.Tool.model_validate(listed)
@@ -200,7 +200,7 @@ def _original(source: ToolSource, skill_id: str, tool: Tool, work: SchemaBudget)
     listed = {key: value for key, value in tool.listed.items() if key != "execution"}
     schema = listed["inputSchema"]
     if isinstance(schema, dict) and "type" not in schema:
-        listed["inputSchema"] = {"type": "object", **schema}  # many clients refuse the whole list else
+        listed["inputSchema"] = {"type": "object", **schema}  # without it many clients refuse the whole list
     output = _output_of(tool, work)
     return AgentTool(tool.name, source.key, skill_id, listed, tool, tool.input_schema, output)
 
@@ -211,7 +211,7 @@ def _output_of(tool: Tool, work: SchemaBudget) -> Validator | None:
     try:
         return validator_of(tool.output_schema)
     except ValueError:
-        return None  # nothing can be checked against it; the client is shown what the server shows
+        return None  # nothing can be checked against it; the client sees the server's own schema
 
 
 def _message_tool(source: ToolSource, skill: AgentSkill) -> AgentTool:
@@ -272,12 +272,12 @@ def _called(tool: AgentTool, name: str) -> AgentTool:
 
 
 def _is_icon(source: str) -> bool:
-    """Whether a host may show it: MCP takes images that stand in the URL themselves, too."""
+    """Whether this is the URL of an icon that a host may show. MCP allows data: URLs, too."""
     return web_link(source) is not None or source.startswith("data:image/")
 
 
 def _seen(value: JsonValue, key: str) -> JsonValue:
-    """What stands under a key of a tool, its words without the characters that a person would not see."""
+    """The value under a key of a tool, with invisible characters removed from its words."""
     if isinstance(value, str):
         return without_hidden_characters(value) if key in _SAID else value
     if isinstance(value, dict) and key not in _VALUES:
