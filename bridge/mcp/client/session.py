@@ -30,9 +30,11 @@ that the server certainly did not take (no connection, or an unknown session) is
 #
 # The move to lost is open to others, since it is only `link.lost.set()`: to `Link.watch` when the wire closes, to a
 # transport whose server is unreachable or has forgotten the session, and to `_let_it_ask` when another handshake is
-# needed. `lost` is never cleared. Whoever gives a reason sets `why_lost` first: `_own` reads it when `lost` wakes it.
+# needed. (`_hold` sets it, too, when the link ends with an exception.) `lost` is never cleared. A reason goes into
+# `why_lost` before `lost` is set: `_own` reads it when `lost` wakes it. `is_lost` may be true even before that, as soon
+# as nothing can be written.
 #
-# A request moves nothing. It may only set `_wanted`, which ends the pause before the next attempt, and clear `_up`.
+# Any other request moves nothing. It may set `_wanted`, which ends the pause before the next attempt, and clear `_up`.
 #
 # Which orders are possible
 # -------------------------
@@ -41,7 +43,7 @@ that the server certainly did not take (no connection, or an unknown session) is
 #   once, with the lost link. That is why `_connected` clears `_up` itself.
 # * A link may be lost before `_own` waits for that. `lost` is an event that stays set, so nothing is missed.
 # * The next link may be up while the last one retires. Calls that run on the last one go on, for `retire_seconds` at
-#   most; then its `_hold` closes it. Each `_hold` touches its own link only.
+#   most; then its `_hold` closes it. Until then its `_follow` runs, too, so its late listing may replace the new one.
 # * A server may change its tools while they are listed for the first time. `_first_listing` waits until changes are
 #   listened to, and `_follow` lists again when one was heard.
 # * A request may set `_wanted` before or during an attempt that fails. This attempt answered it, so `_own` makes a
