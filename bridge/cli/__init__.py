@@ -1,1 +1,1 @@
-"""The command line: options to values, values to words. No logic of its own."""
+"""The command line: turns options into values, and values into words. Has no logic of its own."""

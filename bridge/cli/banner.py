@@ -1,4 +1,4 @@
-"""What a person, or a log, is told of a bridge: how far its start has come, what it serves and where, what to try."""
+"""Tells a person or a log of a bridge: the progress of its start, what it serves and where, and an example call."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ logger = logging.getLogger(__name__)
 
 _MOST_ROWS: Final = 40
 _WIDTH: Final = 110
-"""Columns that a table takes at most: longer lines are read badly."""
+"""The widest table in columns; longer lines are hard to read."""
 _NAME_WIDTH: Final = 36
-"""Columns that names have beside what is said of them; a longer one has a line of its own."""
+"""Columns for names beside their descriptions. A longer name has a line of its own."""
 _INDENT: Final = 4
 
 _OPTIONS: Final = {Scheme.BEARER: "--bearer", Scheme.API_KEY: "--api-key"}
@@ -46,7 +46,7 @@ _HEADERS: Final = {Scheme.BEARER: "Authorization: Bearer ", Scheme.API_KEY: f"{A
 
 
 class OnTerminal:
-    """Tells a person."""
+    """Tells a person at the terminal."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -69,7 +69,7 @@ class OnTerminal:
         err.say((again, "dim"))
 
     def serving(self, bridge: Bridge, port: int) -> None:
-        """What is served, and how to call it."""
+        """Print what is served, and how to call it."""
         root = root_url(self._plan.place, port)
         for agent in bridge.published:
             base = f"{root}{agent.path}"
@@ -93,7 +93,7 @@ class OnTerminal:
                 err.print(f"  {line}")
 
     def stopping(self, running: int) -> None:
-        """The first Ctrl+C."""
+        """Print that the bridge stops, after the first Ctrl+C."""
         if not running:
             err.print("Stopping.")
             return
@@ -102,7 +102,7 @@ class OnTerminal:
 
 
 class InLog:
-    """Tells a machine: one log line each."""
+    """Writes each event as a log line."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -120,7 +120,7 @@ class InLog:
         logger.warning("%s is down: %s", key or "the server", why)
 
     def serving(self, bridge: Bridge, port: int) -> None:
-        """What is served, and where."""
+        """Log what is served, and where."""
         root = root_url(self._plan.place, port)
         for agent in bridge.published:
             logger.info("serving %s at %s%s, tasks in %s", agent.name, root, agent.path, agent.store)
@@ -128,21 +128,21 @@ class InLog:
             logger.info("serving MCP at %s/mcp/%s", root, offered.name)
 
     def stopping(self, running: int) -> None:
-        """The first signal."""
+        """Log that the bridge stops, after the first signal."""
         logger.info("stopping, %d tasks running", running)
 
 
 class Quiet(InLog):
-    """Tells a person who serves MCP over HTTP the one line that says where."""
+    """Prints only the address, for `expose --http`."""
 
     def serving(self, bridge: Bridge, port: int) -> None:
-        """Where it is served."""
+        """Log the address."""
         alias = "" if len(bridge.offered) == 1 else f"/{bridge.offered[0].name}"
         logger.warning("serving MCP at %s/mcp%s (Ctrl+C stops)", root_url(self._plan.place, port), alias)
 
 
 def root_url(place: ProcessPlan, port: int) -> str:
-    """Where a bridge is reached."""
+    """The URL of a bridge."""
     if place.public_url:
         return place.public_url
     shown = "127.0.0.1" if place.host in ("0.0.0.0", "::") else place.host
@@ -164,7 +164,7 @@ def _tools(offered: OfferedServer) -> Group:
 
 
 def table_of(rows: Sequence[tuple[str, str]], most_columns: int) -> Group:
-    """Names and the first lines of what they do, wrapped at words; a name is shown whole, however long it is."""
+    """A table of names and the first lines of descriptions, wrapped at words. A name is never cut."""
     width = min(most_columns, _WIDTH)
     names = [cell_len(name) for name, _ in rows[:_MOST_ROWS]]
     column = max((cells for cells in names if cells <= _NAME_WIDTH), default=_INDENT)
@@ -191,10 +191,10 @@ def _row(name: str, said: Text, column: int, width: int) -> Table:
 
 
 def lines_for(agent: PublishedAgent, base: str, credentials: Sequence[Credential]) -> Iterator[str]:
-    """What to try: a call of one skill, as a line of this command and as one of curl; none when none may be called.
+    """An example call of one skill, as a line for this command and a line for curl; empty if no skill may be called.
 
-    It is a skill whose tool says that it only reads where there is one, and which needs no arguments where there is
-    one: whoever copies the line should change nothing by it, and not have to think.
+    A read-only tool without required arguments is preferred, so that a person can run the line without effort and
+    without effects.
     """
     known = next((one for one in credentials if one.reference), None)
     may_use = known.principal.in_face(agent.name).may_use if known else lambda _: True
@@ -217,7 +217,7 @@ def _risk_and_trouble(skill: Skill) -> tuple[bool, bool, bool]:
 
 
 def _example(skill: Skill) -> JsonObject:
-    """What the skill needs, and no more."""
+    """The example values of the required arguments."""
     required = required_of(skill.tool.input_schema)
     example = (example_of(skill.tool) if required else None) or {}
     return {name: example[name] for name in required if name in example}
@@ -247,7 +247,7 @@ def _curl(base: str, skill_id: str, arguments: JsonObject, known: Credential | N
 
 
 def _header(known: Credential | None) -> str:
-    """The header of a secret, which the shell puts in from where it is."""
+    """The option of curl for a secret header; the shell inserts the secret from its variable or file."""
     if known is None:
         return ""
     source, _, place = known.reference.partition(":")

@@ -1,4 +1,4 @@
-"""`mcp-a2a card`: what an agent says of itself. Also how every command reaches an agent."""
+"""`mcp-a2a card`: shows an agent's card. Also the connection with which every command reaches an agent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bridge.trace import OnHop
 
 _CARD_SECONDS: Final = 30.0
-"""How long an agent may take over its card."""
+"""How long an agent may take to give its card."""
 
 _UNAUTHORIZED: Final = 401
 _USER: Final = re.compile(r"(?<=://)[^/?#]*(?=@)")
@@ -79,7 +79,7 @@ _CALL_OPTIONS: Final = (
 
 
 def connection_options(command: _Command) -> _Command:
-    """The options by which a command reaches an agent; `Connection.from_options` reads them."""
+    """The options by which a command reaches an agent; `AgentConnection.from_options` reads them."""
     return with_options(command, _CONNECTION_OPTIONS)
 
 
@@ -89,7 +89,7 @@ def call_options(command: _Command) -> _Command:
 
 
 def with_options(command: _Command, options: Iterable[Callable[[_Command], _Command]]) -> _Command:
-    """The command with these options too."""
+    """Add options to a command."""
     for option in options:
         command = option(command)
     return command
@@ -102,15 +102,15 @@ class AgentConnection:
     url: str
     headers: dict[str, str] = field(repr=False)
     trusted: frozenset[str] = frozenset()
-    """Origins to which the credentials may go besides the URL's."""
+    """Origins that may receive the credentials, besides the URL's."""
     api_key: str | None = field(default=None, repr=False)
-    """For whichever API key the card asks for."""
+    """The key for any API key scheme of the card."""
     allow_private: bool = False
-    """Whether what is public may lead to a private address."""
+    """Whether a public card or name may lead to a private address."""
     options: tuple[str, ...] = ()
-    """What of the command line says all this: for a command line that goes on with the same agent."""
+    """The options of this connection, for a command line that continues with the same agent."""
     on_hop: OnHop | None = None
-    """Told of what passes between us and the agent."""
+    """Called for each message between the command and the agent."""
 
     @classmethod
     def from_options(cls, options: dict[str, Any]) -> AgentConnection:
@@ -136,29 +136,29 @@ class AgentConnection:
 
     @cached_property
     def _profile(self) -> AgentsTable:
-        """What the default profile says of agents."""
+        """The `[agents]` table of the default profile."""
         from bridge.config.tables.profile import load_profile
 
         return load_profile().agents
 
     @property
     def pace(self) -> FollowPace:
-        """How its tasks are followed."""
+        """The pace at which tasks are followed."""
         from bridge.a2a.client.follow import FollowPace
 
         return FollowPace(self._profile.outage_seconds, self._profile.task_limit_bytes)
 
     @cached_property
     def reach(self) -> ConnectionPolicy:
-        """How its connections are judged."""
+        """The policy for the addresses of connections."""
         from bridge.a2a.client.interfaces import ConnectionPolicy, Trust
 
         trust = Trust(self.trusted, allow_private=self.allow_private, on_command_line=True)
         return ConnectionPolicy(self.url, trust)
 
     def line(self, command: str) -> str:
-        """The beginning of a command line that speaks to the same agent, with the same credentials by reference; what
-        stands in the URL itself as a user is for the person to write again."""
+        """The beginning of a command line for the same agent, with the same credentials by reference. A user in the URL
+        is masked; the person has to write it again."""
         return shlex.join(["mcp-a2a", command, _USER.sub("***", self.url), *self.options])
 
     def client(self) -> httpx2.AsyncClient:
@@ -239,7 +239,7 @@ class AgentConnection:
             return await explained(fault, http, self.url, WantedKind.AGENT, self.reach.guard(self.url))
 
     async def card_to_show(self) -> FoundCard:
-        """The agent's card, for who asks for nothing else.
+        """The agent's card, with an explanation of what stands there if there is none.
 
         Raises:
             PeerError: as `card`, also when there is a server that gives none.
@@ -269,7 +269,7 @@ def secret_given(options: dict[str, Any], name: str) -> str | None:
 
 
 def _said(options: dict[str, Any]) -> Iterator[str]:
-    """The options by which an agent was reached, as they were given: they name secrets, and hold none."""
+    """The given options of a connection. They name secrets, and hold none."""
     for name in ("bearer", "api_key", "header", "trust"):
         given = options.get(name) or ()
         for value in (given,) if isinstance(given, str) else given:

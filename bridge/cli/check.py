@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from bridge.assembly.preview_findings import Findings
 
 _WAIT_SECONDS: Final = 30.0
-"""As `bridge.process.preview` has it, which `--help` does not import."""
+"""The same as in `bridge.process.preview`, which is too slow to import for `--help`."""
 
 _AT_FAULT: Final = 1
 

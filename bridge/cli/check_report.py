@@ -1,4 +1,4 @@
-"""What `check` shows: how far it is, then what was found, as text for a person or as JSON for a program."""
+"""The output of `check`: its progress, then the findings as text for a person or as JSON for a program."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KINDS: Final = {
 
 
 class CheckProgress:
-    """Tells a person at a terminal how far it is; nobody else."""
+    """Shows the progress, but only at a terminal."""
 
     def connecting(self, key: str, target: object) -> None:
         """A server that is started or called, before it has answered."""
@@ -44,7 +44,7 @@ class CheckProgress:
 
 
 def print_json(path: Path, found: Findings, places: Sequence[str]) -> None:
-    """All of it, for programs. `places` are the files and lines of the faults, "" for one without."""
+    """Print the findings as JSON. `places` are the files and lines of the faults; "" for a fault without a place."""
     said = {
         "file": str(path),
         "ok": not found.faults,
@@ -59,7 +59,7 @@ def print_json(path: Path, found: Findings, places: Sequence[str]) -> None:
 
 
 def print_text(path: Path, found: Findings, places: Sequence[str]) -> None:
-    """All of it, for a person. `places` as for `print_json`."""
+    """Print the findings as text. `places` as for `print_json`."""
     for kind in ("tool_servers", "agents", "catalogs"):
         peers = [peer for peer in found.peers if peer.kind == kind]
         _section(_KINDS[kind], _peer_lines(peers, is_seen=not found.unseen))

@@ -1,4 +1,4 @@
-"""`mcp-a2a completion`: what a shell needs to complete commands and options. click writes it."""
+"""`mcp-a2a completion`: prints click's script that completes commands and options in a shell."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from click.shell_completion import get_completion_class
 
 _COMMAND: Final = "mcp-a2a"
 COMPLETION_VARIABLE: Final = "_MCP_A2A_COMPLETE"
-"""By which click tells a shell that asks from a person that calls."""
+"""The variable that tells click that a shell asks for completions."""
 
 
 @click.command()

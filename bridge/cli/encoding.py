@@ -1,6 +1,6 @@
-"""What is written where a terminal, or the encoding of a pipe, lacks a character: never a traceback, and nothing lost.
+"""Replaces characters that the encoding of a terminal or pipe lacks, so that output neither fails nor loses text.
 
-Our own marks become plain ones. Any other character is written as JSON escapes it, so that JSON stays JSON.
+The command's own marks become ASCII. Any other character becomes a JSON escape, so that JSON stays valid.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _MARKS: Final[Mapping[str, str]] = {
     "\N{BOX DRAWINGS HEAVY LEFT}": "-",
     "\N{BOX DRAWINGS HEAVY RIGHT}": "-",
 }
-"""What this command, and the bars of rich, draw with."""
+"""Marks of this command, and of the progress bars of rich."""
 
 
 def write_what_the_terminal_lacks_otherwise() -> None:
-    """Have stdout and stderr take every character, whatever their encoding."""
+    """Make stdout and stderr accept every character, whatever their encoding."""
     codecs.register_error(_HANDLER, _otherwise)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):

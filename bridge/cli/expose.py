@@ -56,12 +56,12 @@ _AGENTS_OPTIONS: Final = (
 
 
 def agents_options(command: _Command) -> _Command:
-    """The options that say how agents are called, and what tools they become."""
+    """Add the options for calling agents and for their tools."""
     return with_options(command, reversed(_AGENTS_OPTIONS))
 
 
 def names_of_agents_options() -> list[str]:
-    """What they are called among the parameters of a command."""
+    """The parameter names of these options."""
     return [str(one.name) for one in agents_options(click.Command("")).params]
 
 
@@ -112,11 +112,11 @@ def expose(**options: Any) -> int:
 
 
 def plan_from(asked: Asked, options: dict[str, Any]) -> Plan:
-    """What the options ask to serve: what the file that says the same would, but that agents are called as their cards
-    say, and what no file can say.
+    """The plan of the options: that of the equivalent file, but with agents named as on their cards, and with settings
+    that no file can hold.
 
     Raises:
-        UsageError: they do not fit together, or a secret cannot be read.
+        UsageError: the options do not fit together, or a secret cannot be read.
     """
     plan = asked.plan()
     ((name, one),) = plan.offered.items()

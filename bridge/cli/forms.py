@@ -1,6 +1,6 @@
-"""Forms, put to the person at the terminal field by field, and what they type as values.
+"""Asks a person at the terminal for the fields of a form, and reads typed text as values.
 
-What is asked, and how its answer is sent, is in `answers`.
+The questions of a task, and the messages that answer them, are in `bridge.cli.call.questions`.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
 
 _YES_OR_NO: Final = "yes or no"
 _LETTERS: Final = {"y": True, "n": False}
-"""What is short for yes and no."""
+"""Short forms of yes and no."""
 _NAMING: Final = frozenset({"required", "additionalProperties", "dependentRequired"})
-"""What a schema's rules are called that name properties in their messages."""
+"""Keywords of a schema whose error messages name properties."""
 _FAULT_CHARACTERS: Final = 300
-"""How much is said of a fault: its value could fill a page."""
+"""The longest message of a fault, since its value could fill a page."""
 _ELSEWHERE: Final = frozenset(
     {"patternProperties", "$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"}
 )
-"""Where a schema may have further properties that are not looked for here."""
+"""Keywords that may define further properties, which are not looked for here."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """What is asked for: the fields as the arguments of a tool."""
+    """A form: its fields, as the arguments of a tool."""
 
     tool: Tool
     behind: Tool | None
-    """The tool whose arguments are asked for, when it is known. Its nested ones are texts in the form."""
+    """The tool whose arguments the form asks for, if known. Its nested arguments are texts in the form."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The fields that it takes, or the first one when it takes none."""
+        """The required fields, or the first field when none is required."""
         from bridge.translate.arguments import properties_of, required_of
 
         fields = tuple(properties_of(self.tool.input_schema))
@@ -62,14 +62,14 @@ class Form:
 
 
 def form_from(data: JsonObject, tool_of: Callable[[str], Tool | None]) -> Form | None:
-    """The form in the data of a question; `tool_of` gives the tool behind a skill, where the card tells it."""
+    """The form in the data of a question. `tool_of` gives the tool behind a skill, if the card tells it."""
     tool = tool_with(data["schema"]) if "schema" in data else None
     skill = data.get("skill")
     return Form(tool, tool_of(skill) if isinstance(skill, str) else None) if tool else None
 
 
 def filled_in(form: Form, hint: str) -> JsonObject | None:
-    """A form, filled in field by field; None when it is declined."""
+    """Ask for each field of a form; None when the person declines."""
     from bridge.cli import render
     from bridge.translate.arguments import properties_of, required_of
 
@@ -125,7 +125,7 @@ def _question(name: str, field: JsonObject, form: Form, *, required: bool) -> st
 
 
 def _names_in(schema: JsonObject, root: JsonObject, lead: str = " with") -> str:
-    """The fields of a nested argument in words; nothing when its schema does not say."""
+    """The fields of a nested argument in words; "" when its schema does not list them."""
     from bridge.translate.arguments import properties_of, required_of
 
     step: JsonValue = schema
@@ -144,7 +144,7 @@ def _names_in(schema: JsonObject, root: JsonObject, lead: str = " with") -> str:
 
 
 def _fault(value: JsonValue, name: str, form: Form) -> str | None:
-    """What is wrong with the value of one field, by the schema of the form and of the tool behind it."""
+    """The fault of a field's value, by the schemas of the form and of the tool behind it; None if there is none."""
     from bridge.translate.arguments import coerced, json_in
 
     nested = form.nested(name)
@@ -179,7 +179,7 @@ def _shown(value: JsonValue) -> str:
 
 
 def typed(text: str, name: str, tool: Tool | None) -> JsonValue:
-    """What a person typed for an argument: as the tool's schema reads it, as JSON when the schema says nothing.
+    """Read typed text as the value of an argument: by the tool's schema, or as JSON if the schema does not have it.
 
     A choice may be named by its title, and several choices with commas between them.
     """
@@ -201,10 +201,10 @@ def typed(text: str, name: str, tool: Tool | None) -> JsonValue:
 
 
 def typed_all(texts: tuple[str, ...], name: str, tool: Tool | None) -> JsonValue:
-    """What a person typed for an argument, once or, for an array, once for each item.
+    """Read the texts of one argument, which is given once or, for an array, once for each item.
 
     Raises:
-        UsageError: it was given more than once, and the schema does not say that it is an array.
+        UsageError: the argument was given several times, and the schema does not make it an array.
     """
     from bridge.translate.arguments import properties_of
 
@@ -222,10 +222,10 @@ def typed_all(texts: tuple[str, ...], name: str, tool: Tool | None) -> JsonValue
 
 
 def check_names(arguments: JsonObject, tool: Tool, skill: str) -> None:
-    """Say which arguments the skill does not have. The server has the last word, unless the schema has said it.
+    """Warn of arguments that the skill does not have.
 
     Raises:
-        UsageError: the schema takes no others than its own.
+        UsageError: the schema forbids further arguments.
     """
     from bridge.cli import render
     from bridge.translate.arguments import properties_of
@@ -246,12 +246,12 @@ def check_names(arguments: JsonObject, tool: Tool, skill: str) -> None:
 
 
 def _chosen(text: str, choices: list[tuple[JsonValue, str]]) -> JsonValue:
-    """The choice that a text names; the text itself when it names none."""
+    """The choice that a text names; the text itself if it names none."""
     return next((value for value, title in choices if text in (value, title, json.dumps(value))), text)
 
 
 def _choices(field: JsonObject) -> list[tuple[JsonValue, str]]:
-    """The values that a schema lists, each with what it is called."""
+    """The values that a schema lists, each with its title."""
     values, names = field.get("enum"), field.get("enumNames")
     if isinstance(values, list):
         titles = names if isinstance(names, list) and len(names) == len(values) else values
@@ -264,7 +264,7 @@ def _choices(field: JsonObject) -> list[tuple[JsonValue, str]]:
 
 
 def arguments_of(tool: Tool | None) -> list[str]:
-    """The arguments of a tool, a line each: `steps (integer, 1 to 60, default 5): How many steps`"""
+    """The arguments of a tool, one line each: `steps (integer, 1 to 60, default 5): How many steps`"""
     from bridge.translate.arguments import required_of, resolved_properties, type_words
 
     if tool is None:
@@ -300,7 +300,7 @@ def _bounds(field: JsonObject) -> list[str]:
 
 
 def tool_with(schema: JsonValue) -> Tool | None:
-    """A tool that takes this; None when it is no schema."""
+    """A tool with this input schema; None when the value is no schema."""
     from bridge.mcp.tools import tools_from
 
     tools, _ = tools_from([{"name": "tool", "inputSchema": schema}])

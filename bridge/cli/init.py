@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _FILE: Final = "bridge.toml"
 _OF_A_NAME: Final = 34
-"""Characters of a name that leave room for more: tables take 40."""
+"""Characters of a name, so that a suffix fits into the 40 of a table name."""
 
 
 @click.command()
@@ -85,13 +85,13 @@ def _starter(options: dict[str, Any]) -> Starter:
     if not servers and not agents:
         servers = {"everything": EXAMPLE}
     published = next(iter(servers)) if len(servers) == 1 else "tools"
-    while published in agents:  # which of the two a `from` means could not be told
+    while published in agents:  # otherwise a `from` would be ambiguous
         published = f"{published[:_OF_A_NAME]}-tools"
     return Starter(servers, agents, published)
 
 
 def _asked() -> tuple[dict[str, str | Sequence[str]], dict[str, str]]:
-    """What the person at the terminal names; nothing where nobody is there to be asked."""
+    """Ask the person at the terminal for servers and agents; empty without a terminal."""
     from bridge.cli import render
     from bridge.config.starter import EXAMPLE
 
@@ -145,7 +145,7 @@ def _agent_from(text: str) -> tuple[str, str]:
 
 
 def _named(text: str) -> tuple[str, str]:
-    """A name and what it names; "" where a URL or command stands alone, which may hold = as well."""
+    """Split `NAME=TARGET`. The name is "" when a URL or command stands alone, which may hold `=`, too."""
     name, equals, rest = text.partition("=")
     if not equals or not name.replace("-", "").replace("_", "").isalnum():
         return "", text.strip()

@@ -26,7 +26,7 @@ _PRINTED: Final = "mcp-json"
 _HOSTS: Final[Mapping[str, places.Host]] = {**places.HOSTS, _PRINTED: places.ANY_HOST}
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""What every host takes for a server's name."""
+"""Server names that every host accepts."""
 
 
 @click.command(no_args_is_help=True)
@@ -136,7 +136,7 @@ def _require_consistent(options: dict[str, Any], host: places.Host) -> None:
 def _offered_from(
     options: dict[str, Any], host: places.Host
 ) -> tuple[tuple[str, ...], tuple[str, ...], Sequence[str]]:
-    """The words behind the command, what tells this server from others, and the variables that it reads."""
+    """The arguments of the command, the offers that identify the server, and the variables that it reads."""
     if install_file.is_meant(options):
         served = install_file.served_from(options, host)
         return served.arguments, served.offers, ()
@@ -145,7 +145,7 @@ def _offered_from(
 
 
 def _exposed_from(options: dict[str, Any], host: places.Host) -> entry.Exposed:
-    """What the options ask to expose, looked at as `expose` will do."""
+    """The options of `expose`, checked as `expose` does."""
     from bridge.cli import option_document
 
     exposed = entry.Exposed(
@@ -169,11 +169,11 @@ def _absolute(path: str) -> str:
 
 
 def _program() -> tuple[str, ...]:
-    """How a host starts this installation.
+    """The words with which a host starts this installation.
 
     Raises:
-        UsageError: it will be gone soon. (It is not named by what a registry calls `mcp-a2a`: the project has not
-            published anything under that name, so that it may be anybody's.)
+        UsageError: the installation is temporary. (The message suggests no package name: the project has published
+            nothing, so the name `mcp-a2a` in a registry may belong to anybody.)
     """
     executable = Path(sys.executable)
     if entry.is_passing(executable):
@@ -185,7 +185,7 @@ def _program() -> tuple[str, ...]:
 
 
 def _name(options: dict[str, Any], there: Mapping[str, JsonObject], offers: tuple[str, ...]) -> str:
-    """The server's name: as it was said, as it is there already, or as its agent is called."""
+    """The server's name: from `--name`, from the host's file if the server is there already, or from its agent."""
     if options["name"]:
         return str(options["name"])
     if known := _ours(there, offers):
@@ -196,7 +196,7 @@ def _name(options: dict[str, Any], there: Mapping[str, JsonObject], offers: tupl
 
 
 def _ours(there: Mapping[str, JsonObject], offers: tuple[str, ...]) -> list[str]:
-    """The servers that offer just this."""
+    """The names of our servers with exactly these offers."""
     return [name for name, server in there.items() if entry.offered_by(server) == offers]
 
 
@@ -219,7 +219,7 @@ def _print(options: dict[str, Any], host: places.Host, server: JsonObject) -> in
 
 @dataclass(frozen=True)
 class _Edit:
-    """A host's file, and the server in it that is meant."""
+    """A host's file, and the slot of one server in it."""
 
     file: files.HostFile
     slot: edit.Slot
@@ -231,7 +231,7 @@ class _Edit:
         return cls(file, slot, edit.server_in(file.text, slot) if file.text.strip() else None)
 
     def require_ours(self, offers: tuple[str, ...], *, is_named: bool) -> None:
-        """Refuse to touch a server that is not ours, or that a name which we made happens to hit."""
+        """Refuse to change a server that is not ours, or another of ours that has the generated name."""
         if self.present is None:
             return
         there, name = entry.offered_by(self.present), self.slot.name
@@ -251,7 +251,7 @@ def _add(options: dict[str, Any], host: places.Host, server: JsonObject, offers:
         there = edit.servers_in(file.text, host.servers_key, comments=host.comments)
         change = _Edit.of(file, host, _name(options, there, offers))
         change.require_ours(offers, is_named=bool(options["name"]))
-        whole = {**(change.present or {}), **server}  # what a person added to the entry stays
+        whole = {**(change.present or {}), **server}  # additions by the user stay
         if isinstance(own := (change.present or {}).get("env"), dict) and isinstance(
             ours := server.get("env"), dict
         ):
@@ -272,7 +272,7 @@ def _remove(options: dict[str, Any], host: places.Host) -> int:
 
     file = files.read(_file(options, host))
     try:
-        # What has a name is found by that, also when the file is not there any more.
+        # With --name the server is found even when its configuration file is gone.
         is_file = install_file.is_meant(options) and not options["name"]
         offers = install_file.offers(options) if is_file else options["urls"]
         there = edit.servers_in(file.text, host.servers_key, comments=host.comments)
@@ -327,10 +327,10 @@ def _diff(before: str, after: str, path: str) -> str:
 
 
 def _file(options: dict[str, Any], host: places.Host) -> Path:
-    """The file that is meant.
+    """The host's file to change.
 
     Raises:
-        UsageError: the host, or the file's folder, is not there, and nobody said to make it.
+        UsageError: the host or the file's folder does not exist, and `--create` is not given.
     """
     if options["path"]:
         path = Path(_absolute(options["path"]))

@@ -1,6 +1,6 @@
-"""What `install` learns of agents and hosts: the agents' names, and with `--check` whether the server works.
+"""The checks of `install`: reads the agents' names and, with `--check`, tries the server.
 
-It is started as the host would start it, once each agent has given its card to this command.
+Each agent must give its card first. Then the server is started as the host would start it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from bridge.jsonvalues import JsonObject
 
 _NAME_SECONDS: Final = 5.0
-"""How long an agent may take to say what it is called, where its URL can say so as well."""
+"""How long an agent may take to give its card for a name; afterwards the URL gives the name."""
 
 
 def card_name(options: dict[str, Any]) -> str:
-    """What the first agent's card calls it, as a name for hosts; "" when it has none, or gives no card."""
+    """The first agent's name on its card, as a name for hosts; "" when there is no name or no card."""
     import anyio
 
     from bridge.cli import render
@@ -44,10 +44,10 @@ def card_name(options: dict[str, Any]) -> str:
 
 
 def require_cards(options: dict[str, Any]) -> None:
-    """With `--check`, have each agent show its card.
+    """With `--check`, read the card of each agent.
 
     Raises:
-        PeerError: one does not, with what there is in its place.
+        PeerError: an address gives no card. The message says what stands there.
     """
     if not options["check"] or install_file.is_meant(options):
         return
@@ -80,7 +80,7 @@ def check_as_host(options: dict[str, Any], host: places.Host, server: JsonObject
     """Start the server as the host would, and show its tools.
 
     Raises:
-        PeerError: it does not work, or has no tool of an agent.
+        PeerError: the server does not work, or lists no tool of an agent.
     """
     if not options["check"]:
         return
@@ -94,7 +94,7 @@ def check_as_host(options: dict[str, Any], host: places.Host, server: JsonObject
     arguments = server["args"] if isinstance(server["args"], list) else []
     start = ServerStart(str(server["command"]), [str(word) for word in arguments], _environment(host, server))
     tools, words = anyio.run(tools_of, start)
-    own_tools = {str(own["name"]) for own in follow_ups(1)}  # whose names do not depend on how long they wait
+    own_tools = {str(own["name"]) for own in follow_ups(1)}  # the argument does not change their names
     if {tool.name for tool in tools} <= own_tools:
         raise PeerError("the server lists no tool of an agent, so that nothing was written", detail=words)
     say = render.say if host is places.ANY_HOST or host.is_yaml else lambda line: render.write(f"{line}\n")
@@ -107,7 +107,7 @@ def check_as_host(options: dict[str, Any], host: places.Host, server: JsonObject
 
 
 def _environment(host: places.Host, server: JsonObject) -> dict[str, str]:
-    """The variables that the host gives a server, as far as they differ from host to host."""
+    """The variables that the host gives a server, where hosts differ."""
     if host.from_shell:
         given = dict(os.environ)
     else:

@@ -1,4 +1,4 @@
-"""A configuration file as `install` takes it: one MCP server of it is what the host starts."""
+"""A configuration file as the source of `install`: the host starts one MCP server of the file."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 def is_meant(options: Mapping[str, Any]) -> bool:
-    """Whether what is to be installed is named by a file, and not by URLs."""
+    """Whether the options name a file, and not URLs."""
     return any(word.endswith(".toml") and "://" not in word for word in options["urls"])
 
 
 def served_from(options: Mapping[str, Any], host: Host) -> entry.Served:
-    """What the host starts.
+    """The MCP server of the file that the host starts.
 
     Raises:
-        UsageError: the file is not right, has no such server, or takes what this host does not pass on.
+        UsageError: the file has errors, has no such server, or needs variables that this host does not pass on.
     """
     for option in (option for option in names_of_agents_options() if options[option]):
         raise UsageError(
@@ -41,12 +41,12 @@ def served_from(options: Mapping[str, Any], host: Host) -> entry.Served:
 
 
 def face_of(options: Mapping[str, Any]) -> str:
-    """The MCP server of the file that is meant."""
+    """The name of the MCP server in the file."""
     return options["face"] or _face(options, _loaded(options))
 
 
 def offers(options: Mapping[str, Any]) -> tuple[str, ...]:
-    """What tells the server from others."""
+    """Identifies the server among others."""
     return entry.Served(os.path.abspath(_file(options)), face_of(options)).offers
 
 

@@ -1,4 +1,4 @@
-"""What of ours is in which host's file: `install --list`."""
+"""`install --list`: shows our servers in the hosts' files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _AT_FAULT: Final = 2
 
 
 def show(hosts: Sequence[places.Host]) -> int:
-    """Show the servers of these hosts' files; the exit code, which says whether all files could be read."""
+    """Show our servers in these hosts' files; the exit code says whether all files could be read."""
     code, is_any = 0, False
     for host in hosts:
         for path in _files_of(host):
@@ -39,7 +39,7 @@ def show(hosts: Sequence[places.Host]) -> int:
 
 
 def _files_of(host: places.Host) -> Iterator[Path]:
-    """The files that are there: of this person, and of the project in the current folder."""
+    """The existing files of this user, and of the project in the current folder."""
     if host.is_yaml:
         return
     machine = places.Machine(places.system_of(sys.platform), str(Path.home()), os.environ)

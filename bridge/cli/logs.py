@@ -1,4 +1,4 @@
-"""How log lines look: as text for people or JSON for machines, always on stderr, with the call they belong to."""
+"""Formats log lines, as text for people or as JSON for machines, with the call's id. The log goes to stderr."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from bridge.safe_text import spelled_as_json, with_visible_characters
 
 _USER: Final = re.compile(r"(?<=://)[^/@\s\"'<>]+@")
 _SESSION: Final = re.compile(r"(?<=session ID: )\S+|(?<=ating session: )\S+|(?<=^Session )[0-9a-f]{32}\b")
-"""As the MCP SDK names the sessions of a tool server and our own: who knows one can take it over."""
+"""Session ids in messages of the MCP SDK. Whoever knows an id can take over the session."""
 _QUERY: Final = re.compile(r"(://[^\s?#\"'<>]*[?#])[^\s\"'<>]+")
 
 
 class BareFormat(logging.Formatter):
-    """The words alone."""
+    """The message alone."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One record as one line, its traceback below it."""
@@ -59,24 +59,24 @@ class JsonFormat(logging.Formatter):
 
 
 def _discreet(record: logging.LogRecord, text: str) -> str:
-    """Words of a library without the user and query of the URLs in them, in which secrets may stand, and without the
-    ids of sessions. Ours have none."""
+    """A library's message without session ids, and without the users and queries of URLs, which may hold secrets. The
+    bridge's own messages hold none."""
     if record.name.partition(".")[0] == "bridge":
         return text
     return _QUERY.sub(r"\1***", _USER.sub("", _SESSION.sub("***", text)))
 
 
 def set_up_for_none() -> None:
-    """For commands that keep no log: what is logged all the same, as Python writes it to stderr, is cleaned too."""
+    """For commands without a log: clean the messages that Python writes to stderr all the same."""
     assert logging.lastResort is not None
     logging.lastResort.setFormatter(BareFormat())
 
 
 def set_up(log_format: str, level: str) -> None:
-    """Log from here on, to stderr. Libraries below us speak from WARNING up, unless asked for DEBUG.
+    """Set up the log on stderr. Libraries log from WARNING up, or from DEBUG when `level` is `debug`.
 
-    The MCP SDK logs a traceback for each line that it cannot read; what matters of it we say ourselves. At DEBUG it
-    logs whole messages, with the arguments and results of calls, which belong in no log.
+    The MCP SDK logs a traceback for each line that it cannot read, and the bridge reports such lines itself. At DEBUG
+    the SDK logs whole messages, with the arguments and results of calls, which belong in no log.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormat() if log_format == "json" else TextFormat())

@@ -1,7 +1,7 @@
 """The command `mcp-a2a`: its groups, its exit codes, and how errors become one message.
 
-A command is imported when it is asked for, and imports its modules inside its function: hosts start `expose` with
-themselves and wait for it, and importing the MCP SDK takes about a second, which `--help` should not.
+A command's module is imported on use, and it imports other modules inside its function. Hosts wait for `expose` when
+they start, and to import the MCP SDK takes about a second, which `--help` must not take.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ _COMMANDS: Final = (
     "schema",
     "completion",
 )
-"""In the order of the help: what is used first comes first. Each stands in the module of its name, but for these."""
+"""The commands in the order of the help. Each is in the module of its name, except for those in `_MODULES`."""
 _MODULES: Final = {"call": "bridge.cli.call.command"}
 
 _SUMMARY_CHARACTERS: Final = 200
-"""More than the first sentence of any command has: click cuts summaries to one line otherwise."""
+"""Longer than the first sentence of any command, so that click does not cut it."""
 
 
 class _Commands(click.Group):
-    """Imports a command when it is asked for, and tells of each with a whole sentence."""
+    """Imports commands on use, and shows a whole sentence for each in the help."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Their names."""
+        """The names of the commands."""
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """One of them; None when there is none of this name."""
+        """The command of this name, or None."""
         if cmd_name not in _COMMANDS:
             return None
         command: click.Command = getattr(
@@ -63,7 +63,7 @@ class _Commands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write them and what each does."""
+        """Write the commands with their summaries."""
         rows = [
             (name, command.get_short_help_str(_SUMMARY_CHARACTERS))
             for name in self.list_commands(ctx)
@@ -117,7 +117,7 @@ def main() -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         sys.exit(EXIT_INTERRUPTED)
     except ConfigError as exc:
-        _complain(str(exc))  # which begins with what it is, and where
+        _complain(str(exc))  # the message has its own prefix and place
         sys.exit(telling_of(exc).exit_code)
     except BridgeError as exc:
         _complain(f"mcp-a2a: {exc}{exc.detail}")

@@ -1,8 +1,8 @@
-"""What the options of `wrap` and `expose` say, as the document that a configuration file is read into.
+"""Makes the data of a configuration file from the options of `wrap` and `expose`.
 
-From there on they go the way of every file: it is checked, and becomes a plan (`bridge.config.load`,
-`bridge.assembly.plan_from_file`); `--print-toml` writes it out. Secrets stand in it as where they are read from, and
-paths are absolute. What no file can say, and what it says otherwise, is told when it is to be written.
+The data is treated like that of a file: `bridge.config.load` checks it, and `bridge.assembly.plan_from_file` makes the
+plan. `--print-toml` prints the data. Secrets are references, and paths are absolute. Printing reports the options that
+no file can hold, and those that a file holds in another way.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _OPTIONS: Final = {
     "mcp_json": "--from-json",
     "principals": "--auth",
 }
-"""What on the command line says a key of the file, where that is no option of the same name."""
+"""The option or argument for a key of the file, where the names differ."""
 _AROUND: Final = ("auth", "skills", "tools", "*")
-"""Keys around those that options say."""
+"""Keys that only contain the keys of options."""
 
 _WEB: Final = ("http://", "https://")
 SEVERAL: Final = "tools"
-"""What the agent is called in its path when it is made of several servers."""
+"""The name of an agent made of several servers, in its path."""
 
 
 def option_at(path: KeyPath) -> str:
-    """What on the command line says the value at a path of the document."""
+    """The option or argument for the value at a path of the document."""
     depth = 0 if path[:1] == ("principals",) else 1 if path[:1] in (("bridge",), ("import",)) else 2
     step = next((str(step) for step in path[depth:] if step not in _AROUND), "")
     return _OPTIONS.get(step, f"--{step.replace('_', '-')}") if step else ""
@@ -50,18 +50,18 @@ def option_at(path: KeyPath) -> str:
 
 @dataclass
 class Asked:
-    """A document that options came to, and what is to be told when it is written to a file."""
+    """A document made of options, with the messages for writing it to a file."""
 
     data: dict[str, Any] = field(default_factory=dict)
     principals: dict[str, str] = field(default_factory=dict)
-    """What `--auth` calls those that are called otherwise here."""
+    """The names in `--auth` of principals that have other names in the document."""
     unsaid: list[str] = field(default_factory=list)
-    """What no file can say."""
+    """Messages about options that no file can hold."""
     remarks: list[str] = field(default_factory=list)
-    """What the file says otherwise."""
+    """Messages about options that a file holds in another way."""
 
     def plan(self) -> Plan:
-        """What is to be served.
+        """The plan of the document.
 
         Raises:
             UsageError: the options do not fit together, or a secret cannot be read.
@@ -71,7 +71,7 @@ class Asked:
         return replace(plan, credentials=credentials)
 
     def require_right(self) -> None:
-        """Refuse what could not be served.
+        """Refuse options that could not be served.
 
         Raises:
             UsageError: as for `plan`.
@@ -82,8 +82,8 @@ class Asked:
         return replace(principal, name=self.principals.get(principal.name, principal.name))
 
     def admitted(self, texts: Iterable[str]) -> dict[str, Any]:
-        """The tables of those who may call, by names that a file takes. Options may call them otherwise, and give one
-        of them several tokens."""
+        """The tables of principals, by names that a file accepts. In options a principal may have another name, and
+        several tokens."""
         from bridge.config.text.secrets import principal_in
         from bridge.config.text.wording import table_name
 
@@ -102,10 +102,10 @@ class Asked:
         return tables
 
     def write(self) -> int:
-        """Print the file that says the same.
+        """Print the equivalent file.
 
         Raises:
-            UsageError: none can.
+            UsageError: no file is equivalent.
         """
         from bridge.cli import render
         from bridge.config.toml_text import document_of
@@ -119,10 +119,10 @@ class Asked:
 
 
 def plan_of(data: dict[str, Any]) -> Plan:
-    """What a document of options says is to be served; what is None in it is not said.
+    """The plan of a document of options, in which None means a missing value.
 
     Raises:
-        UsageError: it is not as a file should be.
+        UsageError: the document has errors.
     """
     from bridge.assembly.plan_from_file import plan_from_file
 
@@ -137,10 +137,10 @@ def _loaded(data: dict[str, Any]) -> LoadedConfig:
 
 
 def wrapped(options: Mapping[str, Any]) -> Asked:
-    """What `wrap` is to serve: an agent made of one server, or of those of a host's file.
+    """The document of `wrap`: an agent made of one server, or of the servers in a host's file.
 
     Raises:
-        UsageError: it is told of no server, or of several in different ways.
+        UsageError: the options name no server, or name servers in different ways.
     """
     from bridge.short_names import name_of, slug
 
@@ -176,7 +176,7 @@ def _agent(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def exposed(options: Mapping[str, Any]) -> Asked:
-    """What `expose` is to serve: an MCP server made of agents.
+    """The document of `expose`: an MCP server made of agents.
 
     Raises:
         UsageError: an agent is not named by a URL.
@@ -207,7 +207,7 @@ def exposed(options: Mapping[str, Any]) -> Asked:
 
 
 def _without_none(value: Any) -> Any:
-    """Without what is None, and tables of nothing else."""
+    """Remove None, and tables that are empty without it."""
     if not isinstance(value, dict):
         return value
     kept = {key: _without_none(inner) for key, inner in value.items()}
@@ -273,7 +273,7 @@ def server_at(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """The table of a server that is reached at a URL.
 
     Raises:
-        UsageError: it is given what only a command takes.
+        UsageError: the options hold one that only a command takes.
     """
     if options["variables"]:
         raise UsageError("--env is for a command; a URL takes --header")
@@ -290,7 +290,7 @@ def server_of(words: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any
     """The table of a server that is started by these words.
 
     Raises:
-        UsageError: it is given what only a URL takes.
+        UsageError: the options hold one that only a URL takes.
     """
     from bridge.config.text.secrets import child_variable_in
     from bridge.http.probe import url_with_scheme
@@ -309,7 +309,7 @@ def server_of(words: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any
 
 
 def _names_in_host_file(options: Mapping[str, Any]) -> list[str]:
-    """The servers of a host's file, or some of them; what is wrong with others is the host's business."""
+    """The names of the servers in a host's file, or of those in `--only`. Faults of other servers do not matter."""
     from bridge.config.mcp_json import read_host_file
     from bridge.config.text.wording import meant, table_name
 
@@ -386,7 +386,7 @@ def _require_web(url: str) -> None:
 
 
 def _require_host(url: str) -> None:
-    """Refuse what leads nowhere, by what stands on the command line: there may be several."""
+    """Refuse a URL without a host. The message shows the URL, because a command line may have several."""
     from bridge.config.text.wording import shown_url
 
     try:

@@ -1,6 +1,6 @@
-"""How the command line speaks to a person, and what it shows of a card.
+"""The terminal: output and questions for a person, and the rendering of a card.
 
-What it shows of a call is in `results`, of a bridge in `banner`.
+`bridge.cli.call.results` renders calls, and `bridge.cli.banner` renders bridges.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Terminal(Console):
-    """A console that shows words as they are: no markup is read in them, and nothing in them steers it."""
+    """A console that prints texts as they are: it reads no markup, and control characters are escaped."""
 
     def __init__(self, *, stderr: bool = False) -> None:
         super().__init__(stderr=stderr, highlight=False, soft_wrap=True, emoji=False, markup=False)
@@ -36,12 +36,12 @@ class Terminal(Console):
         return super().render_str(with_visible_characters(text), **options)
 
     def say(self, *words: str | tuple[str, str]) -> None:
-        """A line made of words, each with a style of its own where it has one."""
+        """Print a line of words, each a text or a text with its style."""
         self.print(styled(*words))
 
 
 def styled(*words: str | tuple[str, str]) -> Text:
-    """Words in a row, each with a style of its own where it has one."""
+    """Join words, each a text or a text with its style."""
     pairs = ((word, "") if isinstance(word, str) else word for word in words)
     return Text.assemble(*((with_visible_characters(word), style) for word, style in pairs))
 
@@ -50,18 +50,18 @@ err = Terminal(stderr=True)
 out = Terminal()
 
 _OF_A_FILE: Final = re.compile(r" *\d* \| ")
-"""How a line of a file is shown, and the marks below it."""
+"""A shown line of a file, or the marks below it."""
 _QUOTED: Final = re.compile(r"`[^`]*`")
 _NO_BREAK: Final = "\x00"
 
 _AS_AGENT: Final = "as the agent"
 
 _LOOK_SECONDS: Final = 0.5
-"""How long a Ctrl+C may go unseen while somebody is asked."""
+"""How long a Ctrl+C may go unnoticed while a person is asked."""
 
 
 def card(found: FoundCard, arguments_of: Callable[[str], Iterable[str]]) -> None:
-    """What an agent says of itself; `arguments_of` gives what is known of a skill's arguments, in lines."""
+    """Print a card. `arguments_of` gives the known arguments of a skill, in lines."""
     shown, capabilities = found.card, found.card.capabilities
     out.say((shown.name, "bold"), f" {shown.version}")
     out.print(shown.description)
@@ -96,13 +96,13 @@ def card(found: FoundCard, arguments_of: Callable[[str], Iterable[str]]) -> None
 
 
 def deviations(found: FoundCard) -> None:
-    """What in a card is not as the specification asks."""
+    """Print where a card deviates from the specification."""
     for deviation in found.deviations:
         err.say(("not as A2A asks:", "yellow"), f" {deviation}")
 
 
 def card_text(found: FoundCard) -> None:
-    """A card as it was received, indented."""
+    """Print a card as it was received, indented."""
     write(json.dumps(json.loads(found.text), indent=2, ensure_ascii=False) + "\n")
 
 
@@ -118,7 +118,7 @@ def ask(line: str) -> str | None:
         _wait_for_a_line()
         answer = sys.stdin.readline()
     except KeyboardInterrupt:
-        err.print()  # what is said next does not stand behind the question
+        err.print()  # the next output begins on a new line
         raise
     if not answer:
         err.print()
@@ -127,10 +127,10 @@ def ask(line: str) -> str | None:
 
 
 def _wait_for_a_line() -> None:
-    """Wait until something was typed.
+    """Wait until a line was typed.
 
-    A Ctrl+C that comes just before a read begins is not seen by Python as long as it reads. So it reads only what is
-    there already, and looks up meanwhile. (Windows wakes a read by itself, and cannot select a terminal.)
+    Python does not notice a Ctrl+C that comes just before a read begins until the read ends. So the terminal is polled,
+    and read only when a line is there. (Windows wakes a read by itself, and cannot select a terminal.)
     """
     while (
         os.name == "posix" and sys.stdin.isatty() and not select.select([sys.stdin], [], [], _LOOK_SECONDS)[0]
@@ -139,12 +139,12 @@ def _wait_for_a_line() -> None:
 
 
 def say(line: str) -> None:
-    """One line for a person."""
+    """Print one line on stderr."""
     err.print(line)
 
 
 def complain(text: str) -> None:
-    """What is wrong, on stderr: in whole lines for a log or a program, in words that fit for a person's terminal."""
+    """Print an error on stderr: in whole lines for a program, wrapped for a terminal."""
     lines = text.splitlines()
     if err.is_terminal:
         lines = [part for line in lines for part in wrapped(line, err.width)]
@@ -153,9 +153,9 @@ def complain(text: str) -> None:
 
 
 def wrapped(line: str, width: int, indent: str = "") -> list[str]:
-    """A line cut at spaces, so that it fits; all but the first are indented.
+    """Wrap a line at spaces; all lines but the first are indented.
 
-    What stands between backticks stays whole, and so does a line of a file that is shown.
+    Text between backticks stays whole, and so does a shown line of a file.
     """
     if _OF_A_FILE.match(line):
         return [line]
@@ -173,23 +173,23 @@ def wrapped(line: str, width: int, indent: str = "") -> list[str]:
 
 
 def heading(line: str) -> None:
-    """A line of a result that says what is below it."""
+    """Print a heading of a result."""
     out.say((line, "bold"))
 
 
 def result(line: str) -> None:
-    """A line of a result."""
+    """Print a line of a result."""
     out.print(line)
 
 
 def sentence(line: str, indent: str = "  ") -> None:
-    """Words of a result, which at a terminal are cut to fit."""
+    """Print a sentence of a result, wrapped at a terminal."""
     for part in wrapped(line, out.width, indent) if out.is_terminal else [f"{indent}{line}"]:
         out.print(part)
 
 
 def can_ask() -> bool:
-    """Whether a person sits at both ends of a question."""
+    """Whether stdin and stderr are a terminal, so that a person can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -206,7 +206,7 @@ def share_a_place() -> bool:
 
 
 def write(text: str) -> None:
-    """To stdout: exactly as it is for a pipe, harmless for a terminal."""
+    """Write a text to stdout: unchanged for a pipe, with control characters escaped for a terminal."""
     sys.stdout.write(with_visible_characters(text) if sys.stdout.isatty() else text)
     sys.stdout.flush()
 
@@ -247,7 +247,7 @@ def _skills(shown: AgentCard, arguments_of: Callable[[str], Iterable[str]]) -> N
         if takes or gives:
             out.say((f"    {takes or _AS_AGENT} -> {gives or _AS_AGENT}", "dim"))
         examples = sorted(skill.examples or (), key=lambda example: example.startswith("{"))
-        for example in examples[:1]:  # the one that is typed most easily
+        for example in examples[:1]:  # the one that is easiest to type
             out.say(("    e.g.", "dim"), f" {example}")
 
 

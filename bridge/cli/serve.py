@@ -1,4 +1,4 @@
-"""`mcp-a2a serve`: everything that a configuration file says, in one process."""
+"""`mcp-a2a serve`: serves a configuration file in one process."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from bridge.process.reload import ReadConfig
 
 CONFIG_FILE_NAME: Final = "bridge.toml"
-"""What the file is called when no other is named."""
+"""The default name of the file."""
 
 _OF_THE_FILE: Final = ("host", "port", "log_format", "log_level")
-"""Options that take the place of what the file says."""
+"""Options that override the file."""
 
 
 @click.command()

@@ -15,13 +15,13 @@ from mcp.client.stdio import stdio_client
 from bridge.errors import PeerError, leaf_of, reason_of
 
 TRIAL_SECONDS: Final = 60.0
-"""How long a server may take until its tools are listed. After as long, Claude Desktop gives up."""
+"""How long a server may take to list its tools. Claude Desktop gives up after the same time."""
 
 _LAST_CHARACTERS: Final = 4000
-"""How much is shown of what a server wrote to its stderr."""
+"""Characters of a server's stderr that are shown."""
 
 _FAILURES: Final = (MCPError, OSError, ValueError, RuntimeError, ExceptionGroup)
-"""What the SDK's client raises at a server that does not start, ends, or says what is no MCP."""
+"""The errors of the SDK's client when a server does not start, ends, or does not speak MCP."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,14 @@ class ServerStart:
     command: str
     arguments: Sequence[str]
     environment: Mapping[str, str] = field(repr=False)
-    """Beside the few variables that the SDK gives every server: the user's name, shell and terminal."""
+    """Variables besides those that the SDK gives every server: the user's name, shell and terminal."""
 
 
 async def tools_of(start: ServerStart) -> tuple[list[types.Tool], str]:
-    """The tools that a server lists when it is started in a folder of nobody's, and what it wrote to stderr.
+    """Start a server in an empty folder; return its tools, and its output on stderr.
 
     Raises:
-        PeerError: it does not start, or does not answer in time; what it wrote to stderr is the detail.
+        PeerError: the server does not start, or does not answer in time. The detail is its stderr.
     """
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,

@@ -1,4 +1,4 @@
-"""`mcp-a2a servers`: what is remembered of tool servers that were met before, and how it is forgotten."""
+"""`mcp-a2a servers`: lists what is remembered about tool servers, and forgets it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bridge.mcp.client.known_servers import KnownServer
 
 _SHORT_ID: Final = 8
-"""Characters of an id that tell a server from the others, and that are shown."""
+"""Characters of an id that are shown; they are enough to tell servers apart."""
 _WITHOUT_NAME: Final = "(did not say its name)"
 _WORDS: Final = {
     ("era", "legacy"): "speaks MCP 2025-11-25 or older",
@@ -28,7 +28,7 @@ _WORDS: Final = {
     ("mute", "yes"): "cannot ask under MCP 2026-07-28: is spoken to by the older handshake",
     ("serial", "yes"): "asks in the middle of calls: one call at a time",
 }
-"""What is said of a fact and its value, as `Fact` spells them."""
+"""The words for each fact and value, as `Fact` spells them."""
 
 
 def _completed(_: click.Context, __: click.Parameter, begun: str) -> list[CompletionItem]:
@@ -96,7 +96,7 @@ def _file() -> Path:
 
 
 def _meant(word: str, known: Sequence[KnownServer]) -> KnownServer:
-    """The server of this name, or whose id begins so."""
+    """The server with this name, or whose id begins with it."""
     from bridge.config.text.wording import listed, meant
 
     found = [one for one in known if one.name == word]
@@ -157,7 +157,7 @@ def _short(one: KnownServer) -> str:
 
 
 def _lines(one: KnownServer) -> list[str]:
-    """What is known beside the name; a fact of another version of the bridge stands as it is."""
+    """The facts about a server without its name. A fact from another version of the bridge is shown as it is."""
     from bridge.mcp.client.known_servers import Fact
 
     return [

@@ -1,4 +1,4 @@
-"""`mcp-a2a show`: a configuration as it was understood, a generated card, or a list of tools."""
+"""`mcp-a2a show`: prints a configuration as it was read, a generated card, or a list of tools."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bridge.jsonvalues import JsonObject
 
     Look = Callable[[Bridge], tuple[JsonObject, list[str]]]
-    """What is printed, and why it may not be all of it."""
+    """Returns the value to print, and the reasons why it may be incomplete."""
 
 _AT_FAULT: Final = 1
 

@@ -21,7 +21,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def serving_options(log_level: str) -> Callable[[_Command], _Command]:
-    """The options of a command that serves what its other options say: who may call, and what is told."""
+    """Add the options for callers, for the log and for `--print-toml`, to a command that serves."""
     options = (
         click.option(
             "--auth",
@@ -134,10 +134,10 @@ def wrap(**options: Any) -> int:
 
 
 def plan_from(asked: Asked, options: dict[str, Any]) -> Plan:
-    """What the options ask to serve: what the file that says the same would, and what no file can say.
+    """The plan of the options: that of the equivalent file, with settings that no file can hold.
 
     Raises:
-        UsageError: they do not fit together, or a secret cannot be read.
+        UsageError: the options do not fit together, or a secret cannot be read.
     """
     from bridge.mcp.client.transports.streamable_http import HttpTarget
 
@@ -151,6 +151,6 @@ def plan_from(asked: Asked, options: dict[str, Any]) -> Plan:
         return replace(plan, servers={**plan.servers, **allowed})
     if options["from_json"] or options["name"]:
         return plan
-    # Its own server says what it is called, once it is there.
+    # The server itself gives the name, once it is connected.
     ((server,), (agent,)) = plan.servers.values(), plan.published.values()
     return replace(plan, servers={"": server}, published={"": replace(agent, servers=("",))})

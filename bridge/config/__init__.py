@@ -1,1 +1,1 @@
-"""What a user chooses, read and checked before anything starts."""
+"""The configuration: files and options, read and checked before anything starts."""

@@ -1,6 +1,6 @@
-"""Reads the configuration: the file, its profiles, the hosts' files that it imports. Nothing is started here.
+"""Reads the configuration: the file, its profiles, and the hosts' files that it imports. Starts nothing.
 
-Everything that is wrong with any of them is found at once, and said in one `ConfigError`.
+One `ConfigError` reports all mistakes in all of these files.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from bridge.errors import UsageError
 
 @dataclass(frozen=True)
 class SettingOverride:
-    """A value of `[bridge]` that the command line or the environment gives, as the file would write it."""
+    """A value of `[bridge]` from the command line or the environment, as the file would write it."""
 
     value: Any
     by: str
@@ -58,25 +58,25 @@ class SettingOverride:
 
     @property
     def source(self) -> ValueSource:
-        """Where it comes from."""
+        """The source of the value."""
         return ValueSource("command line" if self.by.startswith("-") else "environment", self.by)
 
 
 @dataclass(frozen=True)
 class LoadedConfig:
-    """A configuration that was read: values, profiles, and where they come from."""
+    """A configuration that was read: its values and profiles, with their sources."""
 
     path: Path
-    """Of the file, absolute; of options, the folder that they were given in."""
+    """The absolute path of the file; for options, the current folder."""
     config: Config
     profiles: Mapping[str, ResolvedProfile]
-    """By what `mapping` says."""
+    """The profiles, by the names that `mapping` has."""
     sources: ValueSources
     files: frozenset[Path]
-    """All that was read, secrets too: when one of them changes, so may the configuration."""
+    """All files that were read, those of secrets too. A change of any may change the configuration."""
     environment: Mapping[str, str] = field(repr=False, compare=False)
     on_command_line: bool = False
-    """Whether options say it, and no file."""
+    """Whether the configuration comes from options, and not from a file."""
 
     @property
     def bridge_profile(self) -> Profile:
@@ -88,8 +88,8 @@ class LoadedConfig:
         return self.profiles[face.mapping].profile
 
     def place_of(self, path: KeyPath) -> str:
-        """The file and line of a key of the file, or of its face's mapping profile; else of the table it is in; "" for
-        what no file says."""
+        """The file and line of a key in the file or in the mapping profile of its face. If the key is not written, the
+        place of its table; "" when no file has it."""
         if len(path) == 4 and path[0] in FACES:
             faces: dict[str, ToolsAsAgentTable | AgentsAsToolsTable] = {
                 **(self.config.tools_as_agent if path[0] == FACES[0] else self.config.agents_as_tools)
@@ -101,11 +101,11 @@ class LoadedConfig:
         return next((self.sources.of(table).place for table in tables if table in self.sources.places), "")
 
     def given(self, **changes: SettingOverride) -> LoadedConfig:
-        """This, with values of `[bridge]` that the command line or the environment gives. Paths are relative to
-        the current folder.
+        """A copy with values of `[bridge]` from the command line or the environment. Paths are relative to the current
+        folder.
 
         Raises:
-            UsageError: one is of a kind or range that its key does not take; or there is no such profile.
+            UsageError: a value has the wrong type or range, or there is no such profile.
         """
         bridge = _bridge_with(self.config.bridge, changes, ReadingContext(Path.cwd(), self.environment))
         profiles = self.profiles
@@ -123,7 +123,7 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> LoadedConfi
     """Read a configuration file.
 
     Raises:
-        ConfigError: it, or a file that it names, is not as it should be; all of it is said.
+        ConfigError: the file, or a file that it names, has errors. The message lists all of them.
     """
     document = read_toml(path, "the configuration")
     loaded = _loaded(
@@ -133,10 +133,10 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> LoadedConfi
 
 
 def load_options(document: OptionDocument, environment: Mapping[str, str] = os.environ) -> LoadedConfig:
-    """Take what options say as a configuration.
+    """Read options as a configuration.
 
     Raises:
-        UsageError: it is not as it should be; all of it is said, by the options.
+        UsageError: the options have errors. The message lists all of them by option.
     """
     return _loaded(
         document, ReadingContext(Path.cwd(), environment, on_command_line=True), dict(document.sources())
@@ -186,14 +186,14 @@ def _bridge_with(
 
 @dataclass
 class _Findings:
-    """What has been found wrong so far."""
+    """The faults found so far."""
 
     document: Document | OptionDocument
     faults: list[ConfigFault] = field(default_factory=list)
     elsewhere: list[Diagnostic] = field(default_factory=list)
-    """In other files."""
+    """Faults in other files."""
     unread_host: bool = False
-    """Whether a host's file could not be read: nobody knows what else there would be."""
+    """Whether a host's file could not be read, so that its servers are unknown."""
 
 
 def _config(reading: ReadingContext, found: _Findings) -> Config | None:
@@ -206,7 +206,7 @@ def _config(reading: ReadingContext, found: _Findings) -> Config | None:
 
 
 def _profiles(found: _Findings) -> dict[str, ResolvedProfile]:
-    """The profiles that the file names, by how it names them."""
+    """The profiles that the file names, by these names."""
     profiles: dict[str, ResolvedProfile] = {}
     broken: set[str] = set()
     for where, name in [((), DEFAULT_PROFILE), *_mappings(found.document.data)]:
@@ -252,7 +252,7 @@ def _host_files(reading: ReadingContext, found: _Findings) -> list[HostServers]:
 
 
 def _imported(hosts: list[HostServers], found: _Findings) -> dict[str, ImportedServer]:
-    """The servers of all hosts' files; none of them may have the name of another, or of one in the file."""
+    """The servers of all hosts' files. Their names must differ from each other and from the file's own servers."""
     imported: dict[str, ImportedServer] = {}
     document = found.document
     own = document.data.get("tool_servers")
@@ -272,7 +272,7 @@ def _imported(hosts: list[HostServers], found: _Findings) -> dict[str, ImportedS
 
 
 def _wanted_and_refused(hosts: list[HostServers], data: Mapping[str, Any]) -> Iterator[Diagnostic]:
-    """What is wrong with those servers of hosts that a face is made of."""
+    """Yield the faults of hosts' servers that a face uses."""
     wanted = {name for named in sources_of(data, "tools_as_agent").values() for name in named.values()}
     for host in hosts:
         for name, diagnostics in host.refused.items():
@@ -287,7 +287,7 @@ def _imported_sources(imported: Mapping[str, ImportedServer]) -> Iterator[tuple[
 
 
 def _shared_tokens(data: Mapping[str, Any], reading: ReadingContext) -> Iterator[ConfigFault]:
-    """Tokens that several principals show: nobody could tell them apart."""
+    """Yield a fault for each token that belongs to several principals."""
     owners: dict[str, str] = {}
     for path, table in tables_at(data, ("principals", "*")):
         for key in ("bearer", "api_key"):

@@ -1,12 +1,12 @@
-"""A host's file of MCP servers, read as tool servers: `mcpServers` of most hosts, `servers` of VS Code.
+"""Reads a host's file of MCP servers as tool servers: `mcpServers` of most hosts, `servers` of VS Code.
 
-What a host writes is taken as it is, with what it holds in plain: also variables and headers that are secrets. The
-rule that no secret stands in a file in plain is for files that are written for the bridge; here the host demands it,
-and copying the entries elsewhere would not make them safer. They are secrets from then on, and never shown.
+Secrets in plain text are accepted here, in variables and headers. A file written for the bridge may not hold them, but
+hosts demand them, and copying the entries elsewhere would not make them safer. Once read, they are secrets and never
+shown.
 
-Variables in texts, as hosts know them: `${NAME}`, `${NAME:-default}`, `${env:NAME}`. Those that only a host can
-fill in, like `${input:ID}`, are refused. What is shown of a server has variables by their names alone. Keys that say
-how a host treats a server are passed over.
+Texts may hold variables as hosts know them: `${NAME}`, `${NAME:-default}`, `${env:NAME}`. Variables that only a host
+can fill in, like `${input:ID}`, are refused. A server is shown with the names of its variables, not their values. Keys
+that say how a host treats a server are ignored.
 
 Sources: code.claude.com/docs/en/mcp, cursor.com/docs/mcp,
 code.visualstudio.com/docs/agents/reference/mcp-configuration.
@@ -46,7 +46,7 @@ _SECRET_MEMBERS: Final = frozenset(("args", "env", "headers", "auth", "inputs"))
 _SHOWN_MEMBERS: Final = frozenset(
     ("command", "cwd", "disabled", "envFile", "httpUrl", "serverUrl", "type", "url")
 )
-"""What is shown of a server; others may be secrets of a host that is not known here."""
+"""Members of a server that are shown. Other members may be secrets of an unknown host."""
 
 
 @dataclass(frozen=True)
@@ -61,30 +61,29 @@ class ImportedServer:
 
 @dataclass(frozen=True)
 class HostServers:
-    """A host's file that was read. What is wrong with an entry matters only to who wants that server: the others
-    are the host's business."""
+    """A host's file that was read. An error in an entry is reported only when a face uses that server."""
 
     document: Document
     servers: Mapping[str, ImportedServer]
-    """By the name that the bridge gives them."""
+    """The usable servers, by the names that the bridge gives them."""
     refused: Mapping[str, tuple[Diagnostic, ...]]
-    """What is wrong with the others, likewise."""
+    """The faults of the other servers, by name."""
 
     @property
     def names(self) -> frozenset[str]:
-        """Of all servers, whether they can be taken or not."""
+        """The names of all servers, usable or not."""
         return frozenset((*self.servers, *self.refused))
 
     def refusal(self, name: str, message: str, hint: str = "") -> Diagnostic:
-        """What is wrong with a server of it as a whole."""
+        """A diagnostic about a server as a whole."""
         return self.document.diagnostic(ConfigFault(self.servers[name].path, message, hint, on_key=True))
 
 
 def read_host_file(path: Path, environment: Mapping[str, str]) -> HostServers:
-    """A host's file with its servers, and what is wrong with some.
+    """Read a host's file, with the faults of servers that cannot be used.
 
     Raises:
-        ConfigError: it cannot be read, or holds no servers.
+        ConfigError: the file cannot be read, or holds no servers.
     """
     document = read_json(path, "the servers of a host")
     holder = next((key for key in _HOLDERS if isinstance(document.data.get(key), dict)), None)
@@ -115,7 +114,7 @@ def read_host_file(path: Path, environment: Mapping[str, str]) -> HostServers:
 def _server(
     name: str, entry: dict[str, Any], place: str, reading: ReadingContext
 ) -> tuple[ToolServerTable | None, list[ConfigFault]]:
-    """The server that an entry describes, or what is wrong with it, by paths of the entry."""
+    """The server of an entry, or its faults, with paths in the entry."""
     faults = list(_structure_faults(name, entry))
     filled = _filled(entry, (), reading.environment, faults)
     if faults:
@@ -142,7 +141,7 @@ def _server(
 
 
 def _shown(entry: Mapping[str, Any], table: Mapping[str, Any], url: str | None) -> dict[str, Any]:
-    """What is shown of a table in place of its values: as the entry has them, without what may be secret."""
+    """The texts to show in place of a table's values: those of the entry, without possible secrets."""
     shown: dict[str, Any] = {}
     if "command" in table:
         words = [str(word) for word in (entry["command"], *entry.get("args", []))]
@@ -158,12 +157,12 @@ def _shown(entry: Mapping[str, Any], table: Mapping[str, Any], url: str | None) 
 
 
 def _named(written: Any) -> str:
-    """A text with its variables by their names alone: a default may be a secret too."""
+    """A text with its variables reduced to their names, because a default may be a secret."""
     return _VARIABLE.sub(lambda found: f"${{{found['name']}}}", str(written))
 
 
 def _is_referred(word: str) -> bool:
-    """Whether what may be secret in a word is all in variables: `${TOKEN}`, `--token=${TOKEN}`."""
+    """Whether the possible secret in a word is only in variables: `${TOKEN}`, `--token=${TOKEN}`."""
     rest = _VARIABLE.sub("", word)
     return rest != word and (not rest or rest[-1] in "=: ")
 
@@ -171,7 +170,7 @@ def _is_referred(word: str) -> bool:
 def _without_cwd(
     fault: ConfigFault, table: Mapping[str, Any], shown: Mapping[str, Any], reading: ReadingContext
 ) -> ConfigFault:
-    """A fault whose message does not tell what a folder was filled in with."""
+    """The fault, with a message that shows the variables of a folder and not their values."""
     if fault.path != ("cwd",) or "cwd" not in shown:
         return fault
     return replace(fault, message=fault.message.replace(str(reading.path(str(table["cwd"]))), shown["cwd"]))
@@ -190,7 +189,7 @@ def _structure_faults(name: str, entry: Mapping[str, Any]) -> Iterator[ConfigFau
 
 
 def _filled(value: Any, path: KeyPath, environment: Mapping[str, str], faults: list[ConfigFault]) -> Any:
-    """The value with its variables filled in; those that cannot be are added to the faults."""
+    """The value with its variables filled in. Unknown variables are added to `faults`."""
     if isinstance(value, dict):
         return {key: _filled(inner, (*path, key), environment, faults) for key, inner in value.items()}
     if isinstance(value, list):
@@ -213,7 +212,7 @@ def _as_secrets(settings: Any, place: str) -> Any:
 
 
 def _path_in(path: KeyPath, url: str | None) -> KeyPath:
-    """The path in the entry of what is wrong in the table made of it."""
+    """Turn a path in the table into the path in the entry."""
     match path:
         case ("command", int(index)):
             return ("args", index - 1) if index else ("command",)
@@ -227,10 +226,10 @@ def _path_in(path: KeyPath, url: str | None) -> KeyPath:
 
 
 def read_json(path: Path, what: str) -> Document:
-    """A JSON file. Diagnostics show of its values those alone that are known to be no secrets.
+    """Read a JSON file. Diagnostics show only values that are known to be no secrets.
 
     Raises:
-        ConfigError: it cannot be read, or is no JSON object.
+        ConfigError: the file cannot be read, or is no JSON object.
     """
     text = read_text(path, what).replace("\r\n", "\n").replace("\r", "\n")
     try:
@@ -249,7 +248,7 @@ def read_json(path: Path, what: str) -> Document:
 
 
 def _spots(node: JsonNode, path: KeyPath) -> Iterator[tuple[KeyPath, Spot]]:
-    """Where all that a value holds stands; of a key that is there twice, the last one."""
+    """Yield the positions of everything in a value. If a key stands twice, the last one counts."""
     for member in node.members:
         here, inner = (*path, member.key), member.node
         yield from _spots(inner, here)
@@ -260,7 +259,7 @@ def _spots(node: JsonNode, path: KeyPath) -> Iterator[tuple[KeyPath, Spot]]:
 
 
 def _leaves(node: JsonNode, path: KeyPath) -> Iterator[tuple[KeyPath, JsonNode]]:
-    """The values that hold no others, also those of a key that is there twice."""
+    """Yield the values without members or elements, including those of keys that stand twice."""
     if not isinstance(node.value, dict | list):
         yield path, node
     for member in node.members:
@@ -274,5 +273,5 @@ def _may_be_secret(path: KeyPath) -> bool:
 
 
 def _hidden(text: str) -> str:
-    """A text of which nothing is known, without what its quotes hold, but for keys."""
+    """A text that could not be parsed, with the contents of its quotes masked, except for keys."""
     return _TEXT.sub(lambda found: found[0] if found["key"] else _IN_A_TEXT.sub("*", found[0]), text)

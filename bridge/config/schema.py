@@ -1,7 +1,7 @@
 """JSON Schemas of the file and of mapping profiles, for editors.
 
-An editor that reads TOML finds one by the first line of a file: `#:schema ./mcp-a2a.schema.json`.
-The models say what there is; what a profile's keys mean is read from the comments of `mappings/default.toml`.
+A TOML editor finds the schema by the first line of a file: `#:schema ./mcp-a2a.schema.json`.
+The models define the keys. The meanings of a profile's keys come from the comments in `mappings/default.toml`.
 
 Spec: JSON Schema 2020-12.
 """
@@ -41,7 +41,7 @@ def file_schema() -> JsonObject:
 
 
 def profile_schema() -> JsonObject:
-    """The schema of a mapping profile; one that extends another leaves out what it does not change."""
+    """The schema of a mapping profile. No key is required, because a profile may extend another one."""
     schema, default = (
         plain_profile_schema(),
         read_toml(profile_place(DEFAULT_PROFILE_NAME), "the mapping profile"),
@@ -59,13 +59,13 @@ def profile_schema() -> JsonObject:
 
 
 def config_schema() -> SchemaNode:
-    """What the keys of the file take, one by one."""
+    """The schema of the file's keys, without the rules between keys."""
     schema: SchemaNode = tidied(Config.model_json_schema())
     return schema
 
 
 def _elements(path: KeyPath) -> KeyPath:
-    """With an index where the elements of a list are meant."""
+    """The path with an index in place of `*` for the elements of a list."""
     return (*path[:-1], 0) if path[-2:] == ("keys", "*") else path
 
 
@@ -77,9 +77,9 @@ def _say_units(schema: SchemaNode) -> None:
 
 
 def meanings_in(document: Document) -> dict[KeyPath, str]:
-    """What the comments of a file say of each key in a table, by table and key; "" when they say nothing.
+    """The comment of each key in a file, by table and key; "" without a comment.
 
-    The comment behind a value means its key; where there is none, the lines of comment right above do.
+    The comment behind a value counts. If there is none, the comment lines directly above count.
     """
     return {
         (table, key): _meaning(document, (table, key))

@@ -1,4 +1,4 @@
-"""The file that `init` writes: what was asked for, and examples of the rest to be uncommented. Pure."""
+"""The file that `init` writes: the requested servers and agents, and commented examples of other tables. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bridge.config.toml_text import toml_value
 
 SCHEMA_FILE: Final = "mcp-a2a.schema.json"
 EXAMPLE: Final = ("npx", "-y", "@modelcontextprotocol/server-everything")
-"""The server of a file for which nobody has named one: it has a tool of each kind, and needs no account."""
+"""The server of a file when the user names none: it has a tool of each kind, and needs no account."""
 
 _HEAD: Final = f"""\
 #:schema ./{SCHEMA_FILE}
@@ -58,7 +58,7 @@ _TAIL: Final = """
 
 @dataclass(frozen=True)
 class Starter:
-    """What a file is to begin with."""
+    """The servers and agents of a new file."""
 
     servers: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     """By name: the URL, or the command."""

@@ -1,4 +1,4 @@
-"""The configuration as it was understood, as values with their sources and as TOML text. Pure; no secret is shown."""
+"""Writes a configuration as values with their sources, and as TOML text. Pure; shows no secret."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ADDRESSES: Final = ("url", "card", "public_url")
 _REFERENCES: Final = ("env", "file")
 _SETTINGS: Final = ("env", "headers")
 _DELETE: Final = "\x7f"
-"""JSON leaves it as it is, TOML does not."""
+"""JSON allows this character unescaped, TOML does not."""
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,14 @@ class ShownValue:
     path: str
     """`bridge.port`; of a profile, `tools_as_agent.devtools.mapping.run.concurrency`."""
     value: str
-    """As TOML; a secret by its reference."""
+    """The value as TOML; a secret as its reference."""
     source: ValueSource
     is_whole: bool = True
-    """Whether it says all; else something in it is not shown, and it does not stand for the value."""
+    """Whether the whole value is shown. If not, the text must not be read back as the value."""
 
 
 def shown_values(loaded: LoadedConfig) -> list[ShownValue]:
-    """Every value that is set, in the order of the file's documentation: those of profiles for whom they count."""
+    """Every value that is set, in the order of the documentation. A profile's values follow each face that uses it."""
     return [*_of_file(loaded), *_of_profiles(loaded)]
 
 
@@ -82,7 +82,7 @@ def _of_file(loaded: LoadedConfig) -> Iterator[ShownValue]:
 
 
 def _said(table: BaseModel, key: str, value: Any) -> Iterator[tuple[KeyPath, Any, bool]]:
-    """What is shown of the value of a key: below which keys, what, and whether that is all."""
+    """Yield the shown parts of a key's value: the path of each part, the part, and whether it is the whole value."""
     if key in _SETTINGS:
         hidden = {name for name, one in value.items() if _is_hidden(name, one)}
         value = {name: one for name, one in value.items() if name not in hidden}
@@ -131,7 +131,7 @@ def _written(table: BaseModel) -> set[str]:
 
 
 def _is_hidden(name: str, value: Any) -> bool:
-    """Whether a variable or header is not shown: it stands in plain where its name, or a host, makes it a secret."""
+    """Whether a variable or header is hidden: a plain value that is secret by its name, or from a host's file."""
     if isinstance(value, Secret):
         return value.reference.partition(":")[0] not in _REFERENCES
     return is_secret_header(name)
@@ -144,9 +144,9 @@ def _key(name: str) -> str:
 _OF_A_PROFILE: Final = "mapping."
 _OF_HOSTS: Final = "import."
 _ONLY_ONE: Final = ("bridge", "import")
-"""Tables that have no name of their own."""
+"""Tables that exist only once, without a name."""
 _WIDEST: Final = 60
-"""Characters before a remark, where the lines of a table are no longer."""
+"""The last column before remarks; longer lines do not move the remarks of their table."""
 
 
 @dataclass(frozen=True)
@@ -158,16 +158,16 @@ class TomlLine:
     """As TOML."""
     remark: str = ""
     is_remark: bool = False
-    """Whether all of it is one: it says what holds, and is no key of the file."""
+    """Whether the whole line is a remark, because it is no key of the file."""
 
     @property
     def text(self) -> str:
-        """Without the remark."""
+        """The line without its remark."""
         return f"{'# ' if self.is_remark else ''}{self.key} = {self.value}"
 
 
 def document_of(data: Mapping[str, Mapping[str, Any]]) -> str:
-    """A file that holds this, as reading it would give."""
+    """The text of a file with this data."""
     tables = {
         name: table
         for section, value in data.items()
@@ -186,11 +186,11 @@ def document_of(data: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def text_of_shown(rows: Iterable[ShownValue], *, sources: bool) -> str:
-    """A configuration as a file that says the same, and as remarks what its profiles say, and what is not shown
-    whole: read again, it is missing, and not another value.
+    """A configuration as the text of a file.
 
-    `sources` is whether each value has behind it where it comes from. Servers that a host's file holds stand there as
-    tables, so that the file is named in a remark alone.
+    Values of profiles, and values that are not shown whole, are remarks: reading the file again leaves them out and
+    never gives another value. `sources` adds the source behind each value. Servers of a host's file are tables here, so
+    the host's file is named in a remark only.
     """
     tables: dict[str, list[TomlLine]] = {}
     for row in rows:

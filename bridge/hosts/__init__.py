@@ -1,1 +1,1 @@
-"""The MCP hosts on this machine: where they keep their servers, and how one is put there."""
+"""The MCP hosts on this machine: where each keeps its servers, and how a server is added there."""

@@ -1,8 +1,8 @@
-"""One server put into, or taken out of, the text of a host's file. Pure, and it changes nothing else.
+"""Adds a server to the text of a host's file, or removes a server from it, and changes nothing else. Pure.
 
-The text is cut open where the server stands and mended there, instead of being read and written anew: so
-comments, the order of keys, the spelling of numbers, indentation and line ends all stay. What comes out is read again
-and compared with what was meant.
+Only the text of the server itself is replaced; the file is not parsed and written again. So comments, the order of
+keys, the spelling of numbers, indentation and line ends all stay. The new text is parsed and compared with the
+intended value.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _INDENT: Final = "  "
 
 
 class BrokenFileError(UsageError):
-    """The text is not what its host reads, or cannot be edited safely."""
+    """The host could not read the text, or the text cannot be edited safely."""
 
 
 @dataclass(frozen=True)
 class Slot:
-    """Where a server stands in a file: `{servers_key: {name: ...}}`."""
+    """The place of a server in a file: `{servers_key: {name: ...}}`."""
 
     servers_key: str
     name: str
     comments: bool = False
-    """Whether the file may hold comments, and commas behind the last entry."""
+    """Whether the file may hold comments and trailing commas."""
 
 
 def server_in(text: str, slot: Slot) -> JsonObject | None:
-    """The server that stands in the slot, if any.
+    """The server in the slot, if there is one.
 
     Raises:
         BrokenFileError: the text is not JSON, or not built as the host builds it.
@@ -109,13 +109,13 @@ def _document(text: str, slot: Slot) -> JsonNode:
 
 
 def _servers(root: JsonNode, slot: Slot) -> JsonObject:
-    """All servers; null, as some hosts write it, is none."""
+    """All servers. Some hosts write null for none."""
     servers = root.value.get(slot.servers_key) if isinstance(root.value, dict) else None
     return servers if isinstance(servers, dict) else {}
 
 
 def _what_is_wrong(text: str, exc: json.JSONDecodeError) -> str:
-    """Line and column, and that it is a comment where that is all that is wrong."""
+    """Say where the error is. If only comments or trailing commas are wrong, say that."""
     where = f"line {exc.lineno}, column {exc.colno}"
     try:
         parse_jsonc(text)
@@ -132,7 +132,7 @@ def _kind(value: object) -> str:
 
 
 def _same(one: object, other: object) -> bool:
-    """Equal as JSON: 1 is not true, and the order of keys says nothing."""
+    """Whether two values are equal as JSON: 1 is not `true`, and the order of keys does not count."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
@@ -161,7 +161,7 @@ def _replace(text: str, root: JsonNode, member: JsonMember, value: JsonObject) -
 
 
 def _insert(text: str, root: JsonNode, holder: JsonNode, key: str, value: JsonObject) -> str:
-    """Put a member behind the last one, laid out as that is."""
+    """Add a member behind the last one, with the same layout."""
     newline, unit = _newline(text), _unit(text, root)
     last = holder.members[-1] if holder.members else None
     outer = _indent_at(text, holder.start)
@@ -171,7 +171,7 @@ def _insert(text: str, root: JsonNode, holder: JsonNode, key: str, value: JsonOb
         kept = text[holder.start + 1 : holder.end - 1].rstrip()  # a comment, maybe
         return f"{text[: holder.start + 1]}{kept}{newline}{inner}{member}{newline}{outer}{text[holder.end - 1 :]}"
     end = last.node.end
-    if last.comma is not None:  # ours goes behind it and ends with one as well
+    if last.comma is not None:  # the new member follows it and ends with a comma, too
         head, tail, member = text[: last.comma + 1], text[last.comma + 1 : holder.end - 1], member + ","
     else:
         head, tail = text[:end] + ",", text[end : holder.end - 1]
@@ -181,7 +181,7 @@ def _insert(text: str, root: JsonNode, holder: JsonNode, key: str, value: JsonOb
 
 
 def _cut(text: str, holder: JsonNode, member: JsonMember) -> str:
-    """Take a member out, with its comma and the line it stood on."""
+    """Remove a member, with its comma and its line."""
     index = holder.members.index(member)
     start, end = member.start, member.node.end if member.comma is None else member.comma + 1
     before = holder.members[index - 1].comma if index else None
@@ -191,7 +191,7 @@ def _cut(text: str, holder: JsonNode, member: JsonMember) -> str:
 
 
 def _without_line(text: str, start: int, end: int) -> str:
-    """Cut, together with the white space that would be left of its line."""
+    """Cut a piece of the text, with the white space that would remain of its line."""
     line = text.rfind("\n", 0, start) + 1
     found = re.compile(r"[ \t]*\r?\n").match(text, end)
     if _starts_line(text, start) and found:
@@ -214,7 +214,7 @@ def _starts_line(text: str, at: int) -> bool:
 
 
 def _indent_at(text: str, at: int) -> str:
-    """The white space that the line of this position begins with."""
+    """The leading white space of the line at this position."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return line[: len(line) - len(line.lstrip(" \t"))]
 

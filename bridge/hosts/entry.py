@@ -1,7 +1,7 @@
-"""What is written for a server: the command that starts `mcp-a2a expose` from any folder and without a shell. Pure.
+"""Makes the entry of a server in a host's file: a command that starts `mcp-a2a` in any folder, without a shell. Pure.
 
-A host gives it no PATH to speak of, some other folder to work in and, unless it starts from a shell itself, none
-of the variables that are set there: so the command and the files it names are absolute paths.
+A host may start the command with a short PATH and in another folder. Unless the host itself starts from a shell, it
+has none of the shell's variables. So the command and the files it names are absolute paths.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _VERB_OF_FILES: Final = "serve"
 _STDIO: Final = "--stdio"
 
 _YAML_TIMEOUT_SECONDS: Final = 300
-"""What Goose's own documentation gives an extension to answer."""
+"""The timeout of an extension in Goose's own documentation."""
 
 
 @dataclass(frozen=True)
 class Exposed:
-    """The agents that a server exposes, and how."""
+    """The agents that a server exposes, and the options of `expose`."""
 
     urls: tuple[str, ...]
     bearer: str | None = None
     headers: tuple[str, ...] = ()
     api_key: str | None = None
     trusted: tuple[str, ...] = ()
-    """Origins to which credentials may go as well."""
+    """Further origins that may receive the credentials."""
     mapping: str | None = None
-    """A profile's name, or its file."""
+    """The name of a mapping profile, or its file."""
     granularity: str | None = None
     answer_within_seconds: float | None = None
     allow_private: bool = False
@@ -82,7 +82,7 @@ class Served:
     file: str
     """Its path, absolute."""
     face: str
-    """The server's name there."""
+    """The name of the server in the file."""
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -91,16 +91,16 @@ class Served:
 
     @property
     def offers(self) -> tuple[str, ...]:
-        """What tells it from other servers."""
+        """Identifies the server among others: its file and its name there."""
         return (self.file, self.face)
 
 
 def require_readable(exposed: Exposed, host: Host) -> None:
-    """Refuse what this host would not pass on as it is written.
+    """Refuse texts that this host would not pass on unchanged.
 
     Raises:
-        UsageError: a secret is in a variable that the host does not see, or in a URL; or a text would be
-            taken for a variable by the host.
+        UsageError: a secret is in a variable that the host does not see, or in a URL; or the host would take a text
+            for a variable.
     """
     variables = exposed.from_environment()
     if variables and not host.from_shell:
@@ -121,7 +121,7 @@ def require_readable(exposed: Exposed, host: Host) -> None:
 def entry_for(
     program: Sequence[str], arguments: Sequence[str], host: Host, variables: Sequence[str] = ()
 ) -> JsonObject:
-    """The server as the host's file lists it; `variables` are those that it reads secrets from."""
+    """The entry of a server in the host's file. The server reads secrets from `variables`."""
     typed: JsonObject = {"type": "stdio"} if host.typed else {}
     named: JsonObject = {name: host.variable.format(name) for name in variables if host.variable}
     passed: JsonObject = {"env": named} if named else {}
@@ -129,7 +129,7 @@ def entry_for(
 
 
 def yaml_for(name: str, entry: JsonObject, host: Host) -> str:
-    """The block to put into the YAML file of such a host. What is JSON is YAML, too."""
+    """The block for the YAML file of a host. Its values are JSON, which is also YAML."""
     lines = {
         "type": "stdio",
         "name": name,
@@ -144,9 +144,9 @@ def yaml_for(name: str, entry: JsonObject, host: Host) -> str:
 
 
 def installed_program(executable: PurePath, is_file: Callable[[PurePath], bool]) -> tuple[str, ...]:
-    """How this installation is started: by its own command, or by its Python where there is none.
+    """The words that start this installation: its own command, or its Python if there is no command.
 
-    With `-P`, since a host may start it in a project that has a folder `bridge` of its own.
+    Python gets `-P`, because a host may start it in a project with a folder named `bridge`.
     """
     for name in (COMMAND, f"{COMMAND}.exe"):
         if is_file(beside := executable.with_name(name)):
@@ -155,17 +155,17 @@ def installed_program(executable: PurePath, is_file: Callable[[PurePath], bool])
 
 
 def is_passing(executable: PurePath) -> bool:
-    """Whether this installation is one that `uvx` made for a single run, in a cache that is cleaned now and then."""
+    """Whether `uvx` made this installation for a single run, in a cache that is cleaned now and then."""
     return any(part.startswith("archive-v") for part in executable.parts)
 
 
 def offered_by(entry: JsonObject) -> tuple[str, ...] | None:
-    """What an entry offers: the URLs of agents, or a file and the server in it. None when it is not one of ours."""
+    """What one of our entries offers: the URLs of agents, or a file and the server in it. None for other entries."""
     return urls_of(entry) or _file_of(entry)
 
 
 def urls_of(entry: JsonObject) -> tuple[str, ...] | None:
-    """The agents that an entry exposes; None when it is not one of ours that exposes some."""
+    """The URLs of the agents that an entry exposes; None when the entry does not start `mcp-a2a expose`."""
     words = _words_behind(_VERB, entry)
     return (
         None if words is None else tuple(word for word in words if word.startswith(("http://", "https://")))

@@ -1,7 +1,7 @@
-"""Reading and writing a host's file: whole, with a backup, and never over somebody else's change.
+"""Reads and writes a host's file: completely, with a backup, and never over a change by another program.
 
-A host's file may hold secrets, so a backup is for its owner alone, and a new file of the user's is too. What is a
-link stays one: the file behind it is written.
+A host's file may hold secrets, so only its owner can read a backup, or a new file of the user. A link stays a link: the
+file behind it is written.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from bridge.errors import UsageError
 _OWNER_ONLY: Final = 0o600
 _SHARED: Final = 0o644
 _BOM: Final = b"\xef\xbb\xbf"
-"""What some Windows editors begin a file with."""
+"""The mark with which some Windows editors begin a file."""
 
 MOST_BACKUPS: Final = 5
-"""Of one file. The oldest go first."""
+"""The backups of one file that are kept. The oldest are deleted first."""
 
 _STAMP: Final = re.compile(r"\.(\d{8}T\d{6})(?:-(\d+))?\.bak")
-"""What a backup's name ends with: when it was made, and which of that second it is."""
+"""The end of a backup's name: the time of the backup, and a number if there are several of one second."""
 
 
 @dataclass(frozen=True)
 class HostFile:
-    """A host's file as it was read; one that is not there yet is empty."""
+    """A host's file as it was read. A missing file is empty."""
 
     path: Path
     content: bytes | None
 
     @property
     def text(self) -> str:
-        """What it says.
+        """The text of the file.
 
         Raises:
-            UsageError: it is not UTF-8.
+            UsageError: the file is not UTF-8.
         """
         try:
             return (self.content or b"").removeprefix(_BOM).decode()
@@ -54,19 +54,19 @@ def read(path: Path) -> HostFile:
     """Read a host's file.
 
     Raises:
-        UsageError: it is there and cannot be read.
+        UsageError: the file exists and cannot be read.
     """
     return HostFile(path, _content_of(path))
 
 
 def write(file: HostFile, text: str, now: datetime, *, shared: bool = False) -> Path | None:
-    """Put a new text in place of the one that was read; return where the backup is, if there was a file.
+    """Replace the text that was read; return the path of the backup, or None if there was no file.
 
-    No more than `MOST_BACKUPS` of it are kept.
+    At most `MOST_BACKUPS` backups of the file are kept.
 
     Args:
-        now: the time that the backup's name carries.
-        shared: whether others may read a file that is new; one that was there keeps its permissions.
+        now: the time in the backup's name.
+        shared: whether others may read a new file. An existing file keeps its permissions.
 
     Raises:
         UsageError: the folder cannot be written, or the file has changed since it was read.
@@ -109,7 +109,7 @@ def _mode_of(path: Path, otherwise: int) -> int:
 
 
 def _back_up(target: Path, content: bytes, now: datetime) -> Path:
-    """Keep what was there under a name of its own: `mcp.json.20260301T120000.bak`, then `...-2.bak`."""
+    """Write a backup with a new name: `mcp.json.20260301T120000.bak`, then `...-2.bak`."""
     stamp, count = now.strftime("%Y%m%dT%H%M%S"), 1
     while True:
         backup = target.with_name(f"{target.name}.{stamp}{f'-{count}' if count > 1 else ''}.bak")
@@ -126,7 +126,7 @@ def _back_up(target: Path, content: bytes, now: datetime) -> Path:
 
 
 def _forget_old_backups(target: Path) -> None:
-    """Keep the newest backups of this file, and touch nothing else beside it."""
+    """Delete all but the newest backups of this file."""
     found: list[tuple[str, int, Path]] = []
     for path in target.parent.iterdir():
         stamp = _STAMP.fullmatch(path.name.removeprefix(target.name))
@@ -138,7 +138,7 @@ def _forget_old_backups(target: Path) -> None:
 
 
 def _write_beside(target: Path, content: bytes, mode: int) -> Path:
-    """The new content in the same folder, so that it takes the file's place in one step."""
+    """Write the new content into the same folder, so that one step replaces the file."""
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".new")
     written = Path(name)
     try:

@@ -1,9 +1,9 @@
 """Where each host keeps its MCP servers, on each system. Pure: the system, the home folder and the environment
-are arguments, and paths are those of the system asked about, whichever it runs on.
+are arguments, and paths are written as on that system.
 
-All that is known of a host stands in one table, `HOSTS`. A place is a file, and the signs by which to tell that
-the host is installed: a host that was never started here has none of them. Where a host has several places, the
-first whose signs are there is meant, and the last when none is.
+One table, `HOSTS`, holds all facts about hosts. A place is a file, and signs which show that the host is installed: a
+host that was never started has none of them. If a host has several places, the first place with a sign counts, or the
+last place if there is no sign.
 
 Sources, all of 2026: code.claude.com/docs/en/mcp, modelcontextprotocol.io/docs/develop/connect-local-servers,
 cursor.com/docs/mcp, code.visualstudio.com/docs/agents/reference/mcp-configuration, zed.dev/docs/ai/mcp,
@@ -32,7 +32,7 @@ class System(StrEnum):
 
 
 class InstallScope(StrEnum):
-    """For whom a server is added."""
+    """The users for whom a server is added."""
 
     USER = "user"
     """This person, in every project."""
@@ -42,7 +42,7 @@ class InstallScope(StrEnum):
 
 @dataclass(frozen=True)
 class Template:
-    """A file, and what tells that its host is installed; `{NAME}` stands for a folder of `_FOLDERS`."""
+    """A file, and the signs that its host is installed. `{NAME}` stands for a folder of `_FOLDERS`."""
 
     file: str
     signs: tuple[str, ...]
@@ -50,28 +50,28 @@ class Template:
 
 @dataclass(frozen=True)
 class Host:
-    """What is known of a host."""
+    """The facts about a host."""
 
     title: str
     servers_key: str = "mcpServers"
-    """Under which its file lists the servers."""
+    """The key of the servers in the host's file."""
     typed: bool = True
-    """Whether an entry says that it is spoken to over stdio."""
+    """Whether an entry has a `type`, which is `stdio`."""
     comments: bool = False
-    """Whether it reads comments, and commas behind the last entry."""
+    """Whether the host reads comments and trailing commas."""
     from_shell: bool = False
-    """Whether it starts from a shell, so that its servers see the variables that are set there."""
+    """Whether the host starts from a shell, so that its servers see the shell's variables."""
     variable: str = ""
-    """How an entry's `env` names a variable of that shell, `{}` for its name, where the host passes on no others."""
+    """How an entry's `env` refers to a shell variable, with `{}` for the name, if the host passes on only these."""
     reserved: str = "${"
-    """What the host takes for the beginning of a variable wherever it stands."""
+    """The text that begins a variable anywhere in the host's file."""
     is_yaml: bool = False
-    """Whether its file is YAML, which is only told what to put into it."""
+    """Whether the file is YAML, which is not edited: the user is told what to add."""
     user: Mapping[System, tuple[Template, ...]] = field(default_factory=dict)
     project: tuple[str, ...] = ()
-    """The file below a project's folder, if it has one there."""
+    """The path of the file below a project's folder; empty if the host has none."""
     afterwards: str = ""
-    """What makes it see the change."""
+    """What the user does so that the host sees the change."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ _FOLDERS: Final[Mapping[System, Mapping[str, tuple[str | None, str]]]] = {
         "claude": ("CLAUDE_CONFIG_DIR", "{home}"),
     },
 }
-"""The variable that names each folder, and where it is when that is not set."""
+"""The environment variable of each folder, and the default when the variable is not set."""
 
 _CLAUDE_PACKAGE: Final = "{local}/Packages/Claude_pzs8sxrjxfjjc"
 """Claude Desktop as a Windows package (since February 2026): the hash is of its publisher, and stays."""
@@ -196,19 +196,19 @@ HOSTS: Final[Mapping[str, Host]] = {
 }
 
 ANY_HOST: Final = Host("another host", typed=False)
-"""A host of which nothing is known but that it reads `mcpServers`."""
+"""Any other host that reads `mcpServers`."""
 
 DESKTOP_PATH: Final[Mapping[System, str | None]] = {
     System.MACOS: "/usr/bin:/bin:/usr/sbin:/sbin",
     System.WINDOWS: None,
     System.LINUX: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 }
-"""The PATH of a program that is started from the desktop; None where it is the same as in a shell."""
+"""The PATH of programs that are started from the desktop; None where it is the same as in a shell."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What the places depend on."""
+    """The machine whose places are asked for."""
 
     system: System
     home: str
@@ -220,12 +220,12 @@ class Machine:
 
 
 def system_of(platform: str) -> System:
-    """The system that `sys.platform` names; what is neither macOS nor Windows keeps its files as Linux does."""
+    """The system that `sys.platform` names. All others keep their files as Linux does."""
     return System(platform) if platform in tuple(System) else System.LINUX
 
 
 def user_places(host: Host, machine: Machine) -> tuple[HostFilePlace, ...]:
-    """Where a host keeps the servers of this person, the likeliest place first."""
+    """The places of a host's servers for this user, the likeliest first."""
     folders = {"home": machine.home}
     for name, (variable, otherwise) in _FOLDERS[machine.system].items():
         folders[name] = machine.environment.get(variable or "") or otherwise.format_map(folders)
@@ -239,10 +239,10 @@ def user_places(host: Host, machine: Machine) -> tuple[HostFilePlace, ...]:
 
 
 def project_place(host: Host, folder: PurePath) -> HostFilePlace:
-    """Where a host keeps the servers of the project in a folder.
+    """The place of a host's servers for the project in a folder.
 
     Raises:
-        UsageError: it has no such place.
+        UsageError: the host has no servers of projects.
     """
     if not host.project:
         raise UsageError(f"{host.title} has no servers of a project: leave out --scope, or give --scope user")

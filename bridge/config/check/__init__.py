@@ -1,1 +1,1 @@
-"""What one key means for another, and what is refused, in the words of the file. Looks at plain values."""
+"""Checks a configuration as plain values: rules between keys, and the models' errors in the words of the file."""

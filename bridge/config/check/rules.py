@@ -1,7 +1,7 @@
-"""What one key of the file means for another. Pure: it looks at the file as it was read, and never repeats a secret.
+"""The rules between keys of the file. Pure: looks at the file as it was read, and never repeats a secret.
 
-It works on plain values, of which any may be of the wrong type: that is said elsewhere, and what is of another
-type than expected is passed over here. So all that is wrong with a file is found at once.
+The rules work on plain values before the models check types, so that one run finds all mistakes of a file. Any value
+may have the wrong type; the rules pass such a value over, because the models report it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from bridge.config.text.wording import listed, meant, title
 
 @dataclass(frozen=True)
 class KeyChoice:
-    """Keys of a table of which one has to be there."""
+    """Keys of a table, of which at least one is required."""
 
     path: KeyPath
-    """Of the table; `*` stands for any name and any element."""
+    """The path of the table. `*` stands for any name and any element."""
     keys: tuple[str, ...]
     only_one: bool = True
 
@@ -38,7 +38,7 @@ CHOICES: Final = (
 )
 
 _GOES_WITH: Final = {"env": "command", "cwd": "command", "headers": "url", "auth": "url"}
-"""Keys of a tool server that say nothing about one that is reached the other way."""
+"""Keys of a tool server, each with the key that it depends on."""
 
 _INSTEAD: Final = {"env": "write `headers` or `auth`", "headers": "write `env`", "auth": "write `env`"}
 
@@ -50,7 +50,7 @@ _MADE_OF: Final = {
     "tools_as_agent": ("tool_servers",),
     "agents_as_tools": ("agents", "catalogs", "tools_as_agent"),
 }
-"""What each kind of face is made of."""
+"""The tables that each kind of face is made of."""
 
 _NOUNS: Final = {
     "tool_servers": ("a tool server", "tool servers"),
@@ -65,14 +65,14 @@ NamesBySection = Mapping[str, frozenset[str]]
 _GLOB: Final = re.compile(r"[*?\[]")
 
 _UNIQUE: Final = {"skills": "id", "tools": "name"}
-"""Where the overrides of a face stand, and the key in them that no two may share."""
+"""The tables of a face's overrides, and the key in them that must be unique."""
 
 
 def rule_faults(
     data: Mapping[str, Any], imported: frozenset[str] | None = frozenset()
 ) -> Iterator[ConfigFault]:
-    """All that is wrong between the keys of a file; `imported` are tool servers that come from elsewhere, None when
-    they are not known."""
+    """Yield all faults between keys of a file. `imported` are the tool servers of hosts' files; None when they are
+    unknown."""
     for choice in CHOICES:
         yield from _choice_faults(data, choice)
     for path, table in tables_at(data, ("tool_servers", "*")):
@@ -88,7 +88,7 @@ def rule_faults(
 
 
 def tables_at(data: Mapping[str, Any], pattern: KeyPath) -> Iterator[tuple[KeyPath, dict[str, Any]]]:
-    """The tables at a path in which `*` stands for any name and any element."""
+    """Yield the tables at a path. `*` stands for any name and any element."""
     found: list[tuple[KeyPath, Any]] = [((), data)]
     for step in pattern:
         found = [((*path, name), inner) for path, value in found for name, inner in _inner(value, step)]
@@ -123,7 +123,7 @@ def _misplaced(path: KeyPath, table: Mapping[str, Any]) -> Iterator[ConfigFault]
 
 
 def _header_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[ConfigFault]:
-    """Secrets in plain, and headers that are said twice: case does not tell them apart."""
+    """Yield faults of headers: secrets in plain, and headers given twice, whatever their case."""
     headers = table.get("headers")
     named: dict[str, str] = {}
     for header in _headers_of_auth(table.get("auth")):
@@ -143,7 +143,7 @@ def _header_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[ConfigFa
 
 
 def _reference_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[ConfigFault]:
-    """A reference where a table of them belongs, which would else be one setting, called `env` or `file`."""
+    """Yield a fault for a reference in place of a table, where `env` or `file` would be read as a setting's name."""
     for key, named in _SETTINGS.items():
         match table.get(key):
             case {"env": str(), **rest} | {"file": str(), **rest} if not rest:
@@ -159,13 +159,13 @@ def _headers_of_auth(auth: object) -> Iterator[str]:
             yield header
 
 
-# Whom the `from` of a face, and the skills of a principal, may name
+# Names in the `from` of a face, and in the skills of a principal
 
 
 def _source_faults(data: Mapping[str, Any], imported: frozenset[str] | None) -> Iterator[ConfigFault]:
-    """What is named and is not there, is there twice, or could be either of two.
+    """Yield faults of names that are unknown, named twice, or ambiguous.
 
-    `imported` are tool servers that come from elsewhere; None when they cannot be known.
+    `imported` are the tool servers of hosts' files; None when they are unknown.
     """
     names = {section: frozenset(map(str, _table(data, section))) for section in _NOUNS}
     names["tool_servers"] |= imported or frozenset()
@@ -181,7 +181,7 @@ def _source_faults(data: Mapping[str, Any], imported: frozenset[str] | None) -> 
 
 
 def sources_of(data: Mapping[str, Any], section: str) -> dict[str, dict[int, str]]:
-    """What the faces of a kind are made of: by name of the face, the names in its `from` with their places there."""
+    """The sources of the faces of a kind: for each face the names in its `from`, by index."""
     return {
         name: {index: one for index, one in enumerate(written) if isinstance(one, str) and one}
         for name, face in _table(data, section).items()
@@ -235,11 +235,11 @@ def _table(data: Mapping[str, Any], section: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-# What a face's overrides of its skills or tools cannot say
+# Overrides of a face's skills or tools
 
 
 def _override_faults(path: KeyPath, face: Mapping[str, Any]) -> Iterator[ConfigFault]:
-    """What is wrong between the keys of the overrides of a face."""
+    """Yield faults between keys in the overrides of a face."""
     for table, unique in _UNIQUE.items():
         overrides = face.get(table)
         if isinstance(overrides, dict):
@@ -266,7 +266,7 @@ def _name_faults(path: KeyPath, overrides: Mapping[str, Any], unique: str) -> It
 
 
 def _argument_faults(path: KeyPath, override: Mapping[str, Any], defaults: set[str]) -> Iterator[ConfigFault]:
-    """`defaults` are the arguments that have one in any override: several may speak of the same tool."""
+    """`defaults` are the arguments with a default in any override, because several overrides may apply to one tool."""
     for name, rule in _arguments(override):
         if rule.get("hidden") is not True:
             continue

@@ -1,4 +1,4 @@
-"""Finding one's way in a JSON Schema that pydantic made of models. Pure."""
+"""Looks things up in a JSON Schema that pydantic made of models. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SchemaNode = dict[str, Any]
 
 
 def node_at(schema: SchemaNode, path: KeyPath) -> SchemaNode:
-    """What a schema says of the value at a path; empty when it says nothing."""
+    """The schema of the value at a path; empty when there is none."""
     found = _followed(schema, schema)
     for step in path:
         if isinstance(step, int):
@@ -34,7 +34,7 @@ def node_at(schema: SchemaNode, path: KeyPath) -> SchemaNode:
 
 
 def range_of(node: SchemaNode) -> str:
-    """Which numbers are taken: `0 to 65535`, `over 0`, `1 or more`; "" when all are."""
+    """The range of a number in words, such as `0 to 65535` or `1 or more`; "" without bounds."""
     least, most, above = (node.get(key) for key in ("minimum", "maximum", "exclusiveMinimum"))
     if most is None:
         return f"{least} or more" if least is not None else _above(node) if above is not None else ""
@@ -47,12 +47,12 @@ def _above(node: SchemaNode) -> str:
 
 
 def unit_of(key: str) -> str:
-    """The unit in a key's name, "" when it has none."""
+    """The unit in a key's name; "" if there is none."""
     return next((unit for suffix, unit in _UNITS if key.endswith(suffix)), "")
 
 
 def tidied(node: Any) -> Any:
-    """Without titles, without null, which TOML does not have, and with no names but those that fit their pattern."""
+    """Remove titles and null (which TOML does not have), and forbid names that do not match their pattern."""
     if isinstance(node, list):
         return [tidied(one) for one in node]
     if not isinstance(node, dict):
@@ -75,7 +75,7 @@ def _of_any_name(node: SchemaNode) -> SchemaNode:
 
 
 def _followed(schema: SchemaNode, node: SchemaNode) -> SchemaNode:
-    """The node that a reference means."""
+    """Follow references to the node they mean."""
     while "$ref" in node:
         node = schema["$defs"][node["$ref"].rpartition("/")[2]]
     return node
@@ -86,7 +86,7 @@ def _is_noise(key: str, value: object) -> bool:
 
 
 def takes_of(node: SchemaNode) -> str:
-    """What a key takes, in words: `a whole number, 0 to 65535`."""
+    """The values that a key takes, in words: `a whole number, 0 to 65535`."""
     if "enum" in node:
         return listed(f'`"{word}"`' for word in node["enum"])
     if "$ref" in node or "oneOf" in node:

@@ -1,6 +1,6 @@
-"""What the models refuse, in the words of the file: what a key takes, what stands there, what was meant.
+"""Turns pydantic's errors into the words of the file: what a key takes, what stands there, what was probably meant.
 
-It knows pydantic's kinds of errors. A value is repeated only when it is a number or one of a few words.
+A message repeats a value only if the value is a number.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _KINDS: Final = (
     (dict, "a table"),
     (date | time, "a date or time"),
 )
-"""What a value is; true is a number too, so the order counts."""
+"""The words for types of values. In Python `True` is a number too, so the order counts."""
 
 _EMPTY: Final = frozenset(("string_too_short", "too_short"))
 _RANGE: Final = frozenset(("greater_than", "greater_than_equal", "less_than", "less_than_equal"))
@@ -59,13 +59,13 @@ _INSTEAD: Final = {
     ),
     ("tool_servers", "args"): ("unknown key `args`", "arguments stand behind the command, in its list"),
 }
-"""Keys that others have, by the first table and the key: what is said of them, and what to write."""
+"""Keys that users expect from other programs, by table and key: the message, and what to write instead."""
 
 
 def validation_faults_of(
     error: ValidationError, schema: SchemaNode, data: Mapping[str, Any], under: KeyPath = ()
 ) -> list[ConfigFault]:
-    """All that the models refuse of a document, or of the table in it that was validated alone."""
+    """The faults of a document, or of the table at `under` if only that was validated."""
     return [
         _fault({**found, "loc": (*under, *found["loc"])}, schema, data)
         for found in error.errors(include_url=False)
@@ -73,7 +73,7 @@ def validation_faults_of(
 
 
 def without_guesses(faults: Iterable[ConfigFault]) -> list[ConfigFault]:
-    """Without what is missing only because it is misspelt, of which the unknown key tells."""
+    """Remove faults of missing keys in a table with an unknown key, which is probably the missing key misspelt."""
     said = list(faults)
     tables = {fault.path[:-1] for fault in said if fault.unknown}
     return [fault for fault in said if not (fault.missing and fault.path in tables)]
@@ -111,7 +111,7 @@ def _fault(found: ErrorDetails, schema: SchemaNode, data: Mapping[str, Any]) -> 
 
 
 def _written(loc: tuple[int | str, ...], data: Any) -> KeyPath:
-    """The path as the file has it: pydantic goes on with names of its own."""
+    """The path as far as the file has it. Pydantic appends names of its own."""
     path: KeyPath = ()
     for step in loc:
         there = step in data if isinstance(data, dict) else isinstance(data, list) and isinstance(step, int)

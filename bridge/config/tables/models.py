@@ -1,7 +1,7 @@
-"""The whole configuration file as frozen values: what is connected to, and the faces that are served.
+"""The whole configuration file as frozen values: the peers to connect to, and the faces to serve.
 
-Each key says here what it means; its unit is in its name, its range in its type. What one key means for another
-is for `rules.py`, where a value came from for `sources.py`. Choices that many faces share are in mapping profiles.
+Each key has its meaning here, its unit in its name, and its range in its type. `rules.py` has the rules between keys,
+and `document.py` the sources of values. Choices that many faces share are in mapping profiles.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ __all__ = [
 DEFAULT_PROFILE: Final = "default"
 
 FACES: Final = ("tools_as_agent", "agents_as_tools")
-"""The tables whose entries are served."""
+"""The tables of faces."""
 
 
 class BridgeTable(Table):

@@ -1,4 +1,4 @@
-"""The tables of what the bridge connects to, and of who may call it."""
+"""The tables of the peers that the bridge connects to, and of the principals that may call it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class EndpointAuth(Table):
     )
 
     def headers(self) -> dict[str, str]:
-        """The header that it comes to, in plain."""
+        """The resulting header, with the secret in plain."""
         if self.api_key is not None:
             return {self.api_key.header: self.api_key.value.value}
         return {"Authorization": f"Bearer {self.bearer.value}"} if self.bearer else {}
@@ -142,20 +142,20 @@ class ToolServerTable(Table):
     _shown: Mapping[str, Any] = PrivateAttr(default_factory=dict)
 
     def shown_as(self, texts: Mapping[str, Any]) -> Self:
-        """This, with what is to be shown in place of some values, by key."""
+        """A copy with texts to show in place of some values, by key."""
         table = self.model_copy()
         table._shown = dict(texts)
         return table
 
     def shown(self, key: str) -> Any:
-        """What is shown in place of a value; None for the value itself."""
+        """The text to show in place of a value; None to show the value itself."""
         if key in self._shown or key != "command" or not self.command:
             return self._shown.get(key)
         shown = shown_words(self.command)
         return shown if shown != list(self.command) else None
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """Without what was filled in from the environment."""
+        """Without values from the environment."""
         for name, value in super().__repr_args__():
             yield name, self.shown(name or "") or value
 

@@ -1,7 +1,7 @@
 """Mapping profiles: TOML files with every choice that the protocols leave open.
 
-The model has no defaults: `mappings/default.toml` is the default, and the only place that says so. A profile holds
-every key, or says which one it extends, and then only what differs: key by key, where a value replaces the other whole.
+The model has no defaults; all defaults stand in `mappings/default.toml`. A profile holds every key, or extends another
+profile and holds only the keys that differ. A value replaces the value below it as a whole.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class NoProfileError(UsageError):
 
 
 def absolute_name(name: str, folder: Path) -> str:
-    """How to name the same profile from anywhere: by its name, or by an absolute path."""
+    """The name of a profile that is valid in any folder: its name, or its absolute path."""
     return str(Path.absolute(folder / expanded(name))) if _is_path(name) else name
 
 
@@ -52,7 +52,7 @@ def profile_place(name: str = DEFAULT_PROFILE_NAME, folder: Path | None = None) 
     """The file of a profile.
 
     Raises:
-        NoProfileError: there is none.
+        NoProfileError: there is no such profile.
     """
     if _is_path(name):
         path = (folder or Path()) / expanded(name)
@@ -70,7 +70,7 @@ def profile_place(name: str = DEFAULT_PROFILE_NAME, folder: Path | None = None) 
 
 
 def mappings_folder() -> Path:
-    """Where the profiles are: inside the package once it is installed, beside it in a checkout."""
+    """The folder of the profiles: inside the installed package, or beside the package in a checkout."""
     inside = Path(str(files("bridge"))) / "mappings"
     return inside if inside.is_dir() else inside.parent.parent / "mappings"
 
@@ -82,7 +82,7 @@ def _is_path(name: str) -> bool:
 EXTENDS: Final = "extends"
 
 _MISSING_SHOWN: Final = 3
-"""Missing keys that are named, of many."""
+"""Missing keys that a message names at most."""
 
 
 class CardTable(_Table):
@@ -259,36 +259,36 @@ TABLES_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "tools_as_agent": ("card", "route", "arguments", "run", "content"),
     "agents_as_tools": ("agents", "run"),
 }
-"""Whose profile each table is read from: that of the process, or that of the face."""
+"""The tables that are read from the profile of the process, and from the profile of each kind of face."""
 
 
 @dataclass(frozen=True)
 class ResolvedProfile:
-    """A profile, and where each of its values comes from."""
+    """A profile with the source of each value."""
 
     profile: Profile
     origins: Mapping[tuple[str, str], ValueSource]
-    """By table and key."""
+    """The sources, by table and key."""
     files: frozenset[Path]
-    """All that it was read from."""
+    """All files that the profile was read from."""
 
 
 def load_profile(name: str = DEFAULT_PROFILE_NAME, folder: Path | None = None) -> Profile:
-    """A profile by its name in `mappings/`, or by the path of a file, relative to the folder.
+    """Read a profile by its name in `mappings/`, or by the path of a file, relative to the folder.
 
     Raises:
-        ConfigError: it is no TOML, or keys of it are missing, unknown or wrong: all of them are named.
-        NoProfileError: there is none.
+        ConfigError: the file is no TOML, or keys are missing, unknown or wrong. The message names all of them.
+        NoProfileError: there is no such profile.
     """
     return resolve_profile(name, folder).profile
 
 
 def resolve_profile(name: str = DEFAULT_PROFILE_NAME, folder: Path | None = None) -> ResolvedProfile:
-    """A profile with everything that it extends, and where each value comes from.
+    """Read a profile with the profiles that it extends, and the source of each value.
 
     Raises:
-        ConfigError: one of its files is not as it should be.
-        NoProfileError: there is none.
+        ConfigError: one of the files has errors.
+        NoProfileError: there is no such profile.
     """
     values: dict[str, Any] = {}
     origins: dict[tuple[str, str], ValueSource] = {}
@@ -304,13 +304,13 @@ def resolve_profile(name: str = DEFAULT_PROFILE_NAME, folder: Path | None = None
 
 
 def profile_schema() -> SchemaNode:
-    """What the keys of a profile take."""
+    """The schema of a profile."""
     schema: SchemaNode = tidied(Profile.model_json_schema())
     return schema
 
 
 def _layers(path: Path, above: tuple[Path, ...] = ()) -> list[Document]:
-    """The files of a profile, the one that the others extend first."""
+    """The files of a profile, beginning with the one that the others extend."""
     document = read_toml(path, "the mapping profile")
     extended = document.data.get(EXTENDS)
     if extended is None:
@@ -344,7 +344,7 @@ def _validated(values: dict[str, Any], layer: Document) -> Profile:
 
 
 def _with_one_for_all_missing(faults: list[ConfigFault]) -> Iterator[ConfigFault]:
-    """Keys can be missing only where nothing is extended, and then there may be many."""
+    """Join the faults of missing keys. Only a profile that extends none can lack keys, and then it may lack many."""
     missing = [fault for fault in faults if fault.missing]
     yield from (fault for fault in faults if not fault.missing)
     if missing:

@@ -1,7 +1,7 @@
 """The values that the tables of the file are made of: secrets, paths, addresses, names, headers.
 
-Each is checked where it is read, with the file's own folder and the environment at hand (`Reading`), and says in
-plain words what it takes. What one key means for another is not known here; that is for `rules.py`.
+Each type checks its value with the file's folder and the environment at hand (`ReadingContext`), and its message says
+what the value may be. The rules between keys are in `rules.py`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _STORES: Final = f'`{{key}}` takes "{MEMORY_STORE}", "{SQLITE_SCHEME}PATH" or th
 
 
 class Table(BaseModel):
-    """A table of the file: what it does not know is an error, and what it holds does not change."""
+    """A table of the file: frozen, and an unknown key is an error."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -60,7 +60,7 @@ class Table(BaseModel):
     )
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """Without what may be secret in a URL."""
+        """Without possible secrets in URLs."""
         for name, value in super().__repr_args__():
             yield name, shown_url(value) if isinstance(value, str) and "://" in value else value
 

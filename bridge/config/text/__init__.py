@@ -1,1 +1,1 @@
-"""A file as text: where its values stand and come from, what is wrong there, and what in it is secret."""
+"""A file as text: the positions and sources of its values, its diagnostics, and which parts may be secret."""

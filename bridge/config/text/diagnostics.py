@@ -1,6 +1,6 @@
-"""What is wrong with a file, and how that is shown: where, the line, and what to do. Pure, and plain text.
+"""Diagnostics about files, rendered as plain text with the place, the line and a hint. Pure.
 
-A diagnostic holds no secret: whoever makes one masks the line that it shows.
+A diagnostic holds no secret: its maker masks the line.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from bridge.errors import UsageError
 
 _LINE_LIMIT: Final = 110
-"""Characters of a line that are shown; of a longer one, those about the place."""
+"""Characters of a line that are shown. A longer line is cut around the place."""
 
 _BEFORE: Final = 40
 """Characters of a longer line that are shown before the place."""
@@ -24,16 +24,16 @@ _WIDE: Final = ("W", "F")
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One thing that is wrong, and where. Lines and columns are counted from 1, in characters."""
+    """One mistake and its place. Lines and columns count from 1, in characters."""
 
     file: Path
     message: str
     hint: str = ""
     line: int = 0
-    """0 when the whole file is meant."""
+    """The line; 0 for the whole file."""
     column: int = 0
     span: int = 1
-    """Characters that are at fault."""
+    """The number of characters that are marked."""
     source: str = ""
     """The line as it is in the file, with secrets masked."""
 
@@ -42,7 +42,7 @@ class Diagnostic:
 
 
 class ConfigError(UsageError):
-    """Files that cannot be taken as they are, with everything that is wrong with them."""
+    """Files have mistakes. Holds all of them as diagnostics."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics: tuple[Diagnostic, ...] = in_order(diagnostics)
@@ -50,14 +50,14 @@ class ConfigError(UsageError):
 
 
 def in_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """By file, as they come, then by place; the same one once."""
+    """Sort by file in the given order, then by place, and drop duplicates."""
     once = list(dict.fromkeys(diagnostics))
     files = list(dict.fromkeys(one.file for one in once))
     return tuple(sorted(once, key=lambda one: (files.index(one.file), one.line, one.column)))
 
 
 def render(diagnostics: Sequence[Diagnostic]) -> str:
-    """All of them as text, and how many there are."""
+    """All diagnostics as text, with their number."""
     files = " and ".join(str(file) for file in dict.fromkeys(one.file for one in diagnostics))
     errors = "1 error" if len(diagnostics) == 1 else f"{len(diagnostics)} errors"
     return "\n\n".join([*map(str, diagnostics), f"{errors} in {files}"])
@@ -75,7 +75,7 @@ def _rendered(one: Diagnostic) -> list[str]:
 
 
 def _shown(one: Diagnostic) -> tuple[str, str]:
-    """The line, cut to what can be read, and the carets below it."""
+    """The line, cut if it is long, and the carets below it."""
     source, start = one.source, one.column - 1
     end = max(start + 1, min(start + one.span, len(source)))
     if len(source) > _LINE_LIMIT:
@@ -89,7 +89,7 @@ def _shown(one: Diagnostic) -> tuple[str, str]:
 
 
 def _width(char: str) -> int:
-    """Columns of a terminal."""
+    """The columns of a character on a terminal."""
     if unicodedata.combining(char):
         return 0
     return 2 if unicodedata.east_asian_width(char) in _WIDE else 1

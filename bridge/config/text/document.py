@@ -1,8 +1,7 @@
-"""A file that was read: its text, its values with their lines, and diagnostics about them; and where each value of
-the configuration comes from.
+"""A file that was read: its text, its values with their positions, diagnostics about them, and the sources of values.
 
-Precedence: command line over environment (`MCP_A2A_*`) over file over profile over default. What the keys mean is
-known elsewhere."""
+Precedence: command line over environment (`MCP_A2A_*`) over file over profile over default. This module does not know
+what the keys mean."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ _AT: Final = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|en
 _SAID: Final = {"Illegal character '\\n'": "the text does not end on its line"}
 _UNENDED: Final = "Unterminated string"
 _OF_A_HOST: Final = frozenset(("mcpServers", "servers", "context_servers"))
-"""Keys by which a JSON file of an MCP host is known."""
+"""Keys that identify the JSON file of an MCP host."""
 _LONE_CARRIAGE_RETURN: Final = (
     "no TOML: lines end with a carriage return alone",
     "save it with the line ends of Unix or Windows: a newline belongs to each",
@@ -30,48 +29,48 @@ _LONE_CARRIAGE_RETURN: Final = (
 _TWICE: Final = re.compile(r"Cannot (overwrite|declare|mutate)|Duplicate inline table key")
 
 _DEEPEST: Final = 100
-"""Tables in tables, and lists. JSON, which some of it becomes, is taken no deeper by most who read it."""
+"""Levels of nested tables and lists. Some of them become JSON, and most JSON readers accept no more."""
 _WIDEST_NUMBER: Final = 64
 """Bits of a whole number, as TOML 1.0 has it."""
 _LONG_NUMBER: Final = re.compile(r"[0-9][0-9_]{4000,}")
-"""What Python refuses to read as a number."""
+"""A number that Python refuses to read."""
 
 
 @dataclass(frozen=True)
 class ConfigFault:
-    """Something wrong at a path of a document. A message may not repeat what may be secret."""
+    """A mistake at a path of a document. The message must not repeat a possible secret."""
 
     path: KeyPath
     message: str
     hint: str = ""
     on_key: bool = False
-    """Whether the key is meant, and not its value."""
+    """Whether the key is at fault, and not its value."""
     unknown: bool = False
-    """Whether it is that nobody knows this key or name."""
+    """Whether the mistake is an unknown key or name."""
     missing: str = ""
-    """What is missing in the table at the path, if that is it; where a key is unknown, that may be the one."""
+    """The key that the table at the path lacks, if that is the mistake. An unknown key may be this one, misspelt."""
 
 
 @dataclass(frozen=True)
 class Document:
-    """A file and what stands in it."""
+    """A file and its contents."""
 
     path: Path
-    """As it was given, which is how it is shown."""
+    """The path as it was given, which is also how it is shown."""
     data: dict[str, Any] = field(repr=False)
     positions: Positions = field(repr=False)
     masked: str = field(repr=False)
-    """The text without what may be secret, of the same length line for line."""
+    """The text with possible secrets masked. Each line keeps its length."""
 
     def diagnostic(self, fault: ConfigFault) -> Diagnostic:
-        """A fault with its place and line."""
+        """The diagnostic of a fault, with its place and line."""
         place = place_of(self.positions, fault.path, key=fault.on_key)
         if place is None:
             return Diagnostic(self.path, fault.message, fault.hint)
         return at(self.path, self.masked, place, fault.message, fault.hint)
 
     def diagnostics(self, faults: Iterable[ConfigFault]) -> list[Diagnostic]:
-        """Faults with their places and lines. What a key holds that nobody knows may be a secret, and is masked."""
+        """The diagnostics of faults, with their places. The value of an unknown key may be a secret and is masked."""
         said = list(faults)
         unknown = [fault.path for fault in said if fault.unknown and fault.on_key]
         hidden = (
@@ -84,7 +83,7 @@ class Document:
 
     @property
     def folder(self) -> Path:
-        """Where it is, as it was given; relative paths in it begin here."""
+        """The folder of the file. Relative paths in the file begin here."""
         return self.path.parent
 
     def place(self, path: KeyPath) -> str:
@@ -92,22 +91,22 @@ class Document:
         return f"{self.path}:{self.line(path)}"
 
     def refuse(self, faults: Iterable[ConfigFault], elsewhere: Iterable[Diagnostic]) -> None:
-        """Tell what is wrong with it, and in other files.
+        """Report the faults of the file, and those of other files.
 
         Raises:
-            ConfigError: something is.
+            ConfigError: there is a fault.
         """
         if all_of_it := [*in_order(self.diagnostics(faults)), *elsewhere]:
             raise ConfigError(all_of_it)
 
     def line(self, path: KeyPath) -> int:
-        """The line on which a path, or the nearest of its parents, begins; 0 for none."""
+        """The line on which a path, or its nearest parent, begins; 0 if there is none."""
         place = place_of(self.positions, path, key=True)
         return self.masked.count("\n", 0, place.start) + 1 if place else 0
 
 
 def at(file: Path, text: str, place: Span, message: str, hint: str = "") -> Diagnostic:
-    """A diagnostic at a place of a text, which is shown."""
+    """A diagnostic that shows the line at a place of a text."""
     first = text.rfind("\n", 0, place.start) + 1
     last = text.find("\n", place.start)
     source = text[first : last if last >= 0 else len(text)]
@@ -124,10 +123,10 @@ def at(file: Path, text: str, place: Span, message: str, hint: str = "") -> Diag
 
 
 def read_text(path: Path, what: str) -> str:
-    """The text of a file, as it is.
+    """Read the text of a file.
 
     Raises:
-        ConfigError: it is not there, cannot be read, or is not UTF-8.
+        ConfigError: the file is missing, cannot be read, or is not UTF-8.
     """
     try:
         return path.read_bytes().decode("utf-8-sig")
@@ -137,10 +136,10 @@ def read_text(path: Path, what: str) -> str:
 
 
 def read_toml(path: Path, what: str) -> Document:
-    """A TOML file, with line ends as TOML counts them.
+    """Read a TOML file, with line ends as TOML counts them.
 
     Raises:
-        ConfigError: it cannot be read, or is no TOML.
+        ConfigError: the file cannot be read, or is no TOML.
     """
     text = read_text(path, what).replace("\r\n", "\n")
     if "\r" in text:
@@ -175,7 +174,7 @@ def _wide_numbers(data: dict[str, Any]) -> Iterator[ConfigFault]:
 
 
 def _long_number(path: Path, text: str) -> Diagnostic:
-    """Where the number is that has too many digits, without the rest of its line."""
+    """A diagnostic about a number with too many digits. Its line is masked."""
     found = _LONG_NUMBER.search(text)
     line = text.count("\n", 0, found.start()) + 1 if found else 0
     source = "*" * len(text.split("\n")[line - 1])
@@ -183,7 +182,7 @@ def _long_number(path: Path, text: str) -> Diagnostic:
 
 
 def _json(path: Path, text: str, what: str) -> Diagnostic | None:
-    """What to do with a JSON file, if it is one: hosts write their servers so. None of it is shown."""
+    """A diagnostic for a JSON file, such as a host's, with a hint; None for other files. Shows nothing of the file."""
     if not text.lstrip().startswith("{"):
         return None
     try:
@@ -201,7 +200,7 @@ def _json(path: Path, text: str, what: str) -> Diagnostic | None:
 
 
 def _syntax(path: Path, text: str, said: str) -> Diagnostic:
-    """What `tomllib` says, at its place. Which values of this text are secret cannot be known."""
+    """A diagnostic from the message of `tomllib`. The line is masked, because the text has no known structure."""
     found = _AT.search(said)
     message = said[: found.start()] if found else said
     line = int(found["line"]) if found and found["line"] else len(text.rstrip().split("\n"))
@@ -221,7 +220,7 @@ SourceKind = Literal["default", "profile", "file", "environment", "command line"
 
 @dataclass(frozen=True)
 class ValueSource:
-    """Where a value comes from."""
+    """The source of a value."""
 
     kind: SourceKind
     place: str = ""
@@ -236,25 +235,25 @@ DEFAULT_SOURCE: Final = ValueSource("default")
 
 @dataclass(frozen=True)
 class ValueSources:
-    """Where the values of the file come from, by path. What is not written anywhere is a default."""
+    """The sources of the file's values, by path. A value without a source is a default."""
 
     places: Mapping[KeyPath, ValueSource]
 
     def of(self, path: KeyPath) -> ValueSource:
-        """Where the value at a path comes from."""
+        """The source of the value at a path."""
         return self.places.get(path, DEFAULT_SOURCE)
 
     def with_changes(self, changes: Mapping[KeyPath, ValueSource]) -> ValueSources:
-        """These, with others in their place."""
+        """A copy with changed sources."""
         return ValueSources({**self.places, **changes})
 
 
 def sources_in(document: Document) -> Iterator[tuple[KeyPath, ValueSource]]:
-    """Every value of a file, with its line."""
+    """Yield every value of a file with its line."""
     for path in document.positions:
         yield path, source_at(document, path, "file")
 
 
 def source_at(document: Document, path: KeyPath, kind: SourceKind) -> ValueSource:
-    """The line of a file on which a value stands."""
+    """The source of a value in a file, with its line."""
     return ValueSource(kind, document.place(path))

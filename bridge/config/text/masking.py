@@ -1,6 +1,6 @@
-"""What in a file may be secret, by the names that lead to it, and a text without that. Pure.
+"""Finds possible secrets in a file by the names that lead to them, and masks them in texts. Pure.
 
-Whatever is in doubt is masked: a diagnostic needs the place, and seldom the value.
+In doubt a value is masked: a diagnostic needs the place, and seldom the value.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from bridge.config.text.positions import KeyPath, Positions, Span
 from bridge.config.text.wording import shown_url
 
 VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""The name of an environment variable. What is none may be the secret itself, put where its name belongs."""
+"""The name of an environment variable. Any other text there may be the secret itself."""
 
 HIDDEN: Final = "***"
-"""What stands for a value that has no other text."""
+"""The text shown in place of a secret."""
 
 _SECRET_TABLES: Final = frozenset(("auth", "headers", "env", "keys", "principals"))
 _NAMED_SECRET: Final = re.compile(
@@ -25,7 +25,7 @@ _NAMED_SECRET: Final = re.compile(
     re.IGNORECASE,
 )
 _NOT_SECRET: Final = frozenset(("env", "file", "header", "skills"))
-"""Keys whose values say where a secret is, or what it is for."""
+"""Keys whose values say where a secret is or what it is for, and are not secret."""
 _SECRET_LINE: Final = re.compile(
     r"auth|bearer|command|cookie|credential|env|header|key|passw|principals|secret|token", re.IGNORECASE
 )
@@ -47,7 +47,7 @@ _QUOTES_OF_MANY_LINES: Final = ('"""', "'''")
 
 
 def mask(text: str, places: Iterable[Span]) -> str:
-    """The text with what stands at the places made unreadable; quotes and line ends stay, as does each length."""
+    """Mask the text at the places. Quotes, line ends and lengths stay."""
     for place in places:
         value = _IN_A_VALUE.sub("*", text[place.start : place.end])
         text = text[: place.start] + value + text[place.end :]
@@ -56,7 +56,7 @@ def mask(text: str, places: Iterable[Span]) -> str:
 
 
 def leaves(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
-    """The paths of all values that hold no others."""
+    """Yield the paths of all values that are no tables and no lists."""
     match value:
         case dict():
             for key, inner in value.items():
@@ -69,21 +69,21 @@ def leaves(value: object, path: KeyPath = ()) -> Iterator[KeyPath]:
 
 
 def value_at(data: Any, path: KeyPath) -> Any:
-    """What stands at a path, which is there."""
+    """The value at an existing path."""
     for step in path:
         data = data[step]
     return data
 
 
 def secret_places(data: dict[str, Any], positions: Positions) -> Iterator[Span]:
-    """Where the values stand that may be secret by their names, or by the word before them in a command."""
+    """Yield the places of values that may be secret by their names, or by the word before them in a command."""
     for path in leaves(data):
         if _may_be_secret(path, value_at(data, path)) or _is_secret_word(data, path):
             yield positions[path].value
 
 
 def words_of(command: str) -> list[str]:
-    """The words of a command that is one text."""
+    """Split a command into words."""
     try:
         return shlex.split(command)
     except ValueError:
@@ -96,15 +96,14 @@ def has_secrets(words: Sequence[object]) -> bool:
 
 
 def shown_words(words: Sequence[str]) -> list[str]:
-    """The words of a command without what may be a secret in them: `--token=***`, `--password ***`, the query of a
-    URL."""
+    """The words of a command with possible secrets masked: `--token=***`, `--password ***`. URLs lose their query."""
     return [_shown_word(words, index) for index in range(len(words))]
 
 
 def masked_line(before: str, source: str, *, masked: bool) -> str:
-    """A line of a text that cannot be read, of which only the words are known, and what stands `before` it.
+    """A line of a text that is no TOML, with possible secrets masked. `before` is the text above the line.
 
-    One that goes on with a value may go on with a secret; `masked` is whether it is known to.
+    A line that continues a value may continue a secret. `masked` is whether it surely continues one.
     """
     shown = mask(source, ())
     key, equals, value = shown.partition("=")

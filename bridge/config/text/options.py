@@ -1,6 +1,6 @@
-"""The options of a command as a document: what a file that says the same would hold, and which option says what.
+"""The options of a command as a document: the data of an equivalent file, and the option behind each value. Pure.
 
-It is checked as a file is. What is wrong with it is told of the option, since there are no lines to show. Pure.
+The document is checked as a file is. Messages name the option, because there are no lines to show.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from bridge.errors import UsageError
 
 @dataclass(frozen=True)
 class OptionDocument:
-    """What options say."""
+    """Options as the data of a configuration."""
 
     data: dict[str, Any] = field(repr=False)
     option_at: Callable[[KeyPath], str]
-    """The option that says what is at a path; "" for what none says."""
+    """Gives the option behind the value at a path; "" if there is none."""
     folder: Path = Path()
-    """What relative paths begin at: the current folder."""
+    """The folder at which relative paths begin: the current one."""
 
     def place(self, path: KeyPath) -> str:
-        """Which option says it."""
+        """The option behind the value at a path."""
         return self.option_at(path)
 
     def sources(self) -> Iterator[tuple[KeyPath, ValueSource]]:
-        """Every value, with its option."""
+        """Yield every value with its option."""
         for path in leaves(self.data):
             yield path, ValueSource("command line", self.option_at(path))
 
     def refuse(self, faults: Iterable[ConfigFault], elsewhere: Iterable[Diagnostic]) -> None:
-        """Tell what is wrong with it, or else in other files.
+        """Report the faults of the options or, if there are none, those of other files.
 
         Raises:
-            UsageError: something is.
+            UsageError: there is a fault.
         """
         if said := list(dict.fromkeys(map(self._told, faults))):
             raise UsageError("\n".join(said))
@@ -55,7 +55,7 @@ class OptionDocument:
 
 
 def told_of_option(fault: ConfigFault, option: str, *, is_entry: bool = False) -> str:
-    """What is wrong with the value of an option, which stands in the place of the key; or with an entry of it."""
+    """The message of a fault, with the option in place of the key. `is_entry` means a single entry of the option."""
     key = f"`{key_name(fault.path)}` "
     words = f"{option}: {fault.message}" if option else fault.message
     if option and not is_entry and fault.message.startswith(key):

@@ -1,7 +1,7 @@
-"""Where each key and value of a TOML document stands, which `tomllib` does not say. Pure.
+"""Finds the position of each key and value in a TOML document, which `tomllib` does not tell. Pure.
 
-The document is known to be TOML: `tomllib` has read it. So nothing is checked here, and everything is found by
-what it begins with. A path is the keys that lead to a value, with the index in arrays: `("import", "mcp_json", 0)`.
+`tomllib` has read the document, so it is valid TOML. Nothing is checked here, and each value is recognized by its first
+character. A path is the keys that lead to a value, with the index in arrays: `("import", "mcp_json", 0)`.
 
 Spec: TOML 1.0 (keys, tables, inline tables, arrays of tables).
 """
@@ -30,7 +30,7 @@ _STARTS: Final = re.compile(r"\A\ufeff?")
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A piece of the text: from `start` to before `end`, in characters."""
+    """A piece of the text: `start` up to `end` (exclusive), in characters."""
 
     start: int
     end: int
@@ -38,14 +38,14 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Where a key and its value stand. A table's value is its header; an array's element has no key."""
+    """The positions of a key and its value. A table's value is its header; an array's element has no key."""
 
     key: Span | None
     value: Span
 
     @property
     def start(self) -> Span:
-        """What to point at when the whole entry is meant."""
+        """The position to show when the whole entry is meant."""
         return self.key or self.value
 
 
@@ -53,15 +53,15 @@ Positions = Mapping[KeyPath, Spot]
 
 
 def locate(text: str) -> Positions:
-    """The place of every key path of a document; a table that several headers build is where the first is.
+    """The position of every path of a document. A table with several headers is at its first header.
 
-    Line ends are those of the text as it is given: `tomllib` counts a carriage return and a newline as one.
+    Carriage returns in the text count as characters here; `tomllib` counts a carriage return and a newline as one.
     """
     return _Locator(text).spots()
 
 
 def place_of(positions: Positions, path: KeyPath, *, key: bool = False) -> Span | None:
-    """Where a path stands, or the nearest of its parents that stands somewhere; None for the whole document."""
+    """The position of a path, or of its nearest parent that has a position; None for the whole document."""
     spot = positions.get(path)
     if spot is not None:
         return spot.start if key else spot.value
@@ -92,7 +92,7 @@ class _Locator:
         return self.found
 
     def _header(self) -> KeyPath:
-        """`[a.b]` or `[[a.b]]`, and what is named by it."""
+        """Read `[a.b]` or `[[a.b]]`, and return the path of the table."""
         start = self.at
         brackets = 2 if self.text.startswith("[[", start) else 1
         self.at += brackets
@@ -176,7 +176,7 @@ class _Locator:
         return Span(start, self.at)
 
     def _closes(self, bracket: str) -> bool:
-        """Go on to the next element; whether there is none, and what holds them has ended."""
+        """Move to the next element; return whether the closing bracket came instead."""
         self._skip(_GAP)
         if self.text[self.at] == ",":
             self.at += 1

@@ -1,7 +1,7 @@
 """Secrets by reference: from an environment variable or a file, never in plain.
 
-A configuration file writes `{ env = "NAME" }` or `{ file = "PATH" }`, a command line `env:NAME` or `file:PATH`. What is
-read has no text of its own from then on."""
+A configuration file writes `{ env = "NAME" }` or `{ file = "PATH" }`, a command line `env:NAME` or `file:PATH`. The
+value of a secret is never part of a `repr`."""
 
 from __future__ import annotations
 
@@ -23,42 +23,42 @@ HOW_TO_REFER: Final = '{ env = "NAME" } or { file = "PATH" }'
 
 @dataclass(frozen=True)
 class Secret:
-    """A secret that was read, and where from. It has no text of its own."""
+    """A secret that was read, and its reference. Its `repr` does not show the value."""
 
     value: str = field(repr=False)
     reference: str
-    """`env:NAME`, `file:PATH`, or for what a host wrote in plain its file and line."""
+    """`env:NAME`, `file:PATH`, or the file and line of a host's plain text."""
     file: Path | None = None
-    """The file that it was read from."""
+    """The file that the secret was read from, if any."""
 
 
 @dataclass(frozen=True)
 class ReadingContext:
-    """What the values of a file are read with."""
+    """The folder and the environment that relative paths and references are resolved against."""
 
     folder: Path
-    """Of the file; relative paths begin here."""
+    """The folder of the file. Relative paths begin here."""
     environment: Mapping[str, str] = field(repr=False)
     on_command_line: bool = False
-    """Whether they are what options say, and nothing is written down."""
+    """Whether the values come from options, and not from a file."""
 
     def path(self, written: str) -> Path:
-        """The absolute path that was meant."""
+        """The absolute path of a written one."""
         return Path.absolute(self.folder / expanded(written))
 
 
 def expanded(written: str) -> Path:
-    """A path with `~` as the home folder that it is, where there is one."""
+    """A path with `~` replaced by the home folder, if there is one."""
     return Path(os.path.expanduser(written))
 
 
 def refused(message: str, hint: str = "") -> PydanticCustomError:
-    """What a value is refused with. Braces in it are not placeholders."""
+    """The error that refuses a value. Braces in the message are not placeholders."""
     return PydanticCustomError("refused", "{message}", {"message": message, "hint": hint})
 
 
 def reading_of(info: ValidationInfo) -> ReadingContext:
-    """What the file is read with; a table that is made by a program is of the current folder."""
+    """The context of the file. A table that a program makes belongs to the current folder."""
     return info.context if isinstance(info.context, ReadingContext) else ReadingContext(Path.cwd(), {})
 
 
@@ -80,7 +80,7 @@ def secret_of(given: object, info: ValidationInfo) -> Secret:
 
 
 def setting_of(given: object, info: ValidationInfo) -> str | Secret:
-    """A text as it stands, or the secret that is referred to."""
+    """A plain text, or the secret behind a reference."""
     if isinstance(given, str):
         return given
     if isinstance(given, Secret | dict):
@@ -89,7 +89,7 @@ def setting_of(given: object, info: ValidationInfo) -> str | Secret:
 
 
 def plain(settings: Mapping[str, str | Secret]) -> dict[str, str]:
-    """The settings with their secrets in plain, for the connection alone."""
+    """The settings with secrets in plain, for use in a connection only."""
     return {name: one.value if isinstance(one, Secret) else one for name, one in settings.items()}
 
 
@@ -151,7 +151,7 @@ def secret_from(reference: str) -> str | None:
     """The secret behind `env:NAME` or `file:PATH`; None when the text is no reference.
 
     Raises:
-        UsageError: the variable or the file is not there, or is empty.
+        UsageError: the variable or the file is missing or empty.
     """
     source, _, place = reference.partition(":")
     if source == "env":
@@ -180,15 +180,15 @@ def reference_in(text: str) -> dict[str, str] | None:
 
 
 def is_secret_header(name: str) -> bool:
-    """Whether what a header carries is for nobody else, by its name."""
+    """Whether the value of a header is a secret, by the header's name."""
     return _SECRET_HEADERS.fullmatch(name) is not None
 
 
 def header_in(text: str) -> tuple[str, str | dict[str, str]]:
-    """The name and the value of an HTTP header from `NAME=env:VAR`, `NAME=file:PATH`, or `NAME=VALUE` for no secret.
+    """The name and value of an HTTP header from `NAME=env:VAR`, `NAME=file:PATH` or, if not secret, `NAME=VALUE`.
 
     Raises:
-        UsageError: it is none of these, or a secret stands in it in plain.
+        UsageError: the text has none of these forms, or a secret stands in it in plain.
     """
     name, equals, given = text.partition("=")
     if not equals or not _HEADER_NAME.fullmatch(name):
@@ -200,10 +200,10 @@ def header_in(text: str) -> tuple[str, str | dict[str, str]]:
 
 
 def header_from(text: str) -> tuple[str, str]:
-    """An HTTP header, as `header_in` takes it, with the secret that it refers to.
+    """The name and value of an HTTP header, in the forms of `header_in`, with its secret read.
 
     Raises:
-        UsageError: it is none, or the secret cannot be read.
+        UsageError: the text is no such header, or the secret cannot be read.
     """
     name, _ = header_in(text)
     given = text.partition("=")[2]
@@ -214,10 +214,10 @@ def header_from(text: str) -> tuple[str, str]:
 
 
 def principal_in(text: str) -> tuple[str, dict[str, str]]:
-    """Who may call, and where the token is, from `[PRINCIPAL=]bearer:env:NAME` or `[PRINCIPAL=]bearer:file:PATH`.
+    """A principal and the reference of its token, from `[PRINCIPAL=]bearer:env:NAME` or `[PRINCIPAL=]bearer:file:PATH`.
 
     Raises:
-        UsageError: it is neither.
+        UsageError: the text has neither form.
     """
     named, equals, rest = text.partition("=")
     principal, token = (named, rest) if equals else (UNNAMED, text)
@@ -229,11 +229,12 @@ def principal_in(text: str) -> tuple[str, dict[str, str]]:
 
 
 def child_variable_in(text: str) -> tuple[str, str | Secret]:
-    """A variable for the child's environment: `NAME=VALUE`, or `NAME` to pass ours on. A file takes one that is passed
-    on, or that is a secret by its name, from the variable of this name.
+    """A variable for the child's environment: `NAME=VALUE`, or `NAME` to pass on the bridge's own variable.
+
+    A variable that is passed on, or that is secret by its name, becomes a reference to the variable of this name.
 
     Raises:
-        UsageError: it is not set here.
+        UsageError: the variable to pass on is not set.
     """
     name, equals, value = text.partition("=")
     if not name:

@@ -1,4 +1,4 @@
-"""How the parts of a file are called in messages. Pure."""
+"""The names of tables, keys and URLs in messages. Pure."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ HEADER_NAME: Final = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
 """A header's name, as a pattern (RFC 9110 section 5.6.2: token)."""
 
 _ONLY_ONE: Final = frozenset(("bridge", "import"))
-"""Tables that have no name of their own."""
+"""Tables that exist only once, without a name."""
 _CLOSE: Final = 0.75
-"""From here on two words may be the same, misspelt; of those that are less alike, only the first is named."""
+"""The similarity from which a word may be another one misspelt. Below it, a hint names only the closest word."""
 
 _BEHIND_PATH: Final = re.compile(r"[?#]")
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9_-]+")
 
 
 def title(path: KeyPath) -> str:
-    """What a table is called: `[agents.research]`, or below it ``auth` of [agents.research]``."""
+    """The title of a table: `[agents.research]`, or below it ``auth` of [agents.research]``."""
     depth = 1 if path[:1] and path[0] in _ONLY_ONE else 2
     if len(path) < depth:
         return f"[{path[0]}]" if path else "the file"
@@ -48,7 +48,7 @@ def key_name(path: KeyPath) -> str:
 
 
 def shown_url(url: str) -> str:
-    """A URL as it may be said aloud: without user, query and fragment. What is no URL stays as it is."""
+    """A URL without user, query and fragment. Any other text stays as it is."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         return url
@@ -64,12 +64,12 @@ def listed(words: Iterable[str], last: str = "or") -> str:
 
 
 def table_name(written: str) -> str:
-    """A name as that of a table; "" when nothing of it is left."""
+    """A name in the form of a table name; "" when nothing remains."""
     return _NOT_IN_NAMES.sub("-", written.lower()).strip("-_")[:TABLE_NAME_LIMIT].strip("-_")
 
 
 def meant(word: str, known: Iterable[str]) -> str:
-    """What a word was probably meant to be, or what there is; "" when there is nothing."""
+    """A hint: the names that a word is probably a misspelling of, or else all names; "" if there is none."""
     names = list(known)
     close = (
         get_close_matches(word, names, n=2, cutoff=_CLOSE)
