@@ -134,8 +134,8 @@ def _structured() -> Iterator[str]:
 
 
 def _states() -> Iterator[str]:
-    yield "## Task states\n\nWhat a state of the agent's task is to an MCP host, in a "
-    yield "plain call and in an MCP task; and which states may follow it.\n\n"
+    yield "## Task states\n\nThe table shows what an MCP host sees for each state of the agent's task, in a "
+    yield "plain call and in an MCP task, and which states may follow.\n\n"
     yield from _table(
         ("state", "the call", "the MCP task", "may be followed by"),
         (

@@ -31,14 +31,14 @@ _STATES: Final = (
     "rejected",
     "canceled",
 )
-"""As they are written here; as A2A names them they are in `TaskState`, which `--help` does not import."""
+"""The states as this command spells them. `TaskState` has A2A's names, and is too slow to import for `--help`."""
 
 _PAGE: Final = 100
-"""Tasks a page: the most that A2A lets a client ask for (section 3.1.4)."""
+"""Tasks in a page: the most that a client may ask for (A2A section 3.1.4)."""
 
 _MOST: Final = 50
 _HISTORY: Final = 10
-"""Messages that are looked at for the skill that a task is about."""
+"""Messages that are searched for the skill of a task."""
 
 
 @click.command()
@@ -136,7 +136,7 @@ async def _list(connection: AgentConnection, found: FoundCard, options: dict[str
 async def _tasks_of(
     connection: AgentConnection, found: FoundCard, options: dict[str, Any]
 ) -> tuple[list[Task], int]:
-    """The newest tasks, as many as are wanted, and how many there are."""
+    """The newest tasks, up to the wanted number, and the number of all tasks."""
     listed: list[Task] = []
     token = ""
     async with connection.client() as http:
@@ -166,19 +166,19 @@ def _request(options: dict[str, Any], left: int, token: str) -> ListTasksRequest
 
 
 def state_of(task: Task) -> str:
-    """A task's state as it is written here."""
+    """A task's state as this command spells it."""
     return task.status.state.name.lower().replace("_", "-")
 
 
 def _since(task: Task) -> str:
-    """Since when it has been in its state, in the time of this machine."""
+    """The time of the task's last change of state, in the local time zone."""
     if task.status.timestamp is None:
         return ""
     return datetime.fromisoformat(task.status.timestamp).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _skill_of(task: Task) -> str:
-    """The skill that a task is about, where something of it says so."""
+    """The skill of a task, if its messages or metadata name one."""
     from bridge.translate.extension import SKILL
 
     metadata = [task.metadata, *(one.metadata for one in task.artifacts or ())]
@@ -229,7 +229,7 @@ async def _show(
 
 
 def _words_of(task: Task, connection: AgentConnection, found: FoundCard) -> Iterable[str]:
-    """What the agent says, and how that is answered."""
+    """The agent's words, and the command that answers them."""
     from bridge.cli.call import questions as answers
     from bridge.cli.call.agent import ASKING
 
@@ -248,7 +248,7 @@ def _words_of(task: Task, connection: AgentConnection, found: FoundCard) -> Iter
 
 
 def _reply(connection: AgentConnection, found: FoundCard, view: CallView, options: dict[str, Any]) -> int:
-    """Answer a task, and go on with it as `call` does."""
+    """Answer a task, then follow it as `call` does."""
     from bridge.cli.call.agent import AgentCalling
     from bridge.cli.call.arguments import CallRequest
 
@@ -266,7 +266,7 @@ def _reply(connection: AgentConnection, found: FoundCard, view: CallView, option
 
 
 def _object_in(reply: str | None) -> JsonObject | None:
-    """The JSON object that an answer is; None where it is words."""
+    """The answer as a JSON object; None when it is words."""
     try:
         value = json.loads(reply or "")
     except ValueError:

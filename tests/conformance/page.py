@@ -57,7 +57,7 @@ Each check counts once for each binding.
 |---|---|---|---|
 """
 _UNTRIED: Final = """
-What is not tried needs something that the agent does not declare, or was not told how to do.
+A requirement is not tried when it needs something that the agent does not declare, or was not told how to do.
 """
 
 

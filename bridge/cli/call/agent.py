@@ -1,7 +1,7 @@
 """A conversation with an agent about one task: the turns of a call, until the task has ended or nobody can answer.
 
-Each turn runs in an event loop of its own, and what the agent asks is asked between them, in the main thread, where
-Ctrl+C and Ctrl+D reach whoever is asked. How a task is followed, whatever becomes of its stream, `follow` knows.
+Each turn runs in an event loop of its own. Questions are put to the person between turns, in the main thread, where
+Ctrl+C and Ctrl+D reach the prompt. `bridge.a2a.client.follow` follows the task through broken streams.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from bridge.mcp.tools import Tool
 
 _CANCEL_SECONDS: Final = 10.0
-"""How long an agent may take to cancel a task that nobody waits for any more."""
+"""How long an agent may take to cancel a task after Ctrl+C."""
 
 CODES: Final[Mapping[str, int]] = {"COMPLETED": 0, "FAILED": 1, "REJECTED": 1, "CANCELED": 1}
-"""How a task ended, and the exit code for it."""
+"""The exit code for each state in which a task ends."""
 
 ASKING: Final = frozenset({"INPUT_REQUIRED", "AUTH_REQUIRED"})
 """The states in which a task waits for an answer."""
@@ -50,16 +50,16 @@ class AgentCalling:
         self._status: TaskStatus | None = None
         """The task's newest status; None when there is no task."""
         self._replied = False
-        """Whether the agent answered with a message, which is all there is then."""
+        """Whether the agent answered with a message and no task."""
         self._answered: TaskStatus | None = None
-        """The question that was answered last. The next turn may begin with it, as the task still says so."""
+        """The question that was answered last. The task may still show it when the next turn begins."""
 
     def opened(self, said: CallRequest) -> Message:
         """The first message of a new task."""
         return self.message(said.parts(self._card), said.metadata)
 
     def resumed(self, task_id: str, said: CallRequest) -> Message | None:
-        """Look at a task that is there already; the message that answers it, if the command line has an answer.
+        """Look at an existing task; return the message that answers it, or None without an answer on the command line.
 
         Raises:
             UsageError: there is an answer, and the task asks nothing, or something else.
@@ -88,7 +88,7 @@ class AgentCalling:
         return CODES.get(self._state or "", 0)
 
     def run(self, message: Message | None) -> int:
-        """Send a message, show what comes, and answer what is asked; the exit code. None only watches the task."""
+        """Send a message, show events, and answer questions; return the exit code. None only watches the task."""
         import anyio
 
         from bridge.cli.render import can_ask
@@ -107,7 +107,7 @@ class AgentCalling:
             anyio.run(self._turn, self.message(*answer))
 
     def cancel(self) -> None:
-        """Cancel the task, as far as there is one that goes on."""
+        """Cancel the task, if there is one that still runs."""
         import anyio
 
         self._view.settle()
@@ -158,7 +158,7 @@ class AgentCalling:
         return answers.EXIT_UNANSWERED
 
     def _what_now(self) -> str:
-        """What to do about a task that nobody listens to any more."""
+        """A hint on how to come back to a task that is no longer watched."""
         if self._task_id is None:
             return "If it began a task, that may still run; it did not say its id."
         return f"The task may still run; this shows it: {self._connection.line('tasks')} {self._task_id}"
@@ -170,7 +170,7 @@ class AgentCalling:
             self._take(StreamResponse(task=await self._connection.agent(http, self._found).get(task_id)))
 
     async def _turn(self, message: Message | None, no_wait: bool = False) -> None:
-        """Send a message, or none, and follow the task until it has settled, unless it is not waited for."""
+        """Send a message, if any, and follow the task until it settles, unless `no_wait`."""
         import anyio
 
         from bridge.a2a.client.follow import OutcomeUnknownError
@@ -223,7 +223,7 @@ class AgentCalling:
         return before is not None and now is not None and before.message_id != now.message_id
 
     def _take(self, event: StreamResponse) -> None:
-        """Show an event, and take note of it."""
+        """Show an event, and note its status."""
         self._view.show(event)
         if event.message is not None:
             self._replied = True
@@ -236,7 +236,7 @@ class AgentCalling:
 
     @property
     def _goes_on(self) -> bool:
-        """Whether there is a task that was at work when it was last heard of."""
+        """Whether there is a task, and it was at work at its last event."""
         return self._task_id is not None and self._state not in CODES and self._state not in ASKING
 
     async def _cancel(self, task_id: str) -> None:

@@ -1,4 +1,4 @@
-"""What the command line of a call says: to a skill, to a task that asks, or to a tool."""
+"""The command line of a call: for a skill, for a task that asks, or for a tool."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _PAIR: Final = re.compile(r"([^=]+)=(.*)", re.DOTALL)
 _JSON: Final = "application/json"
 
 _SIMILAR: Final = "did you mean"
-"""How a hint begins that knows better than to list all there is."""
+"""The beginning of a hint that names similar words instead of all."""
 _MOST_NAMES: Final = 10
-"""Skills that are named where none is similar."""
+"""Skills that a message names when none is similar."""
 
 
 @dataclass(frozen=True)
 class CallRequest:
-    """What the command line asks for."""
+    """The request on a command line."""
 
     skill: str | None
     """The skill, or the tool of an MCP server."""
     pairs: dict[str, tuple[str, ...]]
-    """What was given for each argument; more than one text when it was given more than once."""
+    """The texts given for each argument, several if it was given several times."""
     arguments: JsonObject | None
     text: str | None
     declines: bool = False
@@ -58,14 +58,14 @@ class CallRequest:
 
     @property
     def has_answer(self) -> bool:
-        """Whether it says anything to a task that asks."""
+        """Whether the command line has an answer for a task that asks."""
         return self.declines or bool(self.pairs) or self.arguments is not None or self.text is not None
 
     def answer(self, questions: list[answers.CallQuestion]) -> answers.AnswerParts:
-        """What it answers.
+        """The answer on the command line.
 
         Raises:
-            UsageError: it does not fit what is asked.
+            UsageError: the answer does not fit the questions.
         """
         if self.declines:
             return answers.declined(questions)
@@ -73,13 +73,13 @@ class CallRequest:
 
     @property
     def metadata(self) -> JsonObject | None:
-        """Names the skill, for agents that look there."""
+        """Metadata with the skill's name, for agents that look there."""
         from bridge.translate.extension import SKILL
 
         return {SKILL: self.skill} if self.skill else None
 
     def parts(self, card: AgentCard) -> tuple[Part, ...]:
-        """What is sent: the text, or the arguments as data.
+        """The parts to send: the text, or the arguments as data.
 
         Raises:
             UsageError: there is no such skill, or none and no text, an argument has two values, or the skill says
@@ -103,9 +103,9 @@ class CallRequest:
         return (Part(data=arguments, media_type=_JSON),)
 
     def _require_skill_on(self, card: AgentCard) -> None:
-        """Refuse a skill that the card does not have, so that no task asks what was meant.
+        """Refuse a skill that is not on the card, so that no task is made that only asks for the skill.
 
-        A card may have more skills for those whom the agent knows (the extended card): then the agent is asked.
+        If the agent has an extended card, it may have further skills, and only the agent can tell.
         """
         from bridge.config.text.wording import meant
 

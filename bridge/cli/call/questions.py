@@ -1,7 +1,7 @@
-"""What an agent asks in a task, as a person at the terminal or a command line answers it.
+"""The questions of an agent in a task, and their answers from a person at the terminal or from a command line.
 
-A question that carries a schema is a form, one that carries a URL is a visit, any other is asked as it stands.
-Where several are open, each is asked, and one message answers them all.
+A question with a schema is a form, a question with a URL is a visit, and any other question is asked in its own words.
+If several are open, each is asked, and one message answers all of them.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from bridge.mcp.tools import Tool
 
 EXIT_UNANSWERED: Final = 3
-"""The exit code of a call that asks something, when nobody is there to answer."""
+"""The exit code of a call that asks something when there is no terminal."""
 
 _JSON: Final = "application/json"
 _DECLINES: Final = " (Ctrl+D declines)"
 _CANCELS: Final = " (Ctrl+D cancels the task)"
 _DONE: Final = "done"
-"""What is said of a visit that was made."""
+"""The answer after a visit."""
 _YES: Final = "yes"
-"""What allows something."""
+"""The answer that allows a call."""
 
 AnswerParts = tuple[tuple["Part", ...], "JsonObject | None"]
 """The parts of a message and its metadata."""
@@ -42,23 +42,23 @@ class CallQuestion:
     """One question of an agent."""
 
     key: str | None
-    """What names it in the answer. A question that has none cannot be declined."""
+    """The question's key in the answer. A question without a key cannot be declined."""
     words: str
-    """What it says, where it is one of several."""
+    """The question in words, if it is one of several."""
     is_visit: bool
-    """Whether the person is to do something elsewhere, and only says when that is done."""
+    """Whether the person does something at a URL, and only reports that it is done."""
     form: forms.Form | None
     is_confirmation: bool = False
-    """Whether the person is to allow something."""
+    """Whether the person is asked to allow a call."""
 
 
 def is_question(data: JsonValue) -> bool:
-    """Whether the data of a message is a question for programs, which its text says for people."""
+    """Whether the data of a message is a question for programs; the text has it for people."""
     return isinstance(data, dict) and ("questions" in data or "schema" in data or data.get("mode") == "url")
 
 
 def questions_in(status: TaskStatus, tool_of: Callable[[str], Tool | None]) -> list[CallQuestion]:
-    """What a task asks: at least one question. `tool_of` gives the tool behind a skill, where the card tells it."""
+    """The questions of a task, at least one. `tool_of` gives the tool behind a skill, if the card tells it."""
     from bridge.translate.extension import QUESTION
 
     message = status.message
@@ -92,7 +92,7 @@ def _question(data: JsonObject, tool_of: Callable[[str], Tool | None]) -> CallQu
 
 
 def answer_to(questions: list[CallQuestion], *, is_first: bool) -> AnswerParts | None:
-    """What the person at the terminal answers; None to cancel the task. The first question says how to decline."""
+    """Ask the person at the terminal; None means to cancel the task. The first question says how to decline."""
     from bridge.a2a.model.objects import Part
     from bridge.cli import render
 
@@ -115,7 +115,7 @@ def answer_to(questions: list[CallQuestion], *, is_first: bool) -> AnswerParts |
 
 
 def _asked(question: CallQuestion, *, is_first: bool) -> str | JsonObject | None:
-    """Ask one question; None when the person ends the input instead."""
+    """Ask one question; None when the person ends the input."""
     from bridge.cli import render
 
     hint = (_CANCELS if question.key is None else _DECLINES) if is_first or question.is_visit else ""
@@ -137,7 +137,7 @@ def answer_given(
     arguments: JsonObject | None,
     pairs: dict[str, tuple[str, ...]],
 ) -> AnswerParts:
-    """What a command line answers.
+    """The answer on a command line.
 
     Raises:
         UsageError: an argument has two values, or the form says that it has no such field.
@@ -158,10 +158,10 @@ def answer_given(
 
 
 def declined(questions: list[CallQuestion]) -> AnswerParts:
-    """The answer that declines all that is asked.
+    """The answer that declines all questions.
 
     Raises:
-        UsageError: the agent says no way to decline.
+        UsageError: a question cannot be declined.
     """
     from bridge.a2a.model.objects import Part
     from bridge.translate.extension import ANSWER, QUESTION
@@ -174,7 +174,7 @@ def declined(questions: list[CallQuestion]) -> AnswerParts:
 
 
 def reply_for(questions: list[CallQuestion]) -> str:
-    """What answers these: a JSON object to be filled in, or words."""
+    """A sample answer to these questions: a JSON object to fill in, or words."""
     (question, *others) = questions
     if others:
         example = {
@@ -187,7 +187,7 @@ def reply_for(questions: list[CallQuestion]) -> str:
 
 
 def words_for(questions: list[CallQuestion]) -> str:
-    """How these are answered on the command line of `call`."""
+    """The arguments of `call` that answer these questions."""
     if len(questions) > 1:
         return f"--json {shlex.quote(reply_for(questions))}"
     (question,) = questions

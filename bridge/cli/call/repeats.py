@@ -1,6 +1,6 @@
-"""Which parts of a result only repeat what others show. Pure.
+"""Finds parts of a result that only repeat other parts. Pure.
 
-Tools say a result twice, as content for those who read and as data for programs. A person is shown it once.
+Tools often give a result twice: as content for people and as data for programs. A person sees it once.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from bridge.a2a.model.objects import Part
 
 _KINDS: Final = frozenset({"text", "image", "audio", "blob", "resource", "file"})
-"""What data calls the kind of a content block, which its file shows anyway."""
+"""Types of content blocks in data, which need not be shown beside their files."""
 
 
 @dataclass
 class ShownParts:
-    """What was shown of an artifact so far."""
+    """The parts of an artifact that were shown so far."""
 
     texts: list[list[str]] = field(default_factory=list)
     """Each text in its chunks."""
@@ -29,15 +29,15 @@ class ShownParts:
     heard_texts: list[str] = field(default_factory=list)
     """All text that came, piece by piece."""
     heard_others: int = 0
-    """How many parts came that are no text."""
+    """The number of received parts that are no text."""
 
     def hear(self, parts: Sequence[Part]) -> None:
-        """Take note of all that came, shown or not."""
+        """Note all received parts, shown or not."""
         self.heard_texts += (part.text for part in parts if part.text is not None)
         self.heard_others += sum(part.text is None for part in parts)
 
     def beyond(self, parts: Sequence[Part]) -> tuple[Part, ...] | None:
-        """What the whole artifact holds that did not come yet; None when it is another than what came."""
+        """The parts of the whole artifact that were not received yet; None when it differs from the received parts."""
         heard, whole = "".join(self.heard_texts), "".join(part.text or "" for part in parts)
         if not whole.startswith(heard):
             # An agent may tell pieces again after a break; they are shown already.
@@ -55,7 +55,7 @@ class ShownParts:
         return tuple(rest)
 
     def repeated_in(self, parts: Sequence[Part], *, goes_on: bool = False) -> tuple[Part, ...]:
-        """Those of the next parts that need not be shown; takes note of the others."""
+        """Return the next parts that need not be shown; note the others."""
         datas = [part.data for part in parts if part.kind == "data"]
         repeated = []
         earlier = list(self.texts)

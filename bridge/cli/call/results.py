@@ -1,7 +1,7 @@
-"""What a call shows: what becomes of the task on stderr, its results on stdout.
+"""The output of a call: the states of the task on stderr, its results on stdout.
 
-Where both end in the same terminal, pipe or file, a result's open line is ended before anything else is said.
-What parts of a result only repeat is in `repeats`.
+If both are the same terminal, pipe or file, an open line of a result is ended before other output. `repeats.py` finds
+the parts of a result that only repeat others.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 _COLOURS: Final = {"completed": "green", "failed": "red", "rejected": "red", "canceled": "yellow"}
 _NOT_IN_FILES: Final = re.compile(r"[^\w.-]+")
 _STEM: Final = "artifact"
-"""What a file is called when neither it nor its artifact has a name."""
+"""The name of a file when neither the file nor its artifact has one."""
 
 
 class CallView:
-    """The events of a call."""
+    """Shows the events of a call."""
 
     def __init__(self, *, json_lines: bool, id_only: bool, save: Path | None) -> None:
-        """`json_lines` writes the events themselves and nothing for a person, `id_only` no results of a task;
-        `save` is where files go.
+        """`json_lines` writes the events as JSON and nothing for a person. `id_only` writes no results of a task.
+        `save` is the folder for files.
 
         Raises:
             UsageError: the folder cannot be made.
@@ -61,7 +61,7 @@ class CallView:
                 raise UsageError(f"cannot save to {save}: {exc.strerror}") from exc
 
     def show(self, event: StreamResponse) -> None:
-        """One event."""
+        """Show one event."""
         if self._json_lines:
             write(event.to_json().decode() + "\n")
         if event.task is not None:
@@ -79,34 +79,34 @@ class CallView:
             self.results(event.message.parts)
 
     def left(self, task_id: str) -> None:
-        """The task that is left to itself: its id is the result."""
+        """Show the id of a task that is not waited for."""
         if self._has_result:
             self._say("The agent keeps the result: --no-wait prints the task's id alone.")
         if not self._json_lines:
             write(f"{task_id}\n")
 
     def unanswered(self, reason: str, command: str, *, declinable: bool) -> None:
-        """Nobody is there to answer what was asked; `command` would."""
+        """Say that nobody can answer the question, and which command answers it."""
         decline = " (--decline in place of the answer declines)" if declinable else ""
         self._fault(f"The task waits for an answer, and {reason}. To answer it{decline}:\n{command}")
 
     def unasked(self) -> None:
-        """Nobody is there to answer what a tool asked, and so its call is over."""
+        """Say that nobody can answer a tool's question, so that its call is over."""
         self._fault(
             "The tool waits for an answer, and there is no terminal to ask for it: the call was cancelled."
         )
 
     def message(self, message: JsonObject) -> None:
-        """One message of a tool server, which is no event of a task."""
+        """Show one message of a tool server, which is no event of a task."""
         if self._json_lines:
             write(json.dumps(message, ensure_ascii=False) + "\n")
 
     def hop(self, protocol: str, direction: str, text: str) -> None:
-        """A message on the wire, in one line; between two tokens of JSON the end of a line means nothing."""
+        """Show a message on the wire in one line. Line ends between JSON tokens have no meaning."""
         self._fault(f"{protocol} {direction} {' '.join(text.splitlines())}")
 
     def not_canceled(self, task_id: str, reason: str) -> None:
-        """The task may go on, though nobody waits for it."""
+        """Say that the task was not cancelled and may go on."""
         self._fault((f"task {task_id} could not be canceled:", "yellow"), f" {reason}")
 
     def settle(self) -> None:
@@ -127,7 +127,7 @@ class CallView:
             self._say((f"task {task_id}", "dim"))
 
     def status(self, status: TaskStatus, metadata: JsonObject | None = None) -> None:
-        """How a task stands, or a call that is none; `metadata` may hold how far it is."""
+        """Show the state of a task, or of a tool call. `metadata` may hold its progress."""
         self._said_status = status
         word = status.state.value.removeprefix("TASK_STATE_").replace("_", " ").lower()
         parts = status.message.parts if status.message else ()
@@ -152,7 +152,7 @@ class CallView:
             self._fault(*words)
 
     def _fault(self, *words: str | tuple[str, str]) -> None:
-        """What a person has to hear, whatever they asked to see."""
+        """Show a fault, whatever output was asked for."""
         self._end_bar()
         if share_a_place():
             self.settle()
@@ -171,7 +171,7 @@ class CallView:
         self._bar.update(bar.id, completed=progress, total=total, description=said)
 
     def _as_known(self, artifact: Artifact) -> None:
-        """Show what a task holds of an artifact beyond what was heard of it: a stream may have been lost between."""
+        """Show the parts of a task's artifact that were missed, for example because a stream was lost."""
         heard = self._shown.get(artifact.artifact_id)
         rest = heard.beyond(artifact.parts) if heard is not None else None
         if rest is None:
@@ -188,7 +188,7 @@ class CallView:
     def results(
         self, parts: Sequence[Part], shown: ShownParts | None = None, name: str = "", *, goes_on: bool = False
     ) -> None:
-        """Parts as results. A text that goes on continues the line that the last one left open."""
+        """Show parts as results. A continued text continues the open line of the last one."""
         self._end_bar()
         shown = shown or ShownParts()
         repeated = shown.repeated_in(parts, goes_on=goes_on)
@@ -214,7 +214,7 @@ class CallView:
                 yield self._kept(part) or _words(part)
 
     def _kept(self, part: Part, name: str = "") -> str | None:
-        """Where a file was saved; None when the part is none, or files are not saved."""
+        """Save a file and return its path; None when the part is no file, or files are not saved."""
         if self._save is None or part.raw is None:
             return None
         return str(_written(base64_bytes(part.raw), _file_name(part, name), self._save))
@@ -254,7 +254,7 @@ def _words(part: Part) -> str:
 
 
 def _file_name(part: Part, artifact: str) -> str:
-    """A name that leads nowhere else, whatever the agent says: the file's own, or its artifact's."""
+    """A safe file name: the file's own or its artifact's, without any path that the agent may have given."""
     said = _NOT_IN_FILES.sub("_", Path((part.filename or "").replace("\\", "/")).name).lstrip(".")[-100:]
     stem = _NOT_IN_FILES.sub("_", artifact).strip("._")[:100] or _STEM
     media_type = (part.media_type or "").partition(";")[0].strip()
@@ -264,7 +264,7 @@ def _file_name(part: Part, artifact: str) -> str:
 
 
 def _written(content: bytes, name: str, folder: Path) -> Path:
-    """The file that was written; one that is there already is left alone."""
+    """Write a file with a free name, and return its path. Existing files stay."""
     stem, suffix, number = Path(name).stem, Path(name).suffix, 1
     while True:
         path = folder / (name if number == 1 else f"{stem}-{number}{suffix}")

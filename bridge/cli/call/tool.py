@@ -1,10 +1,10 @@
 """A tool of an MCP server, called from a shell: what `mcp-a2a call` does where there is no agent.
 
-What the server asks is put into the words of a task's question, and asked and answered as an agent's is.
+The server's questions become questions of a task, and are asked and answered like those of an agent.
 
-The call's connection lives in an event loop of its own thread, since a question may come while the call is open,
-and goes on listening meanwhile. Whatever is shown or asked happens in the main thread, where Ctrl+C and Ctrl+D
-reach whoever is asked: it takes steps from a queue until the call is over.
+The connection lives in an event loop on a thread of its own, and listens there while a person is asked. All output and
+all questions happen in the main thread, where Ctrl+C and Ctrl+D reach the prompt: it takes steps from a queue until
+the call is over.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ from bridge.translate.message_to_call import answer_in, arguments_in
 from bridge.translate.outcome import URL_REQUIRED, parts_of_failure, state_of_error
 
 _CANCEL_SECONDS: Final = 10.0
-"""How long a server may take to hear that a call is cancelled."""
+"""How long the command tries to tell a server that a call is cancelled."""
 
 _LINKS: Final = LinkRules(extension_active=True, allow_file=True)
-"""Every link is shown as it is: whoever calls a server from a shell may see what it says of its disk."""
+"""Show every link as it is: a person who calls a server from a shell may see links to its disk."""
 
 _FOR_AGENTS: Final = ("task_id", "no_wait", "trust", "api_key")
-"""The options that say something to an agent only."""
+"""The options that are for agents only."""
 
 _T = TypeVar("_T")
 
@@ -68,7 +68,7 @@ class _NobodyToAskError(Exception):
 
 
 class _DeclinedError(Exception):
-    """The person declined what the call cannot do without."""
+    """The person declined a question that the call needs."""
 
 
 class NoServerError(PeerError):
@@ -76,15 +76,15 @@ class NoServerError(PeerError):
 
 
 def options_for_agents(options: Mapping[str, Any]) -> Iterator[str]:
-    """The options that were given and say something to an agent only."""
+    """The given options that are for agents only."""
     return (f"--{name.removesuffix('_id').replace('_', '-')}" for name in _FOR_AGENTS if options[name])
 
 
 def require_none_for_agents(options: Mapping[str, Any]) -> None:
-    """An agent is told things that no tool server understands.
+    """Refuse options that are for agents only.
 
     Raises:
-        UsageError: it was one of these.
+        UsageError: such an option was given.
     """
     for option in options_for_agents(options):
         raise UsageError(f"{option} is for agents: the call of a server's tool is no task")
@@ -94,7 +94,7 @@ def server_from(options: Mapping[str, Any]) -> Plan:
     """The tool server that a command line starts, or names by its URL.
 
     Raises:
-        UsageError: the options do not fit it.
+        UsageError: the options do not fit the server.
     """
     words = options["server"]
     table = server_of(words, options) if words else server_at(options["url"], options)
@@ -121,11 +121,11 @@ class ToolCalling:
         self._has_asked = False
 
     def run(self) -> int:
-        """Connect, call and show; the exit code.
+        """Connect, call and show the result; return the exit code.
 
         Raises:
-            UsageError: there is no such tool, or its schema does not take what it is given.
-            NoServerError: none can be reached.
+            UsageError: there is no such tool, or its schema does not accept the arguments.
+            NoServerError: no server can be reached.
             PeerError: the server broke the call off.
         """
         try:
@@ -148,7 +148,7 @@ class ToolCalling:
             self._view.settle()
 
     def _cancel(self, future: Future[int]) -> None:
-        """End the call while the connection is still there to say so on."""
+        """Cancel the call while the connection is still open, so that the server is told."""
         if self._patience is not None and not future.done():
             self._portal.call(self._patience.scope.cancel)
             wait([future], _CANCEL_SECONDS)
@@ -182,7 +182,7 @@ class ToolCalling:
     # What is called
 
     def _tool(self) -> Tool | None:
-        """The tool that the command line names; None when it says nothing."""
+        """The tool that the command line names; None when it names none."""
         name = self._said.skill
         tool = next((one for one in self._session.listing.tools if one.name == name), None)
         if tool is None and (name is not None or self._said.has_answer):
@@ -224,7 +224,7 @@ class ToolCalling:
         return arguments
 
     async def _checked(self, arguments: JsonObject, tool: Tool) -> JsonObject:
-        """The arguments, once the tool's schema takes them. What is missing or wrong is asked for."""
+        """The arguments as the tool's schema accepts them. The person is asked for missing and wrong ones."""
         while problems := problems_of(tool, arguments):
             fields = [one.name for one in problems if one.name in properties_of(tool.input_schema)]
             if not fields or not render.can_ask():
@@ -274,7 +274,7 @@ class ToolCalling:
         return await self._ended(TaskState.COMPLETED, ())
 
     async def _ended(self, state: TaskState, parts: Sequence[Part]) -> int:
-        """Say how the call ended; the exit code."""
+        """Show how the call ended; return the exit code."""
         status = TaskStatus(state=state, message=_message(parts) if parts else None)
         await self._in_main(lambda: self._view.status(status))
         return 0 if state is TaskState.COMPLETED else 1
@@ -315,7 +315,7 @@ class ToolCalling:
         """Put questions to the person at the terminal; see `Asker.ask`.
 
         Raises:
-            PeerError: one is none that can be asked.
+            PeerError: a question cannot be asked.
         """
         given: dict[str, JsonObject] = {}
         problems: Mapping[str, tuple[Problem, ...]] = {}
@@ -330,7 +330,7 @@ class ToolCalling:
         return given
 
     async def _asked(self, status: TaskStatus, tool: Tool | None) -> Message:
-        """What the person answers. The call's own time stands still meanwhile."""
+        """Ask the person. The call's own time stands still meanwhile."""
 
         def ask() -> answers.AnswerParts:
             self._view.status(status)
@@ -350,7 +350,7 @@ class ToolCalling:
         return _message(parts, metadata, Role.USER)
 
     async def _in_main(self, work: Callable[[], _T]) -> _T:
-        """Have the main thread do something, and wait for it. What it raises ends the call."""
+        """Run `work` in the main thread, and wait for it. An exception ends the call."""
         done, found, wanted = anyio.Event(), list[_T](), True
 
         def step() -> None:
