@@ -29,6 +29,8 @@ class Principal:
 
     def in_face(self, face: str) -> Principal:
         """This principal in one face: `skills` has only the globs for that face, without the part for its name."""
+        if not any("/" in glob for glob in self.skills):
+            return self
         found = (_glob_in_face(glob, face) for glob in self.skills)
         return replace(self, skills=tuple(glob for glob in found if glob is not None))
 

@@ -1,7 +1,8 @@
-"""A quick check for plainly valid schemas, without the meta-schema of their dialect. Pure.
+"""Quick checks for plainly valid schemas and for values that are plainly valid against them. Pure.
 
 The library checks a schema by the meta-schema of its dialect. It follows eight references at each subschema, which
-takes a hundred times as long as a look at the keywords. For most tools that look is enough.
+takes a hundred times as long as a look at the keywords. For most tools that look is enough. Most arguments are flat
+objects of texts and numbers: a look at these takes a tenth of the time of a check by the library.
 
 Spec: JSON Schema draft-07, 2019-09 and 2020-12.
 """
@@ -29,6 +30,33 @@ def is_plain(schema: JsonValue) -> bool:
     if not isinstance(schema, dict):
         return isinstance(schema, bool)
     return all(_PLAIN.get(keyword, _anything)(value) for keyword, value in schema.items())
+
+
+def plainly_accepts(schema: JsonValue, value: JsonValue) -> bool:
+    """Whether an object is plainly valid against a schema that asks for nothing but types and required properties.
+
+    False means that only the library can tell.
+    """
+    if not isinstance(value, dict) or not isinstance(schema, dict) or not schema.keys() <= _OF_FLAT_OBJECTS:
+        return False
+    properties, required, more = (
+        schema.get(name) for name in ("properties", "required", "additionalProperties")
+    )
+    if schema.get("type") != "object" or not isinstance(properties, dict) or more not in (None, True, False):
+        return False
+    if required is not None and not (isinstance(required, list) and all(name in value for name in required)):
+        return False
+    return all(
+        _is_of_plain_type(properties[name], item) if name in properties else more is not False
+        for name, item in value.items()
+    )
+
+
+def _is_of_plain_type(schema: JsonValue, value: JsonValue) -> bool:
+    if not isinstance(schema, dict) or not schema.keys() <= _OF_FLAT_PROPERTIES:
+        return False
+    kind = schema.get("type")
+    return isinstance(kind, str) and type(value) in _PYTHON_TYPES.get(kind, ())
 
 
 def _anything(_: JsonValue) -> bool:
@@ -82,6 +110,17 @@ def _are_plain_by_name(value: JsonValue) -> bool:
 
 
 _TYPES: Final = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
+_ANNOTATIONS: Final = frozenset({"title", "description", "default", "examples", "$comment", "deprecated"})
+_OF_FLAT_PROPERTIES: Final = _ANNOTATIONS | {"type"}
+_OF_FLAT_OBJECTS: Final = _OF_FLAT_PROPERTIES | {"$schema", "properties", "required", "additionalProperties"}
+_PYTHON_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+"""The types of values that are plainly of a JSON type. (1.0 is an integer as well, which the library knows.)"""
 _DIALECTS: Final[frozenset[type[Validator]]] = frozenset(
     {Draft7Validator, Draft201909Validator, Draft202012Validator}
 )

@@ -31,7 +31,7 @@ from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012, UnknownDialect, specification_with
 
 from bridge.jsonvalues import JsonObject, is_deeper, values_in
-from bridge.mcp.schema_fast_path import is_plainly_valid
+from bridge.mcp.schema_fast_path import is_plainly_valid, plainly_accepts
 
 MAX_SCHEMA_DEPTH: Final = 40
 """The most levels in a tool's schema. Deeper schemas serve only to exhaust their readers. a2a-sdk, whose JSON goes
@@ -219,6 +219,8 @@ def errors_of(
         UncheckableError: endless recursion or references, a reference that leads nowhere, a pattern that only
             JavaScript can read, a number beyond floats.
     """
+    if plainly_accepts(validator.schema, value):  # type: ignore[arg-type]  # the protocol says Mapping or bool
+        return []
     formats = validator.format_checker  # type: ignore[attr-defined]  # the protocol lags behind
     counted = validator.evolve(format_checker=_Steps(formats, steps + MAX_STEPS_A_VALUE * values_in(value)))
     try:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import socket
+from itertools import product
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 from jsonschema.protocols import Validator
 
-from bridge.mcp.schema_fast_path import _DIALECTS, _PLAIN, is_plain, is_plainly_valid
+from bridge.mcp.schema_fast_path import _DIALECTS, _PLAIN, is_plain, is_plainly_valid, plainly_accepts
 from bridge.mcp.schemas import MAX_SCHEMA_DEPTH, validator_of
 from bridge.mcp.tools import SchemaBudget, UnservableTool, tools_from
 from tests.support.tools import tool_of
@@ -351,3 +353,36 @@ def test_a_reference_elsewhere_is_never_fetched() -> None:
         assert tools[0].validator.is_valid({"a": 1})
         with pytest.raises(BlockingIOError):
             server.accept()
+
+
+_ITEMS = (None, True, 1, 1.0, 1.5, "a", [], {}, ["a"])
+_OF_PROPERTIES: tuple[Any, ...] = (
+    *({"type": kind} for kind in ("string", "integer", "number", "boolean", "null", "array", "object")),
+    *({"type": ["string", "null"]}, {"type": "string", "maxLength": 0}, {}, True, False),
+    {"type": "string", "title": "T", "description": "d", "default": 1},
+)
+
+
+def test_what_is_plainly_accepted_is_accepted_by_the_library() -> None:
+    accepted = 0
+    for prop, item in product(_OF_PROPERTIES, _ITEMS):
+        for required, more in product((None, [], ["a"], ["a", "b"]), (None, True, False, {"type": "null"})):
+            schema: dict[str, Any] = {"type": "object", "properties": {"a": prop}}
+            schema |= {} if required is None else {"required": required}
+            schema |= {} if more is None else {"additionalProperties": more}
+            for value in ({}, {"a": item}, {"a": item, "b": item}, {"b": item}, item):
+                if plainly_accepts(schema, value):
+                    accepted += 1
+                    assert Draft202012Validator(schema).is_valid(value), (schema, value)
+    assert accepted > 1000
+    assert plainly_accepts(
+        {"$schema": DRAFT_2020, "type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},
+        {"a": "hello"},
+    )
+
+
+@pytest.mark.parametrize(
+    "keyword", ["allOf", "$ref", "minProperties", "patternProperties", "unevaluatedProperties"]
+)
+def test_what_asks_for_more_than_types_is_left_to_the_library(keyword: str) -> None:
+    assert not plainly_accepts({"type": "object", "properties": {}, keyword: {}}, {})
