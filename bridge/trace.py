@@ -20,6 +20,7 @@ _TRACESTATE: Final = "tracestate"
 _BAGGAGE: Final = "baggage"
 NAMES: Final = (_TRACEPARENT, _TRACESTATE, _BAGGAGE)
 """The names of the parts of a trace context: HTTP headers, and keys of MCP's `_meta`."""
+_OF_HEADERS: Final = {name.encode(): name for name in NAMES}
 
 MAX_STATES: Final = 32
 """Members of a tracestate (W3C Trace Context 3.3.1.1). A longer list is malformed."""
@@ -79,9 +80,14 @@ def go_on(before: TraceContext) -> None:
         context.set(TraceContext(before.traceparent, before.tracestate, now.baggage or before.baggage))
 
 
-def in_headers(values_of: Callable[[str], Sequence[str]]) -> dict[str, str]:
-    """The trace headers of a request, by `NAMES`. `values_of` gives all lines of a header."""
-    return {name: ",".join(values) for name in NAMES if (values := values_of(name))}
+def in_headers(lines: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """The trace headers of a request, by `NAMES`. `lines` are all its header lines, with names in lower case."""
+    found: dict[str, str] = {}
+    for line, value in lines:
+        if (name := _OF_HEADERS.get(line)) is not None:
+            text = value.decode("latin-1")
+            found[name] = f"{found[name]},{text}" if name in found else text
+    return found
 
 
 def context_from(*carriers: Mapping[str, object]) -> TraceContext:

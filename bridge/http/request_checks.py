@@ -57,8 +57,10 @@ class FaceAddress:
             RefusedError: 421, the Host is not this bridge; 403, the Origin is a foreign one; 400, one of them or a
                 secret is sent twice, and a proxy might have judged the other one.
         """
-        names = [name.lower() for name in headers.keys()]  # noqa: SIM118 - Starlette gives a name for each line
-        if twice := [name for name in _ONLY_ONCE if names.count(name) > 1]:
+        names = headers.keys()  # Starlette gives a name for each line, in lower case as ASGI has it
+        if len({*names}) < len(names) and (
+            twice := [name for name in _ONLY_ONCE if [*names].count(name) > 1]
+        ):
             raise RefusedError(400, f"The header {twice[0]} is sent more than once")
         host = headers.get("host", "")
         if not self._is_own_host(host):

@@ -43,7 +43,7 @@ class AdmissionControl:
 
     def begin(self, headers: Headers) -> RequestAdmission:
         """Begin a request and its trace."""
-        trace.begin(trace.in_headers(headers.getlist))
+        trace.begin(trace.in_headers(headers.raw))
         return RequestAdmission(self, headers)
 
     def let_go(self, principals: frozenset[str]) -> None:

@@ -54,7 +54,7 @@ def require_admitted(context: Context) -> None:
 
 def begin_trace(context: Context) -> None:
     """Begin the trace of this request. `_meta` names the trace (2026-07-28), else the headers do."""
-    headers = {} if context.request is None else trace.in_headers(context.request.headers.getlist)
+    headers = {} if context.request is None else trace.in_headers(context.request.headers.raw)
     trace.begin(param(context, "_meta") or {}, headers)
 
 
