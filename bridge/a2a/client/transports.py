@@ -144,7 +144,7 @@ class HttpTransport(Transport):
     async def _events(
         self, operation: Streamed[RequestT, AnswerT], request: RequestT
     ) -> AsyncGenerator[StreamResponse, None]:
-        reader = self._binding.dialect.reader(operation)
+        reader = self._binding.dialect.reader(operation, request)
         params = self._binding.dialect.params_of(operation, request)
         async with self._exchange(operation, params) as response:
             if not response.headers.get("content-type", "").startswith(EVENT_STREAM):

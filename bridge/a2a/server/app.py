@@ -195,6 +195,9 @@ class AgentServer:
             request_id = jsonrpc.id_of(payload)
             call = jsonrpc.call_from(payload)
             dialect, operation = self._versions.called(request.asked_version, call.method)
+            naming = self._versions.naming(request.asked_version, call.method)
+            if naming is not None and await self._is_named(call.params, caller):
+                dialect, operation = naming
             result = await self._perform(request, dialect, operation, call.params, caller)
         except (A2AError, RefusedError) as exc:
             return _jsonrpc_error(request_id, dialect, _as_a2a(exc))
@@ -239,6 +242,11 @@ class AgentServer:
         }
         return CallContext(principal, frozenset(asked) & self._agent.extensions)
 
+    async def _is_named(self, params: JsonValue, caller: CallContext) -> bool:
+        """Whether a request is for a task that its client named."""
+        task_id = params.get("id") if isinstance(params, dict) else None
+        return isinstance(task_id, str) and await self._service.is_named(task_id, caller)
+
     async def _json(self, request: _Request) -> JsonValue:
         body = await request_body(request.receive, request.headers, self._limits.body_bytes)
         if not body and request.path not in ("", "/"):
@@ -262,6 +270,8 @@ class AgentServer:
             caller = self._caller(request, principal)
         self._service.require_served(operation)
         asked = dialect.request_from(operation, params)
+        if dialect.clients_name_tasks:
+            caller = replace(caller, names_tasks=True)
         if isinstance(operation, Streamed):
             stream = await self._service.perform(operation, asked, caller)
             try:

@@ -277,7 +277,7 @@ class Engine:
         Raises:
             A2AError: TASK_NOT_FOUND, also for another principal's task.
         """
-        live = await self._tasks.own(task_id, caller.principal)
+        live = await self._own(task_id, caller)
         return with_history(await self._tasks.shown(live), history_length)
 
     async def list(self, request: ListTasksRequest, caller: CallContext) -> ListTasksResponse:
@@ -296,7 +296,7 @@ class Engine:
         Raises:
             A2AError: TASK_NOT_FOUND, or TASK_NOT_CANCELABLE when the task ended in another way.
         """
-        live = await self._tasks.own(task_id, caller.principal)
+        live = await self._own(task_id, caller)
         if live.task.status.state in ENDED:
             raise task_not_cancelable(await self._tasks.reached(live, live.next_seq - 1, settled=True))
         running = live.running
@@ -305,9 +305,7 @@ class Engine:
             running.scope.cancel()
             with anyio.move_on_after(self.limits.cancel_grace_seconds):
                 await running.finished.wait()
-            live = await self._tasks.own(
-                task_id, caller.principal
-            )  # the task may have left memory with its work
+            live = await self._own(live.id, caller)  # which may have left memory with its work
         if live.task.status.state not in ENDED:
             self._tasks.conclude(live, TaskState.CANCELED, _CANCELED)
         task = await self._tasks.reached(live, live.next_seq - 1, settled=True)
@@ -321,11 +319,23 @@ class Engine:
         Raises:
             A2AError: TASK_NOT_FOUND, or UNSUPPORTED_OPERATION when the task has ended.
         """
-        live = await self._tasks.own(task_id, caller.principal)
+        live = await self._own(task_id, caller)
         task = await self._tasks.shown(live)
         if task.status.state in ENDED:
             raise task_has_ended(task)
         return live.watch(self.limits.watch_events)
+
+    async def is_named(self, task_id: str, caller: CallContext) -> bool:
+        """Whether the caller has given a task this id itself."""
+        if self._tasks.is_at_hand(task_id):
+            return False
+        return await self._intake.task_named(task_id, caller.principal) is not None
+
+    async def _own(self, task_id: str, caller: CallContext) -> LiveTask:
+        """The caller's task, by its id, or by its name where the caller names tasks."""
+        if caller.names_tasks:
+            task_id = await self._intake.task_named(task_id, caller.principal) or task_id
+        return await self._tasks.own(task_id, caller.principal)
 
     async def _take(
         self, request: SendMessageRequest, caller: CallContext, *, watch: bool

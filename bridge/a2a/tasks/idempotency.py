@@ -88,10 +88,7 @@ class MessageBook:
     async def repeat_of(self, owner: str, key: MessageKey) -> Repeat | None:
         """The earlier message that this one repeats; None for a new message."""
         owned_id = owner, key.message_id
-        known = self._messages.get(owned_id)
-        if known is None:
-            stored = await self._store.find_message(owner, key.message_id)
-            known = None if stored is None else (stored.task_id, stored.key)
+        known = await self._known(owned_id)
         if known is None or known[1].digest != key.digest:
             return None
         now_ms, record = self._ids.elapsed_ms(), self._records.get(owned_id)
@@ -104,6 +101,17 @@ class MessageBook:
         if record.is_repeatable or now_ms - record.written_ms > self._repeat_answered_ms:
             return None
         return record.answered
+
+    async def task_of(self, owner: str, message_id: str) -> str | None:
+        """The task that the last message of this id went to."""
+        known = await self._known((owner, message_id))
+        return None if known is None else known[0]
+
+    async def _known(self, owned_id: tuple[str, str]) -> tuple[str, MessageKey] | None:
+        if (known := self._messages.get(owned_id)) is not None:
+            return known
+        stored = await self._store.find_message(*owned_id)
+        return None if stored is None else (stored.task_id, stored.key)
 
     def written(self, owner: str, message_id: str) -> None:
         """Note that the answer to a message was written in full."""

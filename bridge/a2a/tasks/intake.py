@@ -34,6 +34,7 @@ from bridge.a2a.model.objects import (
     TaskStatus,
     timestamp,
 )
+from bridge.a2a.model.task_names import beginning_of
 from bridge.a2a.tasks.agent import Agent, Commit, HeldLimits, PlannedWork, RunningWork, Turn
 from bridge.a2a.tasks.draft import BriefWork, DraftTask
 from bridge.a2a.tasks.idempotency import REPEATED, MessageBook, Repeat
@@ -54,6 +55,8 @@ class CallContext:
 
     principal: Principal
     extensions: frozenset[str] = frozenset()
+    names_tasks: bool = False
+    """Whether the ids of tasks in its requests are names that it gave them itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,20 +150,52 @@ class Intake:
         message, principal = request.message, caller.principal
         if message.role is not Role.USER:
             raise invalid_params(Violation("message.role", "a client's message has the role ROLE_USER"))
-        async with one_at_a_time(self._taking, (principal.name, message.message_id)):
-            key = MessageKey(message.message_id, _digest(request), self._ids.now_ms())
+        name = message.task_id if caller.names_tasks else None
+        began_by = message.message_id if name is None else beginning_of(name)
+        async with one_at_a_time(self._taking, (principal.name, began_by)):
+            key = MessageKey(began_by, _digest(request), self._ids.now_ms())
             # Callers that share one name would get each other's tasks: for them, the task id is the capability.
-            knows = principal.may_list_all or message.task_id is not None
+            # Where clients name tasks, messages have no ids of their own: the same words are a new message.
+            knows = name is None and (principal.may_list_all or message.task_id is not None)
             repeat = await self._book.repeat_of(principal.name, key) if knows else None
             if repeat is not None:
                 return await self._join(repeat, principal, request, limits, watch=watch)
             require_running()
+            if name is not None:
+                request = await self._by_its_id(name, request, principal)
             turn, live = await self._addressed(request, caller)
+            if live is not None and name is not None:
+                turn = self._with_new_id(turn, live.task)
+                key = replace(key, message_id=turn.message.message_id)
             # No await from here on: nobody else can take the room that was found, or start work on the task.
             self._require_room(live, turn, limits)
             if live is not None and live.running is not None:
                 return self._hear(live, live.running, turn, key, limits, watch=watch)
-            return self._begin(live, turn, key, limits, watch=watch)
+            return self._begin(live, turn, key, limits, name=name, watch=watch)
+
+    async def task_named(self, name: str, principal: Principal) -> str | None:
+        """The id of the task that this principal calls so now."""
+        return await self._book.task_of(principal.name, beginning_of(name))
+
+    async def _by_its_id(
+        self, name: str, request: SendMessageRequest, principal: Principal
+    ) -> SendMessageRequest:
+        """A message to the task of a name, by the id of that task. A task that has ended makes room for the next of
+        its name, in its context; any other keeps its context, whatever the message says of it."""
+        task_id = await self.task_named(name, principal) or name
+        live = await self._tasks.find(task_id)
+        if live is None or live.origin.owner != principal.name:
+            fields: dict[str, str | None] = {"task_id": None}
+        else:
+            has_ended = live.task.status.state in ENDED
+            fields = {"task_id": None if has_ended else live.id, "context_id": live.origin.context_id}
+        return request.model_copy(update={"message": request.message.model_copy(update=fields)})
+
+    def _with_new_id(self, turn: Turn, task: Task) -> Turn:
+        """A turn whose message has another id than those that are in its task."""
+        if all(said.message_id != turn.message.message_id for said in task.history or ()):
+            return turn
+        return replace(turn, message=turn.message.model_copy(update={"message_id": self._ids.new()}))
 
     def _require_room(self, live: LiveTask | None, turn: Turn, limits: EngineLimits) -> None:
         if live is None:
@@ -194,7 +229,9 @@ class Intake:
             raise invalid_params(
                 Violation("message.contextId", "cannot be used; leave it out to start a new context")
             )
-        return await self._in_context(turn, message.context_id) if owner is not None else (turn, None)
+        if owner is None or caller.names_tasks:
+            return turn, None
+        return await self._in_context(turn, message.context_id)
 
     async def _named(self, task_id: str, context_id: str | None, principal: Principal) -> LiveTask:
         """The task that a message names.
@@ -277,12 +314,25 @@ class Intake:
         return self._accept(live, turn, key, running, limits, watch=watch, is_held=True)
 
     def _begin(
-        self, live: LiveTask | None, turn: Turn, key: MessageKey, limits: EngineLimits, *, watch: bool
+        self,
+        live: LiveTask | None,
+        turn: Turn,
+        key: MessageKey,
+        limits: EngineLimits,
+        *,
+        name: str | None,
+        watch: bool,
     ) -> AcceptedMessage:
-        """Start the agent's work on a message, in a new task or in the waiting task `live`."""
+        """Start the agent's work on a message, in a new task or in the waiting task `live`.
+
+        A task that its client named is never answered with a Message alone.
+        """
         work = self._agent.plan(turn)
-        is_draft = isinstance(work, BriefWork) and not turn.configuration.return_immediately
-        live = live or self._tasks.new(turn.principal.name, turn.message.context_id, is_draft=is_draft)
+        is_brief = isinstance(work, BriefWork) and name is None
+        is_draft = is_brief and not turn.configuration.return_immediately
+        live = live or self._tasks.new(
+            turn.principal.name, turn.message.context_id, name=name, is_draft=is_draft
+        )
         live.running = running = RunningWork()
         accepted = self._accept(live, turn, key, running, limits, watch=watch)
         self._start(live, running, turn, accepted.stored, work)

@@ -18,6 +18,7 @@ import anyio.abc
 from bridge.a2a.model.errors import task_not_found, temporarily_unavailable
 from bridge.a2a.model.life import ENDED, EventMaker, IdsAndClock
 from bridge.a2a.model.objects import Part, Task, TaskState
+from bridge.a2a.model.task_names import named_id
 from bridge.a2a.tasks.agent import Commit
 from bridge.a2a.tasks.draft import DraftTask
 from bridge.a2a.tasks.listing import task_from_stored
@@ -76,9 +77,14 @@ class TaskRegistry:
         """The tasks in memory."""
         return iter(tuple(self._live.values()))
 
-    def new(self, owner: str, context_id: str | None, *, is_draft: bool = False) -> LiveTask:
-        """A new task. Its first event creates it in the store; a draft is stored once it becomes a task."""
-        task_id = self._ids.new()
+    def new(
+        self, owner: str, context_id: str | None, *, name: str | None = None, is_draft: bool = False
+    ) -> LiveTask:
+        """A task that does not exist yet: its first event makes it, or for a draft, the first that needs a task.
+
+        `name` is what its client calls it, where clients do.
+        """
+        task_id = self._ids.new() if name is None else named_id(self._ids.new(), name)
         origin = TaskOrigin(context_id or self._ids.new(), owner, self._ids.now_ms())
         live = (DraftTask if is_draft else LiveTask)(task_id, origin, self._store.submit, self.changed)
         self._live[task_id] = live
@@ -109,6 +115,10 @@ class TaskRegistry:
         if live is None or live.origin.owner != principal.name:
             raise task_not_found(task_id)
         return live
+
+    def is_at_hand(self, task_id: str) -> bool:
+        """Whether a task is in memory, whoever owns it."""
+        return task_id in self._live or task_id in self._resting
 
     async def find(self, task_id: str) -> LiveTask | None:
         """The task with this id, whoever owns it; None if there is none."""

@@ -92,7 +92,10 @@ class Dialect(ABC):
     media_types: ClassVar[tuple[str, ...]]
     """The media types of bodies in HTTP+JSON, the preferred one first."""
     extensions_header: ClassVar[str]
-    """The header in which a client activates extensions and a server repeats the active ones."""
+    """The header that activates extensions, and that repeats the active ones."""
+    clients_name_tasks: ClassVar[bool] = False
+    """Whether clients make the ids of tasks. An id in a request is then a name that holds for its client alone, and a
+    message to a name that no task has makes one."""
 
     # For a server
 
@@ -164,8 +167,8 @@ class Dialect(ABC):
         """
 
     @abstractmethod
-    def reader(self, operation: Streamed[RequestT, AnswerT]) -> EventDecoder:
-        """A new decoder for the events of one stream."""
+    def reader(self, operation: Streamed[RequestT, AnswerT], request: RequestT) -> EventDecoder:
+        """What reads the events of one stream, that this was asked for."""
 
     @abstractmethod
     def jsonrpc_refusal(self, error: JsonObject) -> ErrorObject:

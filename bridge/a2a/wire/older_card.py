@@ -24,7 +24,14 @@ _SCHEMES: Final[Mapping[str, str]] = {
     "openIdConnect": "openIdConnectSecurityScheme",
     "mutualTLS": "mtlsSecurityScheme",
 }
-"""The kinds of schemes: their `type` in OpenAPI and 0.3, and the field that wraps them in 1.0."""
+"""The kinds of schemes by their `type` in OpenAPI, and with it in 0.3, and what wraps them in 1.0."""
+_FIRST_NAMES: Final[Mapping[str, str]] = {
+    "apiKey": "ApiKey",
+    "oauth2": "OAuth2",
+    "openIdConnect": "OpenIdConnect",
+    "mutualTLS": "MutualTLS",
+}
+"""What the first generation calls the kinds of schemes; those of HTTP go by their own names."""
 _TYPES: Final = {wrapper: kind for kind, wrapper in _SCHEMES.items()}
 _VERSIONS: Final = re.compile(r"0\.[23](\.\d+)*")
 """The versions whose messages are written as in 0.3."""
@@ -39,6 +46,44 @@ def is_of_0_3(card: JsonObject) -> bool:
         return False
     said = card.get("protocolVersion")
     return bool(_VERSIONS.fullmatch(str(said))) if said else "authentication" not in card
+
+
+def is_of_first(card: JsonObject) -> bool:
+    """Whether a card is one of the first generation: it names its URL itself, says no version, and says in its way how
+    to be let in."""
+    if "supportedInterfaces" in card or not isinstance(card.get("url"), str):
+        return False
+    return not card.get("protocolVersion") and "authentication" in card
+
+
+def with_authentication(card: AgentCard) -> AgentCard:
+    """A card that says how to be let in as the first generation did, too: by the names of the schemes."""
+    kinds = [_flat(one) for one in (card.security_schemes or {}).values()]
+    names = [
+        str(one["scheme"]).capitalize() if one["type"] == "http" else _FIRST_NAMES[str(one["type"])]
+        for one in kinds
+        if one
+    ]
+    if not names or "authentication" in (card.model_extra or {}):
+        return card
+    return card.model_copy(update={"authentication": {"schemes": [*dict.fromkeys(names)]}})
+
+
+def read_first(card: JsonObject, version: str) -> JsonObject:
+    """A card of the first generation as 1.0 has it. What 1.0 has no field for stays in it."""
+    said: JsonObject = {name: item for name, item in card.items() if item is not None}
+    interface: JsonObject = {
+        "url": card["url"],
+        "protocolBinding": JSONRPC,
+        "protocolVersion": version,
+    }
+    converted: JsonObject = {"capabilities": {}, **said, "supportedInterfaces": [interface]}
+    named = _object(said.get("authentication")).get("schemes")
+    schemes = [str(name).lower() for name in named] if isinstance(named, list) else []
+    if found := [name for name in schemes if name in ("bearer", "basic")]:
+        converted["securitySchemes"] = {name: {"httpAuthSecurityScheme": {"scheme": name}} for name in found}
+        converted["securityRequirements"] = [{"schemes": {name: {"list": []}}} for name in found]
+    return converted
 
 
 def merged(card: AgentCard, version: str, bindings: Sequence[str]) -> AgentCard:

@@ -199,7 +199,7 @@ def noted(value: JsonObject, fields: frozenset[str] | None) -> JsonObject:
         return value
     note = {name: item for name, item in value.items() if name not in fields}
     kept = {name: item for name, item in value.items() if name in fields}
-    return {**kept, "metadata": _with_note(value.get("metadata"), note)}
+    return {**kept, "metadata": with_note(value.get("metadata"), note)}
 
 
 def restored(value: JsonObject) -> JsonObject:
@@ -216,8 +216,8 @@ def restored(value: JsonObject) -> JsonObject:
     return restored
 
 
-def _with_note(metadata: JsonValue, note: JsonObject) -> JsonObject:
-    """Metadata with `note` added to the note in it."""
+def with_note(metadata: JsonValue, note: JsonObject) -> JsonObject:
+    """Metadata with more that its object's generation has no field for."""
     said = _object(metadata)
     return {**said, NOTE: {**_object(said.get(NOTE)), **note}} if note else said
 

@@ -178,8 +178,8 @@ class V0_3(Dialect):
         if not isinstance(is_blocking, bool):
             raise invalid_params(Violation("configuration.blocking", "must be true or false"))
         read["returnImmediately"] = not is_blocking
-        if (push := read.pop(self.push_name, None)) is not None:
-            read["taskPushNotificationConfig"] = _push_from(push) if isinstance(push, dict) else push
+        if isinstance(push := read.pop(self.push_name, None), dict):
+            read["taskPushNotificationConfig"] = push_in(push)
         return read
 
     def _in_its_words(self, violation: Violation) -> Violation:
@@ -228,7 +228,7 @@ class V0_3(Dialect):
         said = {**configuration, "blocking": not configuration.get("returnImmediately")}
         said.pop("returnImmediately", None)
         if isinstance(push := said.pop("taskPushNotificationConfig", None), dict):
-            said[self.push_name] = _push(push)
+            said[self.push_name] = push_out(push)
         return {**params, "message": self.spelling.message(message), "configuration": said}
 
     def answer_from(self, operation: Unary[RequestT, AnswerT], value: JsonValue) -> AnswerT:
@@ -238,7 +238,7 @@ class V0_3(Dialect):
             value = self.spelling.task_from(value)
         return operation.answer.model_validate(value)
 
-    def reader(self, operation: Streamed[RequestT, AnswerT]) -> EventDecoder:  # noqa: ARG002 - one for all
+    def reader(self, operation: Streamed[RequestT, AnswerT], request: RequestT) -> EventDecoder:  # noqa: ARG002
         return _Reader(self.spelling)
 
     def jsonrpc_refusal(self, error: JsonObject) -> ErrorObject:
@@ -272,8 +272,8 @@ class _Reader(EventDecoder):
         return (StreamResponse.model_validate(self._spelling.event_from(value)),)
 
 
-def _push(config: JsonObject) -> JsonObject:
-    """A push configuration as before 1.0, where it has a list of schemes."""
+def push_out(config: JsonObject) -> JsonObject:
+    """Where to notify; before 1.0 it names several schemes at once."""
     authentication = config.get("authentication")
     if not isinstance(authentication, dict) or "scheme" not in authentication:
         return config
@@ -281,8 +281,8 @@ def _push(config: JsonObject) -> JsonObject:
     return {**config, "authentication": {"schemes": [authentication["scheme"]], **said}}
 
 
-def _push_from(config: JsonObject) -> JsonObject:
-    """The reverse of `_push`. Only the first scheme is kept."""
+def push_in(config: JsonObject) -> JsonObject:
+    """The reverse of `push_out`: the first of its schemes."""
     authentication = config.get("authentication")
     if not isinstance(authentication, dict) or not isinstance(schemes := authentication.get("schemes"), list):
         return config

@@ -137,7 +137,7 @@ class V1_0(Dialect):
     def answer_from(self, operation: Unary[RequestT, AnswerT], value: JsonValue) -> AnswerT:
         return operation.answer.model_validate(_READ.get(operation, _as_it_is)(value))
 
-    def reader(self, operation: Streamed[RequestT, AnswerT]) -> EventDecoder:  # noqa: ARG002
+    def reader(self, operation: Streamed[RequestT, AnswerT], request: RequestT) -> EventDecoder:  # noqa: ARG002
         return _Reader()
 
     def jsonrpc_refusal(self, error: JsonObject) -> ErrorObject:

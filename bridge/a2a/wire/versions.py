@@ -15,6 +15,7 @@ from bridge.a2a.model.errors import METHOD_NOT_FOUND, VERSION_NOT_SUPPORTED, A2A
 from bridge.a2a.model.objects import HTTP_JSON, JSONRPC, AgentCard
 from bridge.a2a.model.operations import AnyOperation
 from bridge.a2a.wire.dialect import Dialect
+from bridge.a2a.wire.v0_1 import V0_1
 from bridge.a2a.wire.v0_3 import V0_3
 from bridge.a2a.wire.v0_3_proto import V0_3Proto
 from bridge.a2a.wire.v1_0 import V1_0
@@ -22,11 +23,14 @@ from bridge.errors import echoed
 
 HEADER: Final = "A2A-Version"
 _ASSUMED: Final = "0.3"
+_ASSUMED_ELSE: Final = "0.1"
+"""What a request of JSON-RPC without a version is where 0.3 has no such method, or where it is about a task that its
+client named: no client of that generation says a version."""
 _VERSION: Final = re.compile(r"(\d+\.\d+)(\.\d+)?")
 
 
-DialectChoice = Literal["auto", "1.0", "0.3"]
-"""The version for one agent: `auto` takes the one on its card, and any other value is the user's choice."""
+DialectChoice = Literal["auto", "1.0", "0.3", "0.1"]
+"""How an agent is spoken to: as its card says, or as the user does."""
 
 
 class Versions:
@@ -85,7 +89,8 @@ class Versions:
         """
         if (dialect := self.find(asked, binding)) is not None:
             return dialect
-        said, served = (asked or "").strip(), ", ".join(self.names)
+        said = (asked or "").strip()
+        served = ", ".join(dict.fromkeys(version for version, spoken in self._spoken if spoken == binding))
         reason = f"version {said}" if said else f"a request without the header {HEADER} (it means {_ASSUMED})"
         raise A2AError(
             VERSION_NOT_SUPPORTED,
@@ -102,9 +107,18 @@ class Versions:
         dialect = self.require(asked, JSONRPC)
         if (operation := dialect.methods.get(method)) is not None:
             return dialect, operation
+        if (naming := self.naming(asked, method)) is not None:
+            return naming
         others = [one.version for one in self._dialects if method in one.methods]
         words = f"There is no method {echoed(method)!r}"
         raise _not_found(words, asked, others) if others else A2AError(METHOD_NOT_FOUND, words)
+
+    def naming(self, asked: str | None, method: str) -> tuple[Dialect, AnyOperation] | None:
+        """What a call of JSON-RPC that says no version is in the generation whose clients name tasks, if it is a
+        method there."""
+        dialect = None if (asked or "").strip() else self.find(_ASSUMED_ELSE, JSONRPC)
+        operation = dialect.methods.get(method) if dialect else None
+        return (dialect, operation) if dialect and operation else None
 
     def routed(self, asked: str | None, verb: str, path: str) -> tuple[Dialect, AnyOperation, dict[str, str]]:
         """The dialect, the operation and the path's fields of an HTTP+JSON request.
@@ -144,5 +158,5 @@ def _not_found(words: str, asked: str | None, others: Sequence[str]) -> A2AError
     return A2AError(METHOD_NOT_FOUND, f"{words}{here}: send {HEADER}: {others[0]}")
 
 
-VERSIONS: Final = Versions((V1_0(), V0_3(), V0_3Proto()))
-"""The versions that this bridge speaks, as a server and as a client."""
+VERSIONS: Final = Versions((V1_0(), V0_3(), V0_3Proto(), V0_1()))
+"""What this bridge speaks, as a server and as a client."""

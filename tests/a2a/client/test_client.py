@@ -356,7 +356,7 @@ def test_the_first_interface_that_is_spoken_is_taken() -> None:
 def test_when_no_interface_is_spoken_it_says_what_is_offered() -> None:
     with pytest.raises(
         PeerError,
-        match=r"Least offers GRPC 1.0, JSONRPC 0.2, and this client speaks JSONRPC and HTTP\+JSON 1.0, 0.3",
+        match=r"Least offers GRPC 1.0, JSONRPC 0.2, and this client speaks JSONRPC and HTTP\+JSON 1.0, 0.3, 0.1",
     ):
         interface_of(interfaces(("GRPC", "1.0"), ("JSONRPC", "0.2")))
 

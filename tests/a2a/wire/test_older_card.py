@@ -144,7 +144,6 @@ def test_an_older_card_without_a_transport_is_spoken_to_over_json_rpc(version: s
     [
         ({"protocolVersion": "0.1.0"}, "0.1.0"),
         ({"protocolVersion": "1.0"}, "1.0"),
-        ({"protocolVersion": None, "authentication": {"schemes": ["Bearer"]}}, "another version"),
     ],
 )
 def test_a_card_of_a_generation_that_is_not_spoken_is_refused_by_name(
@@ -167,6 +166,7 @@ def test_a_merged_card_is_one_of_1_0_with_all_that_0_3_asks_for() -> None:
         "url": BASE,
         "preferredTransport": "JSONRPC",
         "protocolVersion": "0.3",
+        "authentication": {"schemes": ["Bearer", "ApiKey"]},
         "additionalInterfaces": [
             {"url": BASE, "transport": "JSONRPC"},
             {"url": BASE, "transport": "HTTP+JSON"},

@@ -35,6 +35,9 @@ pytestmark = pytest.mark.proves("a2a03-6-objects")
 RPC: Final = V0_3()
 REST: Final = V0_3Proto()
 PIXEL: Final = base64.b64encode(b"\x89PNG\r\n").decode()
+ASKED: Final = SendMessageRequest.model_validate(
+    {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "a"}]}}
+)
 TWICE: Final = base64.b64encode(PIXEL.encode()).decode()
 
 PARTS: Final[list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]] = [
@@ -293,7 +296,7 @@ def test_the_stream_of_the_specification_is_read_event_by_event() -> None:
             "kind": "status-update",
         },
     ]
-    reader = RPC.reader(operations.SEND_STREAMING_MESSAGE)
+    reader = RPC.reader(operations.SEND_STREAMING_MESSAGE, ASKED)
     assert [one.to_object() for event in events for one in reader.read(event)] == [
         {
             "task": {

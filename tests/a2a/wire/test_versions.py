@@ -34,4 +34,4 @@ def test_any_other_version_is_not_supported_and_told_so(asked: str | None, reque
     with pytest.raises(A2AError) as refused:
         VERSIONS.require(asked, "JSONRPC")
     assert refused.value.kind is VERSION_NOT_SUPPORTED
-    assert refused.value.metadata == {"requested": requested, "supported": "1.0, 0.3"}
+    assert refused.value.metadata == {"requested": requested, "supported": "1.0, 0.3, 0.1"}

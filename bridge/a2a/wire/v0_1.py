@@ -1,0 +1,454 @@
+"""The first generation of A2A, over JSON-RPC: `tasks/send`, with ids of tasks that the client makes, and sessions.
+
+Nothing but a task is answered with, and a stream is of updates alone. Messages have no ids. What there is no field for
+is noted in metadata, and read from there; where a foreign agent notes nothing, ids are made of what it says, so that
+the same words of a task have the same id each time they are read.
+
+Spec: A2A before 0.2.0, as tagged v0.1.0: sections 5 (card), 6 (objects), 7 (methods), 8 (errors) of its text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, Final
+
+from pydantic import JsonValue
+from pydantic_core import from_json, to_json
+
+from bridge.a2a.model import operations
+from bridge.a2a.model.errors import A2AError, Violation, invalid_params
+from bridge.a2a.model.objects import (
+    AgentCard,
+    GetTaskRequest,
+    SendMessageRequest,
+    StreamResponse,
+    TaskState,
+)
+from bridge.a2a.model.operations import AnswerT, AnyOperation, Operation, RequestT, Streamed
+from bridge.a2a.model.task_names import NAME_BYTES, name_of
+from bridge.a2a.wire import older_card, tolerant
+from bridge.a2a.wire.dialect import EventDecoder, EventEncoder
+from bridge.a2a.wire.spelling import NOTE, restored, with_note
+from bridge.a2a.wire.v0_3 import V0_3, JsonSpelling, push_in, push_out
+from bridge.jsonvalues import JsonObject
+
+_SAID_OTHERWISE: Final[Mapping[str, str]] = {
+    TaskState.REJECTED.value: "failed",
+    TaskState.AUTH_REQUIRED.value: "input-required",
+}
+"""States that there is no word for, by the one that comes nearest. Which it is, is noted."""
+
+_SNAPSHOT: Final = "isSnapshot"
+"""Noted in the updates that together are a task as it is, when a stream begins."""
+_MESSAGE: Final = "isMessage"
+"""Noted where a task, or an update, stands for a message alone."""
+_CONFIGURATION: Final = "configuration"
+"""Noted in a request: how it is to be answered, as far as there is no field for it."""
+
+_ALL: Final = 2**31 - 1
+"""How much history is asked for by who wants all of it: there is none unless a number says how much."""
+
+_CHUNK: Final = ("append", "lastChunk")
+"""What an artifact says of itself in a stream, and its update in 1.0."""
+
+_FIELDS: Final[Mapping[str, str]] = {
+    "message.taskId": "id",
+    "message.contextId": "sessionId",
+    "configuration.taskPushNotificationConfig": "pushNotification",
+    "configuration.historyLength": "historyLength",
+    "configuration.acceptedOutputModes": "acceptedOutputModes",
+}
+"""Where the fields of a request stand, by their places in 1.0."""
+
+
+class _Spelling(JsonSpelling):
+    """Objects as the JSON schema of v0.1.0 has them."""
+
+    states: ClassVar = {**JsonSpelling.states, **_SAID_OTHERWISE}
+    has_kinds: ClassVar = False
+    fields: ClassVar = {
+        "task": frozenset({"id", "sessionId", "status", "artifacts", "history", "metadata"}),
+        "message": frozenset({"role", "parts", "metadata"}),
+        "artifact": frozenset({"name", "description", "parts", "metadata", "index", *_CHUNK}),
+        "statusUpdate": frozenset({"id", "status", "final", "metadata"}),
+        "artifactUpdate": frozenset({"id", "artifact", "metadata"}),
+    }
+
+    # Out
+
+    def part(self, part: JsonObject) -> JsonObject:
+        said = super().part(part)
+        said["type"] = said.pop("kind")
+        return said
+
+    def task(self, task: JsonObject) -> JsonObject:
+        _leave_out_ids(task, task["id"])
+        for index, artifact in enumerate(_objects(task.get("artifacts"))):
+            artifact["index"] = index
+        if "contextId" in task:
+            task["sessionId"] = task.pop("contextId")
+        return super().task(_with_state_noted(_named(task, "id")))
+
+    def status_update(self, update: JsonObject) -> JsonObject:
+        _leave_out_ids(update, update["taskId"])
+        return super().status_update(_with_state_noted(_named(update, "taskId")))
+
+    def chunk(self, update: JsonObject, index: int) -> JsonObject:
+        """An artifact update; `index` says which artifact of its task it is of."""
+        artifact = update["artifact"]
+        assert isinstance(artifact, dict)
+        artifact["index"] = index
+        artifact |= {name: update.pop(name) for name in _CHUNK if name in update}
+        return super().artifact_update(_named(update, "taskId"))
+
+    def snapshot(self, task: JsonObject) -> tuple[list[JsonObject], JsonObject]:
+        """A task as updates: its artifacts, and what else it is."""
+        note: JsonObject = {NOTE: {_SNAPSHOT: True}}
+        same = {name: task[name] for name in ("contextId",) if name in task}
+        same |= {"taskId": task.pop("id"), "metadata": note}
+        artifacts = [{**same, "artifact": artifact} for artifact in _objects(task.pop("artifacts", None))]
+        said = with_note(task.get("metadata"), {_SNAPSHOT: True})
+        return artifacts, {**task, "taskId": same["taskId"], "metadata": said}
+
+    def message_as_task(self, message: JsonObject) -> JsonObject:
+        """A message in place of a task: one that has ended with it."""
+        task: JsonObject = {
+            "id": message["messageId"],
+            "status": {"state": "completed", "message": self.message(dict(message))},
+            "metadata": {NOTE: {_MESSAGE: True}},
+        }
+        return {**task, "sessionId": message["contextId"]} if "contextId" in message else task
+
+    # In
+
+    def part_from(self, part: JsonObject) -> JsonObject:
+        read = dict(part)
+        if "type" in read:
+            read["kind"] = read.pop("type")
+        return super().part_from(read)
+
+    def field(self, field: str) -> str:
+        older = next((one for one in _FIELDS if field == one or field.startswith(f"{one}.")), None)
+        return super().field(field) if older is None else _FIELDS[older] + field.removeprefix(older)
+
+    def event_from(self, value: JsonValue) -> JsonValue:
+        """The answer to a message."""
+        read = restored(value) if isinstance(value, dict) else {}
+        if read.get(_MESSAGE) is True:
+            return {"message": self._message_of(read)}
+        return {"task": self.task_from(value)}
+
+    def task_from(self, value: JsonValue) -> JsonValue:
+        read = tolerant.normalized_task(value)
+        if not isinstance(read, dict):
+            return read
+        read = restored(read)
+        if "sessionId" in read:
+            read["contextId"] = read.pop("sessionId")
+        if isinstance(artifacts := read.get("artifacts"), list):
+            read["artifacts"] = self._artifacts_from(artifacts)
+        read["history"] = self._history_from(read.get("history"))
+        return _with_ids(self._with_status_from(read), read.get("id"), read.get("contextId"))
+
+    def update_from(self, update: JsonObject, context_id: str | None) -> JsonObject:
+        """An update, restored already, as a StreamResponse; this is the context where it says none."""
+        read = {"contextId": context_id or update.get("id"), **update}
+        read["taskId"] = read.pop("id", None)
+        read.pop("final", None)
+        if (artifact := read.get("artifact")) is None:
+            event = tolerant.normalized_event({"statusUpdate": read})
+            assert isinstance(event, dict)
+            said = event["statusUpdate"]
+            assert isinstance(said, dict)
+            return {
+                "statusUpdate": _with_ids(self._with_status_from(said), said["taskId"], said["contextId"])
+            }
+        if isinstance(artifact, dict):
+            read["artifact"] = chunk = self._identified(artifact)
+            read |= {name: chunk.pop(name) for name in _CHUNK if name in chunk}
+        return {"artifactUpdate": read}
+
+    def message_in(self, update: JsonObject) -> JsonObject:
+        """The message that an update, restored already, stands for."""
+        return {"message": self._message_of(update)}
+
+    def _message_of(self, read: JsonObject) -> JsonValue:
+        status = read.get("status")
+        return self._said_from(status.get("message")) if isinstance(status, dict) else None
+
+    def _with_status_from(self, value: JsonObject) -> JsonObject:
+        read = super()._with_status_from(value)
+        state, status = read.get("state"), read.get("status")
+        if not isinstance(state, str) or not isinstance(status, dict):
+            return read
+        del read["state"]
+        if state in _SAID_OTHERWISE:
+            read["status"] = {**status, "state": state}
+        else:
+            read["metadata"] = with_note(read.get("metadata"), {"state": state})
+        return read
+
+    def _identified(self, artifact: JsonObject) -> JsonObject:
+        """An artifact, or a piece of one, with an id: its place is one where it has no other."""
+        read = self._artifact_from(artifact)
+        place = read.pop("index", None) or 0
+        return {"artifactId": f"artifact-{place}", **read}
+
+    def _artifacts_from(self, artifacts: Sequence[JsonValue]) -> list[JsonValue]:
+        """The artifacts of a task. Agents list each piece that they sent, and give many the same place."""
+        known: dict[str, JsonObject] = {}
+        for artifact in artifacts:
+            if not isinstance(artifact, dict):
+                continue
+            read = self._identified(artifact)
+            append, _ = read.pop("append", None), read.pop("lastChunk", None)
+            name = str(read["artifactId"])
+            before = known.get(name)
+            if before is not None and append is True:
+                before["parts"] = [*_list(before.get("parts")), *_list(read.get("parts"))]
+                continue
+            if before is not None:
+                read["artifactId"] = name = f"{name}.{len(known)}"
+            known[name] = read
+        return [*known.values()]
+
+
+class _Writer(EventEncoder):
+    """Says which artifact of its task each piece is of."""
+
+    def __init__(self, spelling: _Spelling) -> None:
+        self._spelling = spelling
+        self._places: dict[JsonValue, int] = {}
+
+    def write(self, event: bytes, *, last: bool) -> Sequence[bytes]:
+        [(name, held)] = from_json(event).items()
+        return [to_json(said) for said in self._written(name, held, last)]
+
+    def _written(self, name: str, held: JsonObject, last: bool) -> Sequence[JsonObject]:
+        if name == "artifactUpdate":
+            return [self._chunk(held)]
+        if name == "task":
+            artifacts, held = self._spelling.snapshot(held)
+            held["final"] = last
+            return [*map(self._chunk, artifacts), self._spelling.status_update(held)]
+        if name == "message":
+            task = self._spelling.message_as_task(held)
+            task.pop("sessionId", None)
+            return [{**task, "final": last}]
+        return [self._spelling.status_update({**held, "final": last})]
+
+    def _chunk(self, update: JsonObject) -> JsonObject:
+        artifact = update["artifact"]
+        assert isinstance(artifact, dict)
+        return self._spelling.chunk(
+            update, self._places.setdefault(artifact["artifactId"], len(self._places))
+        )
+
+
+class _Reader(EventDecoder):
+    """Puts the updates together again that are a task as it is."""
+
+    def __init__(self, spelling: _Spelling, context_id: str | None) -> None:
+        self._spelling = spelling
+        self._context_id = context_id
+        self._artifacts: list[JsonValue] = []
+
+    def read(self, value: JsonValue) -> Sequence[StreamResponse]:
+        read = restored(value) if isinstance(value, dict) else {}
+        is_snapshot = read.pop(_SNAPSHOT, False) is True
+        if read.pop(_MESSAGE, False) is True:
+            return (StreamResponse.model_validate(self._spelling.message_in(read)),)
+        if "status" not in read and "artifact" not in read:
+            return (StreamResponse.model_validate(value),)
+        if not is_snapshot and not _TASKS_OWN.isdisjoint(read):
+            return (StreamResponse.model_validate({"task": self._spelling.task_from(value)}),)
+        event = self._spelling.update_from(read, self._context_id)
+        if not is_snapshot:
+            return (StreamResponse.model_validate(event),)
+        [(name, update)] = event.items()
+        assert isinstance(update, dict)
+        if name == "artifactUpdate":
+            self._artifacts.append(update["artifact"])
+            return ()
+        update["id"] = update.pop("taskId")
+        if self._artifacts:
+            update["artifacts"], self._artifacts = self._artifacts, []
+        return (StreamResponse.model_validate({"task": update}),)
+
+
+_TASKS_OWN: Final = frozenset({"sessionId", "history", "artifacts"})
+"""Fields by which an event is a task, which some agents begin a stream with."""
+
+
+class V0_1(V0_3):
+    """A2A before 0.2.0."""
+
+    version: ClassVar = "0.1"
+    methods: ClassVar[Mapping[str, AnyOperation]] = {
+        "tasks/send": operations.SEND_MESSAGE,
+        "tasks/sendSubscribe": operations.SEND_STREAMING_MESSAGE,
+        "tasks/get": operations.GET_TASK,
+        "tasks/cancel": operations.CANCEL_TASK,
+        "tasks/resubscribe": operations.SUBSCRIBE_TO_TASK,
+        "tasks/pushNotification/set": operations.CREATE_PUSH_CONFIG,
+        "tasks/pushNotification/get": operations.GET_PUSH_CONFIG,
+    }
+    clients_name_tasks: ClassVar = True
+    spelling: ClassVar[_Spelling] = _Spelling()
+    push_name: ClassVar = "pushNotification"
+
+    # For a server
+
+    def _params_from(self, operation: AnyOperation, params: JsonValue) -> JsonValue:
+        if not isinstance(params, dict):
+            return params
+        if operation.request is GetTaskRequest:
+            return _with_length_from(params)
+        if operation.request is not SendMessageRequest:
+            return params
+        read = restored(params)
+        task_id, context_id = read.pop("id", None), read.pop("sessionId", None)
+        _require_name(task_id)
+        said: dict[str, JsonValue] = {
+            name: item
+            for name in ("acceptedOutputModes", "historyLength")
+            if (item := read.pop(name, None)) is not None
+        }
+        if (push := read.pop(self.push_name, None)) is not None:
+            said["taskPushNotificationConfig"] = push_in(push) if isinstance(push, dict) else push
+        noted = read.get(_CONFIGURATION)
+        read["configuration"] = _with_length_from({**(noted if isinstance(noted, dict) else {}), **said})
+        message = self.spelling.message_from(read.get("message"))
+        if isinstance(message, dict):
+            read["message"] = {
+                **_with_message_id(message, task_id),
+                "taskId": task_id,
+                "contextId": context_id,
+            }
+        return read
+
+    def _answered(self, operation: AnyOperation, answer: JsonObject) -> JsonObject:
+        if isinstance(message := answer.get("message"), dict):
+            return self.spelling.message_as_task(message)
+        task = answer["task"] if operation is operations.SEND_MESSAGE else answer
+        assert isinstance(task, dict)
+        return self.spelling.task(task)
+
+    def writer(self, operation: Streamed[RequestT, AnswerT]) -> EventEncoder:  # noqa: ARG002 - one for all
+        return _Writer(self.spelling)
+
+    def jsonrpc_error(self, error: A2AError) -> JsonObject:
+        if "taskId" not in error.metadata:
+            return super().jsonrpc_error(error)
+        metadata = {**error.metadata, "taskId": name_of(error.metadata["taskId"])}
+        return super().jsonrpc_error(
+            A2AError(error.kind, str(error), metadata=metadata, violations=error.violations)
+        )
+
+    def card(self, card: AgentCard) -> AgentCard:
+        return older_card.with_authentication(card)
+
+    # For a client
+
+    def card_from(self, card: JsonObject) -> JsonObject | None:
+        return older_card.read_first(card, self.version) if older_card.is_of_first(card) else None
+
+    def params_of(self, operation: Operation[RequestT, AnswerT], request: RequestT) -> JsonObject:
+        params = request.to_object()
+        params.pop("tenant", None)
+        if operation.request is GetTaskRequest:
+            return {"historyLength": _ALL, **params}
+        if operation.request is not SendMessageRequest:
+            return params
+        message, configuration = params["message"], params.pop("configuration", {})
+        assert isinstance(message, dict)
+        assert isinstance(configuration, dict)
+        task_id, context_id = message.pop("taskId", None), message.pop("contextId", None)
+        said: JsonObject = {"id": task_id or message["messageId"]}
+        if (session_id := context_id or (None if task_id else message["messageId"])) is not None:
+            said["sessionId"] = session_id
+        said["historyLength"] = configuration.pop("historyLength", _ALL)
+        if "acceptedOutputModes" in configuration:
+            said["acceptedOutputModes"] = configuration.pop("acceptedOutputModes")
+        if isinstance(push := configuration.pop("taskPushNotificationConfig", None), dict):
+            said[self.push_name] = push_out(push)
+        if unsaid := {name: item for name, item in configuration.items() if item is not False}:
+            said["metadata"] = with_note(params.get("metadata"), {_CONFIGURATION: unsaid})
+        return {**params, **said, "message": self.spelling.message(message)}
+
+    def reader(self, operation: Streamed[RequestT, AnswerT], request: RequestT) -> EventDecoder:  # noqa: ARG002
+        if not isinstance(request, SendMessageRequest):
+            return _Reader(self.spelling, None)
+        message = request.message
+        return _Reader(self.spelling, message.context_id or (None if message.task_id else message.message_id))
+
+
+def _require_name(task_id: JsonValue) -> None:
+    """Refuse what is no id that a client may give a task."""
+    if not isinstance(task_id, str) or not task_id:
+        raise invalid_params(Violation("id", "must be the id that you give the task: a string"))
+    if len(task_id.encode()) > NAME_BYTES:
+        raise invalid_params(Violation("id", f"must not be longer than {NAME_BYTES} bytes"))
+
+
+def _with_length_from(params: JsonObject) -> JsonObject:
+    """Parameters whose `historyLength` is as 1.0 has it: absent for all of it."""
+    length = params.get("historyLength")
+    others = {name: item for name, item in params.items() if name != "historyLength"}
+    return others if length == _ALL else {**others, "historyLength": 0 if length is None else length}
+
+
+def _messages_of(value: JsonObject) -> Iterator[JsonObject]:
+    """The messages in a task, or in a status update."""
+    yield from _objects(value.get("history"))
+    status = value.get("status")
+    if isinstance(status, dict) and isinstance(message := status.get("message"), dict):
+        yield message
+
+
+def _leave_out_ids(value: JsonObject, task_id: JsonValue) -> None:
+    """Take out of messages what their task says of them already."""
+    for message in _messages_of(value):
+        for name, same in (("taskId", task_id), ("contextId", value.get("contextId"))):
+            if name in message and message[name] == same:
+                del message[name]
+
+
+def _with_ids(value: JsonObject, task_id: JsonValue, context_id: JsonValue) -> JsonObject:
+    """The same object, its messages with the ids that they have in 1.0."""
+    for message in _messages_of(value):
+        message |= {**_with_message_id(message, task_id), "taskId": message.get("taskId") or task_id}
+        message["contextId"] = message.get("contextId") or context_id
+    return value
+
+
+def _with_message_id(message: JsonObject, task_id: JsonValue) -> JsonObject:
+    """A message with an id: where it says none, one that is made of what it says in its task."""
+    if message.get("messageId"):
+        return message
+    said = to_json([task_id, message.get("role"), message.get("parts")])
+    return {**message, "messageId": hashlib.sha256(said).hexdigest()[:32]}
+
+
+def _with_state_noted(value: JsonObject) -> JsonObject:
+    """The same object, with a note of a state that there is no word for."""
+    status = value["status"]
+    assert isinstance(status, dict)
+    if status.get("state") in _SAID_OTHERWISE:
+        value["metadata"] = with_note(value.get("metadata"), {"state": status["state"]})
+    return value
+
+
+def _named(value: JsonObject, field: str) -> JsonObject:
+    """The same object, in which the id of its task is what its client calls it."""
+    value["id"] = name_of(str(value.pop(field)))
+    return value
+
+
+def _objects(value: JsonValue) -> list[JsonObject]:
+    return [item for item in _list(value) if isinstance(item, dict)]
+
+
+def _list(value: JsonValue) -> list[JsonValue]:
+    return value if isinstance(value, list) else []
