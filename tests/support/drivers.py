@@ -103,7 +103,10 @@ class Events:
                         continue
                     assert block.startswith(b"data: "), block
                     assert b"\n" not in block, block
-                    return self._driver.event_from(json.loads(block.removeprefix(b"data: ")))
+                    event = self._driver.event_from(json.loads(block.removeprefix(b"data: ")))
+                    if event is None:
+                        continue
+                    return event
                 chunk = await anext(self._chunks, b"")
                 if not chunk:
                     assert self._rest == b"", "the stream ended within an event"
@@ -144,6 +147,8 @@ class Driver(ABC):
     """A client of one binding, with nothing between the test and the wire."""
 
     binding: str
+    generation = ""
+    """How it begins its name, unless it is the current one."""
 
     def __init__(
         self, client: httpx2.AsyncClient, base_url: str, headers: Mapping[str, str] | None = None
@@ -167,7 +172,7 @@ class Driver(ABC):
 
     @abstractmethod
     def event_from(self, data: Json) -> Json:
-        """A StreamResponse out of its envelope."""
+        """A StreamResponse out of its envelope, or None where more has to come for one."""
 
     # What tests say
 

@@ -64,6 +64,7 @@ class OlderJsonRpcDriver(JsonRpcDriver):
     }
     parts_name = "parts"
     push_name = "pushNotificationConfig"
+    generation = "0.3 "
 
     def request(self, operation: str, params: Params) -> httpx2.Request:
         if operation not in _METHODS:
@@ -322,7 +323,7 @@ _GIVES_TASK: Final = ("tasks/get", "tasks/cancel")
 
 def name_of(kind: type[Any]) -> str:
     """A driver, as the name of a test has it."""
-    return f"{'0.3 ' if issubclass(kind, OlderJsonRpcDriver) else ''}{kind.binding}"
+    return f"{kind.generation}{kind.binding}"
 
 
 def without(said: Json, *names: str) -> Json:

@@ -23,6 +23,7 @@ from tests.support.drivers import (
     shape_of,
     state_of,
 )
+from tests.support.first_driver import FirstDriver, is_in_it
 from tests.support.older_drivers import EVERY_DRIVER, name_of
 from tests.support.running import (
     EXTENSION,
@@ -54,8 +55,10 @@ async def bridges(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dic
         yield {JsonRpcDriver.binding: in_memory, HttpJsonDriver.binding: on_disk}
 
 
-@pytest.fixture(params=EVERY_DRIVER, ids=name_of)
+@pytest.fixture(params=(*EVERY_DRIVER, FirstDriver), ids=name_of)
 async def driver(request: pytest.FixtureRequest, bridges: dict[str, Running]) -> AsyncIterator[Driver]:
+    if request.param is FirstDriver and not is_in_it(request):
+        pytest.skip("the first generation does otherwise")
     async with new_client() as client:
         yield request.param(client, bridges[request.param.binding].base_url)
 

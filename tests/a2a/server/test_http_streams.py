@@ -25,6 +25,7 @@ from tests.support.drivers import (
     shape_of,
     state_of,
 )
+from tests.support.first_driver import FirstDriver, is_in_it
 from tests.support.limits import agent_limits, stream_pace
 from tests.support.older_drivers import EVERY_DRIVER, name_of
 from tests.support.running import (
@@ -52,8 +53,10 @@ async def bridge(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Runn
         yield bridge
 
 
-@pytest.fixture(params=EVERY_DRIVER, ids=name_of)
+@pytest.fixture(params=(*EVERY_DRIVER, FirstDriver), ids=name_of)
 async def driver(request: pytest.FixtureRequest, bridge: Running) -> AsyncIterator[Driver]:
+    if request.param is FirstDriver and not is_in_it(request):
+        pytest.skip("the first generation does otherwise")
     async with new_client() as client:
         yield request.param(client, bridge.base_url)
 
