@@ -77,3 +77,57 @@ async def test_an_agent_is_asked_again_by_the_id_that_its_answer_named(
         ("message/stream", "message/send") if is_older else ("SendStreamingMessage", "SendMessage")
     )
     assert agent.methods == [streamed if streaming else sent] * 2
+
+
+class SamplesAgent:
+    """Answers as the agents of the 2025 samples do: it asks once, then gives what it was told, in pieces."""
+
+    def __init__(self) -> None:
+        self.asked: list[Json] = []
+
+    def __call__(self, method: str, params: Json) -> list[Json]:
+        self.asked.append({"method": method, **{name: params.get(name) for name in ("id", "sessionId")}})
+        question = {"role": "agent", "parts": [{"type": "text", "text": "How many?"}]}
+        asks = {"state": "input-required", "message": question, "timestamp": "2025-04-02T16:59:25.331844"}
+        done = {"state": "completed", "timestamp": "2025-04-02T16:59:26.331844"}
+        pieces: list[Json] = [
+            {"parts": [{"type": "text", "text": "so "}], "index": 0, "append": False},
+            {"parts": [{"type": "text", "text": "many"}], "index": 0, "append": True, "lastChunk": True},
+        ]
+        about = {"id": params["id"]}
+        is_first = len(self.asked) == 1
+        if method == "tasks/sendSubscribe":
+            if is_first:
+                return [{**about, "status": asks, "final": True}]
+            return [
+                *({**about, "artifact": piece} for piece in pieces),
+                {**about, "status": done, "final": True},
+            ]
+        has_ended = len([one for one in self.asked if one["method"] != "tasks/get"]) > 1
+        task = {**about, "sessionId": params.get("sessionId"), "status": done if has_ended else asks}
+        return [{**task, "artifacts": pieces} if has_ended else task]
+
+
+@pytest.mark.proves("map-first-generation")
+@pytest.mark.parametrize("streaming", [False, True], ids=["polled", "streamed"])
+async def test_an_agent_of_the_first_generation_asks_and_is_answered(streaming: bool, tmp_path: Path) -> None:
+    agent = SamplesAgent()
+    card = {"capabilities": {"streaming": streaming}}
+    with anyio.fail_after(WAIT_SECONDS):
+        async with (
+            scripted_agent(agent, card, is_first=True) as url,
+            exposing(tmp_path, url) as there,
+            there.client("auto") as host,
+        ):
+            asked = await host.call_tool("act", {"message": "go"})
+            words = asked.content[0].text
+            assert words.startswith("How many?")
+            handle = words.partition("handle: ")[2].split()[0]
+            done = await host.call_tool("task_reply", {"handle": handle, "message": "3"})
+    assert done.content[0].text == "so many"
+    assert len({one["id"] for one in agent.asked}) == 1
+    assert {one["method"] for one in agent.asked} <= {
+        "tasks/sendSubscribe" if streaming else "tasks/send",
+        "tasks/get",
+    }
+    assert agent.asked[0]["sessionId"]

@@ -21,7 +21,7 @@ from tests.support.asking import asking_command
 from tests.support.exposing import answering, exposing
 from tests.support.limits import command_of
 from tests.support.running import config_for, profile_with, raw_command, running
-from tests.support.scripted_agent import card_served, older_card
+from tests.support.scripted_agent import card_served, first_card, older_card
 
 pytestmark = pytest.mark.proves("map-round-trip")
 
@@ -38,13 +38,14 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("big", {"bytes": 500_000}),
     ("upload", {"file": "AAEC"}),
 ]
+FIRST = "the first generation"
 each_mode = pytest.mark.parametrize("mode", ["auto", "legacy"])
 
 
 each_way = pytest.mark.parametrize(
     ("mode", "older"),
-    [("auto", ""), ("legacy", ""), ("auto", "JSONRPC"), ("auto", "HTTP+JSON")],
-    ids=["auto", "legacy", "auto-0.3 JSONRPC", "auto-0.3 HTTP+JSON"],
+    [("auto", ""), ("legacy", ""), ("auto", "JSONRPC"), ("auto", "HTTP+JSON"), ("auto", FIRST)],
+    ids=["auto", "legacy", "auto-0.3 JSONRPC", "auto-0.3 HTTP+JSON", "auto-0.1"],
 )
 
 
@@ -52,7 +53,8 @@ each_way = pytest.mark.parametrize(
 async def both_ways(
     command: StdioTarget, mode: str, folder: Path, older: str = "", **options: Any
 ) -> AsyncIterator[list[Client]]:
-    """A client of a server, and one of the same server wrapped and exposed; `older` is a binding of 0.3 to do it by."""
+    """A client of a server, and one of the same server wrapped and exposed; `older` is a binding of 0.3 to do it by,
+    or `FIRST`."""
     async with AsyncExitStack() as stack:
         parameters = StdioServerParameters(
             command=command.argv[0], args=list(command.argv[1:]), env=dict(command.env)
@@ -63,7 +65,12 @@ async def both_ways(
         if older:
             async with httpx2.AsyncClient() as http:
                 card = (await http.get(f"{url}/.well-known/agent-card.json")).json()
-            url = await stack.enter_async_context(card_served(older_card(card, older)))
+            served = (
+                card_served(first_card(card), "/.well-known/agent.json")
+                if older == FIRST
+                else card_served(older_card(card, older))
+            )
+            url = await stack.enter_async_context(served)
         there = await stack.enter_async_context(exposing(folder, url))
         directly = Client(stdio_client(parameters), mode="auto", cache=None, **options)
         yield [

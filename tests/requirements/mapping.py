@@ -283,6 +283,7 @@ MAPPING: Final = (
         "versions",
         {
             "map-generations": "Whatever one generation of A2A says arrives in any other, and comes back as it was",
+            "map-first-generation": "Agents and clients of the first generation are spoken to in its words",
             "map-named-tasks": (
                 "In the first generation clients make the ids of tasks: one holds for its principal alone, over a"
                 " restart, and for the next task once its task has ended"

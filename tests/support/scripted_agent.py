@@ -22,7 +22,13 @@ Script = Callable[[str, Json], list[Json]]
 """What it answers to a method and its params: the results of a stream, of which the last is all without one; a
 result may be `{"error": ...}`."""
 
-_STREAMS = ("SendStreamingMessage", "SubscribeToTask", "message/stream", "tasks/resubscribe")
+_STREAMS = (
+    "SendStreamingMessage",
+    "SubscribeToTask",
+    "message/stream",
+    "tasks/resubscribe",
+    "tasks/sendSubscribe",
+)
 
 
 @asynccontextmanager
@@ -32,9 +38,11 @@ async def scripted_agent(
     heard: list[Mapping[str, str]] | None = None,
     *,
     is_older: bool = False,
+    is_first: bool = False,
 ) -> AsyncIterator[str]:
     """Serve the agent; its URL. `card` says what differs from a plain card of A2A 1.0; `heard` takes the headers of
-    every request. `is_older` makes the card one of 0.3."""
+    every request. `is_older` makes the card one of 0.3, `is_first` one of the first
+    generation, at its place."""
 
     def listen(request: Request) -> None:
         if heard is not None:
@@ -43,6 +51,8 @@ async def scripted_agent(
     async def show_card(request: Request) -> JSONResponse:
         listen(request)
         shown = {**plain_card(str(request.base_url)), **(card or {})}
+        if is_first:
+            return JSONResponse(first_card(shown))
         return JSONResponse(older_card(shown, "JSONRPC") if is_older else shown)
 
     async def answer(request: Request) -> Response:
@@ -58,7 +68,7 @@ async def scripted_agent(
         return Response(events, media_type="text/event-stream")
 
     routes = [
-        Route("/.well-known/agent-card.json", show_card),
+        Route(f"/.well-known/{'agent' if is_first else 'agent-card'}.json", show_card),
         Route("/", answer, methods=["POST"]),
     ]
     async with listening(Starlette(routes=routes)) as url:
@@ -95,12 +105,19 @@ def older_card(card: Json, binding: str) -> Json:
     return {**older, **{name: card[name] for name in kept}}
 
 
+def first_card(card: Json) -> Json:
+    """A card of 1.0 as the first generation would have it."""
+    newer = ("preferredTransport", "protocolVersion")
+    kept = {name: item for name, item in older_card(card, "JSONRPC").items() if name not in newer}
+    return {**kept, "authentication": {"schemes": []}}
+
+
 @asynccontextmanager
-async def card_served(card: Json) -> AsyncIterator[str]:
+async def card_served(card: Json, path: str = "/.well-known/agent-card.json") -> AsyncIterator[str]:
     """The URL at which there is nothing but a card."""
 
     async def show_card(_: Request) -> JSONResponse:
         return JSONResponse(card)
 
-    async with listening(Starlette(routes=[Route("/.well-known/agent-card.json", show_card)])) as url:
+    async with listening(Starlette(routes=[Route(path, show_card)])) as url:
         yield url

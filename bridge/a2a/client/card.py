@@ -105,17 +105,17 @@ def found_card(url: str, text: bytes) -> FoundCard:
     Raises:
         PeerError: the text is not a card of a supported version.
     """
-    card, deviations = card_from(text, redacted_url(url))
+    card, deviations = card_from(text, redacted_url(url), url)
     return FoundCard(url, text, card, deviations)
 
 
-def card_from(text: bytes, where: str) -> tuple[AgentCard, tuple[str, ...]]:
-    """The card in a text, and its deviations from the specification. `where` names the source in errors.
+def card_from(text: bytes, where: str, place: str = "") -> tuple[AgentCard, tuple[str, ...]]:
+    """A card, and what in it is not as the specification asks; `where` is said of it, `place` is its URL.
 
     Raises:
         PeerError: the text is not a card of a supported version.
     """
-    value = VERSIONS.card_from(json_from(text, where))
+    value = VERSIONS.card_from(json_from(text, where), place)
     try:
         return AgentCard.model_validate(value), ()
     except ValidationError as strict:

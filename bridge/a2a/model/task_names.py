@@ -28,7 +28,7 @@ def name_of(task_id: str) -> str:
     if not is_named:
         return task_id
     try:
-        return urlsafe_b64decode(name + "=" * (-len(name) % 4)).decode()
+        return urlsafe_b64decode(name + "=" * (-len(name) % 4)).decode() or task_id
     except ValueError:
         return task_id
 

@@ -130,8 +130,9 @@ class Dialect(ABC):
     # For a client
 
     @abstractmethod
-    def card_from(self, card: JsonObject) -> JsonObject | None:
-        """A card of this version in the form of `model`; None for a card of another version."""
+    def card_from(self, card: JsonObject, *, is_older_place: bool) -> JsonObject | None:
+        """A card of this version as `model` has it; None for a card of another one. `is_older_place`: it stands where
+        generations before 0.3 have it."""
 
     def method_of(self, operation: AnyOperation) -> str:
         """The JSON-RPC method of an operation, the first one if it has several.

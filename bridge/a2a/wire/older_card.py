@@ -32,28 +32,39 @@ _FIRST_NAMES: Final[Mapping[str, str]] = {
     "mutualTLS": "MutualTLS",
 }
 """What the first generation calls the kinds of schemes; those of HTTP go by their own names."""
+_OF_0_2: Final = frozenset(
+    {
+        *("security", "securitySchemes", "preferredTransport", "additionalInterfaces"),
+        *("supportsAuthenticatedExtendedCard", "iconUrl"),
+    }
+)
+"""Fields of a card that the first generation does not have."""
 _TYPES: Final = {wrapper: kind for kind, wrapper in _SCHEMES.items()}
 _VERSIONS: Final = re.compile(r"0\.[23](\.\d+)*")
 """The versions whose messages are written as in 0.3."""
 
 
-def is_of_0_3(card: JsonObject) -> bool:
-    """Whether a card is of 0.3 or 0.2: it has a `url` of its own, and names no other version.
-
-    A card without a version that has `authentication` is of the first generation.
-    """
-    if "supportedInterfaces" in card or not isinstance(card.get("url"), str):
+def is_of_0_3(card: JsonObject, *, is_older_place: bool) -> bool:
+    """Whether a card is one of 0.3 or 0.2: it names its URL itself, says no other version, and is none of the first
+    generation."""
+    if not _names_url(card):
         return False
     said = card.get("protocolVersion")
-    return bool(_VERSIONS.fullmatch(str(said))) if said else "authentication" not in card
+    if said:
+        return bool(_VERSIONS.fullmatch(str(said)))
+    return not is_of_first(card, is_older_place=is_older_place)
 
 
-def is_of_first(card: JsonObject) -> bool:
-    """Whether a card is one of the first generation: it names its URL itself, says no version, and says in its way how
-    to be let in."""
-    if "supportedInterfaces" in card or not isinstance(card.get("url"), str):
+def is_of_first(card: JsonObject, *, is_older_place: bool) -> bool:
+    """Whether a card is one of the first generation: it names its URL itself and says no version. It says in its own
+    way how to be let in, or it stands at the older path alone and has nothing that 0.2 brought."""
+    if not _names_url(card) or card.get("protocolVersion"):
         return False
-    return not card.get("protocolVersion") and "authentication" in card
+    return "authentication" in card or (is_older_place and _OF_0_2.isdisjoint(card))
+
+
+def _names_url(card: JsonObject) -> bool:
+    return "supportedInterfaces" not in card and isinstance(card.get("url"), str)
 
 
 def with_authentication(card: AgentCard) -> AgentCard:

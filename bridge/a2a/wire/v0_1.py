@@ -206,7 +206,7 @@ class _Spelling(JsonSpelling):
             name = str(read["artifactId"])
             before = known.get(name)
             if before is not None and append is True:
-                before["parts"] = [*_list(before.get("parts")), *_list(read.get("parts"))]
+                before["parts"] = _joined(_objects(before.get("parts")), _objects(read.get("parts")))
                 continue
             if before is not None:
                 read["artifactId"] = name = f"{name}.{len(known)}"
@@ -351,8 +351,9 @@ class V0_1(V0_3):
 
     # For a client
 
-    def card_from(self, card: JsonObject) -> JsonObject | None:
-        return older_card.read_first(card, self.version) if older_card.is_of_first(card) else None
+    def card_from(self, card: JsonObject, *, is_older_place: bool) -> JsonObject | None:
+        is_mine = older_card.is_of_first(card, is_older_place=is_older_place)
+        return older_card.read_first(card, self.version) if is_mine else None
 
     def params_of(self, operation: Operation[RequestT, AnswerT], request: RequestT) -> JsonObject:
         params = request.to_object()
@@ -444,6 +445,21 @@ def _named(value: JsonObject, field: str) -> JsonObject:
     """The same object, in which the id of its task is what its client calls it."""
     value["id"] = name_of(str(value.pop(field)))
     return value
+
+
+def _joined(parts: Sequence[JsonObject], more: Sequence[JsonObject]) -> list[JsonValue]:
+    """Parts and those that were appended: a text that goes on with a text is one with it."""
+    if not parts or not more:
+        return [*parts, *more]
+    last, first = parts[-1], more[0]
+    one, other = last.get("text"), first.get("text")
+    if (
+        not isinstance(one, str)
+        or not isinstance(other, str)
+        or {**last, "text": ""} != {**first, "text": ""}
+    ):
+        return [*parts, *more]
+    return [*parts[:-1], {**last, "text": one + other}, *more[1:]]
 
 
 def _objects(value: JsonValue) -> list[JsonObject]:

@@ -128,7 +128,7 @@ class V1_0(Dialect):
     def card(self, card: AgentCard) -> AgentCard:
         return card
 
-    def card_from(self, card: JsonObject) -> JsonObject | None:
+    def card_from(self, card: JsonObject, *, is_older_place: bool) -> JsonObject | None:  # noqa: ARG002
         return card if "supportedInterfaces" in card else None
 
     def params_of(self, operation: Operation[RequestT, AnswerT], request: RequestT) -> JsonObject:  # noqa: ARG002

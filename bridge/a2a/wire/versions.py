@@ -15,6 +15,7 @@ from bridge.a2a.model.errors import METHOD_NOT_FOUND, VERSION_NOT_SUPPORTED, A2A
 from bridge.a2a.model.objects import HTTP_JSON, JSONRPC, AgentCard
 from bridge.a2a.model.operations import AnyOperation
 from bridge.a2a.wire.dialect import Dialect
+from bridge.a2a.wire.rest import OLDER_CARD_PATH
 from bridge.a2a.wire.v0_1 import V0_1
 from bridge.a2a.wire.v0_3 import V0_3
 from bridge.a2a.wire.v0_3_proto import V0_3Proto
@@ -144,11 +145,13 @@ class Versions:
             return self
         return Versions([one for one in self._dialects if one.version == choice], is_told=True)
 
-    def card_from(self, value: JsonValue) -> JsonValue:
-        """A card of any supported version in the form of the current one; any other value is returned unchanged."""
+    def card_from(self, value: JsonValue, place: str = "") -> JsonValue:
+        """A card of any version, found at a URL, as the current one has it; what is none stays as it is."""
         if not isinstance(value, dict):
             return value
-        return next((card for one in self._dialects if (card := one.card_from(value)) is not None), value)
+        is_older_place = place.endswith(OLDER_CARD_PATH)
+        cards = (one.card_from(value, is_older_place=is_older_place) for one in self._dialects)
+        return next((card for card in cards if card is not None), value)
 
 
 def _not_found(words: str, asked: str | None, others: Sequence[str]) -> A2AError:
