@@ -117,7 +117,7 @@ class Versions:
     def naming(self, asked: str | None, method: str) -> tuple[Dialect, AnyOperation] | None:
         """What a call of JSON-RPC that says no version is in the generation whose clients name tasks, if it is a
         method there."""
-        dialect = None if (asked or "").strip() else self.find(_ASSUMED_ELSE, JSONRPC)
+        dialect = None if (asked or "").strip() else self._spoken.get((_ASSUMED_ELSE, JSONRPC))
         operation = dialect.methods.get(method) if dialect else None
         return (dialect, operation) if dialect and operation else None
 
