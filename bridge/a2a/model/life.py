@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 from bridge.a2a.model.objects import (
     Artifact,
@@ -36,7 +36,6 @@ from bridge.a2a.model.objects import (
 from bridge.jsonvalues import JsonObject
 
 _S = TaskState
-M = TypeVar("M", Task, Artifact)
 
 ENDED: Final = frozenset({_S.COMPLETED, _S.FAILED, _S.CANCELED, _S.REJECTED})
 """Terminal states: nothing follows."""
@@ -85,9 +84,9 @@ def apply_event(task: Task, event: StreamResponse) -> Task:
         case TaskStatusUpdateEvent():
             return _with_status(task, payload)
         case TaskArtifactUpdateEvent():
-            return _changed(task, artifacts=_with_artifact(task.artifacts or (), payload))
+            return task.changed(artifacts=_with_artifact(task.artifacts or (), payload))
         case Message():
-            return _changed(task, history=(*_history_with_status(task, INTERRUPTED), payload))
+            return task.changed(history=(*_history_with_status(task, INTERRUPTED), payload))
         case Task():
             return payload
 
@@ -102,17 +101,17 @@ def with_history(task: Task, length: int | None) -> Task:
     if not history or (length is None and history is task.history):
         return task
     shown = history if length is None else history[-length:] if length else None
-    return _changed(task, history=shown)
+    return task.changed(history=shown)
 
 
 def with_note(task: Task, note: JsonObject | None) -> Task:
     """The task with `note` added to its metadata, for one answer."""
-    return _changed(task, metadata={**(task.metadata or {}), **note}) if note else task
+    return task.changed(metadata={**(task.metadata or {}), **note}) if note else task
 
 
 def without_artifacts(task: Task) -> Task:
     """The task as a list shows it by default (section 3.1.4)."""
-    return task if task.artifacts is None else _changed(task, artifacts=None)
+    return task if task.artifacts is None else task.changed(artifacts=None)
 
 
 def _with_status(task: Task, update: TaskStatusUpdateEvent) -> Task:
@@ -120,7 +119,7 @@ def _with_status(task: Task, update: TaskStatusUpdateEvent) -> Task:
         raise IllegalTransitionError(
             f"task {task.id} cannot go from {task.status.state} to {update.status.state}"
         )
-    return _changed(task, status=update.status, history=_history_with_status(task, INTERRUPTED) or None)
+    return task.changed(status=update.status, history=_history_with_status(task, INTERRUPTED) or None)
 
 
 def _history_with_status(task: Task, states: frozenset[TaskState]) -> tuple[Message, ...]:
@@ -138,14 +137,9 @@ def _with_artifact(known: tuple[Artifact, ...], update: TaskArtifactUpdateEvent)
     for index, old in enumerate(known):
         if old.artifact_id != new.artifact_id:
             continue
-        joined = _changed(old, parts=(*old.parts, *new.parts)) if update.append else new
+        joined = old.changed(parts=(*old.parts, *new.parts)) if update.append else new
         return (*known[:index], joined, *known[index + 1 :])
     return (*known, new)
-
-
-def _changed(model: M, **fields: object) -> M:
-    """A copy with other fields. They are not validated again: each was validated when it was made."""
-    return model.model_copy(update=fields)
 
 
 @dataclass(frozen=True, slots=True)

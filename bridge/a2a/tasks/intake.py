@@ -355,7 +355,7 @@ class Intake:
         task to WORKING; a held message does not.
         """
         context_id = live.origin.context_id
-        message = turn.message.model_copy(update={"task_id": live.id, "context_id": context_id})
+        message = turn.message.changed(task_id=live.id, context_id=context_id)
         length = turn.configuration.history_length
         if turn.task is None:
             first = _first_event(live.id, context_id, message, key)

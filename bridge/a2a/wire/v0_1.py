@@ -55,11 +55,11 @@ _CHUNK: Final = ("append", "lastChunk")
 _FIELDS: Final[Mapping[str, str]] = {
     "message.taskId": "id",
     "message.contextId": "sessionId",
-    "configuration.taskPushNotificationConfig": "pushNotification",
+    "configuration.pushNotification": "pushNotification",
     "configuration.historyLength": "historyLength",
     "configuration.acceptedOutputModes": "acceptedOutputModes",
 }
-"""Where the fields of a request stand, by their places in 1.0."""
+"""The paths of a request's fields, by those that 1.0 has, and the webhook by that of `push_name`."""
 
 
 class _Spelling(JsonSpelling):

@@ -178,8 +178,8 @@ class V0_3(Dialect):
         if not isinstance(is_blocking, bool):
             raise invalid_params(Violation("configuration.blocking", "must be true or false"))
         read["returnImmediately"] = not is_blocking
-        if isinstance(push := read.pop(self.push_name, None), dict):
-            read["taskPushNotificationConfig"] = push_in(push)
+        if (push := read.pop(self.push_name, None)) is not None:
+            read["taskPushNotificationConfig"] = push_in(push) if isinstance(push, dict) else push
         return read
 
     def _in_its_words(self, violation: Violation) -> Violation:

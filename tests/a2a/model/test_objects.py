@@ -267,3 +267,13 @@ def test_the_text_of_parts_is_what_a_person_would_read() -> None:
     assert (
         text_of_parts([Part(text="a"), Part(data={"text": "no"}), Part(text=""), Part(text="b")]) == "a\n\nb"
     )
+
+
+def test_a_copy_with_other_values_is_the_one_that_pydantic_makes() -> None:
+    task = Task.model_validate({**TASK, "unknown": {"kept": True}})
+    changes = {"id": "u", "metadata": {"a": 1}}
+    copy, expected = task.changed(**changes), task.model_copy(update=changes)
+    assert copy == expected
+    assert copy.model_fields_set == expected.model_fields_set
+    assert copy.to_json() == expected.to_json()
+    assert task == Task.model_validate({**TASK, "unknown": {"kept": True}})

@@ -457,5 +457,5 @@ def test_whatever_is_sent_is_read_or_refused(value: Any) -> None:
             with suppress(ValidationError):
                 dialect.answer_from(operation, value)
         with suppress(ValidationError):
-            dialect.reader(operations.SEND_STREAMING_MESSAGE).read(value)
+            dialect.reader(operations.SEND_STREAMING_MESSAGE, ASKED).read(value)
         dialect.http_refusal(value, 404)
