@@ -7,7 +7,10 @@ import logging
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
 import pytest
 from hypothesis import settings
@@ -22,11 +25,35 @@ settings.register_profile("suite", max_examples=FULL_EXAMPLES // 4, deadline=Non
 settings.load_profile("suite")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What a bridge remembers goes to folders of the test run, one for each worker, and not to the user's."""
-    for variable in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
-        os.environ[variable] = str(tmp_path_factory.mktemp(variable.lower()))
+@pytest.fixture(scope="module", autouse=True)
+def _folders_of_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """What a bridge of a whole module remembers goes to folders of the module's own, and not to the user's."""
+    folder = tmp_path_factory.mktemp("remembered")
+    with _remembering_in(folder):
+        yield folder
+
+
+@pytest.fixture(autouse=True)
+def _folders_of_test(_folders_of_module: Path) -> Iterator[None]:
+    """A bridge calls a server by what another one learned of it, so each test begins with nothing learned."""
+    with _remembering_in(_folders_of_module / uuid4().hex):
+        yield
+
+
+@contextmanager
+def _remembering_in(folder: Path) -> Iterator[None]:
+    """Let bridges that start meanwhile, here or in a child process, keep what they remember in a folder."""
+    folders = {variable: str(folder / variable.lower()) for variable in ("XDG_STATE_HOME", "XDG_CACHE_HOME")}
+    before = {variable: os.environ.get(variable) for variable in folders}
+    os.environ.update(folders)
+    try:
+        yield
+    finally:
+        for variable, value in before.items():
+            if value is None:
+                del os.environ[variable]
+            else:
+                os.environ[variable] = value
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -33,6 +34,7 @@ def main() -> int:
 
 def _differs(name: str, *, is_written: bool) -> bool:
     with tempfile.TemporaryDirectory() as folder:
+        os.environ |= {"XDG_STATE_HOME": folder, "XDG_CACHE_HOME": folder}
         text = anyio.run(recorded, name, Path(folder))
     found = difference(name, read(name), text)
     if found and is_written:

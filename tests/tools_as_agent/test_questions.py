@@ -7,12 +7,14 @@ InputRequiredResult (2026-07-28): to the client there is no difference.
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any, Final
 
 import anyio
 import pytest
+from platformdirs import user_state_path
 
+from bridge.assembly.offered_server import USER_FOLDER
+from bridge.mcp.client.known_servers import FILE_NAME, Fact, remembered_in
 from tests.support.asking_bridge import (
     ANSWER,
     AT_ONCE,
@@ -32,13 +34,6 @@ from tests.support.running import EXTENSION, call_part, message
 both_eras = pytest.mark.parametrize("era", ["legacy", "modern"])
 both_transports = pytest.mark.parametrize("http", [False, True], ids=["stdio", "http"])
 DECLINED: Final = [{"action": "decline"}]
-
-
-@pytest.fixture(autouse=True)
-def _remembers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That a server asks is remembered, and would hold in the tests that follow."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-
 
 # One form
 
@@ -669,13 +664,11 @@ async def test_a_question_waits_for_the_other_calls_to_end_and_is_then_of_the_on
 
 
 @pytest.mark.proves("mcp-serial")
-async def test_a_server_that_has_asked_once_runs_one_call_at_a_time_also_after_a_restart(
-    tmp_path: Path,
-) -> None:
+async def test_a_server_that_has_asked_once_runs_one_call_at_a_time_also_after_a_restart() -> None:
     async with asking("legacy") as client:
         await client.answer_to(await client.ask("ask-one"), "yes")
-    remembered = json.loads((tmp_path / "mcp-a2a" / "servers.json").read_text())
-    assert [key.partition(":")[0] for key, value in remembered.items() if value == "yes"] == ["serial"]
+    (known,) = remembered_in(user_state_path(USER_FOLDER) / FILE_NAME)
+    assert [fact for fact, value in known.facts.items() if value == "yes"] == [Fact.SERIAL]
     async with asking("legacy") as client, client.working(call_part("wait")) as (waiting, _):
         queued = await client.send(call_part("ask-one"), configuration=AT_ONCE)
         assert state_of(queued) == "SUBMITTED"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -16,8 +15,7 @@ from tests.support.running import Rpc, message, texts
 
 
 @pytest.fixture
-async def rpc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Rpc]:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+async def rpc() -> AsyncIterator[Rpc]:
     async with system_under_test() as url, httpx2.AsyncClient() as client:
         yield Rpc(client, url)
 
