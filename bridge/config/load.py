@@ -146,7 +146,7 @@ def load_options(document: OptionDocument, environment: Mapping[str, str] = os.e
 def _loaded(
     document: Document | OptionDocument, reading: ReadingContext, sources: Mapping[KeyPath, ValueSource]
 ) -> LoadedConfig:
-    found = _Findings(document)
+    found = _LoadFindings(document)
     hosts = _host_files(reading, found)
     imported = _imported(hosts, found)
     profiles = _profiles(found)
@@ -185,7 +185,7 @@ def _bridge_with(
 
 
 @dataclass
-class _Findings:
+class _LoadFindings:
     """The faults found so far."""
 
     document: Document | OptionDocument
@@ -196,7 +196,7 @@ class _Findings:
     """Whether a host's file could not be read, so that its servers are unknown."""
 
 
-def _config(reading: ReadingContext, found: _Findings) -> Config | None:
+def _config(reading: ReadingContext, found: _LoadFindings) -> Config | None:
     data = found.document.data
     try:
         return Config.model_validate(data, context=reading)
@@ -205,7 +205,7 @@ def _config(reading: ReadingContext, found: _Findings) -> Config | None:
         return None
 
 
-def _profiles(found: _Findings) -> dict[str, ResolvedProfile]:
+def _profiles(found: _LoadFindings) -> dict[str, ResolvedProfile]:
     """The profiles that the file names, by these names."""
     profiles: dict[str, ResolvedProfile] = {}
     broken: set[str] = set()
@@ -229,7 +229,7 @@ def _mappings(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
                 yield (*path, "mapping"), name
 
 
-def _host_files(reading: ReadingContext, found: _Findings) -> list[HostServers]:
+def _host_files(reading: ReadingContext, found: _LoadFindings) -> list[HostServers]:
     document = found.document
     table = document.data.get("import")
     written = table.get("mcp_json", []) if isinstance(table, dict) else []
@@ -251,7 +251,7 @@ def _host_files(reading: ReadingContext, found: _Findings) -> list[HostServers]:
     return files
 
 
-def _imported(hosts: list[HostServers], found: _Findings) -> dict[str, ImportedServer]:
+def _imported(hosts: list[HostServers], found: _LoadFindings) -> dict[str, ImportedServer]:
     """The servers of all hosts' files. Their names must differ from each other and from the file's own servers."""
     imported: dict[str, ImportedServer] = {}
     document = found.document

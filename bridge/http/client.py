@@ -77,10 +77,10 @@ class _Pool(httpcore2.AsyncConnectionPool):
         self._expiry_seconds = limits.keepalive_expiry
 
     def create_connection(self, origin: httpcore2.Origin) -> httpcore2.AsyncConnectionInterface:
-        return _Connection(origin, self._context, self._expiry_seconds)
+        return _PooledConnection(origin, self._context, self._expiry_seconds)
 
 
-class _Connection(httpcore2.AsyncHTTPConnection):
+class _PooledConnection(httpcore2.AsyncHTTPConnection):
     """One HTTP/1.1 connection. It serves one request at a time, and its first request opens it."""
 
     def __init__(

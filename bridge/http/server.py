@@ -104,7 +104,7 @@ class RequestRefusal(Enum):
         return f"refused with {status:d}: {words}"
 
 
-class _RefusedError(Exception):
+class _RequestRefusedError(Exception):
     """Raised in a callback of the parser, which then stops parsing."""
 
     def __init__(self, refusal: RequestRefusal) -> None:
@@ -232,7 +232,9 @@ class BoundedProtocol(HttpToolsProtocol):
             pass  # no upgrade is supported; RFC 9110 section 7.8 lets a server go on in HTTP/1.1
         except httptools.HttpParserError as exc:
             raised = exc.__context__
-            self._refuse(raised.refusal if isinstance(raised, _RefusedError) else RequestRefusal.MALFORMED)
+            self._refuse(
+                raised.refusal if isinstance(raised, _RequestRefusedError) else RequestRefusal.MALFORMED
+            )
             return
         if self._ended_one:
             self._ended_one = False
@@ -247,13 +249,13 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         limits = self._limits
         if len(self.url) > limits.target_bytes:
-            raise _RefusedError(RequestRefusal.TARGET)
+            raise _RequestRefusedError(RequestRefusal.TARGET)
         if len(self.headers) > limits.headers or (self._head_bytes and self._size() > limits.head_bytes):
-            raise _RefusedError(RequestRefusal.HEAD)
+            raise _RequestRefusedError(RequestRefusal.HEAD)
         if len(self.pipeline) >= limits.pipelined:
-            raise _RefusedError(RequestRefusal.PIPELINED)
+            raise _RequestRefusedError(RequestRefusal.PIPELINED)
         if not self._connections.enters(self):
-            raise _RefusedError(RequestRefusal.FULL)
+            raise _RequestRefusedError(RequestRefusal.FULL)
         super().on_headers_complete()
         self._awaits_head = False
         self._head_bytes = self._unsent_bytes = 0

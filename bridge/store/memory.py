@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class _Task:
+class _HeldTask:
     task_id: str
     origin: TaskOrigin
     head: TaskHead
@@ -67,9 +67,9 @@ class MemoryStore:
     """Keeps tasks in memory, for the life of the process. See `Store` for the promises."""
 
     def __init__(self) -> None:
-        self._tasks: dict[str, _Task] = {}
-        self._contexts: defaultdict[str, dict[str, _Task]] = defaultdict(dict)
-        self._owners: defaultdict[str, dict[str, _Task]] = defaultdict(dict)
+        self._tasks: dict[str, _HeldTask] = {}
+        self._contexts: defaultdict[str, dict[str, _HeldTask]] = defaultdict(dict)
+        self._owners: defaultdict[str, dict[str, _HeldTask]] = defaultdict(dict)
         self._messages: dict[tuple[str, str], StoredMessage] = {}
 
     async def __aenter__(self) -> Self:
@@ -110,17 +110,17 @@ class MemoryStore:
         if change.message is not None:
             self._accept(change, task)
 
-    def _make(self, change: Change, position: TaskPosition) -> _Task:
+    def _make(self, change: Change, position: TaskPosition) -> _HeldTask:
         origin, head, snapshot = change.origin, change.head, change.snapshot
         if origin is None or head is None or snapshot is None:
             raise ValueError("a task is made of an origin, a head and a snapshot")
-        task = _Task(change.task_id, origin, head, position, snapshot)
+        task = _HeldTask(change.task_id, origin, head, position, snapshot)
         self._tasks[task.task_id] = task
         self._contexts[origin.context_id][task.task_id] = task
         self._owners[origin.owner][task.task_id] = task
         return task
 
-    def _accept(self, change: Change, task: _Task) -> None:
+    def _accept(self, change: Change, task: _HeldTask) -> None:
         if change.message is None:
             return
         message_id = change.message.message_id
@@ -193,7 +193,7 @@ class MemoryStore:
             self._delete(self._tasks[task_id])
         return len(victims) + len(heavy)
 
-    def _delete(self, task: _Task) -> None:
+    def _delete(self, task: _HeldTask) -> None:
         del self._tasks[task.task_id]
         for index, key in ((self._contexts, task.origin.context_id), (self._owners, task.origin.owner)):
             del index[key][task.task_id]
@@ -220,7 +220,7 @@ class MemoryStore:
         """Do nothing: nobody else can change the memory."""
 
 
-def _matches(query: Query, task: _Task) -> bool:
+def _matches(query: Query, task: _HeldTask) -> bool:
     return (
         query.context_id in (None, task.origin.context_id)
         and query.state in (None, task.head.state)

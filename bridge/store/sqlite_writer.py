@@ -50,12 +50,12 @@ class _Submitted:
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
+class _WriteJob:
     run: Callable[[sqlite3.Connection], int]
     result: asyncio.Future[int]
 
 
-_Item: TypeAlias = "_Submitted | _Job"
+_Item: TypeAlias = "_Submitted | _WriteJob"
 _Answer: TypeAlias = "tuple[OnStored, Exception | None]"
 _Answers: TypeAlias = "tuple[Sequence[_Answer], str | None]"
 """The answers to a batch, and why the store cannot write, if it cannot."""
@@ -120,7 +120,7 @@ class Writer:
         if self._closing:
             raise StoreError(f"{self._name} is closed")
         result: asyncio.Future[int] = self._loop.create_future()
-        self._queue_item(_Job(job, result))
+        self._queue_item(_WriteJob(job, result))
         return await result
 
     def _queue_item(self, item: _Item) -> None:
@@ -184,7 +184,7 @@ class Writer:
                 if kind is _Submitted:
                     answers = self._keep([item for item in run if isinstance(item, _Submitted)])
                 else:
-                    answers = [self._do(item) for item in run if isinstance(item, _Job)]
+                    answers = [self._do(item) for item in run if isinstance(item, _WriteJob)]
                 self._tell((answers, self._trouble))
 
     def _take(self) -> tuple[list[_Item], bool]:
@@ -245,7 +245,7 @@ class Writer:
             if position is not None and position.ended:
                 del self._positions[item.change.task_id]
 
-    def _do(self, job: _Job) -> _Answer:
+    def _do(self, job: _WriteJob) -> _Answer:
         self._positions.clear()
         try:
             with self._transaction():

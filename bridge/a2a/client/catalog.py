@@ -69,7 +69,7 @@ class Selection:
         )
 
 
-class _Agent(BaseModel):
+class _ListedAgent(BaseModel):
     """An agent as a page lists it."""
 
     model_config = ConfigDict(frozen=True)
@@ -87,7 +87,7 @@ class _Page(BaseModel):
     """The URL of the page."""
     validators: dict[str, str]
     """The conditional headers for the next request."""
-    agents: tuple[_Agent, ...]
+    agents: tuple[_ListedAgent, ...]
     next_token: str
 
 
@@ -241,15 +241,15 @@ def _page_from(text: bytes, url: str, validators: dict[str, str]) -> _Page:
     return _Page(place=url, validators=validators, agents=listed, next_token=token)
 
 
-def _agent_from(value: JsonValue) -> _Agent | None:
+def _agent_from(value: JsonValue) -> _ListedAgent | None:
     """An agent of a page, by the URL of its card or else its base URL; None if it has no name or no URL."""
     if not isinstance(value, dict):
         return None
     name, card_url = value.get("name"), value.get("cardUrl") or value.get("url")
     if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= _NAME_CHARACTERS:
         return None
-    return _Agent(name=name, card_url=card_url) if isinstance(card_url, str) else None
+    return _ListedAgent(name=name, card_url=card_url) if isinstance(card_url, str) else None
 
 
-def _listed(kept: _StoredCatalog) -> list[_Agent]:
+def _listed(kept: _StoredCatalog) -> list[_ListedAgent]:
     return [agent for page in kept.pages for agent in page.agents]

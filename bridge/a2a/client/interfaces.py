@@ -80,15 +80,6 @@ def _spoken(
     )
 
 
-def interface_of(card: AgentCard) -> AgentInterface:
-    """The first interface of a card that this client speaks (section 8.3).
-
-    Raises:
-        PeerError: there is no such interface.
-    """
-    return interfaces_of(card)[0][0]
-
-
 def permitted_interfaces(
     found: FoundCard, trust: Trust, *, has_credentials: bool, versions: Versions = VERSIONS
 ) -> tuple[tuple[AgentInterface, Dialect], ...]:

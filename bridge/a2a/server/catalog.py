@@ -84,7 +84,7 @@ class CatalogApp:
             await self._access.principal_of(headers)
             if scope["method"] not in ("GET", "HEAD"):
                 raise RefusedError(405, "The catalog is read with GET", {"Allow": "GET, HEAD"})
-            asked = _Asked.in_query(QueryParams(scope["query_string"]))
+            asked = _CatalogRequest.in_query(QueryParams(scope["query_string"]))
             page = asked.page_of(self._listed(self._address.base_url(scope, headers)))
         except RefusedError as exc:
             return _refusal(exc)
@@ -146,7 +146,7 @@ class _Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _CatalogRequest:
     """The search and the page that a client asks for."""
 
     words: tuple[str, ...]
@@ -156,7 +156,7 @@ class _Asked:
     page_token: str
 
     @classmethod
-    def in_query(cls, query: QueryParams) -> _Asked:
+    def in_query(cls, query: QueryParams) -> _CatalogRequest:
         """The known parameters of a request; others are ignored.
 
         Raises:

@@ -62,7 +62,7 @@ _FIELDS: Final[Mapping[str, str]] = {
 """The paths of a request's fields, by those that 1.0 has, and the webhook by that of `push_name`."""
 
 
-class _Spelling(JsonSpelling):
+class _FirstSpelling(JsonSpelling):
     """Objects as the JSON schema of v0.1.0 has them."""
 
     states: ClassVar = {**JsonSpelling.states, **_SAID_OTHERWISE}
@@ -214,10 +214,10 @@ class _Spelling(JsonSpelling):
         return [*known.values()]
 
 
-class _Writer(EventEncoder):
+class _FirstWriter(EventEncoder):
     """Says which artifact of its task each piece is of."""
 
-    def __init__(self, spelling: _Spelling) -> None:
+    def __init__(self, spelling: _FirstSpelling) -> None:
         self._spelling = spelling
         self._places: dict[JsonValue, int] = {}
 
@@ -246,10 +246,10 @@ class _Writer(EventEncoder):
         )
 
 
-class _Reader(EventDecoder):
+class _FirstReader(EventDecoder):
     """Puts the updates together again that are a task as it is."""
 
-    def __init__(self, spelling: _Spelling, context_id: str | None) -> None:
+    def __init__(self, spelling: _FirstSpelling, context_id: str | None) -> None:
         self._spelling = spelling
         self._context_id = context_id
         self._artifacts: list[JsonValue] = []
@@ -295,7 +295,7 @@ class V0_1(V0_3):
         "tasks/pushNotification/get": operations.GET_PUSH_CONFIG,
     }
     clients_name_tasks: ClassVar = True
-    spelling: ClassVar[_Spelling] = _Spelling()
+    spelling: ClassVar[_FirstSpelling] = _FirstSpelling()
     push_name: ClassVar = "pushNotification"
 
     # For a server
@@ -336,7 +336,7 @@ class V0_1(V0_3):
         return self.spelling.task(task)
 
     def writer(self, operation: Streamed[RequestT, AnswerT]) -> EventEncoder:  # noqa: ARG002 - one for all
-        return _Writer(self.spelling)
+        return _FirstWriter(self.spelling)
 
     def jsonrpc_error(self, error: A2AError) -> JsonObject:
         if "taskId" not in error.metadata:
@@ -380,9 +380,11 @@ class V0_1(V0_3):
 
     def reader(self, operation: Streamed[RequestT, AnswerT], request: RequestT) -> EventDecoder:  # noqa: ARG002
         if not isinstance(request, SendMessageRequest):
-            return _Reader(self.spelling, None)
+            return _FirstReader(self.spelling, None)
         message = request.message
-        return _Reader(self.spelling, message.context_id or (None if message.task_id else message.message_id))
+        return _FirstReader(
+            self.spelling, message.context_id or (None if message.task_id else message.message_id)
+        )
 
 
 def _require_name(task_id: JsonValue) -> None:

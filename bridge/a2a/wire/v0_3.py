@@ -201,7 +201,7 @@ class V0_3(Dialect):
         return self.spelling.event(event, last=last)[1]
 
     def writer(self, operation: Streamed[RequestT, AnswerT]) -> EventEncoder:  # noqa: ARG002 - one for all
-        return _Writer(self)
+        return _SpellingWriter(self)
 
     def jsonrpc_error(self, error: A2AError) -> JsonObject:
         return {"code": error.kind.jsonrpc_code, "message": str(error), "data": [*error.details()]}
@@ -240,7 +240,7 @@ class V0_3(Dialect):
         return operation.answer.model_validate(value)
 
     def reader(self, operation: Streamed[RequestT, AnswerT], request: RequestT) -> EventDecoder:  # noqa: ARG002
-        return _Reader(self.spelling)
+        return _SpellingReader(self.spelling)
 
     def jsonrpc_refusal(self, error: JsonObject) -> ErrorObject:
         return refusal_from(error, error.get("data"))
@@ -257,7 +257,7 @@ class V0_3(Dialect):
         return refusal_from({**said, "code": code}, said.get("data", said.get("details")))
 
 
-class _Writer(EventEncoder):
+class _SpellingWriter(EventEncoder):
     def __init__(self, dialect: V0_3) -> None:
         self._dialect = dialect
 
@@ -265,7 +265,7 @@ class _Writer(EventEncoder):
         return (to_json(self._dialect.event(from_json(event), last=last)),)
 
 
-class _Reader(EventDecoder):
+class _SpellingReader(EventDecoder):
     def __init__(self, spelling: Spelling) -> None:
         self._spelling = spelling
 

@@ -78,14 +78,14 @@ def _as_it_is(value: JsonValue) -> JsonValue:
     return value
 
 
-class _Writer(EventEncoder):
+class _AsStoredWriter(EventEncoder):
     """Writes events unchanged: they are stored in the form of 1.0."""
 
     def write(self, event: bytes, *, last: bool) -> Sequence[bytes]:  # noqa: ARG002 - as the contract has it
         return (event,)
 
 
-class _Reader(EventDecoder):
+class _TolerantReader(EventDecoder):
     def read(self, value: JsonValue) -> Sequence[StreamResponse]:
         return (StreamResponse.model_validate(normalized_event(value)),)
 
@@ -110,7 +110,7 @@ class V1_0(Dialect):
         return answer.to_json()
 
     def writer(self, operation: Streamed[RequestT, AnswerT]) -> EventEncoder:  # noqa: ARG002
-        return _Writer()
+        return _AsStoredWriter()
 
     def jsonrpc_error(self, error: A2AError) -> JsonObject:
         return {"code": error.kind.jsonrpc_code, "message": str(error), "data": [*error.details()]}
@@ -138,7 +138,7 @@ class V1_0(Dialect):
         return operation.answer.model_validate(_READ.get(operation, _as_it_is)(value))
 
     def reader(self, operation: Streamed[RequestT, AnswerT], request: RequestT) -> EventDecoder:  # noqa: ARG002
-        return _Reader()
+        return _TolerantReader()
 
     def jsonrpc_refusal(self, error: JsonObject) -> ErrorObject:
         return refusal_from(error, error.get("data"))

@@ -48,7 +48,7 @@ class Subscriptions:
     def __init__(self, tasks: TaskFace | None, most_streams: int) -> None:
         self._tasks = tasks
         self._most = most_streams
-        self._streams: set[_Stream] = set()
+        self._streams: set[_ListenStream] = set()
 
     async def __call__(
         self, context: Context, params: SubscriptionsListenRequestParams
@@ -59,7 +59,7 @@ class Subscriptions:
         caller = caller_of(context)
         require_admitted(context)
         known = [one for one in _task_ids(context) if self._tasks and self._tasks.knows(one, caller)]
-        stream = _Stream(context, _granted(params.notifications, known), caller.principal)
+        stream = _ListenStream(context, _granted(params.notifications, known), caller.principal)
         self._streams.add(stream)
         try:
             async with anyio.create_task_group() as tasks:
@@ -88,7 +88,7 @@ class Subscriptions:
             if stream.principal in principals:
                 stream.cut()
 
-    async def _follow(self, task_id: str, caller: TaskCaller, stream: _Stream) -> None:
+    async def _follow(self, task_id: str, caller: TaskCaller, stream: _ListenStream) -> None:
         def tell(task: JsonObject) -> None:
             stream.put(task_id, "notifications/tasks", task)
 
@@ -96,7 +96,7 @@ class Subscriptions:
         await self._tasks.watch(task_id, caller, tell)
 
 
-class _Stream:
+class _ListenStream:
     """One stream: what its client asked for, and what waits to be sent."""
 
     def __init__(self, context: Context, granted: JsonObject, principal: str) -> None:

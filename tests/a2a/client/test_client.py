@@ -23,7 +23,7 @@ from bridge.a2a.client.card import CARD_LIMIT_BYTES, FoundCard, card_from, fetch
 from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.credentials import Credentials
 from bridge.a2a.client.http import NotReachedError, UnansweredError, origin_of, redacted_url
-from bridge.a2a.client.interfaces import Trust, interface_of, permitted_interfaces
+from bridge.a2a.client.interfaces import Trust, interfaces_of, permitted_interfaces
 from bridge.a2a.model.objects import (
     AgentCard,
     ListTasksRequest,
@@ -231,7 +231,7 @@ def test_a_card_that_lacks_what_can_be_done_without_is_read_and_says_so() -> Non
 def test_a_card_without_protocol_version_is_read_as_1_0(said: dict[str, str]) -> None:
     listed = [{"url": "http://127.0.0.1/", "protocolBinding": "JSONRPC", **said}]
     card, deviations = card_from(json.dumps({**CARD, "supportedInterfaces": listed}).encode(), "here")
-    assert interface_of(card).protocol_version == "1.0"
+    assert interfaces_of(card)[0][0].protocol_version == "1.0"
     assert deviations[0].startswith("supportedInterfaces.0.protocolVersion")
 
 
@@ -348,8 +348,8 @@ def test_the_first_interface_that_is_spoken_is_taken() -> None:
     card = interfaces(
         ("GRPC", "1.0"), ("JSONRPC", "0.2"), ("JSONRPC", "1.9"), ("JSONRPC", "1.0.2"), ("HTTP+JSON", "1.0")
     )
-    assert interface_of(card).url == "https://x.test/3"
-    assert interface_of(interfaces(("JSONRPC", "0.3"), ("JSONRPC", "1.0"))).protocol_version == "0.3"
+    assert interfaces_of(card)[0][0].url == "https://x.test/3"
+    assert interfaces_of(interfaces(("JSONRPC", "0.3"), ("JSONRPC", "1.0")))[0][0].protocol_version == "0.3"
 
 
 @pytest.mark.proves("a2a-3.6.3-negotiation")
@@ -358,7 +358,7 @@ def test_when_no_interface_is_spoken_it_says_what_is_offered() -> None:
         PeerError,
         match=r"Least offers GRPC 1.0, JSONRPC 0.2, and this client speaks JSONRPC and HTTP\+JSON 1.0, 0.3, 0.1",
     ):
-        interface_of(interfaces(("GRPC", "1.0"), ("JSONRPC", "0.2")))
+        interfaces_of(interfaces(("GRPC", "1.0"), ("JSONRPC", "0.2")))
 
 
 @pytest.mark.proves("map-dialect", "a2a-3.6.3-negotiation")
