@@ -18,8 +18,8 @@ from tests.a2a_checks.occasions import PURPOSES
 from tests.a2a_checks.runs import OF_AGAIN, OF_BRIDGE, OF_SDK, TOKEN
 from tests.a2a_checks.table import BOTH, ONCE
 from tests.a2a_checks.wire import events_of
-from tests.support.command import free_port
 from tests.support.foreign import foreign_agent
+from tests.support.ports import free_port
 from tests.support.running import config_for, raw_command, running
 
 FOLDER = Path(__file__).parent

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.benchmarks.messages import CARD_PATH
-from tests.support.command import ROOT, environment, free_port
+from tests.support.command import ROOT, environment
+from tests.support.ports import free_port
 from tests.support.processes import children_of
 
 READY_SECONDS: Final = 60.0

@@ -17,9 +17,10 @@ from bridge.cli import banner, render
 from bridge.cli.encoding import write_what_the_terminal_lacks_otherwise
 from bridge.config.tables.profile import load_profile
 from tests.cli.call.test_command import command
-from tests.support.command import free_port, run_command
+from tests.support.command import run_command
 from tests.support.exposing import ExposeConfig
 from tests.support.files import DEVTOOLS, RAW, written
+from tests.support.ports import free_port
 from tests.support.running import config_for, raw_command, running
 
 LONG = "x" * 122

@@ -22,9 +22,10 @@ import pytest
 from bridge.cli import render
 from tests.config.test_broken import BROKEN, ENVIRONMENT
 from tests.support.addresses import a_web_page, an_mcp_server
-from tests.support.command import WAIT_SECONDS, environment, free_port, run_here
+from tests.support.command import WAIT_SECONDS, environment, run_here
 from tests.support.files import DEVTOOLS, RAW, TEAM, an_agent, written
 from tests.support.forked import Forked
+from tests.support.ports import free_port
 
 TEN_BROKEN = (
     "command_as_one_text",

@@ -18,9 +18,10 @@ import httpx2
 import pytest
 
 from tests.support.addresses import a_web_page, an_mcp_server
-from tests.support.command import ROOT, WAIT_SECONDS, environment, free_port, run_command, run_here
+from tests.support.command import ROOT, WAIT_SECONDS, environment, run_command, run_here
 from tests.support.forked import Forked
 from tests.support.lines import Lines, first_line
+from tests.support.ports import free_port
 
 INITIALIZE = {
     "protocolVersion": "2025-11-25",

@@ -24,9 +24,10 @@ from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.config.text.diagnostics import ConfigError
 from bridge.process.serve import unannounced_bridge
-from tests.support.command import ROOT, WAIT_SECONDS, Wrapping, environment, free_port, run_here
+from tests.support.command import ROOT, WAIT_SECONDS, Wrapping, environment, run_here
 from tests.support.files import DEVTOOLS, RAW, TEAM, an_agent, started, written
 from tests.support.forked import through_server
+from tests.support.ports import free_port
 from tests.support.running import RAW_SERVER, call_part, message
 
 TAKEN_OVER = "read again and taken over"

@@ -12,8 +12,9 @@ import pytest
 
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
-from tests.support.command import free_port, run_here
+from tests.support.command import run_here
 from tests.support.files import DEVTOOLS, RAW, TEAM, written
+from tests.support.ports import free_port
 
 SECRET = "T0k3n-of-somebody"
 ENVIRONMENT = {"TOKEN": SECRET}

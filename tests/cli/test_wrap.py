@@ -20,7 +20,6 @@ from tests.support.command import (
     Wrapping,
     children_of,
     environment,
-    free_port,
     gone,
     run_command,
     run_here,
@@ -28,6 +27,7 @@ from tests.support.command import (
 )
 from tests.support.files import started
 from tests.support.forked import Forked
+from tests.support.ports import free_port
 from tests.support.running import call_part, message
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc to see child processes")

@@ -33,8 +33,9 @@ from tests.interop.conversation import (
 )
 from tests.peers import Json, PeerClient, PeerRefused, Transport
 from tests.peers.node import everything_command, everything_http_command, require_peers
-from tests.support.command import free_port, process_of, wrapping
+from tests.support.command import process_of, wrapping
 from tests.support.limits import command_of, url_at
+from tests.support.ports import free_port
 from tests.support.processes import PROC, children_with, gone
 from tests.support.running import Running, config_for, raw_command, running
 

@@ -19,7 +19,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.proxies.guide import Case
-from tests.support.command import WAIT_SECONDS, free_port
+from tests.support.command import WAIT_SECONDS
+from tests.support.ports import free_port
 from tests.support.reader import Reader
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -31,18 +30,13 @@ from tests.support import forked
 from tests.support.fork_server import ROOT
 from tests.support.forked import Forked
 from tests.support.lines import WAIT_SECONDS, Lines
+from tests.support.ports import free_port
 from tests.support.running import RAW_SERVER
 
 
 def environment(state: Path, **more: str) -> dict[str, str]:
     """Ours, with a state folder of the test's own."""
     return {**os.environ, "XDG_STATE_HOME": str(state), "PYTHONPATH": str(ROOT), "NO_COLOR": "1", **more}
-
-
-def free_port() -> int:
-    """A port that nobody listens on at the moment."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def run_command(*arguments: str, state: Path, **more: str) -> subprocess.CompletedProcess[str]:

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.command import ROOT, Wrapping, environment, free_port
+from tests.support.command import ROOT, Wrapping, environment
 from tests.support.forked import Forked
 from tests.support.lines import first_line
+from tests.support.ports import free_port
 from tests.support.running import RAW_SERVER
 
 RAW = f"[tool_servers.raw]\ncommand = {json.dumps([sys.executable, str(RAW_SERVER)])}\nera = 'legacy'\n"

@@ -20,8 +20,8 @@ from starlette.types import Receive, Scope, Send
 from bridge.config.tables.profile import Profile
 from bridge.mcp.client.eras import Era
 from tests.peers.node import everything_http_command, require_peers
-from tests.support.command import free_port
 from tests.support.limits import url_at
+from tests.support.ports import free_port
 from tests.support.proxy import Proxy, proxy_to
 from tests.support.running import Rpc, Running, call_part, config_for, listening, profile_with, running, texts
 from tests.support.sdk_server import HttpServer, Tools

@@ -19,6 +19,7 @@ import anyio
 import anyio.abc
 
 from tests.support.faults import End, Fault
+from tests.support.ports import free_port
 
 _HEAD_END: Final = b"\r\n\r\n"
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
@@ -30,7 +31,7 @@ class Proxy:
     were `delivered` whole to the server, and which faults they `met`."""
 
     to_port: int
-    port: int = 0
+    port: int
     accepted: int = 0
     delivered: list[bytes] = field(default_factory=list)
     met: list[Fault] = field(default_factory=list)
@@ -89,7 +90,7 @@ class Proxy:
     async def _listen(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
         with socket.create_server(("127.0.0.1", self.port)) as listener, anyio.CancelScope() as scope:
             listener.setblocking(False)
-            self.port, self._listening = listener.getsockname()[1], scope
+            self._listening = scope
             task_status.started()
             while True:
                 await anyio.wait_readable(listener)
@@ -101,7 +102,7 @@ class Proxy:
 @asynccontextmanager
 async def proxy_to(port: int) -> AsyncIterator[Proxy]:
     """A proxy to a port of loopback; on exit every connection is ended."""
-    proxy = Proxy(port)
+    proxy = Proxy(port, free_port())
     try:
         async with anyio.create_task_group() as tasks:
             proxy._tasks = tasks

@@ -19,9 +19,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.command import ROOT, WAIT_SECONDS, free_port, run_here
+from tests.support.command import ROOT, WAIT_SECONDS, run_here
 from tests.support.forked import through_server
 from tests.support.pages import Block, Typed, typed_in
+from tests.support.ports import free_port
 
 COPIED = ("examples", "mappings", "Makefile")
 PORTS = ("8080", "8081", "8090", "8100")

@@ -30,6 +30,7 @@ from bridge.short_names import slug
 from bridge.tools_as_agent.agent import ToolsAgent
 from bridge.translate.overrides import SkillOverride
 from tests.support.limits import command_of
+from tests.support.ports import free_port
 
 RAW_SERVER = Path(__file__).with_name("raw_server.py")
 VERSION = {"A2A-Version": "1.0"}
@@ -166,7 +167,7 @@ async def listening(app: Any, port: int = 0, limits: HttpServerLimits = DEFAULT_
     server = _Server(app, limits)
     with socket(AF_INET, SOCK_STREAM, IPPROTO_TCP) as listener:
         listener.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", port))
+        listener.bind(("127.0.0.1", port or free_port()))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(server.serve_on, listener)
             await server.starting.wait()

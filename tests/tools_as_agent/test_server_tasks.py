@@ -21,9 +21,9 @@ from tests.support.asking_bridge import (
     question_of,
     words_of,
 )
-from tests.support.command import free_port
 from tests.support.drivers import shape_of, state_of
 from tests.support.limits import url_at
+from tests.support.ports import free_port
 from tests.support.running import EXTENSION, call_part, message, texts
 
 JOB: Final = {"legacy": "job", "modern": "task-job"}

@@ -36,9 +36,9 @@ from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import ServerTarget
 from bridge.mcp.client.upstream import QueueFullError, SessionRules, Upstream
 from bridge.mcp.client.values import OnProgress, ProgressReport
-from tests.support.command import free_port
 from tests.support.forked import through_server
 from tests.support.limits import call_of, command_of, session_pace, session_rules, url_at
+from tests.support.ports import free_port
 from tests.support.processes import PROC, children_with, gone
 from tests.support.running import RAW_SERVER, listening, raw_command
 from tests.support.sdk_server import NAMES, HttpServer, Tools

@@ -36,8 +36,8 @@ from bridge.mcp.client.faults import (
 from bridge.mcp.client.transports.http_sse import POSTS_AT_ONCE, http_sse, may_be_http_sse
 from bridge.mcp.client.transports.streamable_http import streamable_http
 from tests.peers.node import everything_sse_command, require_peers
-from tests.support.command import free_port
 from tests.support.limits import url_at
+from tests.support.ports import free_port
 from tests.support.running import listening
 from tests.support.sdk_server import Tools
 

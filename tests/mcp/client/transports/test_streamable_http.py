@@ -23,8 +23,8 @@ from bridge.mcp.client.faults import (
     UNREACHABLE,
 )
 from bridge.mcp.client.transports.streamable_http import FaultMappingTransport, _BoundedEvents, _Bounds
-from tests.support.command import free_port
 from tests.support.limits import url_at
+from tests.support.ports import free_port
 
 LIMIT_BYTES: Final = 1000
 VALUES: Final = 20
