@@ -322,8 +322,10 @@ def _arguments_in_text(text: str, tool: Tool) -> JsonObject | None:
 
 
 def _pairs(text: str, tool: Tool) -> JsonObject | None:
+    if len(text) > _MAX_PAIRS_CHARACTERS:
+        return None
     properties, first = properties_of(tool.input_schema), _FIRST_KEY.match(text)
-    if first is None or first[1] not in properties or len(text) > _MAX_PAIRS_CHARACTERS:
+    if first is None or first[1] not in properties:
         return None
     try:
         words = _words(text)

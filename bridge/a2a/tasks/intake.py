@@ -153,7 +153,8 @@ class Intake:
         name = message.task_id if caller.names_tasks else None
         began_by = message.message_id if name is None else beginning_of(name)
         async with one_at_a_time(self._taking, (principal.name, began_by)):
-            key = MessageKey(began_by, _digest(request), self._ids.now_ms())
+            told = _without_configuration(request)
+            key = MessageKey(began_by, hashlib.sha256(told).digest(), self._ids.now_ms())
             # Callers that share one name would get each other's tasks: for them, the task id is the capability.
             # Where clients name tasks, messages have no ids of their own: the same words are a new message.
             knows = name is None and (principal.may_list_all or message.task_id is not None)
@@ -168,9 +169,9 @@ class Intake:
                 turn = self._with_new_id(turn, live.task)
                 key = replace(key, message_id=turn.message.message_id)
             # No await from here on: nobody else can take the room that was found, or start work on the task.
-            self._require_room(live, turn, limits)
+            self._require_room(live, turn, len(told), limits)
             if live is not None and live.running is not None:
-                return self._hear(live, live.running, turn, key, limits, watch=watch)
+                return self._hear(live, live.running, turn, len(told), key, limits, watch=watch)
             return self._begin(live, turn, key, limits, name=name, watch=watch)
 
     async def task_named(self, name: str, principal: Principal) -> str | None:
@@ -197,14 +198,16 @@ class Intake:
             return turn
         return replace(turn, message=turn.message.model_copy(update={"message_id": self._ids.new()}))
 
-    def _require_room(self, live: LiveTask | None, turn: Turn, limits: EngineLimits) -> None:
+    def _require_room(self, live: LiveTask | None, turn: Turn, turn_bytes: int, limits: EngineLimits) -> None:
         if live is None:
             if self._tasks.open_of(turn.principal.name) >= limits.open_tasks:
                 raise too_many_open_tasks(limits.open_tasks)
             return
-        left_bytes = limits.history.total_bytes - live.history_bytes
-        is_many = len(live.task.history or ()) >= limits.history.messages
-        if is_many or len(turn.message.to_json()) > left_bytes:
+        if len(live.task.history or ()) >= limits.history.messages:
+            raise task_history_is_full(live.task)
+        before_bytes = limits.history.total_bytes - turn_bytes
+        # All that is stored of the task weighs more than its history, which is measured only when it has to be.
+        if live.weight_bytes > before_bytes and live.history_bytes > before_bytes:
             raise task_history_is_full(live.task)
 
     async def _addressed(
@@ -298,6 +301,7 @@ class Intake:
         live: LiveTask,
         running: RunningWork,
         turn: Turn,
+        turn_bytes: int,
         key: MessageKey,
         limits: EngineLimits,
         *,
@@ -309,7 +313,7 @@ class Intake:
             accepted = self._accept(live, turn, key, running, limits, watch=watch)
             hear(accepted.stored)
             return accepted
-        if not running.hold(turn, len(turn.message.to_json()), limits.held):
+        if not running.hold(turn, turn_bytes, limits.held):
             raise task_is_at_work(live.task)
         return self._accept(live, turn, key, running, limits, watch=watch, is_held=True)
 
@@ -379,7 +383,6 @@ def _first_event(task_id: str, context_id: str, message: Message, key: MessageKe
     return StreamResponse(task=Task(id=task_id, context_id=context_id, status=status, history=(message,)))
 
 
-def _digest(request: SendMessageRequest) -> bytes:
-    """The hash by which a repeat is known: of the message and the metadata, without the configuration."""
-    said = SendMessageRequest(message=request.message, metadata=request.metadata)
-    return hashlib.sha256(said.to_json()).digest()
+def _without_configuration(request: SendMessageRequest) -> bytes:
+    """What a request says, as JSON: its hash is what a repeat is known by, its length is the room that it takes."""
+    return SendMessageRequest(message=request.message, metadata=request.metadata).to_json()

@@ -59,7 +59,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Self
+from typing import Final, Self
 
 import anyio
 
@@ -80,6 +80,9 @@ from bridge.jsonvalues import JsonObject
 from bridge.store.records import Change, MessageKey, OnStored, StoredTask, TaskHead, TaskOrigin
 
 logger = logging.getLogger(__name__)
+
+FOLDED_EVENTS: Final = 16
+"""The number of events from which on a snapshot of a waiting task may replace them."""
 
 Submit = Callable[[Change, OnStored], None]
 """See `Store.submit`."""
@@ -210,7 +213,8 @@ class LiveTask:
         self._seq = 0
         self._snapshot_bytes = 0
         self._since_bytes = 0
-        """The bytes of events accepted since the last snapshot."""
+        self._since_events = 0
+        """The bytes and the number of the events accepted since the last snapshot."""
         self._history_bytes: int | None = None
         self._moved = Signal()
 
@@ -220,6 +224,7 @@ class LiveTask:
         self._seq = self._visible_seq = stored.seq
         self._snapshot_bytes = len(stored.snapshot)
         self._since_bytes = sum(map(len, stored.events))
+        self._since_events = len(stored.events)
         self.kept = stored.private
 
     @property
@@ -302,21 +307,25 @@ class LiveTask:
     def _snapshot_of(self, entry: _Entry, *, moved: bool) -> bytes | None:
         """A new snapshot for the store when one is due, else None.
 
-        A snapshot is due when the task has ended. It is also due when the task waits and the events since the last
-        snapshot weigh as much as that snapshot: the cost of an answer then does not grow with the number of events.
+        A snapshot is due when the task has ended. It is also due when the task waits, and the events since the last
+        snapshot are many and weigh as much as that snapshot: the cost of an answer then does not grow with the number
+        of events. A few of them are read as fast as a snapshot, and large ones are not written twice.
         """
         self._since_bytes += len(entry.text)
+        self._since_events += 1
         state = entry.task.status.state
         snapshot = None
         if entry.event.task is not None:
             snapshot = _task_in(entry.text)
-        elif moved and (
-            state in ENDED or (state in INTERRUPTED and self._since_bytes >= self._snapshot_bytes)
-        ):
+        elif moved and (state in ENDED or (state in INTERRUPTED and self._are_many_since)):
             snapshot = entry.task.to_json()
         if snapshot is not None:
-            self._snapshot_bytes, self._since_bytes = len(snapshot), 0
+            self._snapshot_bytes, self._since_bytes, self._since_events = len(snapshot), 0, 0
         return snapshot
+
+    @property
+    def _are_many_since(self) -> bool:
+        return self._since_events >= FOLDED_EVENTS and self._since_bytes >= self._snapshot_bytes
 
     def _stored(self, entry: _Entry, error: Exception | None) -> None:
         if error is not None:

@@ -1024,6 +1024,17 @@ async def test_what_an_answer_costs_does_not_grow_with_the_answers_before_it() -
         assert await engine.get(task.id, None, ALICE) == shown
 
 
+@pytest.mark.proves("a2a-full-history")
+async def test_large_answers_to_a_task_that_waits_are_written_once() -> None:
+    store, size = CountingStore(), 1_000_000
+    async with engine_of(ask, store) as engine:
+        task = await engine.send(asked(), ALICE)
+        before = store.kept_bytes
+        for _ in range(3):
+            await engine.send(asked({"text": "x" * size}, taskId=task.id), ALICE)
+        assert 3 * size < store.kept_bytes - before < 3.1 * size
+
+
 @pytest.mark.proves("sse-gone")
 async def test_a_task_that_rests_is_found_again_and_the_oldest_make_room() -> None:
     store, clock, large = CountingStore(), Clock(), {"text": "x" * (RESTING_BYTES // 4)}

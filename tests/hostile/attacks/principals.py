@@ -95,7 +95,7 @@ def _spelled(came: Counter[str]) -> str:
 ATTACKS: Final = (
     Attack("2500 waiting tasks", waiting_tasks),
     Attack("500 answers", many_answers),
-    Attack("answers of 10 MB", large_answers, most_bytes=384 * MEGABYTE),
+    Attack("answers of 10 MB", large_answers, most_bytes=256 * MEGABYTE),
     Attack("1200 questions", partial(open_questions, era="modern", state="INPUT_REQUIRED")),
     Attack("1200 behind one", partial(open_questions, era="legacy", state="SUBMITTED")),
 )
