@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -122,6 +123,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         slow = [item for item in items if item.get_closest_marker("slow")]
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if item not in slow]
+    for item in items:
+        if item.get_closest_marker("windows") and sys.platform != "win32":
+            item.add_marker(pytest.mark.skip(reason="only Windows can prove it"))
 
 
 def pytest_collection_finish() -> None:
