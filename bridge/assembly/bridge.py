@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import anyio
-from platformdirs import user_state_path
 from starlette.types import ASGIApp
 
 from bridge.a2a.client.catalog import CatalogSource
@@ -28,7 +27,6 @@ from bridge.assembly.admission import Admission
 from bridge.assembly.health import readiness
 from bridge.assembly.naming import own_name
 from bridge.assembly.offered_server import (
-    USER_FOLDER,
     OfferedServer,
     agents_in,
     followed_catalog,
@@ -48,6 +46,7 @@ from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.upstream import Upstream
 from bridge.short_names import name_of, slug
 from bridge.tools_as_agent.agent import SkillSource
+from bridge.user_folders import state_folder
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +77,7 @@ class Bridge:
         self.on_retired: Callable[[], None] = lambda: None
         """Called each time that replaced parts have ended."""
         self._plan = self._read = Plan(plan.profile, plan.place, plan.credentials)
-        self._memory = ServerMemory(user_state_path(USER_FOLDER) / FILE_NAME)
+        self._memory = ServerMemory(state_folder() / FILE_NAME)
         self._applying = anyio.Lock()
         self._admission = Admission(plan)
         self._access = self._admission.access

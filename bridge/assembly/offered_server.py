@@ -10,11 +10,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 import anyio
 import httpx2
-from platformdirs import user_cache_path, user_state_path
 
 from bridge.a2a.client.card import CardSource
 from bridge.a2a.client.catalog import CatalogEntry, CatalogSource, Selection
@@ -39,8 +37,7 @@ from bridge.private_files import private_folder
 from bridge.seal import Seal, agent_mark, key_in
 from bridge.translate.extension import URI
 from bridge.translate.skill_tools import ToolRules
-
-USER_FOLDER: Final = "mcp-a2a"
+from bridge.user_folders import cache_folder, state_folder
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ class SharedResources:
     @property
     def cache_folder(self) -> Path:
         """The folder in which cards are cached."""
-        return self.cache or user_cache_path(USER_FOLDER)
+        return self.cache or cache_folder()
 
 
 @asynccontextmanager
@@ -70,7 +67,7 @@ async def shared_resources(plan: Plan) -> AsyncIterator[SharedResources]:
     place = plan.place
     keys = [key_in(key.parent, key.name) if isinstance(key, Path) else key.encode() for key in place.keys]
     try:
-        seal = Seal(keys or [_own_key(place.state or user_state_path(USER_FOLDER))])
+        seal = Seal(keys or [_own_key(place.state or state_folder())])
     except UsageError as exc:
         raise UsageError(f"{exc}; XDG_STATE_HOME names another folder for what is kept") from exc
     timeout = httpx2.Timeout(None, connect=plan.profile.agents.agent_connect_seconds)

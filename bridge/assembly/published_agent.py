@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from platformdirs import user_state_path
 from starlette.types import ASGIApp
 
 from bridge.a2a.model.life import IdsAndClock
@@ -31,6 +30,7 @@ from bridge.tools_as_agent.agent import SkillSource, ToolsAgent
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.translate.extension import GATED
 from bridge.translate.message_to_call import RouteRules
+from bridge.user_folders import state_folder
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def agent_options_of(plan: PublishedPlan) -> AgentOptions:
 def _store_for(name: str, plan: PublishedPlan, place: ProcessPlan, process: Profile) -> tuple[Store, str]:
     if plan.store == MEMORY_STORE:
         return MemoryStore(), "memory only: tasks are lost when the bridge stops"
-    folder = place.state or user_state_path("mcp-a2a")
+    folder = place.state or state_folder()
     path = Path(plan.store) if plan.store else folder / f"{name}-{place.port}.db"
     return SQLiteStore(path, synchronous=process.store.synchronous), str(path)
 

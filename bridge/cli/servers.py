@@ -87,12 +87,10 @@ def servers(**options: Any) -> int:
 
 
 def _file() -> Path:
-    from platformdirs import user_state_path
-
-    from bridge.assembly.offered_server import USER_FOLDER
     from bridge.mcp.client.known_servers import FILE_NAME
+    from bridge.user_folders import state_folder
 
-    return user_state_path(USER_FOLDER) / FILE_NAME
+    return state_folder() / FILE_NAME
 
 
 def _meant(word: str, known: Sequence[KnownServer]) -> KnownServer:
