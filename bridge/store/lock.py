@@ -19,7 +19,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from bridge.errors import StoreLockedError, UsageError
@@ -89,7 +89,7 @@ class OwnedFile:
 
 
 @contextmanager
-def own_file(path: Path) -> Iterator[OwnedFile]:
+def own_file(path: Path, *, locks_the_file: bool = _LOCKS_THE_FILE) -> Iterator[OwnedFile]:
     """Own a file for the length of the block. A missing file is created, readable by its owner only.
 
     Raises:
@@ -99,15 +99,21 @@ def own_file(path: Path) -> Iterator[OwnedFile]:
     """
     if path.is_symlink():
         raise UsageError(f"{path} is a symbolic link: name the file that it leads to, {path.readlink()}")
-    with _descriptor_of(path) as descriptor, _locked(path, descriptor):
+    with ExitStack() as stack:
+        # The owner is known before a descriptor of the file is closed, which would release SQLite's locks.
+        if not locks_the_file:
+            # The sibling is never deleted: two owners could then hold locks on two files of one name.
+            _take_or_refuse(path, stack.enter_context(_opened(path.with_name(f"{path.name}.mcp-a2a-lock"))))
+        elif _is_open_here(path):
+            raise _in_use(path)
+        descriptor = stack.enter_context(_opened(path))
+        if locks_the_file:
+            _take_or_refuse(path, descriptor)
         yield OwnedFile(path, descriptor)
 
 
 @contextmanager
-def _descriptor_of(path: Path) -> Iterator[int]:
-    if _is_open_here(path):
-        # Closing this descriptor would release the locks of the other connections.
-        raise _in_use(path)
+def _opened(path: Path) -> Iterator[int]:
     try:
         descriptor = os.open(path, _OPEN, 0o600)
     except OSError as exc:
@@ -118,21 +124,6 @@ def _descriptor_of(path: Path) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def _locked(path: Path, descriptor: int) -> Iterator[None]:
-    if _LOCKS_THE_FILE:
-        _take_or_refuse(path, descriptor)
-        yield
-        return
-    # The sibling is never deleted: two owners could then hold locks on two files of one name.
-    sibling = os.open(f"{path}.mcp-a2a-lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        _take_or_refuse(path, sibling)
-        yield
-    finally:
-        os.close(sibling)
 
 
 def _take_or_refuse(path: Path, descriptor: int) -> None:
