@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 MAGIC: Final = b"SQLite format 3\0"
 """The first bytes of a database (https://www.sqlite.org/fileformat.html, 1.3)."""
 
+LOCK_ENDING: Final = ".mcp-a2a-lock"
+"""What the name of the sibling ends with."""
+
 _OPEN: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _DESCRIPTORS: Final = "/proc/self/fd"
 _LOCKS_THE_FILE: Final = sys.platform.startswith("linux")
@@ -103,7 +106,7 @@ def own_file(path: Path, *, locks_the_file: bool = _LOCKS_THE_FILE) -> Iterator[
         # The owner is known before a descriptor of the file is closed, which would release SQLite's locks.
         if not locks_the_file:
             # The sibling is never deleted: two owners could then hold locks on two files of one name.
-            _take_or_refuse(path, stack.enter_context(_opened(path.with_name(f"{path.name}.mcp-a2a-lock"))))
+            _take_or_refuse(path, stack.enter_context(_opened(path.with_name(f"{path.name}{LOCK_ENDING}"))))
         elif _is_open_here(path):
             raise _in_use(path)
         descriptor = stack.enter_context(_opened(path))

@@ -20,6 +20,7 @@ from bridge.cli.call.questions import is_question
 from bridge.cli.call.repeats import ShownParts
 from bridge.cli.render import can_ask, err, share_a_place, write
 from bridge.errors import UsageError
+from bridge.file_names import fit_for_every_system
 from bridge.safe_text import with_visible_characters
 
 if TYPE_CHECKING:
@@ -260,7 +261,7 @@ def _file_name(part: Part, artifact: str) -> str:
     media_type = (part.media_type or "").partition(";")[0].strip()
     subtype = re.fullmatch(r"\w+/(?:x-)?([a-z0-9]{1,8})", media_type)
     suffix = mimetypes.guess_extension(media_type) or (f".{subtype[1]}" if subtype else ".bin")
-    return said or f"{stem}{suffix}"
+    return fit_for_every_system(said) or fit_for_every_system(f"{stem}{suffix}")
 
 
 def _written(content: bytes, name: str, folder: Path) -> Path:
