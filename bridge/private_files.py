@@ -1,7 +1,11 @@
 """Keeps the bridge's files and folders private on a machine with other users.
 
-Rights of other users are removed, or the path is refused. The group keeps its rights, because container volumes are
-often shared with a group.
+On POSIX, rights of other users are removed, or the path is refused. The group keeps its rights, because container
+volumes are often shared with a group.
+
+On Windows the bits of a mode say nothing. A file has the rights of its folder there: those of the user's profile, which
+other users cannot read, or those of a folder that the bridge made, which Python keeps for the user (`os.mkdir` with
+0o700, since its releases of June 2024). For any other folder the rights are not known, and that is said.
 """
 
 from __future__ import annotations
@@ -9,19 +13,32 @@ from __future__ import annotations
 import logging
 import os
 import stat
+import sys
+import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from pathlib import Path, PurePath
+from typing import Final, TypeVar
 from uuid import uuid4
 
 from bridge.errors import UsageError
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 logger = logging.getLogger(__name__)
+
+_Made = TypeVar("_Made")
+
+HAS_MODES: Final = sys.platform != "win32"
+"""Whether the bits of a mode say who may use a file."""
+
+_own_id: Final[Callable[[], int]] = getattr(os, "geteuid", lambda: 0)
+"""The number of this user; on Windows files belong to no number."""
 
 _OTHERS: Final = 0o007
 _OTHERS_WRITE: Final = 0o002
+
+_TRIES: Final = 6
+_PAUSE_SECONDS: Final = 0.01
+"""Between tries: another bridge reads or replaces one of these small files in less."""
 
 
 def private_folder(folder: Path) -> None:
@@ -35,7 +52,7 @@ def private_folder(folder: Path) -> None:
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.stat()
-    if os.name == "posix" and found.st_mode & _OTHERS_WRITE and not found.st_mode & stat.S_ISVTX:
+    if HAS_MODES and found.st_mode & _OTHERS_WRITE and not found.st_mode & stat.S_ISVTX:
         _take_away(folder, found, _OTHERS_WRITE, "write to")
 
 
@@ -47,15 +64,31 @@ def private_file(file: Path) -> None:
             user, in a folder that everyone may write to.
         OSError: the file cannot be looked at.
     """
-    if os.name != "posix" or not file.exists():
+    if not file.exists():
+        return
+    if not HAS_MODES:
+        if (doubt := doubt_of(file, Path.home())) is not None:
+            logger.warning("%s", doubt)
         return
     found = file.stat()
-    if found.st_uid not in (os.geteuid(), 0) and file.parent.stat().st_mode & _OTHERS_WRITE:
+    if found.st_uid not in (_own_id(), 0) and file.parent.stat().st_mode & _OTHERS_WRITE:
         raise UsageError(
             f"{file} belongs to another user, in a folder that everyone can write to: name another"
         )
     if found.st_mode & _OTHERS:
         _take_away(file, found, _OTHERS, "read")
+
+
+def may_others_use(found: os.stat_result, *, has_modes: bool = HAS_MODES) -> bool:
+    """Whether the mode of a file gives rights to other users. Where modes say nothing, none."""
+    return has_modes and bool(found.st_mode & _OTHERS)
+
+
+def doubt_of(file: PurePath, home: PurePath) -> str | None:
+    """Why others may be able to read a file whose rights are those of its folder; None below the user's profile."""
+    if file.is_relative_to(home):
+        return None
+    return f"{file} can be read by whom its folder is open to: {home} and the folders below are yours alone"
 
 
 def _take_away(path: Path, found: os.stat_result, rights: int, verb: str) -> None:
@@ -80,8 +113,22 @@ def write_privately(file: Path, text: bytes) -> None:
     try:
         with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
             out.write(text)
-        beside.replace(file)
+        patiently(lambda: beside.replace(file))
     except BaseException:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
         raise
+
+
+def patiently(action: Callable[[], _Made]) -> _Made:
+    """Do something with a file that another program may have open for a moment, which Windows refuses until then.
+
+    Raises:
+        OSError: it could not be done, however often it was tried.
+    """
+    for _ in range(_TRIES - 1):
+        try:
+            return action()
+        except PermissionError:
+            time.sleep(_PAUSE_SECONDS)
+    return action()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TextIO, cast
 
 import anyio
 import mcp_types as types
@@ -49,7 +49,7 @@ async def tools_of(start: ServerStart) -> tuple[list[types.Tool], str]:
         )
         try:
             with anyio.fail_after(TRIAL_SECONDS):
-                async with Client(stdio_client(server, errlog=said), mode="legacy") as client:
+                async with Client(stdio_client(server, errlog=cast("TextIO", said)), mode="legacy") as client:
                     tools = await _listed(client)
         except TimeoutError as exc:
             words = f"{start.command} listed no tools within {TRIAL_SECONDS:g} s"
