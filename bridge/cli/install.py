@@ -353,8 +353,7 @@ def _file(options: dict[str, Any], host: places.Host) -> Path:
 
 
 def _user_places(host: places.Host) -> tuple[places.HostFilePlace, ...]:
-    machine = places.Machine(places.system_of(sys.platform), str(Path.home()), os.environ)
-    return places.user_places(host, machine)
+    return places.user_places(host, places.this_machine())
 
 
 def _user_file(host: places.Host) -> str:

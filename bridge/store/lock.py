@@ -24,24 +24,6 @@ from typing import TYPE_CHECKING, Final
 
 from bridge.errors import StoreLockedError, UsageError
 
-if sys.platform == "win32":
-    import msvcrt
-
-    def _take(descriptor: int) -> None:
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-
-    def _head_of(_: int) -> bytes:
-        return MAGIC
-else:
-    import fcntl
-
-    def _take(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-    def _head_of(descriptor: int) -> bytes:
-        return os.pread(descriptor, len(MAGIC), 0)
-
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -85,7 +67,8 @@ class OwnedFile:
             return "another log has taken the place of its own"
         if found.st_size < self._size_bytes:
             return "it was cut short"
-        if _head_of(self._descriptor) != MAGIC:
+        # SQLite's lock keeps others from reading on Windows, and from writing as well.
+        if hasattr(os, "pread") and os.pread(self._descriptor, len(MAGIC), 0) != MAGIC:
             return "its beginning was overwritten"
         self._log, self._size_bytes = _inode(log), found.st_size
         return None
@@ -134,6 +117,19 @@ def _take_or_refuse(path: Path, descriptor: int) -> None:
         _take(descriptor)
     except (BlockingIOError, PermissionError) as exc:
         raise _in_use(path) from exc
+
+
+def _take(descriptor: int) -> None:
+    """Lock a file, or raise at once."""
+    # Each of the two modules is on one kind of system alone.
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _in_use(path: Path) -> StoreLockedError:
