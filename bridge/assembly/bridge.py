@@ -12,6 +12,7 @@ after their last call.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -105,8 +106,11 @@ class Bridge:
                     await self._parts.end()
                 self._group.cancel_scope.cancel()
 
-    async def apply(self, plan: Plan) -> Changes:
+    async def apply(self, plan: Plan, *, patience_seconds: float = math.inf) -> Changes:
         """Serve a plan; return the changes it made, and those that need a restart.
+
+        After `patience_seconds` the plan is served before its tool servers are up. A server whose `fail` is `closed`
+        then ends the bridge's `run` when it turns out to be down.
 
         When this fails, everything goes on as it was, except that principals which the plan leaves out have lost
         their access already.
@@ -125,7 +129,7 @@ class Bridge:
             for parts in self._running_parts():
                 parts.let_go(turned_away)
             try:
-                await self._start_servers(plan, fresh, first)
+                await self._start_servers(plan, fresh, first, patience_seconds)
                 await self._start_catalogs(plan, fresh)
                 await self._start_published(plan, fresh)
                 await self._start_offered(plan, fresh)
@@ -193,7 +197,9 @@ class Bridge:
 
     # Tool servers and catalogs
 
-    async def _start_servers(self, plan: Plan, fresh: Parts, first: FirstConnections) -> None:
+    async def _start_servers(
+        self, plan: Plan, fresh: Parts, first: FirstConnections, patience_seconds: float
+    ) -> None:
         """Start new and changed servers; wait until those that must be up are, and any one is up or all have failed."""
         for key in servers_of(plan):
             known, wanted = self._parts.servers.get(key), plan.servers[key]
@@ -205,14 +211,20 @@ class Bridge:
                     self._observer.connecting(key, wanted.target)
         if not fresh.servers:
             return
-        first.expect(len(fresh.servers))
-        async with anyio.create_task_group() as group:
-            for key, upstream in fresh.upstreams.items():
-                if plan.fails_closed(key):
+        first.expect(fresh.servers)
+        required = {key: one for key, one in fresh.upstreams.items() if plan.fails_closed(key)}
+        for key, upstream in fresh.upstreams.items():
+            if key not in required:
+                self._group.start_soon(first.look, key, upstream)
+        with anyio.move_on_after(patience_seconds):
+            async with anyio.create_task_group() as group:
+                for key, upstream in required.items():
                     group.start_soon(first.require, key, upstream)
-                else:
-                    self._group.start_soon(first.look, key, upstream)
-        await first.seen.wait()
+            await first.seen.wait()
+            return
+        logger.info("served before its tool servers are up: the start has waited %g s", patience_seconds)
+        for key in first.missing & required.keys():
+            self._group.start_soon(first.require, key, required[key])
 
     def _upstream(self, key: str, plan: ServerPlan) -> Upstream:
         target = plan.target

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 import anyio
@@ -31,13 +32,16 @@ class FirstConnections:
 
     def __init__(self, observer: StartObserver | None) -> None:
         self.seen = anyio.Event()
+        self.missing: set[str] = set()
+        """The servers that have not come up yet."""
         self._left = 0
         self._observer = observer
         self._looking: list[anyio.CancelScope] = []
 
-    def expect(self, number: int) -> None:
-        """Wait for this number of servers."""
-        self._left = number
+    def expect(self, keys: Iterable[str]) -> None:
+        """Wait for these servers."""
+        self.missing = set(keys)
+        self._left = len(self.missing)
 
     def give_up(self) -> None:
         """Stop waiting."""
@@ -67,6 +71,7 @@ class FirstConnections:
             self._is_up(key, upstream)
 
     def _is_up(self, key: str, upstream: Upstream) -> None:
+        self.missing.discard(key)
         if self._observer:
             self._observer.connected(key, upstream)
         self.seen.set()

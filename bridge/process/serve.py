@@ -83,7 +83,7 @@ async def serve_stdio(plan: Plan, reload: Reload | None = None) -> int:
 
     Raises:
         UsageError: the plan cannot be served.
-        PeerError: a required tool server cannot be reached.
+        PeerError: a required tool server cannot be reached. The host may have been answered before.
     """
     keep_code()
     stopping = Shutdown()
@@ -91,7 +91,7 @@ async def serve_stdio(plan: Plan, reload: Reload | None = None) -> int:
         with stopping.starting:
             await tasks.start(watch_signals, stopping)
             async with unannounced_bridge(plan) as (bridge, plan), anyio.create_task_group() as serving:
-                await bridge.apply(plan)
+                await bridge.apply(plan, patience_seconds=_patience_seconds(plan))
                 bridge.on_retired = free_what_was_replaced
                 if reload is not None:
                     serving.start_soon(reload.run, bridge)
@@ -100,6 +100,12 @@ async def serve_stdio(plan: Plan, reload: Reload | None = None) -> int:
                 serving.cancel_scope.cancel()
         tasks.cancel_scope.cancel()
     return stopping.exit_code
+
+
+def _patience_seconds(plan: Plan) -> float:
+    """How long the start may wait for tool servers before the host is answered, which gives up some time."""
+    (one,) = plan.offered.values()
+    return one.profile.agents.first_servers_seconds
 
 
 @asynccontextmanager

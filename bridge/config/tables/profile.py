@@ -233,6 +233,7 @@ class AgentsTable(_Table):
     answer_seconds: PositiveFloat
     silence_seconds: PositiveFloat
     first_cards_seconds: NotNegative
+    first_servers_seconds: NotNegative
     card_min_seconds: PositiveFloat
     card_max_seconds: PositiveFloat
     allow_private: bool
