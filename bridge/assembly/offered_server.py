@@ -1,7 +1,7 @@
 """An MCP server made of agents, which are named one by one or listed by a catalog: their tools, and its endpoint.
 
 An address without a card is probed for other kinds of peers only if a person wrote it down. An address from a catalog
-is asked for nothing but its card."""
+is asked for nothing but its card, and for its version if the card does not say it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from bridge.a2a.client.client import ClientOptions, Deadlines
 from bridge.a2a.client.http import redacted_url
 from bridge.a2a.client.http_cache import FreshnessBounds
 from bridge.a2a.client.interfaces import ConnectionPolicy, Trust
+from bridge.a2a.client.version_question import version_question
 from bridge.a2a.wire.versions import VERSIONS
 from bridge.agents_as_tools.face import AgentsFace
 from bridge.agents_as_tools.handles import Handles
@@ -197,6 +198,7 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: SharedResources
         fixed_credentials(PeerCredentials(credentials.card_headers())),
         guard=one.catalog.guard(one.url) if one.catalog else reach.guard(one.url),
         is_learned=one.catalog is not None,
+        ask_version=version_question(shared.http, options),
     )
     return RemoteAgent(
         one.url, source, shared.http, options, key=key if plan.named else None, account=one.account

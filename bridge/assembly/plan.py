@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.client.credentials import Credentials
-from bridge.a2a.wire.versions import DialectChoice
+from bridge.a2a.wire.choices import DialectChoice
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
 from bridge.assembly.own_card import OwnCard

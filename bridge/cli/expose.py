@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from bridge.cli.card import with_options
+from bridge.cli.card import dialect_option, with_options
 from bridge.cli.wrap import serving_options
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ _AGENTS_OPTIONS: Final = (
         is_flag=True,
         help="Call an agent also when its card, or its name later, leads from the public network to a private address.",
     ),
+    dialect_option("the agents speak, when their cards do not say it or say another one"),
     click.option(
         "--answer-within-seconds",
         type=click.FloatRange(min=0, min_open=True),

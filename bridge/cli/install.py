@@ -158,6 +158,7 @@ def _exposed_from(options: dict[str, Any], host: places.Host) -> entry.Exposed:
         options["granularity"],
         options["answer_within_seconds"],
         options["allow_private"],
+        options["dialect"],
     )
     entry.require_readable(exposed, host)
     option_document.exposed({**options, "name": None}).require_right()

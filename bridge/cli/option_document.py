@@ -366,6 +366,7 @@ def _agents(options: Mapping[str, Any]) -> dict[str, Any]:
         "auth": {key: _secret(options, key) for key in ("bearer", "api_key")},
         "trust": list(map(_origin, options["trust"])),
         "allow_private": options["allow_private"] or None,
+        "dialect": options["dialect"],
     }
     agents: dict[str, Any] = {}
     for url in dict.fromkeys(options["urls"]):

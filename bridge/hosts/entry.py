@@ -41,6 +41,8 @@ class Exposed:
     granularity: str | None = None
     answer_within_seconds: float | None = None
     allow_private: bool = False
+    dialect: str | None = None
+    """The version of A2A that the agents speak."""
 
     def arguments(self, resolve: Callable[[str], str]) -> tuple[str, ...]:
         """The words behind the command; `resolve` makes a file's path absolute."""
@@ -56,6 +58,8 @@ class Exposed:
             options += ["--trust", origin]
         if self.allow_private:
             options.append("--allow-private")
+        if self.dialect is not None:
+            options += ["--dialect", self.dialect]
         if self.mapping is not None:
             is_file = self.mapping.endswith(".toml") or "/" in self.mapping or "\\" in self.mapping
             options += ["--mapping", resolve(self.mapping) if is_file else self.mapping]

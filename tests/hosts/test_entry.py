@@ -26,6 +26,7 @@ def test_an_entry_says_all_that_expose_needs() -> None:
         granularity="agent",
         answer_within_seconds=30.0,
         allow_private=True,
+        dialect="0.1",
     )
     arguments = exposed.arguments(lambda path: f"/home/ada/{path}")
     secrets = (
@@ -40,6 +41,8 @@ def test_an_entry_says_all_that_expose_needs() -> None:
         "--trust",
         "https://c.example",
         "--allow-private",
+        "--dialect",
+        "0.1",
         "--mapping",
         "/home/ada/mine.toml",
     )

@@ -81,30 +81,8 @@ class AgentClient:
                 are not configured.
         """
         self.card = found.card
-        declared = {extension.uri for extension in found.card.capabilities.extensions or ()}
-        active = [uri for uri in dict.fromkeys(options.extensions) if uri in declared]
-        self.extensions = frozenset(active)
-        permitted = permitted_interfaces(
-            found, options.trust, has_credentials=bool(options.credentials), versions=options.versions
-        )
-        shown_to_agent = apply_credentials(found.card, options.credentials)
-        terms = TransportOptions(
-            credentials=fixed_credentials(
-                PeerCredentials(shown_to_agent.request_headers(), shown_to_agent.query)
-            ),
-            extensions=active,
-            guard_of=partial(
-                interface_guard, found, reach=options.reach or ConnectionPolicy(found.url, options.trust)
-            ),
-            deadlines=options.deadlines,
-            limit_bytes=options.limit_bytes,
-            baggage_keys=options.baggage_keys,
-            on_hop=options.on_hop,
-        )
-        self._transports: list[Transport] = [
-            HttpTransport(http, binding_of(interface, dialect, options.json_values), terms)
-            for interface, dialect in permitted
-        ]
+        self.extensions = frozenset(_active_extensions(found, options))
+        self._transports: list[Transport] = [*http_transports(http, found, options)]
 
     @property
     def interface(self) -> AgentInterface:
@@ -208,3 +186,39 @@ class AgentClient:
     def _prefer(self, transport: Transport) -> None:
         if transport is not self._transports[0]:
             self._transports = [transport, *(one for one in self._transports if one is not transport)]
+
+
+def http_transports(
+    http: httpx2.AsyncClient, found: FoundCard, options: ClientOptions
+) -> list[HttpTransport]:
+    """The transports to the interfaces of a card that may be called, in the card's order.
+
+    Raises:
+        PeerError: as for an `AgentClient`.
+    """
+    permitted = permitted_interfaces(
+        found, options.trust, has_credentials=bool(options.credentials), versions=options.versions
+    )
+    shown_to_agent = apply_credentials(found.card, options.credentials)
+    terms = TransportOptions(
+        credentials=fixed_credentials(
+            PeerCredentials(shown_to_agent.request_headers(), shown_to_agent.query)
+        ),
+        extensions=_active_extensions(found, options),
+        guard_of=partial(
+            interface_guard, found, reach=options.reach or ConnectionPolicy(found.url, options.trust)
+        ),
+        deadlines=options.deadlines,
+        limit_bytes=options.limit_bytes,
+        baggage_keys=options.baggage_keys,
+        on_hop=options.on_hop,
+    )
+    return [
+        HttpTransport(http, binding_of(interface, dialect, options.json_values), terms)
+        for interface, dialect in permitted
+    ]
+
+
+def _active_extensions(found: FoundCard, options: ClientOptions) -> list[str]:
+    declared = {extension.uri for extension in found.card.capabilities.extensions or ()}
+    return [uri for uri in dict.fromkeys(options.extensions) if uri in declared]

@@ -123,6 +123,17 @@ class HttpTransport(Transport):
             return self._events(operation, request)
         return self._answer(operation, request)
 
+    async def raw_answer(self, operation: AnyOperation, params: JsonObject) -> tuple[int, bytes]:
+        """The HTTP status and the body of the answer to these parameters, whatever they are.
+
+        Raises:
+            NotReachedError, UnansweredError: as for `perform`.
+        """
+        async with self._exchange(operation, params) as response:
+            text = await response_body(response, self._terms.limit_bytes)
+        self._show(text)
+        return response.status_code, text
+
     def __str__(self) -> str:
         return str(self._binding)
 
@@ -213,9 +224,12 @@ class HttpTransport(Transport):
             raise self._no_answer(StreamResponse.__name__, exc) from exc
 
     def _result(self, text: bytes, response: httpx2.Response) -> JsonValue:
+        self._show(text)
+        return self._binding.result(text, response)
+
+    def _show(self, text: bytes) -> None:
         if self._terms.on_hop is not None:
             self._terms.on_hop("<", text.decode("utf-8", "replace"))
-        return self._binding.result(text, response)
 
     def _no_answer(self, wanted: str, exc: ValidationError) -> PeerError:
         return PeerError(

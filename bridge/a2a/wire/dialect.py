@@ -130,9 +130,13 @@ class Dialect(ABC):
     # For a client
 
     @abstractmethod
-    def card_from(self, card: JsonObject, *, is_older_place: bool) -> JsonObject | None:
-        """A card of this version as `model` has it; None for a card of another one. `is_older_place`: it stands where
-        generations before 0.3 have it."""
+    def has_card(self, card: JsonObject, *, is_older_place: bool) -> bool:
+        """Whether a card says that it is of this version. `is_older_place`: it stands where generations before 0.3 have
+        it."""
+
+    @abstractmethod
+    def card_from(self, card: JsonObject) -> JsonObject:
+        """A card of this version as `model` has it."""
 
     def method_of(self, operation: AnyOperation) -> str:
         """The JSON-RPC method of an operation, the first one if it has several.

@@ -44,15 +44,14 @@ _VERSIONS: Final = re.compile(r"0\.[23](\.\d+)*")
 """The versions whose messages are written as in 0.3."""
 
 
-def is_of_0_3(card: JsonObject, *, is_older_place: bool) -> bool:
-    """Whether a card is one of 0.3 or 0.2: it names its URL itself, says no other version, and is none of the first
-    generation."""
+def is_of_0_3(card: JsonObject) -> bool:
+    """Whether a card is one of 0.3 or 0.2: it names its URL itself, and says one of these versions, or none and has
+    something that 0.2 brought."""
     if not _names_url(card):
         return False
-    said = card.get("protocolVersion")
-    if said:
+    if said := card.get("protocolVersion"):
         return bool(_VERSIONS.fullmatch(str(said)))
-    return not is_of_first(card, is_older_place=is_older_place)
+    return "authentication" not in card and not _OF_0_2.isdisjoint(card)
 
 
 def is_of_first(card: JsonObject, *, is_older_place: bool) -> bool:
@@ -61,6 +60,11 @@ def is_of_first(card: JsonObject, *, is_older_place: bool) -> bool:
     if not _names_url(card) or card.get("protocolVersion"):
         return False
     return "authentication" in card or (is_older_place and _OF_0_2.isdisjoint(card))
+
+
+def says_no_version(card: JsonObject) -> bool:
+    """Whether a card from before 1.0 says no version."""
+    return _names_url(card) and not card.get("protocolVersion")
 
 
 def _names_url(card: JsonObject) -> bool:

@@ -351,9 +351,11 @@ class V0_1(V0_3):
 
     # For a client
 
-    def card_from(self, card: JsonObject, *, is_older_place: bool) -> JsonObject | None:
-        is_mine = older_card.is_of_first(card, is_older_place=is_older_place)
-        return older_card.read_first(card, self.version) if is_mine else None
+    def has_card(self, card: JsonObject, *, is_older_place: bool) -> bool:
+        return older_card.is_of_first(card, is_older_place=is_older_place)
+
+    def card_from(self, card: JsonObject) -> JsonObject:
+        return older_card.read_first(card, self.version)
 
     def params_of(self, operation: Operation[RequestT, AnswerT], request: RequestT) -> JsonObject:
         params = request.to_object()

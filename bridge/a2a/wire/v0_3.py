@@ -214,9 +214,11 @@ class V0_3(Dialect):
 
     # For a client
 
-    def card_from(self, card: JsonObject, *, is_older_place: bool) -> JsonObject | None:
-        is_mine = older_card.is_of_0_3(card, is_older_place=is_older_place)
-        return older_card.read(card, self.version) if is_mine else None
+    def has_card(self, card: JsonObject, *, is_older_place: bool) -> bool:  # noqa: ARG002 - the card says it
+        return older_card.is_of_0_3(card)
+
+    def card_from(self, card: JsonObject) -> JsonObject:
+        return older_card.read(card, self.version)
 
     def params_of(self, operation: Operation[RequestT, AnswerT], request: RequestT) -> JsonObject:
         params = request.to_object()

@@ -6,14 +6,22 @@ Spec: A2A 1.0 section 3.6. A version is Major.Minor. A patch number is ignored. 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Final, Literal
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from pydantic import JsonValue
 
-from bridge.a2a.model.errors import METHOD_NOT_FOUND, VERSION_NOT_SUPPORTED, A2AError
+from bridge.a2a.model.errors import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    VERSION_NOT_SUPPORTED,
+    A2AError,
+)
 from bridge.a2a.model.objects import HTTP_JSON, JSONRPC, AgentCard
 from bridge.a2a.model.operations import AnyOperation
+from bridge.a2a.wire import older_card
+from bridge.a2a.wire.choices import DialectChoice
 from bridge.a2a.wire.dialect import Dialect
 from bridge.a2a.wire.rest import OLDER_CARD_PATH
 from bridge.a2a.wire.v0_1 import V0_1
@@ -28,10 +36,14 @@ _ASSUMED_ELSE: Final = "0.1"
 """What a request of JSON-RPC without a version is where 0.3 has no such method, or where it is about a task that its
 client named: no client of that generation says a version."""
 _VERSION: Final = re.compile(r"(\d+\.\d+)(\.\d+)?")
-
-
-DialectChoice = Literal["auto", "1.0", "0.3", "0.1"]
-"""How an agent is spoken to: as its card says, or as the user does."""
+_TOLD: Final[Mapping[int, str]] = {
+    INVALID_PARAMS.jsonrpc_code: _ASSUMED,
+    **dict.fromkeys((METHOD_NOT_FOUND.jsonrpc_code, INVALID_REQUEST.jsonrpc_code), _ASSUMED_ELSE),
+    **dict.fromkeys((400, 404, 405), _ASSUMED_ELSE),
+}
+"""The version of an agent, by how it refuses a message of 0.3 without parameters: by the code of its error, or else by
+the HTTP status. Who knows the method misses the parameters; the first generation does not know it, and some of its
+servers do not read a request that they do not know."""
 
 
 class Versions:
@@ -145,13 +157,35 @@ class Versions:
             return self
         return Versions([one for one in self._dialects if one.version == choice], is_told=True)
 
-    def card_from(self, value: JsonValue, place: str = "") -> JsonValue:
-        """A card of any version, found at a URL, as the current one has it; what is none stays as it is."""
+    def leaves_open(self, value: JsonValue, place: str = "") -> bool:
+        """Whether a card, found at a URL, does not tell its version in any way, so that its agent has to be asked."""
+        if not isinstance(value, dict) or not older_card.says_no_version(value):
+            return False
+        is_older_place = place.endswith(OLDER_CARD_PATH)
+        return not any(one.has_card(value, is_older_place=is_older_place) for one in self._dialects)
+
+    def card_from(self, value: JsonValue, place: str = "", told: str = "") -> JsonValue:
+        """A card of any version, found at a URL, as the current one has it; what is none stays as it is. A card that
+        leaves its version open is of the version that its agent `told`, or else it is read as one of 0.3."""
         if not isinstance(value, dict):
             return value
+        if self.leaves_open(value, place):
+            return self._spoken[told or _ASSUMED, JSONRPC].card_from(value)
         is_older_place = place.endswith(OLDER_CARD_PATH)
-        cards = (one.card_from(value, is_older_place=is_older_place) for one in self._dialects)
-        return next((card for card in cards if card is not None), value)
+        mine = (one for one in self._dialects if one.has_card(value, is_older_place=is_older_place))
+        return next((one.card_from(value) for one in mine), value)
+
+    @property
+    def tellable(self) -> tuple[str, ...]:
+        """The versions that an agent can tell by `told_by`."""
+        return tuple(dict.fromkeys(_TOLD.values()))
+
+    def told_by(self, status: int, answer: JsonValue) -> str | None:
+        """The version of an agent that was asked to send a message and got no parameters, in the words of 0.3: by the
+        HTTP status and the JSON of its answer. None if they do not tell it."""
+        error = answer.get("error") if isinstance(answer, dict) else None
+        code = error.get("code") if isinstance(error, dict) else None
+        return _TOLD.get(code if isinstance(code, int) else status)
 
 
 def _not_found(words: str, asked: str | None, others: Sequence[str]) -> A2AError:

@@ -57,7 +57,7 @@ _CANCEL_SECONDS: Final = 10.0
 _LINKS: Final = LinkRules(extension_active=True, allow_file=True)
 """Show every link as it is: a person who calls a server from a shell may see links to its disk."""
 
-_FOR_AGENTS: Final = ("task_id", "no_wait", "trust", "api_key")
+_FOR_AGENTS: Final = ("task_id", "no_wait", "trust", "api_key", "dialect")
 """The options that are for agents only."""
 
 _T = TypeVar("_T")

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, PrivateAttr
 
-from bridge.a2a.wire.versions import DialectChoice
+from bridge.a2a.wire.choices import DialectChoice
 from bridge.config.tables.values import (
     CommandWords,
     FailPolicy,
@@ -177,7 +177,8 @@ class AgentTable(Table):
     )
     auth: AgentAuth | None = Field(default=None, description="what it is shown to be let in")
     dialect: DialectChoice = Field(
-        default="auto", description="the version of A2A that it speaks, when its card says another one"
+        default="auto",
+        description="the version of A2A that it speaks, when its card says another one or none",
     )
     trust: Origins = Field(
         default=(), description="origins that get its credentials too, when its card says to call it there"

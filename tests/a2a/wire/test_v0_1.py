@@ -51,7 +51,6 @@ def read(**changes: Any) -> Any:
     ("place", "changes", "version"),
     [
         (OLDER_PLACE, {}, "0.1"),
-        ("http://a/.well-known/agent-card.json", {}, "0.3"),
         ("http://a/.well-known/agent-card.json", {"authentication": {"schemes": ["Bearer"]}}, "0.1"),
         (OLDER_PLACE, {"security": []}, "0.3"),
         (OLDER_PLACE, {"protocolVersion": "0.2.5"}, "0.3"),
