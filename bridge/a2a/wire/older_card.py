@@ -132,29 +132,40 @@ def merged(card: AgentCard, version: str, bindings: Sequence[str]) -> AgentCard:
 def read(card: JsonObject, version: str) -> JsonObject:
     """A card of 0.3 in the form of 1.0. Fields that 1.0 does not have stay in it."""
     preferred: JsonObject = {"url": card["url"], "transport": card.get("preferredTransport") or JSONRPC}
-    others = card.get("additionalInterfaces")
-    listed = [preferred, *(others if isinstance(others, list) else ())]
     interfaces: list[JsonValue] = []
-    for one in listed:
-        if isinstance(one, dict):
-            transport = {
-                "url": one.get("url"),
-                "protocolBinding": one.get("transport"),
-                "protocolVersion": version,
-            }
-            if transport not in interfaces:
-                interfaces.append(transport)
+    for one in [preferred, *_several(card.get("additionalInterfaces"))]:
+        transport = _interface(one, version)
+        if transport not in interfaces:
+            interfaces.append(transport)
     said: JsonObject = {name: item for name, item in card.items() if item is not None}
     converted: JsonObject = {**said, "supportedInterfaces": interfaces, **_requirements(said)}
     if said.get("supportsAuthenticatedExtendedCard") is True and isinstance(said.get("capabilities"), dict):
         converted["capabilities"] = {**_object(said["capabilities"]), "extendedAgentCard": True}
     if isinstance(schemes := said.get("securitySchemes"), dict):
-        converted["securitySchemes"] = {name: _wrapped(_object(one)) for name, one in schemes.items()}
+        converted["securitySchemes"] = {
+            name: _wrapped(one) if isinstance(one, dict) else one for name, one in schemes.items()
+        }
     if isinstance(skills := said.get("skills"), list):
         converted["skills"] = [
             {**one, **_requirements(one)} if isinstance(one, dict) else one for one in skills
         ]
     return converted
+
+
+def _several(value: JsonValue) -> list[JsonValue]:
+    """The items of a list that may be absent; what is no list is an item, for the strict reader to refuse."""
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _interface(value: JsonValue, version: str) -> JsonValue:
+    """An interface of a card of 0.3 as 1.0 has it."""
+    if not isinstance(value, dict):
+        return value
+    return {
+        "url": value.get("url"),
+        "protocolBinding": value.get("transport"),
+        "protocolVersion": version,
+    }
 
 
 def _transport(interface: AgentInterface) -> JsonObject:
@@ -206,12 +217,14 @@ def _flat_requirements(requirements: Sequence[SecurityRequirement] | None) -> li
 def _requirements(value: JsonObject) -> JsonObject:
     """The `security` of a card or a skill in the form of 1.0."""
     security = value.get("security")
-    if not isinstance(security, list):
+    if security is None:
         return {}
-    alternatives = [one for one in security if isinstance(one, dict)]
     return {
         "securityRequirements": [
-            {"schemes": {name: {"list": scopes} for name, scopes in one.items()}} for one in alternatives
+            {"schemes": {name: {"list": scopes} for name, scopes in one.items()}}
+            if isinstance(one, dict)
+            else one
+            for one in _several(security)
         ]
     }
 

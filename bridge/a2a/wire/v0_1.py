@@ -200,13 +200,13 @@ class _FirstSpelling(JsonSpelling):
         known: dict[str, JsonObject] = {}
         for artifact in artifacts:
             if not isinstance(artifact, dict):
-                continue
+                return [*artifacts]  # for the strict reader to refuse
             read = self._identified(artifact)
             append, _ = read.pop("append", None), read.pop("lastChunk", None)
             name = str(read["artifactId"])
             before = known.get(name)
             if before is not None and append is True:
-                before["parts"] = _joined(_objects(before.get("parts")), _objects(read.get("parts")))
+                before["parts"] = _joined(before.get("parts"), read.get("parts"))
                 continue
             if before is not None:
                 read["artifactId"] = name = f"{name}.{len(known)}"
@@ -317,8 +317,8 @@ class V0_1(V0_3):
         }
         if (push := read.pop(self.push_name, None)) is not None:
             said["taskPushNotificationConfig"] = push_in(push) if isinstance(push, dict) else push
-        noted = read.get(_CONFIGURATION)
-        read["configuration"] = _with_length_from({**(noted if isinstance(noted, dict) else {}), **said})
+        noted = read.get(_CONFIGURATION, {})
+        read["configuration"] = _with_length_from({**noted, **said}) if isinstance(noted, dict) else noted
         message = self.spelling.message_from(read.get("message"))
         if isinstance(message, dict):
             read["message"] = {
@@ -451,19 +451,23 @@ def _named(value: JsonObject, field: str) -> JsonObject:
     return value
 
 
-def _joined(parts: Sequence[JsonObject], more: Sequence[JsonObject]) -> list[JsonValue]:
-    """Parts and those that were appended: a text that goes on with a text is one with it."""
+def _joined(parts: JsonValue, more: JsonValue) -> JsonValue:
+    """Parts and those that were appended: a text that goes on with a text is one with it. What is no list of parts is
+    given back, for the strict reader to refuse."""
+    if not isinstance(parts, list) or not isinstance(more, list):
+        return more if isinstance(parts, list) else parts
     if not parts or not more:
         return [*parts, *more]
-    last, first = parts[-1], more[0]
-    one, other = last.get("text"), first.get("text")
-    if (
-        not isinstance(one, str)
-        or not isinstance(other, str)
-        or {**last, "text": ""} != {**first, "text": ""}
-    ):
-        return [*parts, *more]
-    return [*parts[:-1], {**last, "text": one + other}, *more[1:]]
+    return [*parts[:-1], *_gone_on(parts[-1], more[0]), *more[1:]]
+
+
+def _gone_on(part: JsonValue, more: JsonValue) -> list[JsonValue]:
+    """A part and the next one: one part if both are texts that differ in nothing else."""
+    if isinstance(part, dict) and isinstance(more, dict) and {**part, "text": ""} == {**more, "text": ""}:
+        one, other = part.get("text"), more.get("text")
+        if isinstance(one, str) and isinstance(other, str):
+            return [{**part, "text": one + other}]
+    return [part, more]
 
 
 def _objects(value: JsonValue) -> list[JsonObject]:

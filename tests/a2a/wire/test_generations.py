@@ -11,6 +11,7 @@ from itertools import product
 from typing import Any, Final
 
 import pytest
+from pydantic import ValidationError
 
 from bridge.a2a.model import operations
 from bridge.a2a.model.objects import (
@@ -188,3 +189,67 @@ def test_a_task_is_asked_for_in_each_generation(dialect: Dialect, history_length
     request = GetTaskRequest(id="t-1", history_length=history_length)
     params = dialect.params_of(operations.GET_TASK, request)
     assert dialect.request_from(operations.GET_TASK, params) == request
+
+
+def _with_in_artifact(value: Any) -> dict[str, Any]:
+    return {"artifacts": [{"artifactId": "a", "index": 0, "parts": value, "content": value}]}
+
+
+_APPENDED: Final = {"artifactId": "a", "index": 0, "append": True, "parts": ["y"]}
+
+
+@pytest.mark.parametrize("dialect", SPOKEN, ids=lambda one: f"{one.version} {one.bindings[0]}")
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"artifacts": ["x"]},
+        {"artifacts": "x"},
+        {"artifacts": [{"artifactId": "a", "index": 0, "parts": [{"text": "x"}]}, "x"]},
+        {"artifacts": [{"artifactId": "a", "index": 0, "parts": [{"text": "x"}]}, _APPENDED]},
+        {"artifacts": [{"artifactId": "a", "index": 0, "parts": "x"}, {**_APPENDED, "parts": []}]},
+        _with_in_artifact([{"text": "x"}, "y"]),
+        _with_in_artifact({"text": "x"}),
+        {"history": ["x"]},
+        {"history": {}},
+        {"metadata": "x"},
+        {"status": "x"},
+    ],
+    ids=str,
+)
+def test_what_is_of_a_wrong_type_is_refused_and_never_left_out(
+    dialect: Dialect, wrong: dict[str, Any]
+) -> None:
+    task = {"id": "t", "contextId": "c", "status": {"state": dialect_state(dialect)}, **wrong}
+    reader = dialect.reader(operations.SUBSCRIBE_TO_TASK, SubscribeToTaskRequest(id="t"))
+    for read in (
+        lambda: dialect.answer_from(operations.GET_TASK, task),
+        lambda: dialect.answer_from(operations.SEND_MESSAGE, task),
+        lambda: [*reader.read(task)],
+    ):
+        with pytest.raises(ValidationError):
+            read()
+
+
+def dialect_state(dialect: Dialect) -> Any:
+    """A state as this dialect writes it."""
+    written = dialect.result(operations.GET_TASK, Task.model_validate(task_in("TASK_STATE_COMPLETED")))
+    return json.loads(written)["status"]["state"]
+
+
+@pytest.mark.parametrize("dialect", SPOKEN, ids=lambda one: f"{one.version} {one.bindings[0]}")
+def test_what_stands_beside_a_wrapped_answer_is_not_left_out(dialect: Dialect) -> None:
+    task = {"id": "t", "contextId": "c", "status": {"state": dialect_state(dialect)}}
+    read = dialect.answer_from(operations.GET_TASK, {"task": task, "strange": [1]})
+    assert read.to_object()["strange"] == [1]
+    answer = dialect.answer_from(operations.SEND_MESSAGE, {"task": task, "message": None})
+    assert answer.task is not None
+    if dialect.version != "0.1":  # which has nothing but tasks, and reads what is beside one as its field
+        with pytest.raises(ValidationError):
+            dialect.answer_from(operations.SEND_MESSAGE, {"task": task, "message": "hello"})
+
+
+def test_a_page_of_tasks_that_is_no_list_is_refused() -> None:
+    current = VERSIONS.current
+    assert current.answer_from(operations.LIST_TASKS, {}).tasks == ()
+    with pytest.raises(ValidationError):
+        current.answer_from(operations.LIST_TASKS, {"tasks": {"id": "t"}})

@@ -209,3 +209,22 @@ def test_an_agent_whose_card_says_another_version_is_spoken_to_as_told() -> None
         ("1.0", "0.3", ("JSONRPC",)),
         ("1.0", "0.3", ("HTTP+JSON",)),
     ]
+
+
+@pytest.mark.proves("map-dialect")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"additionalInterfaces": ["x"]},
+        {"additionalInterfaces": "x"},
+        {"security": [{"key": []}, "key"]},
+        {"security": "key"},
+        {"securitySchemes": {"key": "apiKey"}},
+    ],
+    ids=str,
+)
+def test_what_is_of_a_wrong_type_on_an_older_card_is_refused_and_never_left_out(
+    changes: dict[str, Any],
+) -> None:
+    with pytest.raises(PeerError, match="is no agent card"):
+        read(**changes)
