@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, overload
+from typing import Final, Generic, overload
 
 from bridge.a2a.model.errors import (
     PUSH_NOTIFICATION_NOT_SUPPORTED,
@@ -137,9 +137,13 @@ class Service:
             raise invalid_params(Violation("message.parts", f"more than {self._max_parts} parts"))
 
 
+_PUSH_FIELD: Final = "configuration.taskPushNotificationConfig"
+
+
 def _require_no_push(request: SendMessageRequest) -> None:
     if request.configuration and request.configuration.task_push_notification_config:
         raise A2AError(
             PUSH_NOTIFICATION_NOT_SUPPORTED,
-            "This agent does not send push notifications: leave out configuration.taskPushNotificationConfig",
+            f"This agent does not send push notifications: leave out {_PUSH_FIELD}",
+            names=(_PUSH_FIELD,),
         )

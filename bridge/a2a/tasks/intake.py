@@ -149,7 +149,8 @@ class Intake:
         """
         message, principal = request.message, caller.principal
         if message.role is not Role.USER:
-            raise invalid_params(Violation("message.role", "a client's message has the role ROLE_USER"))
+            said = Violation("message.role", f"a client's message has the role {Role.USER}")
+            raise invalid_params(said, names=(Role.USER,))
         name = message.task_id if caller.names_tasks else None
         began_by = message.message_id if name is None else beginning_of(name)
         async with one_at_a_time(self._taking, (principal.name, began_by)):
@@ -244,7 +245,8 @@ class Intake:
         """
         live = await self._at_rest(task_id, principal)
         if context_id not in (None, live.origin.context_id):
-            raise invalid_params(Violation("message.contextId", "is not the context of message.taskId"))
+            said = Violation("message.contextId", "is not the context of message.taskId")
+            raise invalid_params(said, names=("message.taskId",))
         if live.task.status.state in ENDED:
             await self._tasks.reached(live, live.next_seq - 1, settled=True)
         is_at_work = live.running is not None and live.task.status.state not in SETTLED

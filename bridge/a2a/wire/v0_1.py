@@ -343,7 +343,9 @@ class V0_1(V0_3):
             return super().jsonrpc_error(error)
         metadata = {**error.metadata, "taskId": name_of(error.metadata["taskId"])}
         return super().jsonrpc_error(
-            A2AError(error.kind, str(error), metadata=metadata, violations=error.violations)
+            A2AError(
+                error.kind, str(error), metadata=metadata, violations=error.violations, names=error.names
+            )
         )
 
     def card(self, card: AgentCard) -> AgentCard:

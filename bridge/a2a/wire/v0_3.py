@@ -155,7 +155,7 @@ class V0_3(Dialect):
         try:
             return operation.request.model_validate(self._params_from(operation, params))
         except ValidationError as exc:
-            raise invalid_params(*map(self._in_its_words, violations_from(exc))) from exc
+            raise invalid_params(*violations_from(exc)) from exc
 
     def _params_from(self, operation: AnyOperation, params: JsonValue) -> JsonValue:
         if operation.request is not SendMessageRequest or not isinstance(params, dict):
@@ -182,12 +182,6 @@ class V0_3(Dialect):
             read["taskPushNotificationConfig"] = push_in(push) if isinstance(push, dict) else push
         return read
 
-    def _in_its_words(self, violation: Violation) -> Violation:
-        field = violation.field.replace(
-            "configuration.taskPushNotificationConfig", f"configuration.{self.push_name}"
-        )
-        return Violation(self.spelling.field(field), violation.description)
-
     def result(self, operation: Unary[RequestT, AnswerT], answer: AnswerT) -> bytes:
         return to_json(self._answered(operation, answer.to_object()))
 
@@ -204,7 +198,15 @@ class V0_3(Dialect):
         return _SpellingWriter(self)
 
     def jsonrpc_error(self, error: A2AError) -> JsonObject:
-        return {"code": error.kind.jsonrpc_code, "message": str(error), "data": [*error.details()]}
+        said = error.spelled({name: self._spelled(name) for name in error.names})
+        return {"code": said.kind.jsonrpc_code, "message": str(said), "data": [*said.details()]}
+
+    def _spelled(self, name: str) -> str:
+        """A state, a role, an operation or the path of a field in the spelling of this version."""
+        methods = {operation.name: method for method, operation in self.methods.items()}
+        said = {**self.spelling.states, **self.spelling.roles, **methods}.get(name)
+        push_field = "configuration.taskPushNotificationConfig"
+        return said or self.spelling.field(name.replace(push_field, f"configuration.{self.push_name}"))
 
     def http_error(self, error: A2AError) -> bytes:
         return to_json(self.jsonrpc_error(error))

@@ -249,7 +249,7 @@ async def test_an_id_is_its_principals_alone() -> None:
         mine = await bob.send_task(id="t", message=said(ECHO))
         assert mine.status.state is State.COMPLETED
         assert (await alice.get_task("t")).status.state is State.INPUT_REQUIRED
-        with pytest.raises(RefusedError, match="contextId"):
+        with pytest.raises(RefusedError, match="sessionId: cannot be used"):
             await bob.send_task(id="u", sessionId=(await alice.get_task("t")).sessionId, message=said(ECHO))
 
 

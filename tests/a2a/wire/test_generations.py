@@ -14,6 +14,14 @@ import pytest
 from pydantic import ValidationError
 
 from bridge.a2a.model import operations
+from bridge.a2a.model.errors import (
+    PUSH_NOTIFICATION_NOT_SUPPORTED,
+    A2AError,
+    Violation,
+    invalid_params,
+    task_has_ended,
+    task_not_cancelable,
+)
 from bridge.a2a.model.objects import (
     GetTaskRequest,
     SendMessageRequest,
@@ -189,6 +197,71 @@ def test_a_task_is_asked_for_in_each_generation(dialect: Dialect, history_length
     request = GetTaskRequest(id="t-1", history_length=history_length)
     params = dialect.params_of(operations.GET_TASK, request)
     assert dialect.request_from(operations.GET_TASK, params) == request
+
+
+def fields_at_fault(dialect: Dialect, error: A2AError) -> list[Any]:
+    """The invalid fields in an error as this dialect writes it."""
+    said: Any = dialect.jsonrpc_error(error)
+    return [one["field"] for detail in said["data"] for one in detail.get("fieldViolations", ())]
+
+
+_PUSH: Final = A2AError(
+    PUSH_NOTIFICATION_NOT_SUPPORTED,
+    "Leave out configuration.taskPushNotificationConfig",
+    names=("configuration.taskPushNotificationConfig",),
+)
+_ENDED: Final = Task.model_validate(
+    {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_CANCELED"}, "metadata": {}}
+)
+_CONTEXT: Final = invalid_params(
+    Violation("message.contextId", "is not the context of message.taskId"), names=("message.taskId",)
+)
+_ROLE: Final = invalid_params(Violation("message.role", "must be ROLE_USER"), names=("ROLE_USER",))
+_CURRENT: Final = (
+    "Leave out configuration.taskPushNotificationConfig",
+    "The task has already ended (TASK_STATE_CANCELED)",
+    "The task has ended (TASK_STATE_CANCELED); get it with GetTask",
+    "message.contextId: is not the context of message.taskId",
+    "message.role: must be ROLE_USER",
+)
+_WORDS: Final = {
+    "1.0 JSONRPC": _CURRENT,
+    "1.0 HTTP+JSON": _CURRENT,
+    "0.3 JSONRPC": (
+        "Leave out configuration.pushNotificationConfig",
+        "The task has already ended (canceled)",
+        "The task has ended (canceled); get it with tasks/get",
+        "message.contextId: is not the context of message.taskId",
+        "message.role: must be user",
+    ),
+    "0.3 HTTP+JSON": (
+        "Leave out configuration.pushNotification",
+        "The task has already ended (TASK_STATE_CANCELLED)",
+        "The task has ended (TASK_STATE_CANCELLED); get it with GetTask",
+        "message.contextId: is not the context of message.taskId",
+        "message.role: must be ROLE_USER",
+    ),
+    "0.1 JSONRPC": (
+        "Leave out pushNotification",
+        "The task has already ended (canceled)",
+        "The task has ended (canceled); get it with tasks/get",
+        "sessionId: is not the context of id",
+        "message.role: must be user",
+    ),
+}
+
+
+@pytest.mark.parametrize("said", _WORDS)
+def test_an_error_names_states_fields_and_operations_as_its_generation_does(said: str) -> None:
+    version, binding = said.split()
+    dialect = VERSIONS.find(version, binding)
+    assert dialect is not None
+    errors = (_PUSH, task_not_cancelable(_ENDED), task_has_ended(_ENDED), _CONTEXT, _ROLE)
+    written: list[Any] = [dialect.jsonrpc_error(error) for error in errors]
+    messages = tuple(one["message"].removeprefix("Invalid parameters: ") for one in written)
+    assert messages == _WORDS[said]
+    [violation] = written[3]["data"][-1]["fieldViolations"]
+    assert f"{violation['field']}: {violation['description']}" == _WORDS[said][3]
 
 
 def _with_in_artifact(value: Any) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from bridge.a2a.model.task_names import beginning_of, name_of, named_id
 from bridge.a2a.wire.spelling import NOTE
 from bridge.a2a.wire.v0_1 import V0_1
 from bridge.errors import PeerError
+from tests.a2a.wire.test_generations import fields_at_fault
 
 pytestmark = pytest.mark.proves("map-first-generation")
 
@@ -152,7 +153,8 @@ def test_a_field_at_fault_is_told_by_its_own_name(changes: dict[str, Any], field
     params = {"id": "t", "message": {"role": "user", "parts": [{"type": "text", "text": "hi"}]}, **changes}
     with pytest.raises(A2AError) as refused:
         FIRST.request_from(operations.SEND_MESSAGE, params)
-    assert [violation.field for violation in refused.value.violations] == [field]
+    assert fields_at_fault(FIRST, refused.value) == [field]
+    assert FIRST.jsonrpc_error(refused.value)["message"].startswith(f"Invalid parameters: {field}: ")  # type: ignore[union-attr]
 
 
 def test_a_task_of_the_samples_server_is_read() -> None:

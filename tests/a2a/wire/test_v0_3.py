@@ -29,6 +29,7 @@ from bridge.a2a.wire.spelling import NOTE
 from bridge.a2a.wire.v0_3 import V0_3
 from bridge.a2a.wire.v0_3_proto import V0_3Proto
 from bridge.errors import PeerError
+from tests.a2a.wire.test_generations import fields_at_fault
 
 pytestmark = pytest.mark.proves("a2a03-6-objects")
 
@@ -238,7 +239,7 @@ def test_a_webhook_that_is_none_is_refused_by_its_name(dialect: V0_3, name: str)
     message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "a"}]}
     with pytest.raises(A2AError) as refused:
         dialect.request_from(operations.SEND_MESSAGE, {"message": message, "configuration": {name: "no"}})
-    assert {one.field for one in refused.value.violations} == {f"configuration.{name}"}
+    assert fields_at_fault(dialect, refused.value) == [f"configuration.{name}"]
 
 
 def task_of(status: dict[str, Any], **more: Any) -> dict[str, Any]:
