@@ -327,7 +327,7 @@ def _names_in_host_file(options: Mapping[str, Any]) -> list[str]:
             )
     if not wanted:
         raise UsageError(f"{options['from_json']} holds no server that is not disabled")
-    return [*(name for name in file.servers if name in wanted), *sorted({*wanted} & file.refused.keys())]
+    return [*(name for name in file.entries if name in wanted), *sorted({*wanted} & file.refused.keys())]
 
 
 def _unsaid_of_wrapped(options: Mapping[str, Any]) -> Iterator[str]:
