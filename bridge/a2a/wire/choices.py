@@ -2,5 +2,5 @@
 
 from typing import Literal
 
-DialectChoice = Literal["auto", "1.0", "0.3", "0.1"]
+DialectChoice = Literal["auto", "1.0", "0.3", "0.1", "hermes"]
 """How an agent is spoken to: as its card says, or in this version."""
