@@ -68,6 +68,7 @@ call_timeout_seconds = 20
     "import": """\
 [import]
 mcp_json = "mcp.json"
+known_agents = "hermes_config.yaml"
 """,
     "agents": """\
 [agents.research]
@@ -122,7 +123,12 @@ NOTES: Final = {
     "becomes a tool server under its name, in small letters and with `-` for what a name cannot hold; no two may "
     "come to the same. What is wrong with one matters when a face is made of it. What such a file holds in plain, "
     "also tokens and `Authorization`, is taken as it is, since hosts know no other way, and is kept out of all that "
-    "is shown. `${NAME}`, `${NAME:-default}` and `${env:NAME}` come from the environment.",
+    "is shown. `${NAME}`, `${NAME:-default}` and `${env:NAME}` come from the environment.\n\n"
+    "A Hermes configuration is YAML, which takes `pip install 'mcp-a2a[yaml]'`. Each entry of its "
+    '`a2a.client.known_agents` becomes an agent with `dialect = "hermes"`, named as a server is. The bearer token is '
+    "in the variable that `token_env` names. An entry that wants OAuth 2 is left out with a warning, and is a fault "
+    "for `mcp-a2a check`; a table `[agents.NAME]` of the same name stands in for it. The file may have 262,144 bytes, "
+    "50 levels, and 50,000 values with each alias counted as what it stands for.",
     "agents": "`oauth2` is not supported yet.",
     "tools_as_agent": "Where several overrides speak of a skill, each key is that of its exact name, else of the later "
     "glob.",

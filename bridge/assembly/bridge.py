@@ -142,6 +142,9 @@ class Bridge:
                     logger.warning("let in no more all the same: %s", ", ".join(sorted(turned_away)))
                 raise
             self._take_over(plan, fresh)
+            for name, left_out in plan.left_out.items():
+                if self._read.left_out.get(name) != left_out:
+                    logger.warning("agents.%s at %s is left out: %s", name, left_out.place, left_out.words)
             self._read = read
             return changes
 

@@ -17,6 +17,7 @@ from bridge.a2a.wire.choices import DialectChoice
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
 from bridge.assembly.own_card import OwnCard
+from bridge.config.import_file import LeftOut
 from bridge.config.tables.profile import Profile, RunTable, ServerTable
 from bridge.config.tables.values import MEMORY_STORE
 from bridge.errors import UsageError
@@ -183,6 +184,8 @@ class Plan:
     """By the names in their paths. An agent with the name "" is named after its server."""
     offered: Mapping[str, OfferedPlan] = field(default_factory=dict)
     """By the names in their paths."""
+    left_out: Mapping[str, LeftOut] = field(default_factory=dict)
+    """Agents that an imported file lists and the bridge cannot call, by name."""
 
     def require_safe(self) -> None:
         """Refuse to listen beyond this machine without credentials, unless the plan allows it.

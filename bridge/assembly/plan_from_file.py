@@ -61,6 +61,7 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
         catalogs={key: _catalog(one) for key, one in config.catalogs.items()},
         published={name: _published(name, one, loaded) for name, one in config.tools_as_agent.items()},
         offered={name: _offered(one, loaded) for name, one in config.agents_as_tools.items()},
+        left_out=loaded.left_out,
     )
 
 

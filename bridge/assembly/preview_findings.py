@@ -110,6 +110,8 @@ class Findings:
 
     useless: tuple[FindingFault, ...] = ()
     """Globs in the skills of principals that match nothing."""
+    left_out: tuple[FindingFault, ...] = ()
+    """Agents of imported files that the bridge cannot call."""
 
     @property
     def faults(self) -> tuple[FindingFault, ...]:
@@ -120,6 +122,7 @@ class Findings:
             if peer.down
         ]
         return (
+            *self.left_out,
             *down,
             *(FindingFault.at((peer.kind, peer.key), fault) for peer in self.peers for fault in peer.faults),
             *(fault for face in self.faces for fault in face.faults),
@@ -154,6 +157,7 @@ async def findings_of(plan: Plan, bridge: Bridge) -> Findings:
         faces,
         tuple(_unused(plan)),
         useless=tuple(_useless(faces, principals.values())),
+        left_out=tuple(_left_out(plan)),
     )
 
 
@@ -180,7 +184,7 @@ def offline_findings(plan: Plan) -> Findings:
         "the tools and skills that they list: names, collisions, rules for nothing",
         *(("what each principal may use of them",) if plan.credentials else ()),
     )
-    return Findings(peers, faces, tuple(_unused(plan)), unseen)
+    return Findings(peers, faces, tuple(_unused(plan)), unseen, left_out=tuple(_left_out(plan)))
 
 
 def _server(key: str, upstream: Upstream, *, is_needed: bool) -> PeerFindings:
@@ -340,6 +344,11 @@ def _useless(faces: Iterable[FaceFindings], principals: Iterable[Principal]) -> 
                 where = ("principals", principal.name, "skills", number)
                 words = f"principals.{principal.name}: skills: `{glob}` matches nothing that is served"
                 yield FindingFault(where, words)
+
+
+def _left_out(plan: Plan) -> Iterator[FindingFault]:
+    for name, one in plan.left_out.items():
+        yield FindingFault(("agents", name), f"agents.{name} is left out: {one.words}")
 
 
 def _unused(plan: Plan) -> Iterator[str]:

@@ -57,6 +57,8 @@ def show(**options: Any) -> int:
     if options["tools"]:
         return _print_tools(plan_of(loaded), options["tools"])
     render.write(text_of_shown(shown_values(loaded), sources=options["sources"]))
+    for name, one in loaded.left_out.items():
+        render.say(f"agents.{name} at {one.place} is left out: {one.words}")
     return 0
 
 

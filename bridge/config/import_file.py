@@ -29,6 +29,17 @@ class ImportedEntry(Generic[PeerTable]):
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """An entry that the bridge leaves out although nothing is wrong with it."""
+
+    words: str
+    """Why, and what to do."""
+    place: str
+    """The file and line."""
+    path: KeyPath
+
+
+@dataclass(frozen=True)
 class ImportedFile(Generic[PeerTable]):
     """An imported file. Entries are added while it is read."""
 
@@ -37,19 +48,31 @@ class ImportedFile(Generic[PeerTable]):
     """The usable entries, by the names that the bridge gives them."""
     refused: dict[str, tuple[Diagnostic, ...]] = field(default_factory=dict)
     """The faults of the other entries, by name."""
+    left_out: dict[str, LeftOut] = field(default_factory=dict)
+    """The entries that ask for what the bridge cannot do, by name."""
     _written_as: dict[str, str] = field(default_factory=dict)
 
     @property
     def names(self) -> frozenset[str]:
         """The names of all entries, usable or not."""
-        return frozenset((*self.entries, *self.refused))
+        return frozenset((*self.entries, *self.refused, *self.left_out))
 
     def refusal(self, name: str, message: str, hint: str = "") -> Diagnostic:
         """A diagnostic about a usable entry as a whole."""
         return self.document.diagnostic(ConfigFault(self.entries[name].path, message, hint, on_key=True))
 
-    def add(self, written: str, path: KeyPath, table: PeerTable | None, faults: list[ConfigFault]) -> None:
-        """Add the entry at a path, by its written name. The faults have paths in the entry."""
+    def add(
+        self,
+        written: str,
+        path: KeyPath,
+        table: PeerTable | None,
+        faults: list[ConfigFault],
+        unable: str = "",
+    ) -> None:
+        """Add the entry at a path, by its written name.
+
+        The faults have paths in the entry. `unable` says why it is left out although nothing is wrong with it.
+        """
         name = table_name(written)
         if name in self._written_as:
             message = f"`{self._written_as[name]}` and `{written}` would both be called `{name}`"
@@ -58,5 +81,7 @@ class ImportedFile(Generic[PeerTable]):
         if faults:
             placed = (replace(fault, path=(*path, *fault.path)) for fault in faults)
             self.refused[name] = (*self.refused.get(name, ()), *self.document.diagnostics(placed))
+        elif unable:
+            self.left_out[name] = LeftOut(unable, self.document.place(path), path)
         elif table is not None:
             self.entries[name] = ImportedEntry(table, self.document.place(path), path)

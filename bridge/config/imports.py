@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bridge.config.check.rules import SECTION_NOUNS, ImportedNames, sources_of
-from bridge.config.import_file import ImportedFile, PeerTable
+from bridge.config.import_file import ImportedFile, LeftOut, PeerTable
 from bridge.config.mcp_json import read_host_file
 from bridge.config.tables.peers import AgentTable, ToolServerTable
 from bridge.config.text.diagnostics import ConfigError, Diagnostic
@@ -18,6 +18,9 @@ from bridge.config.text.options import OptionDocument
 from bridge.config.text.positions import KeyPath
 from bridge.config.text.secrets import ReadingContext, expanded
 
+_YAML: Final = "yaml"
+_MISSING_EXTRA: Final = "a YAML file is read with PyYAML, which is not installed"
+_HOW_TO_INSTALL: Final = "pip install 'mcp-a2a[yaml]'"
 _USED_BY: Final = {"tool_servers": "tools_as_agent", "agents": "agents_as_tools"}
 """The sections that imported files add to, each with the faces that are made of its peers."""
 
@@ -52,12 +55,18 @@ class Imports:
             names[section] = file.names | (names.get(section) or frozenset())
         return {**names, **dict.fromkeys(self.unread)}
 
+    def left_out(self) -> dict[str, LeftOut]:
+        """The entries that are left out although nothing is wrong with them, by name."""
+        return {name: one for _, file in self.files() for name, one in file.left_out.items()}
+
     def sources(self) -> Iterator[tuple[KeyPath, ValueSource]]:
         """Yield each value of each usable entry with its file and line."""
         for section, file in self.files():
             for name, entry in file.entries.items():
                 for key in entry.table.model_fields_set:
                     yield (section, name, key), ValueSource("file", entry.place)
+            for name, left_out in file.left_out.items():
+                yield (section, name), ValueSource("file", left_out.place)
 
     def wanted_and_refused(self, data: Mapping[str, Any]) -> Iterator[Diagnostic]:
         """Yield the faults of entries that a face uses."""
@@ -68,14 +77,31 @@ class Imports:
                 if name in wanted:
                     yield from diagnostics
 
+    def emptied(self, data: Mapping[str, Any]) -> Iterator[Diagnostic]:
+        """Yield a fault for each face that is made of nothing but agents that are left out."""
+        left_out = {name: file for file in self.agents for name in file.left_out}
+        for face, named in sources_of(data, _USED_BY["agents"]).items():
+            if named and left_out.keys() >= set(named.values()):
+                (name, *_) = named.values()
+                one, message = (
+                    left_out[name].left_out[name],
+                    f"[agents_as_tools.{face}] has no agent but such as this",
+                )
+                yield left_out[name].document.diagnostic(ConfigFault(one.path, f"{message}: {one.words}"))
+
 
 def read_imports(document: Document | OptionDocument, reading: ReadingContext) -> Imports:
     """Read the files that the `[import]` of a configuration names."""
     imports = Imports()
     reader = _ImportReader(document, reading, imports)
     imports.tool_servers += reader.files("mcp_json", "tool_servers", read_host_file)
+    imports.agents += reader.agents("known_agents")
     for section in _USED_BY:
         imports.elsewhere += _clashes(section, document, imports)
+    own = document.data.get("agents")
+    for name in {*(own if isinstance(own, dict) else ()), *tables_in(imports.agents)}:
+        for file in imports.agents:
+            file.left_out.pop(name, None)  # another agent of this name stands in for it
     return imports
 
 
@@ -104,6 +130,21 @@ class _ImportReader:
             except ConfigError as exc:
                 self.imports.elsewhere += exc.diagnostics
             self.imports.unread.add(section)
+
+    def agents(self, key: str) -> Iterator[ImportedFile[AgentTable]]:
+        """Read the agents in the files that a key names."""
+        named = [where for where, _ in self._paths(key)]
+        if not named:
+            return
+        try:
+            from bridge.config.known_agents import read_known_agents  # takes an optional extra
+        except ModuleNotFoundError as exc:
+            if exc.name != _YAML:
+                raise
+            self.imports.unread.add("agents")
+            self.imports.faults += [ConfigFault(where, _MISSING_EXTRA, _HOW_TO_INSTALL) for where in named]
+            return
+        yield from self.files(key, "agents", read_known_agents)
 
     def _paths(self, key: str) -> Iterator[tuple[KeyPath, Path]]:
         table = self.document.data.get("import")

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from bridge.config.check.rules import rule_faults, tables_at
 from bridge.config.check.validation_faults import validation_faults_of, without_guesses
+from bridge.config.import_file import LeftOut
 from bridge.config.imports import Imports, read_imports, tables_in
 from bridge.config.schema import config_schema
 from bridge.config.tables.models import (
@@ -77,6 +78,8 @@ class LoadedConfig:
     environment: Mapping[str, str] = field(repr=False, compare=False)
     on_command_line: bool = False
     """Whether the configuration comes from options, and not from a file."""
+    left_out: Mapping[str, LeftOut] = field(default_factory=dict)
+    """The agents of imported files that the bridge cannot call, by name. No face is made of them."""
 
     @property
     def bridge_profile(self) -> Profile:
@@ -151,12 +154,11 @@ def _loaded(
     profiles = _profiles(found)
     config = _config(reading, found)
     found.faults += rule_faults(document.data, imports.names())
-    found.elsewhere += imports.wanted_and_refused(document.data)
+    found.elsewhere += [*imports.wanted_and_refused(document.data), *imports.emptied(document.data)]
     found.faults += _shared_tokens(document.data, reading)
     document.refuse(without_guesses(found.faults), found.elsewhere)
     assert config is not None, "what is wrong with it has been raised"
-    servers = {**config.tool_servers, **tables_in(imports.tool_servers)}
-    config = config.model_copy(update={"tool_servers": servers})
+    config = _with_imports(config, imports)
     return LoadedConfig(
         reading.folder,
         config,
@@ -165,7 +167,24 @@ def _loaded(
         frozenset(_files(config, profiles, imports)),
         reading.environment,
         reading.on_command_line,
+        imports.left_out(),
     )
+
+
+def _with_imports(config: Config, imports: Imports) -> Config:
+    """The configuration with the peers of imported files, and with faces that do without those left out."""
+    left_out = imports.left_out()
+    changes = {
+        "tool_servers": {**config.tool_servers, **tables_in(imports.tool_servers)},
+        "agents": {**config.agents, **tables_in(imports.agents)},
+        "agents_as_tools": {
+            name: face.model_copy(
+                update={"sources": tuple(source for source in face.sources if source not in left_out)}
+            )
+            for name, face in config.agents_as_tools.items()
+        },
+    }
+    return config.model_copy(update=changes)
 
 
 def _bridge_with(

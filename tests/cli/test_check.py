@@ -455,3 +455,13 @@ def test_without_a_file_it_is_said_how_to_get_one(tmp_path: Path) -> None:
     done = check(tmp_path)
     assert done.returncode == 2
     assert "mcp-a2a init" in done.stderr
+
+
+def test_an_agent_of_a_hermes_configuration_that_wants_oauth_2_is_a_fault(tmp_path: Path) -> None:
+    agents = "[{ name: billing, url: 'https://billing.example', auth: { type: oauth2 } }]"
+    (tmp_path / "hermes.yaml").write_text(f"a2a:\n  client:\n    known_agents: {agents}\n")
+    written(tmp_path, "[import]\nknown_agents = 'hermes.yaml'\n", RAW, DEVTOOLS, TEAM)
+    found = found_in(tmp_path, "--offline")
+    assert [found["ok"], found["places"], len(found["faults"])] == [False, ["hermes.yaml:3"], 1]
+    assert found["faults"][0].startswith("agents.billing is left out: it asks for OAuth 2")
+    assert check(tmp_path, "--offline").returncode == 1

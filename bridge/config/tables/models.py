@@ -106,11 +106,15 @@ class BridgeTable(Table):
 
 
 class ImportTable(Table):
-    """`[import]`: servers that are configured elsewhere already."""
+    """`[import]`: servers and agents that are configured elsewhere already."""
 
     mcp_json: FilePaths = Field(
         default=(),
         description="files with the `mcpServers` of an MCP host, or a list of them: each is a tool server",
+    )
+    known_agents: FilePaths = Field(
+        default=(),
+        description="Hermes configurations (YAML) with `a2a.client.known_agents`, or a list of them: each is an agent",
     )
 
 
@@ -212,7 +216,7 @@ class Config(Table):
         default_factory=dict, description="catalogs of more agents, by name"
     )
     imports: ImportTable = Field(
-        default=ImportTable(), alias="import", description="servers that are configured elsewhere"
+        default=ImportTable(), alias="import", description="servers and agents that are configured elsewhere"
     )
     tools_as_agent: dict[Name, ToolsAsAgentTable] = Field(
         default_factory=dict, description="A2A agents made of tools, by name"
