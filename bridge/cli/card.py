@@ -66,7 +66,7 @@ _CONNECTION_OPTIONS: Final = (
     click.option(
         "--allow-private",
         is_flag=True,
-        help="Go on also when the card, or the URL's name, leads from the public network to a private address.",
+        help="Go on even if the card or the URL's name leads from the public network to a private address.",
     ),
     dialect_option("the agent speaks, when its card does not say it or says another one"),
 )
@@ -75,17 +75,17 @@ _CALL_OPTIONS: Final = (
         "--trust",
         multiple=True,
         metavar="ORIGIN",
-        help="Send the credentials also to this origin, when the card says to call it there. Repeatable.",
+        help="Send the credentials to this origin too, if the card says to call the agent there. Repeatable.",
     ),
     click.option(
         "--timeout-seconds",
         type=click.FloatRange(min=0, min_open=True),
-        help="How long the agent may take between two questions. Default: as long as it likes.",
+        help="How long the agent may take between two questions. Default: no limit.",
     ),
     click.option(
         "--json-output",
         is_flag=True,
-        help="Print each event, or each task of a list, as one line of JSON, and nothing else but faults.",
+        help="Print each event, or each task of a list, as one line of JSON, and nothing else except faults.",
     ),
 )
 
@@ -354,15 +354,16 @@ def _require_http(url: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the card as it was received.")
 @connection_options
 def card(**options: Any) -> int:
-    """Show what an agent says of itself.
+    """Show the card of an agent.
 
-    URL is the agent's base, below which its card is at /.well-known/agent-card.json, or the card's own URL.
+    URL is the base URL of the agent, or the URL of its card. Below a base URL the card is at /.well-known/agent-
+    card.json.
 
     \b
     mcp-a2a card http://127.0.0.1:8080
     mcp-a2a card --bearer env:TOKEN --json https://agent.example.com | jq .skills
 
-    Exits with 1 when there is no card, or the card is not as A2A asks.
+    Exit codes: 0 the card is as A2A asks; 1 there is no card, or it is not as A2A asks; 2 the command is at fault.
     """
     import anyio
 

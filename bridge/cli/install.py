@@ -34,9 +34,9 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 @click.argument("urls", nargs=-1, metavar="URL... | FILE.toml")
 @click.option(
     "--name",
-    help="The server's name in the host. Default: what the first agent's card says, or as in the file.",
+    help="The server's name in the host. Default: the name on the first agent's card, or in the file.",
 )
-@click.option("--face", metavar="NAME", help="With a file: which of its MCP servers (agents_as_tools).")
+@click.option("--face", metavar="NAME", help="With a file: the name of its MCP server (agents_as_tools).")
 @agents_options
 @click.option(
     "--scope",
@@ -51,19 +51,19 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
     "--list",
     "lists",
     is_flag=True,
-    help="Show which servers of ours are in which host's file (of HOST alone).",
+    help="List the servers of mcp-a2a in the files of all hosts, or of HOST.",
 )
-@click.option("--remove", is_flag=True, help="Take the server out again.")
-@click.option("--dry-run", is_flag=True, help="Show what would change, and write nothing.")
+@click.option("--remove", is_flag=True, help="Remove the server from the host's file.")
+@click.option("--dry-run", is_flag=True, help="Show the changes, and write nothing.")
 @click.option(
     "--check",
     is_flag=True,
     help="First read the agents' cards, start the server as the host would, and list its tools.",
 )
 def install(**options: Any) -> int:
-    """Add A2A agents to an MCP host, as a server that it starts.
+    """Add A2A agents to an MCP host, as a server that the host starts.
 
-    The agents are named by their URLs, or by a configuration file of which one MCP server is added.
+    Name the agents by their URLs, or name a configuration file. Of a file, the command adds one MCP server.
 
     \b
     HOST is one of
@@ -79,8 +79,8 @@ def install(**options: Any) -> int:
     mcp-a2a install claude-code bridge.toml --face team
     mcp-a2a install --list
 
-    All else in the host's file stays as it is, and the last five backups of it are kept beside it. A secret is
-    written as the place it is read from; env:NAME is for hosts that start from a shell (claude-code, gemini).
+    Everything else in the host's file stays as it is. The command keeps the last five backups beside the file. A secret
+    is written as the place that it is read from. env:NAME is for hosts that start from a shell (claude-code, gemini).
     """
     if options["lists"]:
         return _list(options)

@@ -49,9 +49,9 @@ _HISTORY: Final = 10
     "--answer",
     "reply",
     metavar="TEXT|JSON",
-    help="Answer what the task asks: words, or a JSON object with the fields of its form.",
+    help="Answer the question of the task: a text, or a JSON object with the fields of its form.",
 )
-@click.option("--decline", is_flag=True, help="Decline what the task asks.")
+@click.option("--decline", is_flag=True, help="Decline the question of the task.")
 @click.option("--cancel", is_flag=True, help="Cancel the task.")
 @click.option("--state", type=click.Choice(_STATES), help="List only tasks in this state.")
 @click.option("--context", "context_id", metavar="ID", help="List only tasks of this context.")
@@ -60,15 +60,15 @@ _HISTORY: Final = 10
     type=click.IntRange(1, 10_000),
     default=_MOST,
     show_default=True,
-    help="List no more tasks than these, the newest first.",
+    help="List at most this many tasks, the newest first.",
 )
 @call_options
 def tasks(**options: Any) -> int:
     """List the tasks of an agent; show, answer or cancel one.
 
-    URL is the agent's, as for call. Without ID its tasks are listed, as far as you may see them: what state each
-    is in, which skill it is about, and since when it is so. With ID one task is shown, with what it asks, the command
-    that answers it, and its results. An answer is sent and what becomes of the task is shown, as call shows it.
+    URL is the address of the agent, as for call. Without ID the command lists the tasks that you may see, each with its
+    state, its skill, and the time of its last change. With ID it shows one task: its question, the command that answers
+    it, and its results. After an answer it watches the task, as call does.
 
     \b
     mcp-a2a tasks http://127.0.0.1:8080
@@ -78,9 +78,9 @@ def tasks(**options: Any) -> int:
     mcp-a2a tasks http://127.0.0.1:8080 0198c0de-... --reply "the blue one"
     mcp-a2a tasks http://127.0.0.1:8080 0198c0de-... --cancel
 
-    Exit codes: 0 it was listed, shown or cancelled, or is completed after the answer; 1 the agent is at fault, or the
-    task is not completed after the answer, or could not be cancelled; 2 the command is at fault; 3 the task asks again
-    and there is no terminal; 130 interrupted.
+    Exit codes: 0 the task was listed, shown or canceled, or is completed after the answer; 1 the agent is at fault, or
+    the task is not completed after the answer, or could not be canceled; 2 the command is at fault; 3 the task asks
+    again, and there is no terminal; 130 interrupted.
     """
     import anyio
 
