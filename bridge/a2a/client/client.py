@@ -123,9 +123,9 @@ class AgentClient:
     async def send(self, request: objects.SendMessageRequest) -> Task | Message:
         """Send a message and wait for the agent's answer (section 3.1.1)."""
         answer = await self.perform(operations.SEND_MESSAGE, request)
-        said = answer.task or answer.message
-        assert said is not None
-        return said
+        answered = answer.task or answer.message
+        assert answered is not None
+        return answered
 
     def stream(self, request: objects.SendMessageRequest) -> AsyncGenerator[StreamResponse, None]:
         """Send a message and yield the events (section 3.1.2). Close a generator that is not read to its end."""

@@ -90,8 +90,8 @@ class FoldedTask:
                 self._artifacts[one.artifact_id] += _weight_of_artifact(one)
             self._artifact_bytes = sum(self._artifacts.values())
         if isinstance(payload, Task | TaskStatusUpdateEvent):
-            said = task.status.message
-            self._other_bytes = (weight_of_message(said) if said else 0) + _weight_of(task.metadata)
+            message = task.status.message
+            self._other_bytes = (weight_of_message(message) if message else 0) + _weight_of(task.metadata)
         if self._artifact_bytes + self._other_bytes > self._limit_bytes:
             raise TaskTooLargeError
 
@@ -226,7 +226,12 @@ def _going_on(part: Part) -> AppendedText:
 
 def _with_words_in_history(task: Task) -> Task:
     """The task with the agent's message of its status in its history, once."""
-    said, history = task.status.message, task.history or ()
-    if said is None or said.role is not Role.AGENT or task.status.state in ENDED or history[-1:] == (said,):
+    message, history = task.status.message, task.history or ()
+    if (
+        message is None
+        or message.role is not Role.AGENT
+        or task.status.state in ENDED
+        or history[-1:] == (message,)
+    ):
         return task
-    return task.model_copy(update={"history": (*history, said)})
+    return task.model_copy(update={"history": (*history, message)})

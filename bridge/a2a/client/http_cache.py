@@ -200,11 +200,11 @@ class CachedResource(ABC, Generic[KeptT, ValueT]):
 
 def fresh_seconds(headers: httpx2.Headers, bounds: FreshnessBounds) -> float:
     """How long a response is fresh for a private cache, within the bounds (RFC 9111 section 4.2)."""
-    said = headers.get("cache-control", "")
+    directives = headers.get("cache-control", "")
     seconds = 0.0
-    if _NO_CACHE.search(said) or _NO_STORE.search(said):
+    if _NO_CACHE.search(directives) or _NO_STORE.search(directives):
         pass
-    elif found := _MAX_AGE.search(said):
+    elif found := _MAX_AGE.search(directives):
         age = headers.get("age", "")
         seconds = float(found[1]) - (float(age) if age.isdecimal() else 0)
     elif "expires" in headers:
@@ -221,7 +221,9 @@ def validators_of(
     """The conditional headers for the next request. A 304 keeps the known ones."""
     given = {asked: response.headers.get(got, "") for got, asked in _VALIDATORS.items()}
     # A value that cannot be sent as a header is left out.
-    new = {asked: said for asked, said in given.items() if said and said.isascii() and said.isprintable()}
+    new = {
+        asked: value for asked, value in given.items() if value and value.isascii() and value.isprintable()
+    }
     return {**known, **new} if response.status_code == HTTPStatus.NOT_MODIFIED else new
 
 

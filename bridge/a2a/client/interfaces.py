@@ -56,10 +56,10 @@ def interfaces_of(
     Raises:
         PeerError: there is no such interface. The message says what the card offers.
     """
-    said = [(one, one.protocol_version) for one in card.supported_interfaces]
-    spoken = _spoken(said, versions)
+    versioned = [(one, one.protocol_version) for one in card.supported_interfaces]
+    spoken = _spoken(versioned, versions)
     if not spoken and versions.is_told:
-        spoken = _spoken([(one, versions.current.version) for one, _ in said], versions)
+        spoken = _spoken([(one, versions.current.version) for one, _ in versioned], versions)
     if spoken:
         return spoken
     offered = ", ".join(f"{one.protocol_binding} {one.protocol_version}" for one in card.supported_interfaces)
@@ -70,11 +70,11 @@ def interfaces_of(
 
 
 def _spoken(
-    said: Iterable[tuple[AgentInterface, str]], versions: Versions
+    versioned: Iterable[tuple[AgentInterface, str]], versions: Versions
 ) -> tuple[tuple[AgentInterface, Dialect], ...]:
     return tuple(
         (one, dialect)
-        for one, version in said
+        for one, version in versioned
         if one.protocol_binding.upper() in BINDINGS
         and (dialect := versions.find(version, one.protocol_binding)) is not None
     )

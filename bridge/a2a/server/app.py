@@ -170,12 +170,12 @@ class AgentServer:
 
     def _shown_at(self, base_url: str) -> _ShownCard:
         """The card as it is sent. It is built again only when the agent's card or the schemes change."""
-        said, schemes = self._agent.card(base_url), self._access.schemes
+        own, schemes = self._agent.card(base_url), self._access.schemes
         last = self._last_card
-        if last is None or last.said is not said or last.schemes != schemes:
-            card = self._versions.card(with_security(said, schemes))
+        if last is None or last.own is not own or last.schemes != schemes:
+            card = self._versions.card(with_security(own, schemes))
             text = card.to_json()
-            last = _ShownCard(said, schemes, card, text, f'"{hashlib.sha256(text).hexdigest()[:32]}"')
+            last = _ShownCard(own, schemes, card, text, f'"{hashlib.sha256(text).hexdigest()[:32]}"')
             self._last_card = last
         return last
 
@@ -306,7 +306,7 @@ class _Events:
 class _ShownCard:
     """A card as it is sent, and what it was built from."""
 
-    said: AgentCard
+    own: AgentCard
     schemes: tuple[Scheme, ...]
     card: AgentCard
     text: bytes

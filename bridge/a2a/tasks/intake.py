@@ -195,7 +195,7 @@ class Intake:
 
     def _with_new_id(self, turn: Turn, task: Task) -> Turn:
         """A turn whose message has another id than those that are in its task."""
-        if all(said.message_id != turn.message.message_id for said in task.history or ()):
+        if all(message.message_id != turn.message.message_id for message in task.history or ()):
             return turn
         return replace(turn, message=turn.message.model_copy(update={"message_id": self._ids.new()}))
 

@@ -42,8 +42,8 @@ def refusal_from(error: JsonObject, details: JsonValue) -> ErrorObject:
     for detail in details if isinstance(details, list) else ():
         if not isinstance(detail, dict):
             continue
-        if isinstance(said := detail.get("reason"), str):
-            reason = said
+        if isinstance(named := detail.get("reason"), str):
+            reason = named
         found = detail.get("fieldViolations")
         for one in found if isinstance(found, list) else ():
             if isinstance(one, dict):

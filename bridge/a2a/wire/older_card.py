@@ -49,8 +49,8 @@ def is_of_0_3(card: JsonObject) -> bool:
     something that 0.2 brought."""
     if not _names_url(card):
         return False
-    if said := card.get("protocolVersion"):
-        return bool(_VERSIONS.fullmatch(str(said)))
+    if version := card.get("protocolVersion"):
+        return bool(_VERSIONS.fullmatch(str(version)))
     return "authentication" not in card and not _OF_0_2.isdisjoint(card)
 
 
@@ -86,14 +86,14 @@ def with_authentication(card: AgentCard) -> AgentCard:
 
 def read_first(card: JsonObject, version: str) -> JsonObject:
     """A card of the first generation as 1.0 has it. What 1.0 has no field for stays in it."""
-    said: JsonObject = {name: item for name, item in card.items() if item is not None}
+    present: JsonObject = {name: item for name, item in card.items() if item is not None}
     interface: JsonObject = {
         "url": card["url"],
         "protocolBinding": JSONRPC,
         "protocolVersion": version,
     }
-    converted: JsonObject = {"capabilities": {}, **said, "supportedInterfaces": [interface]}
-    named = _object(said.get("authentication")).get("schemes")
+    converted: JsonObject = {"capabilities": {}, **present, "supportedInterfaces": [interface]}
+    named = _object(present.get("authentication")).get("schemes")
     schemes = [str(name).lower() for name in named] if isinstance(named, list) else []
     if found := [name for name in schemes if name in ("bearer", "basic")]:
         converted["securitySchemes"] = {name: {"httpAuthSecurityScheme": {"scheme": name}} for name in found}
@@ -113,7 +113,7 @@ def merged(card: AgentCard, version: str, bindings: Sequence[str]) -> AgentCard:
     )
     extra = dict(card.model_extra or {})
     transports = extra.get("additionalInterfaces", [])
-    said = [*(transports if isinstance(transports, list) else ()), *map(_transport, older)]
+    interfaces = [*(transports if isinstance(transports, list) else ()), *map(_transport, older)]
     top: JsonObject = {
         "url": older[0].url,
         "preferredTransport": older[0].protocol_binding,
@@ -123,7 +123,7 @@ def merged(card: AgentCard, version: str, bindings: Sequence[str]) -> AgentCard:
     update = {
         **top,
         **extra,
-        "additionalInterfaces": said,
+        "additionalInterfaces": interfaces,
         "supported_interfaces": (*card.supported_interfaces, *older),
     }
     return card.model_copy(update={**update, **_security(card)})
@@ -137,15 +137,15 @@ def read(card: JsonObject, version: str) -> JsonObject:
         transport = _interface(one, version)
         if transport not in interfaces:
             interfaces.append(transport)
-    said: JsonObject = {name: item for name, item in card.items() if item is not None}
-    converted: JsonObject = {**said, "supportedInterfaces": interfaces, **_requirements(said)}
-    if said.get("supportsAuthenticatedExtendedCard") is True and isinstance(said.get("capabilities"), dict):
-        converted["capabilities"] = {**_object(said["capabilities"]), "extendedAgentCard": True}
-    if isinstance(schemes := said.get("securitySchemes"), dict):
+    present: JsonObject = {name: item for name, item in card.items() if item is not None}
+    converted: JsonObject = {**present, "supportedInterfaces": interfaces, **_requirements(present)}
+    if present.get("supportsAuthenticatedExtendedCard") is True and isinstance(present.get("capabilities"), dict):
+        converted["capabilities"] = {**_object(present["capabilities"]), "extendedAgentCard": True}
+    if isinstance(schemes := present.get("securitySchemes"), dict):
         converted["securitySchemes"] = {
             name: _wrapped(one) if isinstance(one, dict) else one for name, one in schemes.items()
         }
-    if isinstance(skills := said.get("skills"), list):
+    if isinstance(skills := present.get("skills"), list):
         converted["skills"] = [
             {**one, **_requirements(one)} if isinstance(one, dict) else one for one in skills
         ]
@@ -180,22 +180,22 @@ def _security(card: AgentCard) -> dict[str, object]:
         else skill
         for skill in card.skills
     )
-    said: dict[str, object] = {"skills": skills}
+    fields: dict[str, object] = {"skills": skills}
     if card.security_schemes:
-        said["security_schemes"] = {
+        fields["security_schemes"] = {
             name: {**one, **_flat(one)} for name, one in card.security_schemes.items()
         }
     if card.security_requirements:
-        said["security"] = _flat_requirements(card.security_requirements)
-    return said
+        fields["security"] = _flat_requirements(card.security_requirements)
+    return fields
 
 
 def _flat(scheme: JsonObject) -> JsonObject:
     """A scheme of 1.0 in the form of OpenAPI."""
     for wrapper, kind in _TYPES.items():
         if isinstance(inner := scheme.get(wrapper), dict):
-            said = {name: item for name, item in inner.items() if name != "location"}
-            return {"type": kind, **said, **({"in": inner["location"]} if "location" in inner else {})}
+            rest = {name: item for name, item in inner.items() if name != "location"}
+            return {"type": kind, **rest, **({"in": inner["location"]} if "location" in inner else {})}
     return {}
 
 

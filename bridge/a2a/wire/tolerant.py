@@ -66,8 +66,8 @@ def message_from(value: JsonValue) -> JsonValue:
     """A Message whose role may be written as before 1.0."""
     if not isinstance(value, dict):
         return value
-    role, said = value.get("role"), _with_parts(value)
-    return {**said, "role": _ROLES.get(role.upper(), role)} if isinstance(role, str) else said
+    role, message = value.get("role"), _with_parts(value)
+    return {**message, "role": _ROLES.get(role.upper(), role)} if isinstance(role, str) else message
 
 
 def _payload_of(value: JsonObject) -> str | None:

@@ -78,9 +78,9 @@ class _FirstSpelling(JsonSpelling):
     # Out
 
     def part(self, part: JsonObject) -> JsonObject:
-        said = super().part(part)
-        said["type"] = said.pop("kind")
-        return said
+        older = super().part(part)
+        older["type"] = older.pop("kind")
+        return older
 
     def task(self, task: JsonObject) -> JsonObject:
         _leave_out_ids(task, task["id"])
@@ -108,8 +108,8 @@ class _FirstSpelling(JsonSpelling):
         same = {name: task[name] for name in ("contextId",) if name in task}
         same |= {"taskId": task.pop("id"), "metadata": note}
         artifacts = [{**same, "artifact": artifact} for artifact in _objects(task.pop("artifacts", None))]
-        said = with_note(task.get("metadata"), {_SNAPSHOT: True})
-        return artifacts, {**task, "taskId": same["taskId"], "metadata": said}
+        metadata = with_note(task.get("metadata"), {_SNAPSHOT: True})
+        return artifacts, {**task, "taskId": same["taskId"], "metadata": metadata}
 
     def message_as_task(self, message: JsonObject) -> JsonObject:
         """A message in place of a task: one that has ended with it."""
@@ -159,10 +159,12 @@ class _FirstSpelling(JsonSpelling):
         if (artifact := read.get("artifact")) is None:
             event = tolerant.normalized_event({"statusUpdate": read})
             assert isinstance(event, dict)
-            said = event["statusUpdate"]
-            assert isinstance(said, dict)
+            status_update = event["statusUpdate"]
+            assert isinstance(status_update, dict)
             return {
-                "statusUpdate": _with_ids(self._with_status_from(said), said["taskId"], said["contextId"])
+                "statusUpdate": _with_ids(
+                    self._with_status_from(status_update), status_update["taskId"], status_update["contextId"]
+                )
             }
         if isinstance(artifact, dict):
             read["artifact"] = chunk = self._identified(artifact)
@@ -175,7 +177,7 @@ class _FirstSpelling(JsonSpelling):
 
     def _message_of(self, read: JsonObject) -> JsonValue:
         status = read.get("status")
-        return self._said_from(status.get("message")) if isinstance(status, dict) else None
+        return self._agent_message_from(status.get("message")) if isinstance(status, dict) else None
 
     def _with_status_from(self, value: JsonObject) -> JsonObject:
         read = super()._with_status_from(value)
@@ -223,7 +225,7 @@ class _FirstWriter(EventEncoder):
 
     def write(self, event: bytes, *, last: bool) -> Sequence[bytes]:
         [(name, held)] = from_json(event).items()
-        return [to_json(said) for said in self._written(name, held, last)]
+        return [to_json(written) for written in self._written(name, held, last)]
 
     def _written(self, name: str, held: JsonObject, last: bool) -> Sequence[JsonObject]:
         if name == "artifactUpdate":
@@ -310,15 +312,15 @@ class V0_1(V0_3):
         read = restored(params)
         task_id, context_id = read.pop("id", None), read.pop("sessionId", None)
         _require_name(task_id)
-        said: dict[str, JsonValue] = {
+        configuration: dict[str, JsonValue] = {
             name: item
             for name in ("acceptedOutputModes", "historyLength")
             if (item := read.pop(name, None)) is not None
         }
         if (push := read.pop(self.push_name, None)) is not None:
-            said["taskPushNotificationConfig"] = push_in(push) if isinstance(push, dict) else push
+            configuration["taskPushNotificationConfig"] = push_in(push) if isinstance(push, dict) else push
         noted = read.get(_CONFIGURATION, {})
-        read["configuration"] = _with_length_from({**noted, **said}) if isinstance(noted, dict) else noted
+        read["configuration"] = _with_length_from({**noted, **configuration}) if isinstance(noted, dict) else noted
         message = self.spelling.message_from(read.get("message"))
         if isinstance(message, dict):
             read["message"] = {
@@ -370,17 +372,17 @@ class V0_1(V0_3):
         assert isinstance(message, dict)
         assert isinstance(configuration, dict)
         task_id, context_id = message.pop("taskId", None), message.pop("contextId", None)
-        said: JsonObject = {"id": task_id or message["messageId"]}
+        older: JsonObject = {"id": task_id or message["messageId"]}
         if (session_id := context_id or (None if task_id else message["messageId"])) is not None:
-            said["sessionId"] = session_id
-        said["historyLength"] = configuration.pop("historyLength", _ALL)
+            older["sessionId"] = session_id
+        older["historyLength"] = configuration.pop("historyLength", _ALL)
         if "acceptedOutputModes" in configuration:
-            said["acceptedOutputModes"] = configuration.pop("acceptedOutputModes")
+            older["acceptedOutputModes"] = configuration.pop("acceptedOutputModes")
         if isinstance(push := configuration.pop("taskPushNotificationConfig", None), dict):
-            said[self.push_name] = push_out(push)
+            older[self.push_name] = push_out(push)
         if unsaid := {name: item for name, item in configuration.items() if item is not False}:
-            said["metadata"] = with_note(params.get("metadata"), {_CONFIGURATION: unsaid})
-        return {**params, **said, "message": self.spelling.message(message)}
+            older["metadata"] = with_note(params.get("metadata"), {_CONFIGURATION: unsaid})
+        return {**params, **older, "message": self.spelling.message(message)}
 
     def reader(self, operation: Streamed[RequestT, AnswerT], request: RequestT) -> EventDecoder:  # noqa: ARG002
         if not isinstance(request, SendMessageRequest):
@@ -434,8 +436,8 @@ def _with_message_id(message: JsonObject, task_id: JsonValue) -> JsonObject:
     """A message with an id: where it says none, one that is made of what it says in its task."""
     if message.get("messageId"):
         return message
-    said = to_json([task_id, message.get("role"), message.get("parts")])
-    return {**message, "messageId": hashlib.sha256(said).hexdigest()[:32]}
+    content = to_json([task_id, message.get("role"), message.get("parts")])
+    return {**message, "messageId": hashlib.sha256(content).hexdigest()[:32]}
 
 
 def _with_state_noted(value: JsonObject) -> JsonObject:

@@ -81,15 +81,15 @@ class JsonSpelling(Spelling):
 
     def part(self, part: JsonObject) -> JsonObject:
         if "text" in part:
-            kind, said = "text", part
+            kind, older = "text", part
         elif "data" in part:
-            kind, said = "data", data_out(part)
+            kind, older = "data", data_out(part)
         else:
-            kind, said = "file", part
-            said["file"] = file_out(part, _FILE)
-        said = noted(said, _PART)
-        said["kind"] = kind
-        return said
+            kind, older = "file", part
+            older["file"] = file_out(part, _FILE)
+        older = noted(older, _PART)
+        older["kind"] = kind
+        return older
 
     def part_from(self, part: JsonObject) -> JsonObject:
         read = {name: item for name, item in file_in(part).items() if item is not None or name == "data"}
@@ -230,11 +230,11 @@ class V0_3(Dialect):
         message, configuration = params["message"], params.get("configuration", {})
         assert isinstance(message, dict)
         assert isinstance(configuration, dict)
-        said = {**configuration, "blocking": not configuration.get("returnImmediately")}
-        said.pop("returnImmediately", None)
-        if isinstance(push := said.pop("taskPushNotificationConfig", None), dict):
-            said[self.push_name] = push_out(push)
-        return {**params, "message": self.spelling.message(message), "configuration": said}
+        older = {**configuration, "blocking": not configuration.get("returnImmediately")}
+        older.pop("returnImmediately", None)
+        if isinstance(push := older.pop("taskPushNotificationConfig", None), dict):
+            older[self.push_name] = push_out(push)
+        return {**params, "message": self.spelling.message(message), "configuration": older}
 
     def answer_from(self, operation: Unary[RequestT, AnswerT], value: JsonValue) -> AnswerT:
         if operation is operations.SEND_MESSAGE:
@@ -250,15 +250,15 @@ class V0_3(Dialect):
         return refusal_from(error, error.get("data"))
 
     def http_refusal(self, body: JsonValue, status: int) -> ErrorObject | None:
-        said = body.get("error", body) if isinstance(body, dict) else None
-        if status < _ERRORS_FROM or not isinstance(said, dict):
+        error = body.get("error", body) if isinstance(body, dict) else None
+        if status < _ERRORS_FROM or not isinstance(error, dict):
             return None
-        code = said.get("code")
+        code = error.get("code")
         if not isinstance(code, int) or code == status:
-            if status not in _BY_STATUS or not isinstance(said.get("message"), str):
+            if status not in _BY_STATUS or not isinstance(error.get("message"), str):
                 return None
             code = _BY_STATUS[status].jsonrpc_code
-        return refusal_from({**said, "code": code}, said.get("data", said.get("details")))
+        return refusal_from({**error, "code": code}, error.get("data", error.get("details")))
 
 
 class _SpellingWriter(EventEncoder):
@@ -282,8 +282,8 @@ def push_out(config: JsonObject) -> JsonObject:
     authentication = config.get("authentication")
     if not isinstance(authentication, dict) or "scheme" not in authentication:
         return config
-    said = {name: item for name, item in authentication.items() if name != "scheme"}
-    return {**config, "authentication": {"schemes": [authentication["scheme"]], **said}}
+    rest = {name: item for name, item in authentication.items() if name != "scheme"}
+    return {**config, "authentication": {"schemes": [authentication["scheme"]], **rest}}
 
 
 def push_in(config: JsonObject) -> JsonObject:
@@ -291,5 +291,5 @@ def push_in(config: JsonObject) -> JsonObject:
     authentication = config.get("authentication")
     if not isinstance(authentication, dict) or not isinstance(schemes := authentication.get("schemes"), list):
         return config
-    said = {name: item for name, item in authentication.items() if name != "schemes"}
-    return {**config, "authentication": {"scheme": next(iter(schemes), ""), **said}}
+    rest = {name: item for name, item in authentication.items() if name != "schemes"}
+    return {**config, "authentication": {"scheme": next(iter(schemes), ""), **rest}}

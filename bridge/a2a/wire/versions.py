@@ -89,9 +89,9 @@ class Versions:
                 card = dialect.card(card)
         return card
 
-    def find(self, said: str | None, binding: str) -> Dialect | None:
+    def find(self, asked: str | None, binding: str) -> Dialect | None:
         """The dialect of a version in a binding; None if it is not supported."""
-        found = _VERSION.fullmatch((said or "").strip() or _ASSUMED)
+        found = _VERSION.fullmatch((asked or "").strip() or _ASSUMED)
         return self._spoken.get((found[1], binding.upper())) if found else None
 
     def require(self, asked: str | None, binding: str) -> Dialect:
@@ -102,13 +102,17 @@ class Versions:
         """
         if (dialect := self.find(asked, binding)) is not None:
             return dialect
-        said = (asked or "").strip()
+        requested = (asked or "").strip()
         served = ", ".join(dict.fromkeys(version for version, spoken in self._spoken if spoken == binding))
-        reason = f"version {said}" if said else f"a request without the header {HEADER} (it means {_ASSUMED})"
+        reason = (
+            f"version {requested}"
+            if requested
+            else f"a request without the header {HEADER} (it means {_ASSUMED})"
+        )
         raise A2AError(
             VERSION_NOT_SUPPORTED,
             f"This agent does not speak {reason}. Send {HEADER}: {self.current.version}; served: {served}",
-            metadata={"requested": said or _ASSUMED, "supported": served},
+            metadata={"requested": requested or _ASSUMED, "supported": served},
         )
 
     def called(self, asked: str | None, method: str) -> tuple[Dialect, AnyOperation]:
@@ -190,8 +194,8 @@ class Versions:
 
 def _not_found(words: str, asked: str | None, others: Sequence[str]) -> A2AError:
     """METHOD_NOT_FOUND for a method or path that only other versions have."""
-    said = (asked or "").strip()
-    here = f" in A2A {said}" if said else f" without the header {HEADER}, which means A2A {_ASSUMED}"
+    version = (asked or "").strip()
+    here = f" in A2A {version}" if version else f" without the header {HEADER}, which means A2A {_ASSUMED}"
     return A2AError(METHOD_NOT_FOUND, f"{words}{here}: send {HEADER}: {others[0]}")
 
 
