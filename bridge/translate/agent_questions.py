@@ -146,8 +146,8 @@ def with_lasting_keys(questions: Iterable[AgentQuestion], status: TaskStatus) ->
     message = status.message
     occasions: dict[str, JsonValue] = {}
     for part in message.parts if message else ():
-        said = (part.metadata or {}).get(OCCASIONS)
-        occasions |= said if isinstance(said, dict) else {}
+        named = (part.metadata or {}).get(OCCASIONS)
+        occasions |= named if isinstance(named, dict) else {}
     asked = message.message_id if message else status.timestamp
     return tuple(
         replace(one, key=_hashed(json.dumps([occasions.get(one.own_key or "", asked), one.own_key])))

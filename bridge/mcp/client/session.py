@@ -235,8 +235,8 @@ class Session:
                 result = await link.call(tool, call, asker, on_progress, self._tell_of_trace())
             except ServerRefusedError as exc:
                 if link.era is Era.MODERN and cannot_ask(exc):
-                    said = f"{exc} {self._let_it_ask(link)}"
-                    raise ServerRefusedError(exc.code, said, exc.data) from exc
+                    words = f"{exc} {self._let_it_ask(link)}"
+                    raise ServerRefusedError(exc.code, words, exc.data) from exc
                 raise
             if link.era is Era.MODERN and cannot_ask(result):
                 result["content"] = [*_blocks(result), {"type": "text", "text": self._let_it_ask(link)}]

@@ -198,8 +198,8 @@ class FaultMappingTransport(GuardedTransport):
                 request=request,
             )
         status = response.status_code
-        said = f"{self._name} answered HTTP {status} {response.reason_phrase}".rstrip()
-        return self._fault(request, status, HTTP_STATUS, said)
+        words = f"{self._name} answered HTTP {status} {response.reason_phrase}".rstrip()
+        return self._fault(request, status, HTTP_STATUS, words)
 
     def says_session_lost(self, request: httpx2.Request, status: int, body: bytes) -> bool:
         """Whether an error page says that the server does not know the session of a message.
