@@ -395,9 +395,9 @@ class Bridge:
         yield from (retiring.parts for retiring in self._retiring)
 
     def _readiness(self) -> tuple[bool, JsonObject]:
-        ready, said = readiness(self._parts, starting=self.app.routes.starting)
+        ready, report = readiness(self._parts, starting=self.app.routes.starting)
         closed = self._admission.closed
-        return (False, {**said, "status": "not ready", "access": closed}) if closed else (ready, said)
+        return (False, {**report, "status": "not ready", "access": closed}) if closed else (ready, report)
 
 
 @dataclass(eq=False)

@@ -202,8 +202,8 @@ class Plan:
 
     def fails_closed(self, server: str) -> bool:
         """Whether the start fails while this server is down."""
-        said = self.servers[server].fail or self.profile.server.fail
-        wanted = {one.fail or said for one in self.published.values() if server in one.servers}
+        own = self.servers[server].fail or self.profile.server.fail
+        wanted = {one.fail or own for one in self.published.values() if server in one.servers}
         return "closed" in wanted
 
 

@@ -41,8 +41,8 @@ class Changes:
 
     def __str__(self) -> str:
         """One line for the log."""
-        said = {"added": self.added, "changed": self.changed, "removed": self.removed}
-        now = "; ".join(f"{verb} {', '.join(keys)}" for verb, keys in said.items() if keys)
+        verbs = {"added": self.added, "changed": self.changed, "removed": self.removed}
+        now = "; ".join(f"{verb} {', '.join(keys)}" for verb, keys in verbs.items() if keys)
         taken = f"the configuration was read again and taken over: {now}" if now else ""
         wait = f"a restart is needed for {', '.join(self.later)}" if self.later else ""
         return (

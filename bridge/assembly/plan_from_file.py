@@ -67,9 +67,11 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
 
 def _server(table: ToolServerTable, process: Profile, *, on_line: bool) -> ServerPlan:
     """The plan of a tool server. Settings that its table leaves out come from the profile of the process."""
-    said = {key: value for key, value in table if value is not None}
-    server = process.server.model_copy(update={key: said[key] for key in said.keys() & _of(process.server)})
-    run = process.run.model_copy(update={key: said[key] for key in said.keys() & {"concurrency"}})
+    written = {key: value for key, value in table if value is not None}
+    server = process.server.model_copy(
+        update={key: written[key] for key in written.keys() & _of(process.server)}
+    )
+    run = process.run.model_copy(update={key: written[key] for key in written.keys() & {"concurrency"}})
     target = _target(table, server, on_line=on_line)
     plan = ServerPlan.as_profile_says(target, Era(table.era), server, run)
     return replace(plan, fail=table.fail, call_timeout_seconds=table.call_timeout_seconds)
@@ -158,13 +160,13 @@ def _offered(table: AgentsAsToolsTable, loaded: LoadedConfig) -> OfferedPlan:
 
 
 def _skill(table: SkillTable) -> SkillOverride:
-    said = {key: getattr(table, key) for key in table.model_fields_set - {"arguments"}}
-    return SkillOverride(**said, arguments=_arguments(table.arguments))
+    written = {key: getattr(table, key) for key in table.model_fields_set - {"arguments"}}
+    return SkillOverride(**written, arguments=_arguments(table.arguments))
 
 
 def _tool(table: ToolTable) -> ToolOverride:
-    said = {key: getattr(table, key) for key in table.model_fields_set - {"arguments"}}
-    return ToolOverride(**said, arguments=_arguments(table.arguments))
+    written = {key: getattr(table, key) for key in table.model_fields_set - {"arguments"}}
+    return ToolOverride(**written, arguments=_arguments(table.arguments))
 
 
 def _arguments(tables: Mapping[str, ArgumentTable]) -> dict[str, ArgumentRule]:

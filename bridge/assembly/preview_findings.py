@@ -189,13 +189,13 @@ def offline_findings(plan: Plan) -> Findings:
 
 def _server(key: str, upstream: Upstream, *, is_needed: bool) -> PeerFindings:
     greeting, listing = upstream.greeting, upstream.listing
-    said = f"{greeting.name} {greeting.version}, {_number(len(listing.tools), 'tool')}" if greeting else ""
+    says = f"{greeting.name} {greeting.version}, {_number(len(listing.tools), 'tool')}" if greeting else ""
     ends = "; `serve` would end at once (fail = closed)" if is_needed else ""
     return PeerFindings(
         "tool_servers",
         key,
         str(upstream.target),
-        "" if upstream.down else said,
+        "" if upstream.down else says,
         None if upstream.down is None else f"{upstream.down}{ends}",
         tuple(f"the tool {one.name} cannot be served: {one.reason}" for one in listing.left_out),
         (
@@ -221,8 +221,8 @@ def _on_unseen(words: Mapping[str, JsonValue], then: str) -> tuple[str, ...]:
     the texts, by what holds them."""
     found = [
         what
-        for what, said in words.items()
-        if any(without_hidden_characters(text) != text for text in _texts_in(said))
+        for what, value in words.items()
+        if any(without_hidden_characters(text) != text for text in _texts_in(value))
     ]
     if not found:
         return ()
@@ -240,20 +240,20 @@ def _texts_in(value: JsonValue) -> Iterator[str]:
 
 
 async def _agent(agent: RemoteAgent, plan: RemotePlan | None) -> PeerFindings:
-    said, down = "", agent.down
+    says, down = "", agent.down
     if plan is not None and down is not None:
         down = await other_kind_at(agent, plan) or down
     if agent.down is None:
         spoken = agent.client.interface
         skills = _number(len(agent.card.skills), "skill")
-        said = (
+        says = (
             f"{agent.card.name} {agent.card.version}, A2A {spoken.protocol_version} {spoken.protocol_binding},"
             f" {skills}"
         )
     notes = tuple(f"not as A2A asks: {one}" for one in agent.deviations)
     if agent.has_card:
         notes += _on_unseen(_words_of_card(agent.card), "hosts are given its words without them")
-    return PeerFindings("agents", agent.key, redacted_url(agent.url), said, down, notes=notes)
+    return PeerFindings("agents", agent.key, redacted_url(agent.url), says, down, notes=notes)
 
 
 async def _catalog(key: str, source: CatalogSource) -> PeerFindings:

@@ -86,25 +86,25 @@ class Router:
     def _nothing(self, path: str) -> ASGIApp:
         if self.routes.starting:
             words = "The bridge is starting: this is not served yet"
-            return _said(503, {"error": {"message": words}}, {"Retry-After": _AGAIN_SECONDS})
+            return _json_answer(503, {"error": {"message": words}}, {"Retry-After": _AGAIN_SECONDS})
         words = f"There is nothing at {path[:200]}."
         if path == CARD_PATH and self.routes.agents:
             words = f"There are several agents here, each with its own card; {AGENTS} lists them."
         elif path.rstrip("/") == MCP and self.routes.faces:
             words = f"There are several MCP servers here: {', '.join(self.routes.faces)}"
-        return _said(404, {"error": {"message": words}})
+        return _json_answer(404, {"error": {"message": words}})
 
     def _health(self, is_about_work: bool, scope: Scope) -> ASGIApp:
         try:
             self._place.require_own(Headers(scope=scope))
         except RefusedError as exc:
-            return _said(exc.status, {"error": {"message": str(exc)}})
+            return _json_answer(exc.status, {"error": {"message": str(exc)}})
         if scope["method"] not in ("GET", "HEAD"):
-            return _said(405, {"error": {"message": "This is read with GET"}}, {"Allow": "GET, HEAD"})
+            return _json_answer(405, {"error": {"message": "This is read with GET"}}, {"Allow": "GET, HEAD"})
         if not is_about_work:
-            return _said(200, {"status": "ok"})
+            return _json_answer(200, {"status": "ok"})
         ready, state = self._readiness()
-        return _said(200 if ready else 503, state)
+        return _json_answer(200 if ready else 503, state)
 
 
 def _outer(scope: Scope) -> Scope:
@@ -114,5 +114,5 @@ def _outer(scope: Scope) -> Scope:
     return {"headers": headers, OUTER_PATH: scope.get("root_path", "")}
 
 
-def _said(status: int, body: JsonObject, headers: Mapping[str, str] | None = None) -> ASGIApp:
+def _json_answer(status: int, body: JsonObject, headers: Mapping[str, str] | None = None) -> ASGIApp:
     return Response(json.dumps(body), status, headers=dict(headers or {}), media_type=_JSON)

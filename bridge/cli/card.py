@@ -151,7 +151,7 @@ class AgentConnection:
             trusted,
             api_key,
             allow_private,
-            tuple(_said(options)),
+            tuple(_given_options(options)),
             dialect=options.get("dialect") or "auto",
         )
 
@@ -297,15 +297,15 @@ def secret_given(options: dict[str, Any], name: str) -> str | None:
     """
     from bridge.config.text.secrets import secret_from
 
-    said: str | None = options.get(name)
-    value = secret_from(said) if said else None
-    if said and value is None:
+    given: str | None = options.get(name)
+    value = secret_from(given) if given else None
+    if given and value is None:
         option = name.replace("_", "-")
         raise UsageError(f"--{option} takes env:NAME or file:PATH, so that no secret stands on the line")
     return value
 
 
-def _said(options: dict[str, Any]) -> Iterator[str]:
+def _given_options(options: dict[str, Any]) -> Iterator[str]:
     """The given options of a connection. They name secrets, and hold none."""
     for name in ("bearer", "api_key", "header", "trust", "dialect"):
         given = options.get(name) or ()

@@ -45,7 +45,7 @@ class CheckProgress:
 
 def print_json(path: Path, found: Findings, places: Sequence[str]) -> None:
     """Print the findings as JSON. `places` are the files and lines of the faults; "" for a fault without a place."""
-    said = {
+    findings = {
         "file": str(path),
         "ok": not found.faults,
         "faults": [fault.words for fault in found.faults],
@@ -55,7 +55,7 @@ def print_json(path: Path, found: Findings, places: Sequence[str]) -> None:
         "peers": [asdict(peer) for peer in found.peers],
         "faces": [{**asdict(face), "faults": [fault.words for fault in face.faults]} for face in found.faces],
     }
-    render.write(json.dumps(said, indent=2, ensure_ascii=False) + "\n")
+    render.write(json.dumps(findings, indent=2, ensure_ascii=False) + "\n")
 
 
 def print_text(path: Path, found: Findings, places: Sequence[str]) -> None:

@@ -222,9 +222,11 @@ def _section(title: str, lines: Iterable[str]) -> None:
 def _security_lines(shown: AgentCard) -> Iterable[str]:
     for name, scheme in (shown.security_schemes or {}).items():
         for kind, details in scheme.items():
-            said = details if isinstance(details, Mapping) else {}
+            fields = details if isinstance(details, Mapping) else {}
             words = [
-                str(said[key]) for key in ("scheme", "location", "name", "openIdConnectUrl") if key in said
+                str(fields[key])
+                for key in ("scheme", "location", "name", "openIdConnectUrl")
+                if key in fields
             ]
             yield " ".join([f"{name}:", kind.removesuffix("SecurityScheme"), *words])
     needed = [" and ".join(one.schemes) for one in shown.security_requirements or ()]

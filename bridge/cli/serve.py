@@ -154,7 +154,7 @@ def given(context: click.Context) -> dict[str, SettingOverride]:
     """What the command line or the environment says in the file's place."""
     from bridge.config.load import SettingOverride
 
-    said: dict[str, SettingOverride] = {}
+    overrides: dict[str, SettingOverride] = {}
     for name in _OF_THE_FILE:
         source = context.get_parameter_source(name)
         value = context.params.get(name)
@@ -162,8 +162,10 @@ def given(context: click.Context) -> dict[str, SettingOverride]:
             continue
         option = f"--{name.replace('_', '-')}"
         variable = f"{context.auto_envvar_prefix}_{name.upper()}"
-        said[name] = SettingOverride(value, option if source is ParameterSource.COMMANDLINE else variable)
-    return said
+        overrides[name] = SettingOverride(
+            value, option if source is ParameterSource.COMMANDLINE else variable
+        )
+    return overrides
 
 
 def loaded_from(path: Path, changes: dict[str, SettingOverride]) -> LoadedConfig:

@@ -182,9 +182,9 @@ def _skill_of(task: Task) -> str:
     from bridge.translate.extension import SKILL
 
     metadata = [task.metadata, *(one.metadata for one in task.artifacts or ())]
-    said = [(one or {}).get(SKILL) for one in metadata]
-    said += [skill for message in task.history or () for skill in _skills_in(message)]
-    return next((one for one in said if isinstance(one, str)), "")
+    named = [(one or {}).get(SKILL) for one in metadata]
+    named += [skill for message in task.history or () for skill in _skills_in(message)]
+    return next((one for one in named if isinstance(one, str)), "")
 
 
 def _skills_in(message: Message) -> Iterator[JsonValue]:
@@ -233,12 +233,12 @@ def _words_of(task: Task, connection: AgentConnection, found: FoundCard) -> Iter
     from bridge.cli.call import questions as answers
     from bridge.cli.call.agent import ASKING
 
-    said = "\n".join(
+    text = "\n".join(
         part.text for part in (task.status.message.parts if task.status.message else ()) if part.text
     )
     asks = task.status.state.name in ASKING
-    if said:
-        yield f"{'asks' if asks else 'says':<8} " + said.replace("\n", f"\n{'':<9}")
+    if text:
+        yield f"{'asks' if asks else 'says':<8} " + text.replace("\n", f"\n{'':<9}")
     if asks:
         questions = answers.questions_in(task.status, lambda skill: tool_on(found.card, skill))
         line = f"{connection.line('tasks')} {shlex.quote(task.id)}"
@@ -253,10 +253,10 @@ def _reply(connection: AgentConnection, found: FoundCard, view: CallView, option
     from bridge.cli.call.arguments import CallRequest
 
     given = _object_in(options["reply"])
-    said = CallRequest(None, {}, given, options["reply"] if given is None else None, options["decline"])
+    request = CallRequest(None, {}, given, options["reply"] if given is None else None, options["decline"])
     talk = AgentCalling(connection, found, view, options["timeout_seconds"])
     try:
-        return talk.run(talk.resumed(options["task_id"], said))
+        return talk.run(talk.resumed(options["task_id"], request))
     except KeyboardInterrupt:
         click.echo(err=True)
         talk.cancel()

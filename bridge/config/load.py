@@ -98,8 +98,8 @@ class LoadedConfig:
                 **(self.config.tools_as_agent if path[0] == FACES[0] else self.config.agents_as_tools)
             }
             origins = self.profiles[faces[str(path[1])].mapping].origins
-            if said := origins.get((str(path[2]), str(path[3]))):
-                return said.place
+            if origin := origins.get((str(path[2]), str(path[3]))):
+                return origin.place
         tables = (path[:length] for length in range(len(path), 1, -1))
         return next((self.sources.of(table).place for table in tables if table in self.sources.places), "")
 

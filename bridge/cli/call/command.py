@@ -123,17 +123,17 @@ def call(**options: Any) -> int:
     connection = AgentConnection.from_options(options)
     if options["variables"]:
         raise UsageError("--env is for a command; a URL takes --header")
-    said = CallRequest.from_options(options)
+    request = CallRequest.from_options(options)
     view = CallView(json_lines=options["json_output"], id_only=options["no_wait"], save=options["save"])
     try:
         found = anyio.run(connection.card)
     except NoCardError as exc:
-        return _call_of_url(said, view, options, exc)
+        return _call_of_url(request, view, options, exc)
     if options["trace"]:
         connection = replace(connection, on_hop=partial(view.hop, "a2a"))
     talk = AgentCalling(connection, found, view, options["timeout_seconds"])
     try:
-        message = talk.resumed(options["task_id"], said) if options["task_id"] else talk.opened(said)
+        message = talk.resumed(options["task_id"], request) if options["task_id"] else talk.opened(request)
         return talk.begin(message) if options["no_wait"] and message else talk.run(message)
     except KeyboardInterrupt:
         click.echo(err=True)  # whatever was being typed, what follows stands on a line of its own
@@ -148,20 +148,20 @@ def _call_of_command(options: dict[str, Any]) -> int:
     from bridge.cli.call.results import CallView
     from bridge.cli.call.tool import ToolCalling, require_none_for_agents, server_from
 
-    said = CallRequest.from_options(options)
+    request = CallRequest.from_options(options)
     require_none_for_agents(options)
     server = server_from(options)
     view = CallView(json_lines=options["json_output"], id_only=False, save=options["save"])
-    return ToolCalling(server, said, view, options).run()
+    return ToolCalling(server, request, view, options).run()
 
 
-def _call_of_url(said: CallRequest, view: CallView, options: dict[str, Any], no_card: PeerError) -> int:
+def _call_of_url(request: CallRequest, view: CallView, options: dict[str, Any], no_card: PeerError) -> int:
     """Call a tool of the MCP server at a URL that gives no agent card."""
     from bridge.cli.call.tool import NoServerError, ToolCalling, options_for_agents, server_from
 
     if any(options_for_agents(options)):
         raise no_card
     try:
-        return ToolCalling(server_from(options), said, view, options).run()
+        return ToolCalling(server_from(options), request, view, options).run()
     except NoServerError as exc:
         raise PeerError(f"{no_card}, and no MCP server: {exc}") from exc

@@ -71,15 +71,15 @@ class Document:
 
     def diagnostics(self, faults: Iterable[ConfigFault]) -> list[Diagnostic]:
         """The diagnostics of faults, with their places. The value of an unknown key may be a secret and is masked."""
-        said = list(faults)
-        unknown = [fault.path for fault in said if fault.unknown and fault.on_key]
+        listed = list(faults)
+        unknown = [fault.path for fault in listed if fault.unknown and fault.on_key]
         hidden = (
             self.positions[(*path, *leaf)].value
             for path in unknown
             for leaf in leaves(value_at(self.data, path))
             if (*path, *leaf) in self.positions
         )
-        return [*map(replace(self, masked=mask(self.masked, hidden)).diagnostic, said)]
+        return [*map(replace(self, masked=mask(self.masked, hidden)).diagnostic, listed)]
 
     @property
     def folder(self) -> Path:
@@ -199,10 +199,10 @@ def _json(path: Path, text: str, what: str) -> Diagnostic | None:
     return Diagnostic(path, f"this is JSON: {what} is TOML", hint)
 
 
-def _syntax(path: Path, text: str, said: str) -> Diagnostic:
+def _syntax(path: Path, text: str, problem: str) -> Diagnostic:
     """A diagnostic from the message of `tomllib`. The line is masked, because the text has no known structure."""
-    found = _AT.search(said)
-    message = said[: found.start()] if found else said
+    found = _AT.search(problem)
+    message = problem[: found.start()] if found else problem
     line = int(found["line"]) if found and found["line"] else len(text.rstrip().split("\n"))
     source = text.split("\n")[line - 1]
     column, span = (int(found["column"]) if found and found["column"] else len(source) + 1), 1

@@ -43,8 +43,8 @@ class OptionDocument:
         Raises:
             UsageError: there is a fault.
         """
-        if said := list(dict.fromkeys(map(self._told, faults))):
-            raise UsageError("\n".join(said))
+        if messages := list(dict.fromkeys(map(self._told, faults))):
+            raise UsageError("\n".join(messages))
         if others := list(elsewhere):
             raise ConfigError(others)
 
