@@ -192,7 +192,7 @@ class TaskAsker:
         if self._shown is None:
             return
         words = words_on_contention(seconds, self._job.events.ids.now_ms())
-        self._shown = self._shown.model_copy(update={"parts": (*self._shown.parts, Part(text=words))})
+        self._shown = self._shown.changed(parts=(*self._shown.parts, Part(text=words)))
         self._ask(self._unanswered(), self._shown)
 
     def _give_way(self) -> None:

@@ -103,7 +103,7 @@ def status_with_question(task: Task) -> TaskStatus:
         return status
     parts = tuple(map(_question_part, artifacts[-1].parts))
     asked = Message(message_id=artifacts[-1].artifact_id, role=Role.AGENT, parts=parts)
-    return status.model_copy(update={"message": asked})
+    return status.changed(message=asked)
 
 
 def _question_part(part: Part) -> Part:

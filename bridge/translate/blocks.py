@@ -76,7 +76,7 @@ def as_json(value: JsonValue) -> str:
 def joined(pieces: Sequence[Part]) -> Part:
     """The part that joins some pieces."""
     first, *others = pieces
-    return first.model_copy(update={"text": "".join(one.text or "" for one in pieces)}) if others else first
+    return first.changed(text="".join(one.text or "" for one in pieces)) if others else first
 
 
 def _blocks_from_part(part: Part, reading: ResultRules) -> tuple[JsonValue, ...]:

@@ -131,7 +131,7 @@ def beside_the_answer(message: Message, tool: Tool) -> Message:
         for part in message.parts
         if _answer_in(part, tool) is None and not (is_answer and part.kind == "text")
     )
-    return message.model_copy(update={"parts": parts})
+    return message.changed(parts=parts)
 
 
 def _answer_in(part: Part, tool: Tool) -> ElicitAction | None:

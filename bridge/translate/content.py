@@ -200,7 +200,7 @@ def _part_from_read(contents: JsonValue, link: JsonObject) -> Part:
     part = _part_from_contents(contents) if isinstance(contents, dict) else None
     if part is None:
         return _whole(contents)
-    return part.model_copy(update={"metadata": {BLOCK: link}})
+    return part.changed(metadata={BLOCK: link})
 
 
 def _part_from_contents(contents: JsonObject) -> Part | None:
@@ -268,7 +268,7 @@ def _without_file(link: JsonObject) -> JsonObject:
 def _marked(part: Part, mark: str) -> Part:
     block = (part.metadata or {}).get(BLOCK)
     rest = block if isinstance(block, dict) else {"type": "text"}
-    return part.model_copy(update={"metadata": {BLOCK: {**rest, mark: True}}})
+    return part.changed(metadata={BLOCK: {**rest, mark: True}})
 
 
 def repeats(block: JsonValue, structured: JsonValue) -> bool:

@@ -328,10 +328,7 @@ def _keyed(message: Message, questions: Sequence[Elicitation]) -> list[tuple[Eli
         if not isinstance(data, dict) or not data:
             continue
         if data.keys() <= known.keys() and all(isinstance(value, dict) for value in data.values()):
-            return [
-                (known[key], message.model_copy(update={"parts": (Part(data=value),)}))
-                for key, value in data.items()
-            ]
+            return [(known[key], message.changed(parts=(Part(data=value),))) for key, value in data.items()]
     return None
 
 

@@ -153,7 +153,7 @@ def with_one_text(message: Message) -> Message:
     if sum(part.text is not None for part in message.parts) < 2:
         return message
     others = tuple(part for part in message.parts if part.text is None)
-    return message.model_copy(update={"parts": (*others, Part(text=text_of_parts(message.parts)))})
+    return message.changed(parts=(*others, Part(text=text_of_parts(message.parts))))
 
 
 def skill_named_in(message: Message) -> str | UnclearCall | None:

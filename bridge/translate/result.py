@@ -87,8 +87,8 @@ def _without_words(task: Task, words: Sequence[str]) -> Task:
     message = task.status.message
     assert message is not None
     parts = tuple(part for part in message.parts if part.text not in words)
-    left = message.model_copy(update={"parts": parts}) if parts else None
-    return task.model_copy(update={"status": task.status.model_copy(update={"message": left})})
+    left = message.changed(parts=parts) if parts else None
+    return task.changed(status=task.status.changed(message=left))
 
 
 def result_from_message(message: Message, reading: ResultRules) -> JsonObject:

@@ -345,9 +345,7 @@ class _Following:
 def _at_once(request: SendMessageRequest) -> SendMessageRequest:
     """The same request, with `return_immediately`."""
     configuration = request.configuration or SendMessageConfiguration()
-    return request.model_copy(
-        update={"configuration": configuration.model_copy(update={"return_immediately": True})}
-    )
+    return request.changed(configuration=configuration.changed(return_immediately=True))
 
 
 def _task_id_of(event: StreamResponse) -> str:

@@ -191,13 +191,13 @@ class Intake:
         else:
             has_ended = live.task.status.state in ENDED
             fields = {"task_id": None if has_ended else live.id, "context_id": live.origin.context_id}
-        return request.model_copy(update={"message": request.message.model_copy(update=fields)})
+        return request.changed(message=request.message.changed(**fields))
 
     def _with_new_id(self, turn: Turn, task: Task) -> Turn:
         """A turn whose message has another id than those that are in its task."""
         if all(message.message_id != turn.message.message_id for message in task.history or ()):
             return turn
-        return replace(turn, message=turn.message.model_copy(update={"message_id": self._ids.new()}))
+        return replace(turn, message=turn.message.changed(message_id=self._ids.new()))
 
     def _require_room(self, live: LiveTask | None, turn: Turn, turn_bytes: int, limits: EngineLimits) -> None:
         if live is None:

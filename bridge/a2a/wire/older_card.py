@@ -139,7 +139,9 @@ def read(card: JsonObject, version: str) -> JsonObject:
             interfaces.append(transport)
     present: JsonObject = {name: item for name, item in card.items() if item is not None}
     converted: JsonObject = {**present, "supportedInterfaces": interfaces, **_requirements(present)}
-    if present.get("supportsAuthenticatedExtendedCard") is True and isinstance(present.get("capabilities"), dict):
+    if present.get("supportsAuthenticatedExtendedCard") is True and isinstance(
+        present.get("capabilities"), dict
+    ):
         converted["capabilities"] = {**_object(present["capabilities"]), "extendedAgentCard": True}
     if isinstance(schemes := present.get("securitySchemes"), dict):
         converted["securitySchemes"] = {

@@ -320,7 +320,9 @@ class V0_1(V0_3):
         if (push := read.pop(self.push_name, None)) is not None:
             configuration["taskPushNotificationConfig"] = push_in(push) if isinstance(push, dict) else push
         noted = read.get(_CONFIGURATION, {})
-        read["configuration"] = _with_length_from({**noted, **configuration}) if isinstance(noted, dict) else noted
+        read["configuration"] = (
+            _with_length_from({**noted, **configuration}) if isinstance(noted, dict) else noted
+        )
         message = self.spelling.message_from(read.get("message"))
         if isinstance(message, dict):
             read["message"] = {

@@ -178,7 +178,7 @@ class CallView:
         if rest is None:
             self._artifact(artifact, goes_on=False)
         elif rest:
-            self._artifact(artifact.model_copy(update={"parts": rest}), goes_on=True)
+            self._artifact(artifact.changed(parts=rest), goes_on=True)
 
     def _artifact(self, artifact: Artifact, *, goes_on: bool) -> None:
         shown = self._shown.get(artifact.artifact_id) if goes_on else None
