@@ -25,7 +25,6 @@ from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.server.catalog import CatalogAgent as Listed
 from bridge.a2a.server.catalog import CatalogApp
 from bridge.assembly.admission import Admission
-from bridge.assembly.health import readiness
 from bridge.assembly.naming import own_name
 from bridge.assembly.offered_server import (
     OfferedServer,
@@ -35,10 +34,18 @@ from bridge.assembly.offered_server import (
     shared_resources,
 )
 from bridge.assembly.parts import MountedServer, Parts, PartTask, PlannedPart, catalogs_of, servers_of
-from bridge.assembly.plan import OfferedPlan, Plan, PublishedPlan, RemotePlan, ServerPlan
-from bridge.assembly.plan_changes import Changes, as_it_runs, changes_between
+from bridge.assembly.plan import (
+    Changes,
+    OfferedPlan,
+    Plan,
+    PublishedPlan,
+    RemotePlan,
+    ServerPlan,
+    as_it_runs,
+    changes_between,
+)
 from bridge.assembly.published_agent import PublishedAgent, path_of, published
-from bridge.assembly.routes import MCP, Router, RoutingTable
+from bridge.assembly.routes import MCP, Router, RoutingTable, readiness
 from bridge.assembly.startup import FirstConnections, StartObserver
 from bridge.errors import UsageError
 from bridge.jsonvalues import JsonObject

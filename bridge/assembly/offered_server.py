@@ -29,8 +29,7 @@ from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.plan import CatalogPlan, OfferedPlan, Plan, RemotePlan
 from bridge.config.tables.profile import AgentsTable, Profile
 from bridge.errors import PeerError, UsageError
-from bridge.http.client import GuardedClient
-from bridge.http.peer_auth import PeerCredentials, fixed_credentials
+from bridge.http.client import GuardedClient, PeerCredentials, fixed_credentials
 from bridge.http.private_addresses import AddressGuard
 from bridge.http.probe import WantedKind, explained
 from bridge.mcp.server.server import McpLimits, McpServer

@@ -247,7 +247,7 @@ class AgentConnection:
         from bridge.a2a.client.card import NoCardError, UnknownVersionError, fetch_card
         from bridge.a2a.client.http import NotReachedError, redacted_url
         from bridge.a2a.client.version_question import version_question
-        from bridge.http.peer_auth import PeerCredentials, fixed_credentials
+        from bridge.http.client import PeerCredentials, fixed_credentials
 
         try:
             with anyio.fail_after(_CARD_SECONDS):

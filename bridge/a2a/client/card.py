@@ -45,8 +45,7 @@ from bridge.a2a.model.objects import AgentCard
 from bridge.a2a.wire.rest import CARD_PATH, OLDER_CARD_PATH
 from bridge.a2a.wire.versions import HEADER, VERSIONS
 from bridge.errors import PeerError
-from bridge.http.client import guarded_by
-from bridge.http.peer_auth import NO_CREDENTIALS, CredentialsSource, PeerAuth
+from bridge.http.client import NO_CREDENTIALS, CredentialsSource, PeerAuth, guarded_by
 from bridge.http.private_addresses import AddressGuard
 from bridge.http.probe import FaultExplainer, WantedKind, explained
 

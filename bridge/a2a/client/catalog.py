@@ -33,7 +33,7 @@ from bridge.a2a.client.http_cache import (
 )
 from bridge.a2a.client.interfaces import ConnectionPolicy, Trust
 from bridge.errors import PeerError
-from bridge.http.peer_auth import NO_CREDENTIALS, CredentialsSource
+from bridge.http.client import NO_CREDENTIALS, CredentialsSource
 from bridge.http.private_addresses import AddressGuard, is_private_host
 
 logger = logging.getLogger(__name__)

@@ -34,7 +34,7 @@ from bridge.a2a.model.objects import AgentInterface, Message, StreamResponse, Ta
 from bridge.a2a.model.operations import AnswerT, RequestT, Streamed, Unary
 from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.errors import PeerError
-from bridge.http.peer_auth import PeerCredentials, fixed_credentials
+from bridge.http.client import PeerCredentials, fixed_credentials
 from bridge.trace import OnHop
 
 __all__ = ["AgentClient", "AgentRefusedError", "ClientOptions", "Deadlines"]

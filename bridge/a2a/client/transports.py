@@ -25,8 +25,7 @@ from bridge.a2a.model.operations import SEND_MESSAGE, AnswerT, AnyOperation, Req
 from bridge.a2a.wire.dialect import EventDecoder as DialectReader
 from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
 from bridge.errors import PeerError
-from bridge.http.client import guarded_by
-from bridge.http.peer_auth import CredentialsSource, PeerAuth
+from bridge.http.client import CredentialsSource, PeerAuth, guarded_by
 from bridge.http.private_addresses import AddressGuard
 from bridge.http.request_checks import is_loopback
 from bridge.http.sse import SseReader

@@ -19,7 +19,7 @@ from bridge.a2a.client.card import CardSource, FoundCard, fetch_card
 from bridge.a2a.client.http_cache import FreshnessBounds, fresh_seconds
 from bridge.a2a.wire.rest import CARD_PATH
 from bridge.errors import PeerError
-from bridge.http.peer_auth import PeerCredentials, fixed_credentials
+from bridge.http.client import PeerCredentials, fixed_credentials
 from tests.support.agents import found_at, serving
 from tests.support.limits import card_bounds
 from tests.support.running import listening

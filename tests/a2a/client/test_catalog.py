@@ -24,8 +24,7 @@ from bridge.a2a.server.catalog import CatalogApp
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Access, Credential, verifiers_of
 from bridge.errors import PeerError
-from bridge.http.client import GuardedClient
-from bridge.http.peer_auth import PeerCredentials, fixed_credentials
+from bridge.http.client import GuardedClient, PeerCredentials, fixed_credentials
 from bridge.http.request_checks import FaceAddress
 from tests.a2a.server.test_catalog import Shelf
 from tests.support.limits import PROFILE, card_bounds

@@ -20,8 +20,14 @@ from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 
 from bridge.errors import PeerError, reason_of
-from bridge.http.client import GuardedClient, GuardedTransport, guarded_by
-from bridge.http.peer_auth import PeerAuth, PeerCredentials, fixed_credentials
+from bridge.http.client import (
+    GuardedClient,
+    GuardedTransport,
+    PeerAuth,
+    PeerCredentials,
+    fixed_credentials,
+    guarded_by,
+)
 from bridge.http.private_addresses import (
     AddressGuard,
     PrivateAddressError,

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from bridge.http.peer_auth import PeerAuth, PeerCredentials, fixed_credentials
+from bridge.http.client import PeerAuth, PeerCredentials, fixed_credentials
 
 Seen = list[Request]
 URL = "https://peer.example/mcp?v=1"
