@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from bridge.a2a.client.card import OwnCard
 from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.client.credentials import Credentials
 from bridge.a2a.wire.choices import DialectChoice
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Credential
-from bridge.assembly.own_card import OwnCard
 from bridge.config.import_file import LeftOut
 from bridge.config.tables.profile import Profile, RunTable, ServerTable
 from bridge.config.tables.values import MEMORY_STORE

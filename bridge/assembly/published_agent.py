@@ -9,6 +9,7 @@ from pathlib import Path
 
 from starlette.types import ASGIApp
 
+from bridge.a2a.client.card import OwnCard
 from bridge.a2a.model.life import IdsAndClock
 from bridge.a2a.server.app import AgentServer
 from bridge.a2a.server.service import Service
@@ -18,7 +19,6 @@ from bridge.a2a.wire.versions import VERSIONS
 from bridge.access.verifiers import Access
 from bridge.assembly.limits import agent_limits, engine_limits, stream_pace
 from bridge.assembly.naming import elapsed_ms, new_id, now_ms
-from bridge.assembly.own_card import OwnCard
 from bridge.assembly.plan import ProcessPlan, PublishedPlan
 from bridge.config.tables.profile import Profile
 from bridge.config.tables.values import MEMORY_STORE

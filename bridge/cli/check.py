@@ -9,7 +9,7 @@ import click
 
 if TYPE_CHECKING:
     from bridge.assembly.plan import Plan
-    from bridge.assembly.preview_findings import Findings
+    from bridge.process.preview import Findings
 
 _WAIT_SECONDS: Final = 30.0
 """The same as in `bridge.process.preview`, which is too slow to import for `--help`."""
@@ -67,9 +67,8 @@ def check(**options: Any) -> int:
 def _looked_at(plan: Plan, options: dict[str, Any]) -> Findings:
     import anyio
 
-    from bridge.assembly.preview_findings import findings_of, offline_findings
     from bridge.cli import check_report
-    from bridge.process.preview import previewed
+    from bridge.process.preview import findings_of, offline_findings, previewed
 
     if options["offline"]:
         return offline_findings(plan)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 from bridge.cli import render
 
 if TYPE_CHECKING:
-    from bridge.assembly.preview_findings import FaceFindings, Findings, PeerFindings
     from bridge.mcp.client.upstream import Upstream
+    from bridge.process.preview import FaceFindings, Findings, PeerFindings
 
 _KINDS: Final = {
     "tool_servers": "Tool servers",

@@ -131,7 +131,7 @@ def plan_of(data: dict[str, Any]) -> Plan:
 
 def _loaded(data: dict[str, Any]) -> LoadedConfig:
     from bridge.config.load import load_options
-    from bridge.config.text.options import OptionDocument
+    from bridge.config.text.document import OptionDocument
 
     return load_options(OptionDocument(_without_none(data), option_at))
 

@@ -13,8 +13,7 @@ from bridge.config.import_file import ImportedFile, LeftOut, PeerTable
 from bridge.config.mcp_json import read_host_file
 from bridge.config.tables.peers import AgentTable, ToolServerTable
 from bridge.config.text.diagnostics import ConfigError, Diagnostic
-from bridge.config.text.document import ConfigFault, Document, ValueSource
-from bridge.config.text.options import OptionDocument
+from bridge.config.text.document import ConfigFault, Document, OptionDocument, ValueSource
 from bridge.config.text.positions import KeyPath
 from bridge.config.text.secrets import ReadingContext, expanded
 

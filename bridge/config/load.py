@@ -38,12 +38,13 @@ from bridge.config.text.diagnostics import ConfigError, Diagnostic
 from bridge.config.text.document import (
     ConfigFault,
     Document,
+    OptionDocument,
     ValueSource,
     ValueSources,
     read_toml,
     sources_in,
+    told_of_option,
 )
-from bridge.config.text.options import OptionDocument, told_of_option
 from bridge.config.text.positions import KeyPath
 from bridge.config.text.secrets import ReadingContext, secrets_in
 from bridge.errors import UsageError

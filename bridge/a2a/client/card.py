@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Final
+from typing import Annotated, Final, NoReturn
 
 import httpx2
 from pydantic import BeforeValidator, Field, JsonValue, ValidationError
@@ -44,6 +44,7 @@ from bridge.a2a.model import objects
 from bridge.a2a.model.objects import AgentCard
 from bridge.a2a.wire.rest import CARD_PATH, OLDER_CARD_PATH
 from bridge.a2a.wire.versions import HEADER, VERSIONS
+from bridge.concurrency import Signal
 from bridge.errors import PeerError
 from bridge.http.client import NO_CREDENTIALS, CredentialsSource, PeerAuth, guarded_by
 from bridge.http.private_addresses import AddressGuard
@@ -350,3 +351,43 @@ class CardSource(CachedResource[_StoredCard, FoundCard]):
 
     def _is_news(self, before: FoundCard, now: FoundCard) -> bool:
         return now.text != before.text
+
+
+class OwnCard:
+    """The card of an agent that this process publishes, for those of its own MCP servers that are made of the agent.
+
+    The card needs no request, so a start neither waits for it nor needs a listening socket. It names the address at
+    which the process reaches itself, whatever address others are given. Its users hear of a change at once.
+
+    Implements `bridge.agents_as_tools.remote_agent.CardProvider`. Compared by identity.
+    """
+
+    def __init__(self, base_url: str, card: Callable[[str], AgentCard]) -> None:
+        """`card` gives the card of the agent at a base URL."""
+        self._base_url = base_url
+        self._card = card
+        self._news = Signal()
+
+    def look(self) -> None:
+        """Tell the watchers that the card may have changed."""
+        self._news.tell()
+
+    def cached(self) -> FoundCard:
+        """The card."""
+        return found_card(self._base_url, self._card(self._base_url).to_json())
+
+    async def refresh(self) -> FoundCard:
+        """The card."""
+        return self.cached()
+
+    async def watch(self, on_change: Callable[[FoundCard], Awaitable[None]]) -> NoReturn:
+        """Call `on_change` with each changed card, for ever."""
+        known = self.cached().text
+        while True:
+            news = self._news.next
+            found = self.cached()
+            if found.text != known:
+                known = found.text
+                await on_change(found)
+            else:
+                await news.wait()

@@ -37,7 +37,7 @@ from bridge.a2a.model.objects import (
     Task,
     TaskStatus,
 )
-from bridge.backoff import Backoff
+from bridge.concurrency import Backoff
 from bridge.errors import PeerError
 
 logger = logging.getLogger(__name__)

@@ -28,7 +28,7 @@ import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bridge.a2a.client.http import UnansweredError, redacted_url
-from bridge.backoff import Backoff
+from bridge.concurrency import Backoff
 from bridge.errors import PeerError, UsageError
 from bridge.private_files import write_privately
 

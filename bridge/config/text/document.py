@@ -1,4 +1,7 @@
-"""A file that was read: its text, its values with their positions, diagnostics about them, and the sources of values.
+"""Documents, and the sources of their values: a file that was read, with its text and the positions of its values, or
+the options of a command, with the data of an equivalent file.
+
+Options are checked as a file is. Messages name the option, because there are no lines to show.
 
 Precedence: command line over environment (`MCP_A2A_*`) over file over profile over default. This module does not know
 what the keys mean."""
@@ -8,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -16,6 +19,8 @@ from typing import Any, Final, Literal
 from bridge.config.text.diagnostics import ConfigError, Diagnostic, in_order
 from bridge.config.text.masking import leaves, mask, masked_line, secret_places, value_at
 from bridge.config.text.positions import KeyPath, Positions, Span, locate, place_of
+from bridge.config.text.wording import key_name
+from bridge.errors import UsageError
 
 _AT: Final = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)$")
 _SAID: Final = {"Illegal character '\\n'": "the text does not end on its line"}
@@ -257,3 +262,48 @@ def sources_in(document: Document) -> Iterator[tuple[KeyPath, ValueSource]]:
 def source_at(document: Document, path: KeyPath, kind: SourceKind) -> ValueSource:
     """The source of a value in a file, with its line."""
     return ValueSource(kind, document.place(path))
+
+
+@dataclass(frozen=True)
+class OptionDocument:
+    """The options of a command as the data of an equivalent file, with the option behind each value."""
+
+    data: dict[str, Any] = field(repr=False)
+    option_at: Callable[[KeyPath], str]
+    """Gives the option behind the value at a path; "" if there is none."""
+    folder: Path = Path()
+    """The folder at which relative paths begin: the current one."""
+
+    def place(self, path: KeyPath) -> str:
+        """The option behind the value at a path."""
+        return self.option_at(path)
+
+    def sources(self) -> Iterator[tuple[KeyPath, ValueSource]]:
+        """Yield every value with its option."""
+        for path in leaves(self.data):
+            yield path, ValueSource("command line", self.option_at(path))
+
+    def refuse(self, faults: Iterable[ConfigFault], elsewhere: Iterable[Diagnostic]) -> None:
+        """Report the faults of the options or, if there are none, those of other files.
+
+        Raises:
+            UsageError: there is a fault.
+        """
+        if messages := list(dict.fromkeys(map(self._told, faults))):
+            raise UsageError("\n".join(messages))
+        if others := list(elsewhere):
+            raise ConfigError(others)
+
+    def _told(self, fault: ConfigFault) -> str:
+        option = self.option_at(fault.path)
+        is_entry = option == self.option_at(fault.path[:-1])
+        return told_of_option(fault, option, is_entry=is_entry)
+
+
+def told_of_option(fault: ConfigFault, option: str, *, is_entry: bool = False) -> str:
+    """The message of a fault, with the option in place of the key. `is_entry` means a single entry of the option."""
+    key = f"`{key_name(fault.path)}` "
+    words = f"{option}: {fault.message}" if option else fault.message
+    if option and not is_entry and fault.message.startswith(key):
+        words = f"{option} {fault.message.removeprefix(key)}"
+    return f"{words}; {fault.hint}" if fault.hint else words

@@ -23,8 +23,7 @@ from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp.shared.inbound import mcp_param_headers, x_mcp_header_map
 from pydantic import JsonValue
 
-from bridge.backoff import Backoff
-from bridge.concurrency import Signal
+from bridge.concurrency import Backoff, Signal
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject, json_bytes
 from bridge.mcp.client.dispatcher import OnTaskNews, Stamp, UnansweredBounds, Wire

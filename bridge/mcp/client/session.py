@@ -74,7 +74,7 @@ import anyio.abc
 from pydantic import JsonValue
 
 from bridge import trace
-from bridge.backoff import Backoff
+from bridge.concurrency import Backoff
 from bridge.errors import BridgeError, PeerError, UsageError, leaf_of
 from bridge.http.probe import FaultExplainer
 from bridge.jsonvalues import JsonObject
