@@ -25,7 +25,6 @@ from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.server.catalog import CatalogAgent as Listed
 from bridge.a2a.server.catalog import CatalogApp
 from bridge.assembly.admission import Admission
-from bridge.assembly.naming import own_name
 from bridge.assembly.offered_server import (
     OfferedServer,
     agents_in,
@@ -49,7 +48,7 @@ from bridge.assembly.routes import MCP, Router, RoutingTable, readiness
 from bridge.assembly.startup import FirstConnections, StartObserver
 from bridge.errors import UsageError
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.client.known_servers import FILE_NAME, ServerMemory
+from bridge.mcp.client.known_servers import FILE_NAME, Fact, ServerMemory
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.upstream import Upstream
 from bridge.short_names import name_of, slug
@@ -281,7 +280,7 @@ class Bridge:
                 fresh.published[name] = unit
 
     def _named_after_its_server(self, upstream: Upstream) -> str:
-        upstream.name = own_name(upstream, self._memory)
+        upstream.name = _own_name(upstream, self._memory)
         return slug(upstream.name)
 
     async def _start_offered(self, plan: Plan, fresh: Parts) -> None:
@@ -424,3 +423,10 @@ def _sources(
 
 def _mcp_path(name: str) -> str:
     return f"{MCP}/{name}"
+
+
+def _own_name(upstream: Upstream, memory: ServerMemory) -> str:
+    """The name that a server gives itself; while it is down, the remembered one. Paths depend on this name."""
+    if upstream.greeting is None:
+        return memory.recall(Fact.NAME, str(upstream.target)) or upstream.name
+    return upstream.greeting.name

@@ -17,7 +17,7 @@ from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.access.principals import LOCAL
 from bridge.access.verifiers import Access
-from bridge.assembly.naming import elapsed_ms, new_id, now_ms
+from bridge.assembly.published_agent import elapsed_ms, new_id, now_ms
 from bridge.errors import PeerError
 from bridge.http.request_checks import FaceAddress
 from bridge.mcp.client.eras import Era
