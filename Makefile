@@ -10,10 +10,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # With it, each of the hundreds of commands that the tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-fast fuzz attacks soak interop conformance tck proxies bench cost check format peers clean
+.PHONY: help run test test-fast fuzz attacks soak interop interop-matrix conformance tck proxies bench cost check format peers clean
 
 help: ## Say what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: .venv/installed ## Serve examples/demo.toml on 127.0.0.1: an MCP server as an agent, and that as MCP (PORT=8080)
 	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/mcp-a2a serve --port "$(PORT)" examples/demo.toml
@@ -36,6 +36,9 @@ soak: .venv/developing ## Load one bridge with good and hostile callers, and see
 
 interop: .venv/developing peers ## Run the tests that take minutes: a thousand kills, long runs, real peers both ways
 	$(BIN)/python -m pytest tests -m slow
+
+interop-matrix: .venv/developing ## Run the frameworks of docs/interop.md both ways (makes an environment for each, in .peers/matrix)
+	@$(BIN)/python -m tests.matrix
 
 conformance: .venv/developing peers ## Run the official MCP suite and our A2A checks against the bridge (3 minutes)
 	@$(BIN)/python -m tests.conformance
