@@ -36,30 +36,33 @@ is an endpoint for chat completions of the test, answers:
 """
 
 import asyncio
+import base64
 import json
 import os
 import socket
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-SCENARIOS = ("card", "text", "data", "file", "stream", "ask", "fail", "cancel", "turns")
-SECONDS = 30
+WORDS = json.loads(Path(__file__).with_name("words.json").read_text("utf-8"))
+"""Shared with the scripts for Node.js."""
+SECONDS = WORDS["scenario_seconds"]
 """How long one scenario may take."""
 MODEL = os.environ.get("MATRIX_MODEL", "")
 """The base URL of the model, with `/v1`; any key will do."""
 
-SKILLS = {"echo", "add", "copy", "steps", "ask", "fail", "wait"}
-TEXT, TEXT_GIVES = "echo text=hello", "echo: hello"
-DATA, DATA_GIVES = {"skill": "add", "arguments": {"a": 1, "b": 2}}, {"sum": 3}
-FILE_SKILL, FILE_NAME, FILE_TYPE, FILE_BYTES = "copy", "milk.bin", "application/octet-stream", b"\0milk\xff"
-STREAM, STEPS, STREAM_GIVES = "steps count=3", [f"step {step} of 3" for step in (1, 2, 3)], "3 steps taken"
-ASK, QUESTION, ANSWER, ASK_GIVES = "ask {}", "Which colour?", "blue", "blue it is"
-FAIL, FAIL_GIVES = "fail {}", "Out of paper"
-CANCEL = "wait {}"
-TURNS = ("echo text=first", "echo text=second")
-TURNS_GIVE = ("echo: first", "echo: second")
+SKILLS = set(WORDS["skills"])
+TEXT, TEXT_GIVES = WORDS["text"], WORDS["text_gives"]
+DATA, DATA_GIVES = WORDS["data"], WORDS["data_gives"]
+FILE_SKILL, FILE_NAME, FILE_TYPE = WORDS["file_skill"], WORDS["file_name"], WORDS["file_type"]
+FILE_BYTES = base64.b64decode(WORDS["file_base64"])
+STREAM, STEPS, STREAM_GIVES = WORDS["stream"], WORDS["steps"], WORDS["stream_gives"]
+ASK, QUESTION, ANSWER, ASK_GIVES = WORDS["ask"], WORDS["question"], WORDS["answer"], WORDS["ask_gives"]
+FAIL, FAIL_GIVES = WORDS["fail"], WORDS["fail_gives"]
+CANCEL = WORDS["cancel"]
+TURNS, TURNS_GIVE = tuple(WORDS["turns"]), tuple(WORDS["turns_give"])
 
 
 class Cannot(Exception):
@@ -78,7 +81,7 @@ def play(
     """Run each scenario against the URL of the command line, and end the process."""
 
     async def every() -> None:
-        for name in SCENARIOS:
+        for name in WORDS["scenarios"]:
             if name in scenarios:
                 say({"scenario": name, **await _came_of(scenarios[name])})
             else:
