@@ -9,11 +9,10 @@ Spec: A2A 1.0 sections 3.1 (operations), 8.3 (which interface).
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import overload
 
 import httpx2
 
@@ -26,6 +25,7 @@ from bridge.a2a.client.transports import (
     ANSWER_LIMIT_BYTES,
     Deadlines,
     HttpTransport,
+    Performer,
     Transport,
     TransportOptions,
 )
@@ -62,10 +62,11 @@ class ClientOptions:
     """The versions that the client speaks."""
 
 
-class AgentClient:
-    """Performs operations on one agent.
+class AgentClient(Performer):
+    """Performs operations on one agent, over the first interface that can be reached.
 
-    The HTTP client must carry no credentials: they are added to each request.
+    An interface that was out of reach is tried last from then on. The HTTP client must carry no credentials: they are
+    added to each request.
     """
 
     def __init__(
@@ -93,32 +94,6 @@ class AgentClient:
     def streams(self) -> bool:
         """Whether the card declares streaming."""
         return bool(self.card.capabilities.streaming)
-
-    @overload
-    def perform(self, operation: Unary[RequestT, AnswerT], request: RequestT) -> Awaitable[AnswerT]: ...
-
-    @overload
-    def perform(
-        self, operation: Streamed[RequestT, AnswerT], request: RequestT
-    ) -> AsyncGenerator[StreamResponse, None]: ...
-
-    def perform(
-        self, operation: Unary[RequestT, AnswerT] | Streamed[RequestT, AnswerT], request: RequestT
-    ) -> Awaitable[AnswerT] | AsyncGenerator[StreamResponse, None]:
-        """Perform one operation. Returns its answer, or for a streamed operation a generator of its events.
-
-        Close a generator that is not read to its end. The first interface that can be reached is used; an interface
-        that was out of reach is tried last from then on.
-
-        Raises:
-            AgentRefusedError: the agent answered with an error.
-            NotReachedError: the request was never sent, by any interface.
-            UnansweredError: the request was sent, and no complete answer came.
-            PeerError: the answer is not one of this operation.
-        """
-        if isinstance(operation, Streamed):
-            return self._events(operation, request)
-        return self._answer(operation, request)
 
     async def send(self, request: objects.SendMessageRequest) -> Task | Message:
         """Send a message and wait for the agent's answer (section 3.1.1)."""

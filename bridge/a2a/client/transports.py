@@ -66,22 +66,17 @@ class TransportOptions:
     """Called with the wire text of each request, and of each answer or event."""
 
 
-class Transport(ABC):
-    """A transport to one interface of an agent."""
-
-    interface: AgentInterface
+class Performer(ABC):
+    """Performs operations of A2A: the one verb of a client, and of each of its transports."""
 
     @overload
-    @abstractmethod
     def perform(self, operation: Unary[RequestT, AnswerT], request: RequestT) -> Awaitable[AnswerT]: ...
 
     @overload
-    @abstractmethod
     def perform(
         self, operation: Streamed[RequestT, AnswerT], request: RequestT
     ) -> AsyncGenerator[StreamResponse, None]: ...
 
-    @abstractmethod
     def perform(
         self, operation: Unary[RequestT, AnswerT] | Streamed[RequestT, AnswerT], request: RequestT
     ) -> Awaitable[AnswerT] | AsyncGenerator[StreamResponse, None]:
@@ -91,10 +86,27 @@ class Transport(ABC):
 
         Raises:
             AgentRefusedError: the agent answered with an error.
-            NotReachedError: the request was never sent.
+            NotReachedError: the request was never sent, by any way that there is.
             UnansweredError: the request was sent, and no complete answer came.
             PeerError: the answer is not one of this operation.
         """
+        if isinstance(operation, Streamed):
+            return self._events(operation, request)
+        return self._answer(operation, request)
+
+    @abstractmethod
+    async def _answer(self, operation: Unary[RequestT, AnswerT], request: RequestT) -> AnswerT: ...
+
+    @abstractmethod
+    def _events(
+        self, operation: Streamed[RequestT, AnswerT], request: RequestT
+    ) -> AsyncGenerator[StreamResponse, None]: ...
+
+
+class Transport(Performer):
+    """A transport to one interface of an agent."""
+
+    interface: AgentInterface
 
 
 class HttpTransport(Transport):
@@ -106,21 +118,6 @@ class HttpTransport(Transport):
         self._binding = binding
         self._terms = terms
         self._auth = PeerAuth(binding.interface.url, terms.credentials)
-
-    @overload
-    def perform(self, operation: Unary[RequestT, AnswerT], request: RequestT) -> Awaitable[AnswerT]: ...
-
-    @overload
-    def perform(
-        self, operation: Streamed[RequestT, AnswerT], request: RequestT
-    ) -> AsyncGenerator[StreamResponse, None]: ...
-
-    def perform(
-        self, operation: Unary[RequestT, AnswerT] | Streamed[RequestT, AnswerT], request: RequestT
-    ) -> Awaitable[AnswerT] | AsyncGenerator[StreamResponse, None]:
-        if isinstance(operation, Streamed):
-            return self._events(operation, request)
-        return self._answer(operation, request)
 
     async def raw_answer(self, operation: AnyOperation, params: JsonObject) -> tuple[int, bytes]:
         """The HTTP status and the body of the answer to these parameters, whatever they are.
