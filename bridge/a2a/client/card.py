@@ -281,11 +281,9 @@ class CardSource(CachedResource[_StoredCard, FoundCard]):
         is_learned: bool = False,
         ask_version: AskVersion | None = None,
     ) -> None:
-        """`credentials` are sent to the origin of `url` only. `guard` judges connections to it. `is_learned` says that
-        the URL came from a catalog and not from the user. `ask_version` asks once for a version that the card does not
-        say; None leaves it open."""
-        super().__init__(http, url, folder, bounds, kept_as=url)
-        self._credentials = credentials
+        """`guard` judges connections to the origin of `url`. `is_learned` says that the URL came from a catalog and not
+        from the user. `ask_version` asks once for a version that the card does not say; None leaves it open."""
+        super().__init__(http, url, folder, bounds, credentials)
         self._guard = guard
         self._is_learned = is_learned
         self._ask_version = ask_version

@@ -30,6 +30,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from bridge.a2a.client.http import UnansweredError, redacted_url
 from bridge.concurrency import Backoff
 from bridge.errors import PeerError, UsageError
+from bridge.http.client import NO_CREDENTIALS, CredentialsSource
 from bridge.private_files import write_privately
 
 logger = logging.getLogger(__name__)
@@ -107,17 +108,25 @@ class CachedResource(ABC, Generic[KeptT, ValueT]):
 
     word: ClassVar[str]
     """The name of the resource in messages."""
+    kept_under: ClassVar[str] = ""
+    """Goes before the URL in the text whose hash names the file, so that a card and a catalog at one URL have two."""
     kept_type: type[KeptT]
 
     def __init__(
-        self, http: httpx2.AsyncClient, url: str, folder: Path | None, bounds: FreshnessBounds, kept_as: str
+        self,
+        http: httpx2.AsyncClient,
+        url: str,
+        folder: Path | None,
+        bounds: FreshnessBounds,
+        credentials: CredentialsSource = NO_CREDENTIALS,
     ) -> None:
-        """`folder` keeps the resource between two runs; None keeps it in memory only. The file's name is a hash of
-        `kept_as`."""
+        """`folder` keeps the resource between two runs; None keeps it in memory only. `credentials` are sent to the
+        origin of `url` only."""
         self.url = url
         self._http = http
         self._bounds = bounds
-        name = hashlib.sha256(kept_as.encode()).hexdigest()[:32]
+        self._credentials = credentials
+        name = hashlib.sha256(f"{self.kept_under}{url}".encode()).hexdigest()[:32]
         self._file = folder / f"{name}.json" if folder else None
         self._held: CachedValue[KeptT, ValueT] | None = None
 
