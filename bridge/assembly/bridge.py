@@ -32,7 +32,16 @@ from bridge.assembly.offered_server import (
     offered,
     shared_resources,
 )
-from bridge.assembly.parts import MountedServer, Parts, PartTask, PlannedPart, catalogs_of, servers_of
+from bridge.assembly.parts import (
+    FirstConnections,
+    MountedServer,
+    Parts,
+    PartTask,
+    PlannedPart,
+    StartObserver,
+    catalogs_of,
+    servers_of,
+)
 from bridge.assembly.plan import (
     Changes,
     OfferedPlan,
@@ -45,7 +54,6 @@ from bridge.assembly.plan import (
 )
 from bridge.assembly.published_agent import PublishedAgent, path_of, published
 from bridge.assembly.routes import MCP, Router, RoutingTable, readiness
-from bridge.assembly.startup import FirstConnections, StartObserver
 from bridge.errors import UsageError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.known_servers import FILE_NAME, Fact, ServerMemory

@@ -26,11 +26,10 @@ from bridge.access.principals import Principal
 from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.offered_server import OfferedServer, other_kind_at
-from bridge.assembly.parts import catalogs_of, servers_of
+from bridge.assembly.parts import StartObserver, catalogs_of, servers_of
 from bridge.assembly.plan import Plan, RemotePlan, for_preview
 from bridge.assembly.published_agent import PublishedAgent
 from bridge.assembly.routes import MCP
-from bridge.assembly.startup import StartObserver
 from bridge.errors import PeerError
 from bridge.mcp.client.upstream import Upstream
 from bridge.process.serve import unannounced_bridge

@@ -21,8 +21,8 @@ import anyio.abc
 
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.limits import server_limits
+from bridge.assembly.parts import StartObserver
 from bridge.assembly.plan import LOOPBACK_HOST, Plan, calls_itself
-from bridge.assembly.startup import StartObserver
 from bridge.http.server import BoundedServer
 from bridge.process.listening import listening
 from bridge.process.reload import Reload
