@@ -271,9 +271,13 @@ class Link:
             else:
                 self.listening.set()
             await self.wire.closed.wait()
-            self.why_lost = self.why_lost or self.wire.why_closed
-            self.lost.set()
+            self.lose()
             tasks.cancel_scope.cancel()
+
+    def lose(self) -> None:
+        """Set `lost`, since nothing can be sent any more."""
+        self.why_lost = self.why_lost or self.wire.why_closed
+        self.lost.set()
 
     async def _listen(self) -> None:
         """Keep a stream of subscriptions/listen open, and open it again when it is lost. `Wire` sees what it brings."""

@@ -292,7 +292,7 @@ class Session:
         with anyio.move_on_after(self._pace.connect_seconds):
             while self._link is None or self._link.is_lost:
                 if self._link is not None:
-                    self._link.lost.set()
+                    self._link.lose()
                 self._clear_up()
                 await self._up.wait()
             return self._link
