@@ -108,6 +108,7 @@ class SamplesAgent:
         return [{**task, "artifacts": pieces} if has_ended else task]
 
 
+@pytest.mark.proves("a2a01-7.1.1-continued")
 @pytest.mark.proves("map-first-generation")
 @pytest.mark.parametrize("streaming", [False, True], ids=["polled", "streamed"])
 async def test_an_agent_of_the_first_generation_asks_and_is_answered(streaming: bool, tmp_path: Path) -> None:

@@ -95,6 +95,7 @@ async def cancelled_calls(driver: Driver) -> int:
     "a2a-4-equivalent",
     "a2a03-3.4.1-equivalent",
     "a2a03-3.2.1-json-rpc",
+    "a2a01-3.2-json-rpc",
     "a2a03-3.2.3-rest",
 )
 async def test_a_message_becomes_a_task_with_ids_made_by_the_server(driver: Driver) -> None:
@@ -157,7 +158,9 @@ async def test_return_immediately_unset_and_false_are_the_same(
     assert (state_of(task), texts(task["artifacts"][0]["parts"])) == ("COMPLETED", ["2 steps"])
 
 
-@pytest.mark.proves("a2a-3.1.2-stream", "a2a-3.3.4-streaming", "a2a-5.1-equivalent", "a2a03-3.3-stream")
+@pytest.mark.proves(
+    "a2a-3.1.2-stream", "a2a-3.3.4-streaming", "a2a-5.1-equivalent", "a2a03-3.3-stream", "a2a01-3.3-stream"
+)
 async def test_a_stream_begins_with_the_task_and_ends_with_its_end(driver: Driver) -> None:
     params = message(ECHO)
     async with driver.stream("SendStreamingMessage", **params) as events:
@@ -549,7 +552,7 @@ async def test_two_cancellations_at_once_are_one(driver: Driver) -> None:
 # Subscribing
 
 
-@pytest.mark.proves("a2a-3.1.6-subscribe", "a2a03-7.9-resubscribe")
+@pytest.mark.proves("a2a-3.1.6-subscribe", "a2a03-7.9-resubscribe", "a2a01-7.7-resubscribe")
 async def test_a_subscription_begins_with_the_task_as_it_stands(driver: Driver) -> None:
     async with driver.working(WAIT) as (task_id, _):
         snapshot = await driver.get(task_id)

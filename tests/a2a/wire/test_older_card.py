@@ -153,7 +153,7 @@ def test_a_card_of_a_generation_that_is_not_spoken_is_refused_by_name(
         read(**changes)
 
 
-@pytest.mark.proves("a2a03-5.6-declared", "map-merged-card")
+@pytest.mark.proves("a2a03-5.6-declared", "map-merged-card", "a2a01-5.1-card", "a2a01-5.5.3-no-secret")
 def test_a_merged_card_is_one_of_1_0_with_all_that_0_3_asks_for() -> None:
     shown = VERSIONS.card(AgentCard.model_validate(NEW)).to_object()
     assert shown == {
