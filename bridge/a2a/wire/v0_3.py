@@ -178,6 +178,8 @@ class V0_3(Dialect):
         if not isinstance(is_blocking, bool):
             raise invalid_params(Violation("configuration.blocking", "must be true or false"))
         read["returnImmediately"] = not is_blocking
+        if read.get("acceptedOutputModes") == []:
+            del read["acceptedOutputModes"]
         if (push := read.pop(self.push_name, None)) is not None:
             read["taskPushNotificationConfig"] = push_in(push) if isinstance(push, dict) else push
         return read
@@ -216,7 +218,7 @@ class V0_3(Dialect):
 
     # For a client
 
-    def has_card(self, card: JsonObject, *, is_older_place: bool) -> bool:  # noqa: ARG002 - the card says it
+    def has_card(self, card: JsonObject) -> bool:
         return older_card.is_of_0_3(card)
 
     def card_from(self, card: JsonObject) -> JsonObject:
@@ -230,7 +232,9 @@ class V0_3(Dialect):
         message, configuration = params["message"], params.get("configuration", {})
         assert isinstance(message, dict)
         assert isinstance(configuration, dict)
-        older = {**configuration, "blocking": not configuration.get("returnImmediately")}
+        # 0.2 requires the modes, and an empty list says as little as none.
+        older = {"acceptedOutputModes": [], **configuration}
+        older["blocking"] = not configuration.get("returnImmediately")
         older.pop("returnImmediately", None)
         if isinstance(push := older.pop("taskPushNotificationConfig", None), dict):
             older[self.push_name] = push_out(push)
