@@ -113,7 +113,13 @@ async def _told(found: FoundCard, ask_version: AskVersion | None) -> FoundCard:
     """The card with the version that its agent tells, if it leaves the version open and the agent may be asked."""
     if not found.is_open or ask_version is None:
         return found
-    return found_card(found.url, found.text, await ask_version(found))
+    try:
+        told = await ask_version(found)
+    except UnknownVersionError:
+        if VERSIONS.presumed(found.url) is None:
+            raise
+        return found
+    return found_card(found.url, found.text, told)
 
 
 def no_card_at(card_urls: Iterable[str]) -> NoCardError:
@@ -132,7 +138,7 @@ def found_card(url: str, text: bytes, told_version: str = "") -> FoundCard:
     value = json_from(text, where)
     told = told_version if told_version in VERSIONS.tellable else ""
     card, deviations = _card_from(VERSIONS.card_from(value, url, told), where)
-    return FoundCard(url, text, card, deviations, told, not told and VERSIONS.leaves_open(value, url))
+    return FoundCard(url, text, card, deviations, told, not told and VERSIONS.leaves_open(value))
 
 
 def card_from(text: bytes, where: str, place: str = "") -> tuple[AgentCard, tuple[str, ...]]:
@@ -341,7 +347,7 @@ class CardSource(CachedResource[_StoredCard, FoundCard]):
 
     def _read(self, kept: _StoredCard) -> FoundCard:
         found = found_card(kept.place, kept.text.encode(), kept.told_version)
-        if found.is_open and self._ask_version is not None:
+        if found.is_open and self._ask_version is not None and VERSIONS.presumed(kept.place) is None:
             raise PeerError(
                 f"nobody has asked yet for the version of the agent at {redacted_url(kept.place)}"
             )

@@ -130,9 +130,8 @@ class Dialect(ABC):
     # For a client
 
     @abstractmethod
-    def has_card(self, card: JsonObject, *, is_older_place: bool) -> bool:
-        """Whether a card says that it is of this version. `is_older_place`: it stands where generations before 0.3 have
-        it."""
+    def has_card(self, card: JsonObject) -> bool:
+        """Whether a card says that it is of this version."""
 
     @abstractmethod
     def card_from(self, card: JsonObject) -> JsonObject:

@@ -54,12 +54,10 @@ def is_of_0_3(card: JsonObject) -> bool:
     return "authentication" not in card and not _OF_0_2.isdisjoint(card)
 
 
-def is_of_first(card: JsonObject, *, is_older_place: bool) -> bool:
-    """Whether a card is one of the first generation: it names its URL itself and says no version. It says in its own
-    way how to be let in, or it stands at the older path alone and has nothing that 0.2 brought."""
-    if not _names_url(card) or card.get("protocolVersion"):
-        return False
-    return "authentication" in card or (is_older_place and _OF_0_2.isdisjoint(card))
+def is_of_first(card: JsonObject) -> bool:
+    """Whether a card is one of the first generation: it names its URL itself, says no version, and says in its own way
+    how to be let in."""
+    return says_no_version(card) and "authentication" in card
 
 
 def says_no_version(card: JsonObject) -> bool:

@@ -357,8 +357,8 @@ class V0_1(V0_3):
 
     # For a client
 
-    def has_card(self, card: JsonObject, *, is_older_place: bool) -> bool:
-        return older_card.is_of_first(card, is_older_place=is_older_place)
+    def has_card(self, card: JsonObject) -> bool:
+        return older_card.is_of_first(card)
 
     def card_from(self, card: JsonObject) -> JsonObject:
         return older_card.read_first(card, self.version)

@@ -128,7 +128,7 @@ class V1_0(Dialect):
     def card(self, card: AgentCard) -> AgentCard:
         return card
 
-    def has_card(self, card: JsonObject, *, is_older_place: bool) -> bool:  # noqa: ARG002 - the card says it
+    def has_card(self, card: JsonObject) -> bool:
         return "supportedInterfaces" in card
 
     def card_from(self, card: JsonObject) -> JsonObject:

@@ -161,23 +161,25 @@ class Versions:
             return self
         return Versions([one for one in self._dialects if one.version == choice], is_told=True)
 
-    def leaves_open(self, value: JsonValue, place: str = "") -> bool:
-        """Whether a card, found at a URL, does not tell its version in any way, so that its agent has to be asked."""
+    def leaves_open(self, value: JsonValue) -> bool:
+        """Whether nothing on a card from before 1.0 says its version, so that its agent has to be asked."""
         if not isinstance(value, dict) or not older_card.says_no_version(value):
             return False
-        is_older_place = place.endswith(OLDER_CARD_PATH)
-        return not any(one.has_card(value, is_older_place=is_older_place) for one in self._dialects)
+        return not any(one.has_card(value) for one in self._dialects)
+
+    def presumed(self, place: str) -> str | None:
+        """The version of an open card that was found at this URL, where its agent does not tell it: only the
+        generations before 0.3 have their cards at the older path."""
+        return _ASSUMED_ELSE if place.endswith(OLDER_CARD_PATH) else None
 
     def card_from(self, value: JsonValue, place: str = "", told: str = "") -> JsonValue:
-        """A card of any version, found at a URL, as the current one has it; what is none stays as it is. A card that
-        leaves its version open is of the version that its agent `told`, or else it is read as one of 0.3."""
+        """A card of any version, found at a URL, as the current one has it; what is none stays as it is. An open card
+        is of the version that its agent `told`, or else of the presumed one, or else it is read as one of 0.3."""
         if not isinstance(value, dict):
             return value
-        if self.leaves_open(value, place):
-            return self._spoken[told or _ASSUMED, JSONRPC].card_from(value)
-        is_older_place = place.endswith(OLDER_CARD_PATH)
-        mine = (one for one in self._dialects if one.has_card(value, is_older_place=is_older_place))
-        return next((one.card_from(value) for one in mine), value)
+        if self.leaves_open(value):
+            return self._spoken[told or self.presumed(place) or _ASSUMED, JSONRPC].card_from(value)
+        return next((one.card_from(value) for one in self._dialects if one.has_card(value)), value)
 
     @property
     def tellable(self) -> tuple[str, ...]:
@@ -189,7 +191,16 @@ class Versions:
         HTTP status and the JSON of its answer. None if they do not tell it."""
         error = answer.get("error") if isinstance(answer, dict) else None
         code = error.get("code") if isinstance(error, dict) else None
+        if isinstance(error, dict) and _misses_message(error.get("data")):
+            return _ASSUMED
         return _TOLD.get(code if isinstance(code, int) else status)
+
+
+def _misses_message(data: JsonValue) -> bool:
+    """Whether the data of an error say that the parameters of a known method lack the message, as a2a-sdk 0.2.5 writes
+    it under -32600."""
+    places = [one.get("loc") for one in data if isinstance(one, dict)] if isinstance(data, list) else []
+    return any(isinstance(place, list) and place[-2:] == ["params", "message"] for place in places)
 
 
 def _not_found(words: str, asked: str | None, others: Sequence[str]) -> A2AError:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx2
 import pytest
@@ -30,6 +30,20 @@ pytestmark = pytest.mark.proves("map-version-asked")
 
 def refusal(code: int) -> Json:
     return {"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": "No"}}
+
+
+OF_SDK_0_2_5: Final[Json] = {
+    "jsonrpc": "2.0",
+    "error": {
+        "code": -32600,
+        "message": "Request payload validation error",
+        "data": [
+            {"type": "missing", "loc": ["SendMessageRequest", "params", "message"], "msg": "Field required"},
+            {"type": "literal_error", "loc": ["GetTaskRequest", "method"], "input": "message/send"},
+        ],
+    },
+}
+"""How a2a-sdk 0.2.5 refuses a message without content, shortened."""
 
 
 def said(body: object, status: int = 200) -> Response:
@@ -92,6 +106,7 @@ def version_of(card: FoundCard) -> str:
     [
         (said(refusal(-32602)), "0.3"),
         (said(refusal(-32602), 400), "0.3"),
+        (said(OF_SDK_0_2_5), "0.3"),
         (said(refusal(-32601)), "0.1"),
         (said(refusal(-32600)), "0.1"),
         (said(refusal(-32600), 400), "0.1"),
@@ -206,7 +221,7 @@ async def test_a_card_that_was_read_with_a_version_of_the_users_is_asked_about_w
         ("/.well-known/agent-card.json", {"protocolVersion": "0.3.0"}, "0.3"),
         ("/.well-known/agent-card.json", {"authentication": {"schemes": []}}, "0.1"),
         ("/.well-known/agent-card.json", {"security": []}, "0.3"),
-        ("/.well-known/agent.json", {}, "0.1"),
+        ("/.well-known/agent.json", {"authentication": {"schemes": []}}, "0.1"),
         ("/.well-known/agent.json", {"security": []}, "0.3"),
     ],
 )
@@ -217,6 +232,28 @@ async def test_a_card_that_says_its_version_in_any_way_is_believed(
     async with agent.serve() as url:
         assert version_of(await found(http, url)) == version
     assert agent.asked == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "version", "told"),
+    [
+        (said(refusal(-32602)), "0.3", "0.3"),
+        (said(refusal(-32601)), "0.1", "0.1"),
+        (said({}, 500), "0.1", ""),
+    ],
+)
+async def test_an_agent_whose_card_is_only_at_the_older_place_is_of_the_first_generation_unless_it_tells_another(
+    http: httpx2.AsyncClient, tmp_path: Path, answer: Response, version: str, told: str
+) -> None:
+    """a2a-sdk 0.2.5 serves its card there, and says nothing on it that the first generation would not say."""
+    agent = Agent(answer, path="/.well-known/agent.json")
+    async with agent.serve() as url:
+        card = await source(http, url, tmp_path).refresh()
+        assert (version_of(card), card.told_version) == (version, told)
+        again = source(http, url, tmp_path)
+        assert again.cached() == card
+        assert await again.refresh() == card
+    assert len(agent.asked) == 1
 
 
 async def test_an_agent_is_asked_with_its_credentials_and_only_at_its_own_origin(
