@@ -326,3 +326,85 @@ def test_a_page_of_tasks_that_is_no_list_is_refused() -> None:
     assert current.answer_from(operations.LIST_TASKS, {}).tasks == ()
     with pytest.raises(ValidationError):
         current.answer_from(operations.LIST_TASKS, {"tasks": {"id": "t"}})
+
+
+def _hybrid(*, is_current: bool, has_kinds: bool, is_wrapped: bool) -> dict[str, Any]:
+    """A task, an update of its status and one of an artifact, as a hybrid writes them: with the enums of 1.0 or those
+    before, with `kind` or without, bare or wrapped."""
+
+    def kind(name: str) -> dict[str, str]:
+        return {"kind": name} if has_kinds else {}
+
+    said = {
+        **kind("message"),
+        "messageId": "m",
+        "role": "ROLE_AGENT" if is_current else "agent",
+        "parts": [{**kind("text"), "text": "Hi"}],
+    }
+    state = "TASK_STATE_INPUT_REQUIRED" if is_current else "input-required"
+    status = {"state": state, "message": said, "timestamp": "2026-01-31T12:00:00.123456"}
+    about = {"taskId": "t", "contextId": "c"}
+    artifact = {"artifactId": "a", "parts": [{**kind("data"), "data": {"kind": "x"}}]}
+    objects: dict[str, dict[str, Any]] = {
+        "task": {**kind("task"), "id": "t", "contextId": "c", "status": status, "artifacts": [artifact]},
+        "statusUpdate": {**kind("status-update"), **about, "status": status, "final": True},
+        "artifactUpdate": {**kind("artifact-update"), **about, "artifact": artifact, "append": False},
+        "message": {**said, "contextId": "c"},
+    }
+    return {name: {name: one} if is_wrapped else one for name, one in objects.items()}
+
+
+HYBRIDS: Final = [
+    pytest.param({"is_current": one, "has_kinds": two, "is_wrapped": three}, id=f"{one} {two} {three}")
+    for one, two, three in product((True, False), repeat=3)
+]
+"""langgraph-api 0.16 has the enums of 1.0 and `kind`; fasta2a 2.1 wraps what it says with the words of 0.3."""
+
+
+@pytest.mark.proves("map-liberal")
+@pytest.mark.parametrize("dialect", SPOKEN[:4], ids=lambda one: f"{one.version} {one.bindings[0]}")
+@pytest.mark.parametrize("form", HYBRIDS)
+def test_a_hybrid_is_read_whatever_version_its_card_says(dialect: Dialect, form: dict[str, bool]) -> None:
+    given = _hybrid(**form)
+    said = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "Hi"}]}
+    status = {
+        "state": "TASK_STATE_INPUT_REQUIRED",
+        "message": said,
+        "timestamp": "2026-01-31T12:00:00.123456Z",
+    }
+    artifact = {"artifactId": "a", "parts": [{"data": {"kind": "x"}}]}
+    task = {"id": "t", "contextId": "c", "status": status, "artifacts": [artifact]}
+    about = {"taskId": "t", "contextId": "c"}
+    for operation in (operations.GET_TASK, operations.CANCEL_TASK):
+        assert _known(dialect.answer_from(operation, given["task"]), task) == task
+    for name, meant in (("task", task), ("message", {**said, "contextId": "c"})):
+        answer = dialect.answer_from(operations.SEND_MESSAGE, given[name])
+        held = answer.task or answer.message
+        assert held is not None
+        assert _known(held, meant) == meant
+    reader = dialect.reader(operations.SEND_STREAMING_MESSAGE, ASKED[operations.SEND_STREAMING_MESSAGE])
+    events = [one for name in given for one in reader.read(given[name])]
+    for event, meant in zip(
+        events,
+        (
+            task,
+            {**about, "status": status},
+            {**about, "artifact": artifact, "append": False},
+            {**said, "contextId": "c"},
+        ),
+        strict=True,
+    ):
+        assert _known(event.payload, meant) == meant
+
+
+def _known(held: Any, like: dict[str, Any]) -> Any:
+    """An object without the fields that 1.0 does not know, which a reader of 1.0 keeps."""
+
+    def bare(value: Any, like: Any) -> Any:
+        if isinstance(value, dict) and isinstance(like, dict):
+            return {name: bare(item, like.get(name)) for name, item in value.items() if name in like}
+        if isinstance(value, list) and isinstance(like, list):
+            return [bare(one, other) for one, other in zip(value, like, strict=True)]
+        return value
+
+    return bare(held.to_object(), like)
