@@ -8,6 +8,7 @@ rules as every request: it goes only where the card may lead, with the credentia
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -41,7 +42,7 @@ async def _version_told(http: httpx2.AsyncClient, options: ClientOptions, found:
     answered = f"gave no answer within {_ANSWER_SECONDS:g} s"
     with anyio.move_on_after(_ANSWER_SECONDS):
         try:
-            [transport, *_] = http_transports(http, found, options)
+            [transport, *_] = http_transports(http, found, replace(options, versions=VERSIONS.asking))
             status, text = await transport.raw_answer(SEND_MESSAGE, {})
         except PeerError as exc:
             raise _unknown(found, options, f"could not be asked for it ({exc})") from exc

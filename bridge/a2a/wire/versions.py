@@ -182,6 +182,11 @@ class Versions:
         return next((one.card_from(value) for one in self._dialects if one.has_card(value)), value)
 
     @property
+    def asking(self) -> Versions:
+        """What an agent is asked in for its version, whatever is presumed of its card."""
+        return Versions([self._spoken[_ASSUMED, JSONRPC]], is_told=True)
+
+    @property
     def tellable(self) -> tuple[str, ...]:
         """The versions that an agent can tell by `told_by`."""
         return tuple(dict.fromkeys(_TOLD.values()))

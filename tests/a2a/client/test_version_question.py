@@ -32,6 +32,7 @@ def refusal(code: int) -> Json:
     return {"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": "No"}}
 
 
+QUESTION: Final[Json] = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {}}
 OF_SDK_0_2_5: Final[Json] = {
     "jsonrpc": "2.0",
     "error": {
@@ -44,6 +45,15 @@ OF_SDK_0_2_5: Final[Json] = {
     },
 }
 """How a2a-sdk 0.2.5 refuses a message without content, shortened."""
+OF_SAMPLES: Final[Json] = {
+    "jsonrpc": "2.0",
+    "error": {
+        "code": -32600,
+        "message": "Request payload validation error",
+        "data": [{"type": "union_tag_invalid", "loc": [], "msg": "Input tag 'message/send' found"}],
+    },
+}
+"""How the server of the 2025 samples refuses it, under HTTP 400, shortened."""
 
 
 def said(body: object, status: int = 200) -> Response:
@@ -107,6 +117,7 @@ def version_of(card: FoundCard) -> str:
         (said(refusal(-32602)), "0.3"),
         (said(refusal(-32602), 400), "0.3"),
         (said(OF_SDK_0_2_5), "0.3"),
+        (said(OF_SAMPLES, 400), "0.1"),
         (said(refusal(-32601)), "0.1"),
         (said(refusal(-32600)), "0.1"),
         (said(refusal(-32600), 400), "0.1"),
@@ -123,7 +134,7 @@ async def test_an_agent_tells_its_version_by_how_it_refuses_a_message_without_co
     async with agent.serve() as url:
         card = await found(http, url)
     assert (version_of(card), card.told_version, card.is_open) == (version, version, False)
-    assert agent.asked == [{"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {}}]
+    assert agent.asked == [QUESTION]
 
 
 @pytest.mark.parametrize(
@@ -238,7 +249,8 @@ async def test_a_card_that_says_its_version_in_any_way_is_believed(
     ("answer", "version", "told"),
     [
         (said(refusal(-32602)), "0.3", "0.3"),
-        (said(refusal(-32601)), "0.1", "0.1"),
+        (said(OF_SDK_0_2_5), "0.3", "0.3"),
+        (said(OF_SAMPLES, 400), "0.1", "0.1"),
         (said({}, 500), "0.1", ""),
     ],
 )
@@ -253,7 +265,7 @@ async def test_an_agent_whose_card_is_only_at_the_older_place_is_of_the_first_ge
         again = source(http, url, tmp_path)
         assert again.cached() == card
         assert await again.refresh() == card
-    assert len(agent.asked) == 1
+    assert agent.asked == [QUESTION]
 
 
 async def test_an_agent_is_asked_with_its_credentials_and_only_at_its_own_origin(
