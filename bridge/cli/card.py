@@ -258,7 +258,7 @@ class AgentConnection:
                         self.url,
                         shown_to_agent,
                         self.reach.guard(self.url),
-                        version_question(http, self._client_options),
+                        version_question(http, self._client_options) or self._said_version,
                     )
         except TimeoutError as exc:
             raise PeerError(f"{redacted_url(self.url)} gave no card within {_CARD_SECONDS:g} s") from exc
@@ -266,6 +266,10 @@ class AgentConnection:
             raise
         except PeerError as exc:
             raise await self.explained(exc) from exc
+
+    async def _said_version(self, _: FoundCard) -> str:
+        """The version that the user says, for a card that says none."""
+        return self.dialect
 
     async def explained(self, fault: PeerError) -> PeerError:
         """A fault that says what is there instead of an agent, as far as that can be told without the headers."""

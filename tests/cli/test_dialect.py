@@ -66,3 +66,5 @@ async def test_a_version_that_the_user_says_is_spoken_and_not_asked_for(
     async with scripted_agent(agent, is_unsaid=True) as url:
         done = await command(name, monkeypatch)(url, "--dialect", "0.1", *rest)
     assert (done.code, agent.methods) == (0, methods), done.err
+    if name == "card":
+        assert f"  JSONRPC 0.1  {url}/" in done.out.splitlines()

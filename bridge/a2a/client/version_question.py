@@ -25,7 +25,7 @@ from bridge.errors import PeerError
 from bridge.jsonvalues import shortened_json
 
 _ANSWER_SECONDS: Final = 10.0
-"""How long an agent may take to refuse the question. Reading its card, of which this is a part, may take 30 s."""
+"""The longest time for an answer to the question. Reading the card, of which this is a part, may take 30 s."""
 
 
 def version_question(http: httpx2.AsyncClient, options: ClientOptions) -> AskVersion | None:
@@ -39,8 +39,9 @@ async def _version_told(http: httpx2.AsyncClient, options: ClientOptions, found:
     Raises:
         UnknownVersionError: it does not. The message says what it answered, and how the user can say the version.
     """
-    answered = f"gave no answer within {_ANSWER_SECONDS:g} s"
-    with anyio.move_on_after(_ANSWER_SECONDS):
+    seconds = min(_ANSWER_SECONDS, options.deadlines.answer_seconds or _ANSWER_SECONDS)
+    answered = f"gave no answer within {seconds:g} s"
+    with anyio.move_on_after(seconds):
         try:
             [transport, *_] = http_transports(http, found, replace(options, versions=VERSIONS.asking))
             status, text = await transport.raw_answer(SEND_MESSAGE, {})

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+import anyio
 import httpx2
 import pytest
 from starlette.applications import Starlette
@@ -21,7 +22,7 @@ from bridge.a2a.client.interfaces import ConnectionPolicy, Trust, interfaces_of
 from bridge.a2a.client.version_question import version_question
 from bridge.a2a.wire.versions import VERSIONS
 from bridge.http.client import GuardedClient
-from tests.support.limits import card_bounds, client_options
+from tests.support.limits import card_bounds, client_options, deadlines
 from tests.support.running import listening
 from tests.support.scripted_agent import Json, plain_card, unsaid_card
 
@@ -73,6 +74,8 @@ class Agent:
     url: str = ""
     asked: list[Any] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
+    released: anyio.Event | None = None
+    """When it answers; None for at once."""
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[str]:
@@ -87,6 +90,8 @@ class Agent:
     async def _answer(self, request: Request) -> Response:
         self.asked.append(await request.json())
         self.headers.append(dict(request.headers))
+        if self.released is not None:
+            await self.released.wait()
         return self.answer
 
 
@@ -177,6 +182,17 @@ async def test_an_agent_that_is_not_there_is_asked_again_another_time(
         assert (card.cached(), list(tmp_path.iterdir())) == (None, [])
         agent.answer = said(refusal(-32601))
         assert version_of(await card.refresh()) == "0.1"
+
+
+async def test_an_agent_that_does_not_answer_is_waited_for_as_long_as_for_any_other_answer(
+    http: httpx2.AsyncClient,
+) -> None:
+    agent = Agent(Response())
+    async with agent.serve() as url:
+        agent.released = anyio.Event()
+        with pytest.raises(UnknownVersionError, match=r"the agent gave no answer within 0\.05 s\."):
+            await found(http, url, deadlines=deadlines(answer_seconds=0.05))
+        agent.released.set()
 
 
 async def test_the_version_is_asked_for_once_and_remembered_until_the_card_is_another_one(
