@@ -55,7 +55,7 @@ def print_json(path: Path, found: Findings, places: Sequence[str]) -> None:
         "peers": [asdict(peer) for peer in found.peers],
         "faces": [{**asdict(face), "faults": [fault.words for fault in face.faults]} for face in found.faces],
     }
-    render.write(json.dumps(findings, indent=2, ensure_ascii=False) + "\n")
+    render.write_document(json.dumps(findings, indent=2, ensure_ascii=False) + "\n")
 
 
 def print_text(path: Path, found: Findings, places: Sequence[str]) -> None:

@@ -208,9 +208,10 @@ def _print(options: dict[str, Any], host: places.Host, server: JsonObject) -> in
     install_checks.check_as_host(options, host, server)
     name = _name(options, {}, ())
     if not host.is_yaml:
-        render.write(json.dumps({host.servers_key: {name: server}}, indent=2, ensure_ascii=False) + "\n")
+        pasted = {host.servers_key: {name: server}}
+        render.write_document(json.dumps(pasted, indent=2, ensure_ascii=False) + "\n")
         return 0
-    render.write(entry.yaml_for(name, server, host))
+    render.write_document(entry.yaml_for(name, server, host))
     render.say(
         f"{host.title} keeps its servers in YAML, which is not edited here: put this into {_user_file(host)} yourself,"
         f" below the {host.servers_key} that are there. {host.afterwards}."

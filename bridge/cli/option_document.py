@@ -114,7 +114,7 @@ class Asked:
             raise UsageError(words)
         for words in self.remarks:
             render.say(words)
-        render.write(document_of(_without_none(self.data)))
+        render.write_document(document_of(_without_none(self.data)))
         return 0
 
 

@@ -18,6 +18,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from bridge.cli.encoding import REPLACING
 from bridge.safe_text import with_visible_characters
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def deviations(found: FoundCard) -> None:
 
 def card_text(found: FoundCard) -> None:
     """Print a card as it was received, indented."""
-    write(json.dumps(json.loads(found.text), indent=2, ensure_ascii=False) + "\n")
+    write_document(json.dumps(json.loads(found.text), indent=2, ensure_ascii=False) + "\n")
 
 
 def ask(line: str) -> str | None:
@@ -209,6 +210,17 @@ def write(text: str) -> None:
     """Write a text to stdout: unchanged for a pipe, with control characters escaped for a terminal."""
     sys.stdout.write(with_visible_characters(text) if sys.stdout.isatty() else text)
     sys.stdout.flush()
+
+
+def write_document(text: str) -> None:
+    """Write JSON or TOML to stdout: to a pipe or a file in UTF-8, as both formats ask, whatever its encoding."""
+    binary = getattr(sys.stdout, "buffer", None)  # a text in memory has none
+    if binary is None or sys.stdout.isatty():
+        write(text)
+        return
+    sys.stdout.flush()
+    binary.write(text.encode(errors=REPLACING))
+    binary.flush()
 
 
 def _section(title: str, lines: Iterable[str]) -> None:

@@ -38,7 +38,7 @@ def schema(**options: Any) -> int:
     text = json.dumps(found, indent=2, ensure_ascii=False) + "\n"
     output: Path | None = options["output"]
     if output is None:
-        render.write(text)
+        render.write_document(text)
         return 0
     try:
         output.write_text(text, encoding="utf-8")

@@ -142,7 +142,9 @@ def _print_json(path: Path, known: Iterable[KnownServer]) -> int:
     from bridge.cli import render
 
     listed: list[JsonObject] = [{"id": one.server_id, **one.facts} for one in known]
-    render.write(json.dumps({"file": str(path), "servers": listed}, indent=2, ensure_ascii=False) + "\n")
+    render.write_document(
+        json.dumps({"file": str(path), "servers": listed}, indent=2, ensure_ascii=False) + "\n"
+    )
     return 0
 
 

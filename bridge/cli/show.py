@@ -56,7 +56,7 @@ def show(**options: Any) -> int:
         return _print_card(plan_of(loaded), options["card"])
     if options["tools"]:
         return _print_tools(plan_of(loaded), options["tools"])
-    render.write(text_of_shown(shown_values(loaded), sources=options["sources"]))
+    render.write_document(text_of_shown(shown_values(loaded), sources=options["sources"]))
     for name, one in loaded.left_out.items():
         render.say(f"agents.{name} at {one.place} is left out: {one.words}")
     return 0
@@ -114,7 +114,7 @@ def _print(plan: Plan, look: Look) -> int:
             return look(bridge)
 
     value, down = anyio.run(looked)
-    render.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    render.write_document(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
     for why in down:
         render.say(f"not all of it, as this cannot be called: {why}")
     return _AT_FAULT if down else 0

@@ -117,7 +117,7 @@ async def _list(connection: AgentConnection, found: FoundCard, options: dict[str
 
     listed, total = await _tasks_of(connection, found, options)
     if options["json_output"]:
-        render.write("".join(task.to_json().decode() + "\n" for task in listed))
+        render.write_document("".join(task.to_json().decode() + "\n" for task in listed))
         return 0
     if not listed:
         render.result("No tasks.")
@@ -207,7 +207,7 @@ async def _show(
     async with connection.client() as http:
         task = await connection.agent(http, found).get(options["task_id"])
     if options["json_output"]:
-        render.write(task.to_json().decode() + "\n")
+        render.write_document(task.to_json().decode() + "\n")
         return 0
     rows = {
         "task": task.id,

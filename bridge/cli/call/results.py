@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bridge.cli.call.questions import is_question
 from bridge.cli.call.repeats import ShownParts
-from bridge.cli.render import can_ask, err, share_a_place, write
+from bridge.cli.render import can_ask, err, share_a_place, write, write_document
 from bridge.errors import UsageError
 from bridge.file_names import fit_for_every_system
 from bridge.safe_text import with_visible_characters
@@ -64,7 +64,7 @@ class CallView:
     def show(self, event: StreamResponse) -> None:
         """Show one event."""
         if self._json_lines:
-            write(event.to_json().decode() + "\n")
+            write_document(event.to_json().decode() + "\n")
         if event.task is not None:
             self._task_id(event.task.id)
             for artifact in event.task.artifacts or ():
@@ -100,7 +100,7 @@ class CallView:
     def message(self, message: JsonObject) -> None:
         """Show one message of a tool server, which is no event of a task."""
         if self._json_lines:
-            write(json.dumps(message, ensure_ascii=False) + "\n")
+            write_document(json.dumps(message, ensure_ascii=False) + "\n")
 
     def hop(self, protocol: str, direction: str, text: str) -> None:
         """Show a message on the wire in one line. Line ends between JSON tokens have no meaning."""
