@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -20,6 +18,7 @@ from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.a2a.wire.versions import VERSIONS
 from bridge.access.verifiers import Access
+from bridge.assembly.ids import OrderedIds, elapsed_ms, now_ms
 from bridge.assembly.limits import agent_limits, engine_limits, stream_pace
 from bridge.assembly.plan import ProcessPlan, PublishedPlan
 from bridge.config.tables.profile import Profile
@@ -161,24 +160,5 @@ def _engine_for(agent: ToolsAgent, store: Store, profile: Profile, process: Prof
         kept.keep_ended_bytes_each,
     )
     retention = Retention(kept.keep_ended_seconds, quota, kept.clean_every_seconds)
-    return Engine(
-        agent, store, IdsAndClock(new_id, now_ms, elapsed_ms), engine_limits(profile, process), retention
-    )
-
-
-def new_id() -> str:
-    """Make a UUID version 7 with 74 random bits. Its order by time keeps the store fast."""
-    moment, chance = time.time_ns() // 1_000_000, secrets.randbits(74)
-    value = (moment << 80) | (0x7 << 76) | (chance >> 62 << 64) | (0b10 << 62) | (chance & _LOW_62)
-    spelled = f"{value:032x}"
-    return "-".join((spelled[:8], spelled[8:12], spelled[12:16], spelled[16:20], spelled[20:]))
-
-
-def now_ms() -> int:
-    """Milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
-
-
-def elapsed_ms() -> int:
-    """Milliseconds of a monotonic clock."""
-    return time.monotonic_ns() // 1_000_000
+    ids = IdsAndClock(OrderedIds(now_ms).new, now_ms, elapsed_ms)
+    return Engine(agent, store, ids, engine_limits(profile, process), retention)
