@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import shlex
 import signal
@@ -41,6 +40,7 @@ from tests.support.forked import Forked
 from tests.support.limits import client_options
 from tests.support.proxy import proxy_to
 from tests.support.running import Running, config_for, listening, profile_with, raw_command, running
+from tests.support.terminals import open_terminal
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class Terminal:
 @asynccontextmanager
 async def at_terminal(*arguments: str, state: Path, results: bool = False) -> AsyncIterator[Terminal]:
     """Run `call` at a terminal; `results` shows its results there too, instead of in a pipe."""
-    screen, line = pty.openpty()
+    screen, line = open_terminal()
     try:
         with anyio.fail_after(WAIT_SECONDS):
             start = partial(
