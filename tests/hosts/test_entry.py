@@ -63,6 +63,12 @@ def test_each_host_gets_its_own_form(name: str) -> None:
         (PurePosixPath("/v/bin/python3"), "/v/bin/mcp-a2a", ("/v/bin/mcp-a2a",)),
         (PurePosixPath("/v/bin/python3"), "", ("/v/bin/python3", "-P", "-m", "bridge")),
         (PureWindowsPath(r"C:\v\python.exe"), r"C:\v\mcp-a2a.exe", (r"C:\v\mcp-a2a.exe",)),
+        (PureWindowsPath(r"C:\py\python.exe"), r"C:\py\Scripts\mcp-a2a.exe", (r"C:\py\Scripts\mcp-a2a.exe",)),
+        (
+            PureWindowsPath(r"C:\with space\python.exe"),
+            "",
+            (r"C:\with space\python.exe", "-P", "-m", "bridge"),
+        ),
     ],
 )
 def test_the_command_beside_python_is_taken_where_there_is_one(
