@@ -4,8 +4,9 @@ On POSIX, rights of other users are removed, or the path is refused. The group k
 volumes are often shared with a group.
 
 On Windows the bits of a mode say nothing. A file has the rights of its folder there: those of the user's profile, which
-other users cannot read, or those of a folder that the bridge made, which Python keeps for the user (`os.mkdir` with
-0o700, since its releases of June 2024). For any other folder the rights are not known, and that is said.
+other users cannot read, or those of a folder that the bridge made, into which Python lets only the user and
+administrators (`os.mkdir` with 0o700, from 3.11.10, 3.12.4 and 3.13 on). For any other folder the rights are not known,
+and that is said.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -46,6 +47,18 @@ def test_every_module_is_imported_without_what_only_posix_has() -> None:
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert {"bridge.cli.main", "bridge.process.serve", "bridge.store.lock"} <= set(done.stdout.split())
+
+
+def test_the_page_lists_every_test_that_only_windows_can_pass() -> None:
+    marked = {
+        f"`{file.relative_to(ROOT).as_posix()}`: `{node.name}`"
+        for file in (ROOT / "tests").rglob("test_*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and "pytest.mark.windows" in map(ast.unparse, node.decorator_list)
+    }
+    page = (ROOT / "docs" / "platforms.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^- (`tests/\S+`: `test_\w+`)$", page, re.MULTILINE)) == marked
 
 
 MOST_BRANCHES: Final = 12

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 
 import pytest
 
-from bridge.private_files import doubt_of, may_others_use, patiently, write_privately
+from bridge.private_files import doubt_of, may_others_use, patiently, private_folder, write_privately
 
 HOME = PureWindowsPath(r"C:\Users\ada")
 OUTSIDE = PureWindowsPath(r"D:\data\tasks.db")
@@ -60,6 +61,15 @@ def test_a_file_that_stays_refused_is_not_tried_for_ever() -> None:
     with pytest.raises(PermissionError, match="Access is denied"):
         patiently(file.replace)
     assert file.refusals_left == 1000 - 6
+
+
+@pytest.mark.windows
+def test_windows_lets_only_the_user_and_administrators_into_a_new_folder(tmp_path: Path) -> None:
+    private_folder(tmp_path / "state")
+    done = subprocess.run(
+        ["cacls", str(tmp_path / "state"), "/s"], capture_output=True, text=True, check=True
+    )
+    assert "D:P(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)(A;OICI;FA;;;OW)" in done.stdout
 
 
 @pytest.mark.windows
