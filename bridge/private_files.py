@@ -42,18 +42,25 @@ _PAUSE_SECONDS: Final = 0.01
 """Between tries: another bridge reads or replaces one of these small files in less."""
 
 
-def private_folder(folder: Path) -> None:
+def private_folder(folder: Path, *, has_modes: bool = HAS_MODES) -> None:
     """Make a folder for its owner alone; if it exists, remove the right of other users to write to it.
 
-    A sticky folder such as /tmp stays as it is: other users can only make files of their own there.
+    A sticky folder such as /tmp stays as it is: other users can only make files of their own there. Where modes say
+    nothing, a folder outside the user's profile stays as it is, too, and that is said.
 
     Raises:
         UsageError: other users can write to the folder, and this process may not change its mode.
         OSError: the folder cannot be made.
     """
+    if not has_modes and folder.exists() and (doubt := doubt_of(folder, Path.home())) is not None:
+        logger.warning("%s", doubt)
+    _make(folder, has_modes=has_modes)
+
+
+def _make(folder: Path, *, has_modes: bool = HAS_MODES) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.stat()
-    if HAS_MODES and found.st_mode & _OTHERS_WRITE and not found.st_mode & stat.S_ISVTX:
+    if has_modes and found.st_mode & _OTHERS_WRITE and not found.st_mode & stat.S_ISVTX:
         _take_away(folder, found, _OTHERS_WRITE, "write to")
 
 
@@ -65,11 +72,7 @@ def private_file(file: Path) -> None:
             user, in a folder that everyone may write to.
         OSError: the file cannot be looked at.
     """
-    if not file.exists():
-        return
-    if not HAS_MODES:
-        if (doubt := doubt_of(file, Path.home())) is not None:
-            logger.warning("%s", doubt)
+    if not HAS_MODES or not file.exists():
         return
     found = file.stat()
     if found.st_uid not in (_own_id(), 0) and file.parent.stat().st_mode & _OTHERS_WRITE:
@@ -85,11 +88,11 @@ def may_others_use(found: os.stat_result, *, has_modes: bool = HAS_MODES) -> boo
     return has_modes and bool(found.st_mode & _OTHERS)
 
 
-def doubt_of(file: PurePath, home: PurePath) -> str | None:
-    """Why others may be able to read a file whose rights are those of its folder; None below the user's profile."""
-    if file.is_relative_to(home):
+def doubt_of(folder: PurePath, home: PurePath) -> str | None:
+    """Why others may be able to read the files in a folder; None below the user's profile."""
+    if folder.is_relative_to(home):
         return None
-    return f"{file} can be read by whom its folder is open to: {home} and the folders below are yours alone"
+    return f"what is kept in {folder} has the rights of that folder; only {home} is sure to be yours alone"
 
 
 def _take_away(path: Path, found: os.stat_result, rights: int, verb: str) -> None:
@@ -108,7 +111,7 @@ def write_privately(file: Path, text: bytes) -> None:
         UsageError: as `private_folder` does.
         OSError: the file cannot be written.
     """
-    private_folder(file.parent)
+    _make(file.parent)
     # An unpredictable name, opened exclusively: no link is followed, and no file is overwritten.
     beside = file.with_name(f"{file.name}.{uuid4().hex}")
     try:

@@ -12,24 +12,37 @@ import pytest
 from bridge.private_files import doubt_of, may_others_use, patiently, private_folder, write_privately
 
 HOME = PureWindowsPath(r"C:\Users\ada")
-OUTSIDE = PureWindowsPath(r"D:\data\tasks.db")
+OUTSIDE = PureWindowsPath(r"D:\data")
 
 
 @pytest.mark.parametrize(
-    ("file", "doubt"),
+    ("folder", "doubt"),
     [
-        (PureWindowsPath(r"C:\Users\ada\AppData\Local\mcp-a2a\handle.key"), None),
-        (PureWindowsPath(r"c:\users\ADA\tasks.db"), None),
+        (PureWindowsPath(r"C:\Users\ada\AppData\Local\mcp-a2a"), None),
+        (PureWindowsPath(r"c:\users\ADA"), None),
         (
             OUTSIDE,
-            rf"{OUTSIDE} can be read by whom its folder is open to: {HOME} and the folders below are yours alone",
+            rf"what is kept in {OUTSIDE} has the rights of that folder; only {HOME} is sure to be yours alone",
+        ),
+        (
+            PureWindowsPath(r"C:\Users\adam"),
+            rf"what is kept in C:\Users\adam has the rights of that folder; only {HOME} is sure to be yours alone",
         ),
     ],
 )
-def test_a_file_outside_the_profile_is_said_to_have_the_rights_of_its_folder(
-    file: PureWindowsPath, doubt: str | None
+def test_a_folder_outside_the_profile_is_said_to_have_rights_of_its_own(
+    folder: PureWindowsPath, doubt: str | None
 ) -> None:
-    assert doubt_of(file, HOME) == doubt
+    assert doubt_of(folder, HOME) == doubt
+
+
+def test_where_modes_say_nothing_a_folder_that_was_there_is_doubted_and_a_new_one_is_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tmp_path.chmod(0o777)
+    private_folder(tmp_path, has_modes=False)
+    private_folder(tmp_path / "new", has_modes=False)
+    assert [record.message for record in caplog.records] == [doubt_of(tmp_path, Path.home())]
 
 
 @pytest.mark.parametrize(("has_modes", "may"), [(True, True), (False, False)], ids=["posix", "windows"])
