@@ -103,6 +103,23 @@ def test_a_name_is_what_says_most_in_the_url(url: str, name: str) -> None:
     assert len(name) <= short_names.NAME_LIMIT
 
 
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["npx", "-y", "@modelcontextprotocol/server-everything"], "server-everything"),
+        (["/opt/venv/bin/python3.12", "-P", "tools/server.py"], "server"),
+        (["/srv/weather-server", "--port", "1"], "weather-server"),
+        ([r"C:\Program Files\nodejs\npx.cmd", "-y", "@acme/weather"], "weather"),
+        (["cmd", "/c", "npx", "-y", "@acme/weather"], "weather"),
+        ([r"C:\venv\Scripts\Python.exe", r"D:\tools\server.py"], "server"),
+        ([r"C:\tools\weather.exe"], "weather"),
+        (["python"], "python"),
+    ],
+)
+def test_a_server_is_named_after_the_package_that_its_command_runs(command: list[str], name: str) -> None:
+    assert short_names.name_of(command) == name
+
+
 @pytest.mark.parametrize("host", [HOSTS["claude-desktop"], HOSTS["cursor"], HOSTS["vscode"], ANY_HOST])
 @pytest.mark.parametrize(
     "exposed",
