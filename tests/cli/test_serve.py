@@ -360,6 +360,7 @@ def test_which_server_is_meant_has_to_be_clear(words: list[str], said: str, tmp_
     assert said in done.stderr
 
 
+@pytest.mark.any_loop
 async def test_it_ends_with_its_host(tmp_path: Path) -> None:
     file = written(tmp_path, RAW, DEVTOOLS, TEAM)
     with anyio.fail_after(WAIT_SECONDS):
