@@ -210,6 +210,7 @@ async def names(client: Client) -> set[str]:
     return {tool.name for tool in (await client.list_tools()).tools}
 
 
+@pytest.mark.any_loop
 async def test_one_server_of_the_file_is_served_over_stdio_with_its_own_agents(tmp_path: Path) -> None:
     file = written(tmp_path, "[bridge]\nstore = 'tasks.db'\n", RAW, DEVTOOLS, TEAM)
     async with host_of(file) as client:
@@ -362,11 +363,11 @@ def test_which_server_is_meant_has_to_be_clear(words: list[str], said: str, tmp_
 
 @pytest.mark.any_loop
 async def test_it_ends_with_its_host(tmp_path: Path) -> None:
-    file = written(tmp_path, RAW, DEVTOOLS, TEAM)
+    server = parameters(written(tmp_path, RAW, DEVTOOLS, TEAM))
     with anyio.fail_after(WAIT_SECONDS):
         async with await anyio.open_process(
-            [sys.executable, "-P", "-m", "bridge", "serve", str(file), "--stdio"],
-            env=parameters(file).env,
+            [server.command, *server.args],
+            env=server.env,
             cwd=ROOT,
             stderr=os.open(tmp_path / "stderr", os.O_WRONLY | os.O_CREAT),
         ) as process:
