@@ -32,7 +32,7 @@ from bridge.config.tables.models import (
 from bridge.config.tables.profile import Profile, ServerTable
 from bridge.config.tables.values import MEMORY_STORE
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.transports.stdio import StdioTarget
+from bridge.mcp.client.transports.stdio import ChildPace, StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from bridge.translate.overrides import ArgumentRule, SkillOverride, ToolOverride
 
@@ -111,6 +111,12 @@ def _target(table: ToolServerTable, server: ServerTable, *, on_line: bool) -> Se
         tuple(table.shown("command") or ()),
         result_limit_bytes=server.result_limit_bytes,
         result_json_values=server.result_json_values,
+        pace=ChildPace(
+            server.child_flush_seconds,
+            server.child_exit_seconds,
+            server.child_quiet_seconds,
+            server.child_output_seconds,
+        ),
     )
 
 

@@ -138,6 +138,10 @@ class ServerTable(_Table):
     session_idle_seconds: PositiveFloat
     contended_question_seconds: PositiveFloat
     attribution_seconds: NotNegative
+    child_flush_seconds: NotNegative
+    child_exit_seconds: PositiveFloat
+    child_quiet_seconds: PositiveFloat
+    child_output_seconds: NotNegative
     result_limit_bytes: PositiveInt
     result_json_values: PositiveInt
     tools_most: PositiveInt
