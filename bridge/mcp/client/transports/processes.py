@@ -187,6 +187,8 @@ if sys.platform == "win32":
     import win32con
     import win32job
 
+    ON_WINDOWS: Final = True
+
     class ProcessTree:
         """A process and what it starts: a Job Object, of which nobody can leave."""
 
@@ -217,6 +219,7 @@ if sys.platform == "win32":
                 self._process.kill()
 
 else:
+    ON_WINDOWS: Final = False
 
     class ProcessTree:
         """A process and what it starts: a process group, which a process leaves only on purpose."""

@@ -29,7 +29,8 @@ from mcp.shared.message import SessionMessage
 from bridge.errors import UsageError
 from bridge.mcp.client.faults import answer_to_many_values, answer_to_overlong
 from bridge.mcp.client.stderr import LastWords, StderrLog
-from bridge.mcp.client.transports.processes import ChildProcess, ProcessTree, started
+from bridge.mcp.client.transports.commands import argv_of, environment_of
+from bridge.mcp.client.transports.processes import ON_WINDOWS, ChildProcess, ProcessTree, started
 from bridge.mcp.messages import LineSplitter, OverlongLine, line_of, message_in
 
 logger = logging.getLogger(__name__)
@@ -103,9 +104,11 @@ async def child(command: StdioTarget, name: str, last_words: LastWords) -> Async
 
 
 async def _started(command: StdioTarget) -> tuple[ChildProcess, ProcessTree]:
-    env = get_default_environment() | _GIVEN | dict(command.env)
+    given = get_default_environment() | _GIVEN
+    env = environment_of(given, command.env, windows=ON_WINDOWS)
     try:
-        return await started(command.argv, env, command.cwd)
+        argv = argv_of(command.argv, env, command.cwd, windows=ON_WINDOWS)
+        return await started(argv, env, command.cwd)
     except (OSError, ValueError) as exc:
         reason = getattr(exc, "strerror", None) or exc
         raise UsageError(f"cannot start {(command.shown or command.argv)[0]!r}: {reason}") from exc
