@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
 
 from starlette.types import ASGIApp
 
@@ -32,8 +31,6 @@ from bridge.tools_as_agent.options import AgentOptions
 from bridge.translate.extension import GATED
 from bridge.translate.message_to_call import RouteRules
 from bridge.user_folders import state_folder
-
-_LOW_62: Final = (1 << 62) - 1
 
 
 @dataclass(frozen=True)
