@@ -6,15 +6,17 @@ import gc
 import json
 import os
 import signal
+import socket
 import sys
 import tracemalloc
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
+import anyio.to_thread
 import pytest
 from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
@@ -26,6 +28,7 @@ from bridge.mcp.client.faults import FAULT_KEY, TOO_LARGE
 from bridge.mcp.client.stderr import LastWords
 from bridge.mcp.client.transports.stdio import StdioTarget, child
 from bridge.mcp.messages import LineSplitter, OverlongLine, line_of
+from tests.support.fork_server import ROOT
 from tests.support.limits import PROFILE, child_pace, command_of
 from tests.support.processes import PROC, children_with, gone, is_running
 
@@ -324,6 +327,49 @@ time.sleep(600)
         told = await there.told()
     assert not is_running(told["pid"])
     await gone(told["child"])
+
+
+HOLDS_A_CONNECTION: Final = """
+start("import socket; held = socket.create_connection(('127.0.0.1', {port})); time.sleep(600)")
+tell()
+sys.stdin.read()
+"""
+"""A server that starts a process, which is seen to end by the end of its connection."""
+
+
+async def test_what_a_server_has_started_ends_with_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        program = HOLDS_A_CONNECTION.format(port=listener.getsockname()[1])
+        async with started(program) as there:
+            await there.told()
+            held, _ = await anyio.to_thread.run_sync(listener.accept)
+        with held, suppress(ConnectionResetError):
+            assert await anyio.to_thread.run_sync(held.recv, 1) == b""
+
+
+@pytest.mark.windows
+async def test_what_a_server_has_started_ends_when_the_bridge_is_killed() -> None:
+    """A Job Object ends what is in it once its last handle is closed."""
+    bridge = """
+import sys
+import anyio
+from bridge.mcp.client.stderr import LastWords
+from bridge.mcp.client.transports.stdio import child
+from tests.support.limits import command_of
+
+async def run():
+    async with child(command_of((sys.executable, "-c", sys.argv[1])), "tools", LastWords()):
+        await anyio.sleep_forever()
+
+anyio.run(run)
+"""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        program = PREAMBLE + HOLDS_A_CONNECTION.format(port=listener.getsockname()[1])
+        async with await anyio.open_process([sys.executable, "-c", bridge, program], cwd=ROOT) as process:
+            held, _ = await anyio.to_thread.run_sync(listener.accept)
+            process.kill()
+        with held, suppress(ConnectionResetError):
+            assert await anyio.to_thread.run_sync(held.recv, 1) == b""
 
 
 @needs_proc
