@@ -24,6 +24,10 @@ test: .venv/developing ## Run the whole test suite, side by side (WORKERS=3)
 test-fast: .venv/developing ## Run the tests that need no process and no socket (WORKERS=3)
 	@$(BIN)/python -m tests.run test-fast --workers $(WORKERS)
 
+.PHONY: like-windows
+like-windows: .venv/developing peers ## Run what reads pipes, starts processes and hears signals on a loop that refuses what Windows' one refuses
+	$(BIN)/python -m pytest tests/mcp tests/process tests/cli tests/agents_as_tools tests/tools_as_agent -n $(WORKERS) --dist worksteal --like-windows
+
 fuzz: .venv/developing ## Attack every parser with hostile input (CASES=20000), other cases each time
 	$(BIN)/python -m pytest tests -n $(WORKERS) --dist worksteal -m hypothesis --hypothesis-profile fuzz
 	$(BIN)/python -m tests.hostile --cases $(CASES)
