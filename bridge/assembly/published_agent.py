@@ -107,7 +107,9 @@ async def published(
             agent_limits(plan.profile, process),
             stream_pace(process),
             name=name,
-            versions=VERSIONS if plan.profile.card.legacy_card else VERSIONS.with_current_cards(),
+            versions=VERSIONS.served(
+                merges_cards=plan.profile.card.legacy_card, hermes=plan.profile.card.hermes
+            ),
         )
         yield PublishedAgent(name, agent, engine, server, server.at(path_of(name)), where)
 

@@ -288,6 +288,10 @@ MAPPING: Final = (
                 "In the first generation clients make the ids of tasks: one holds for its principal alone, over a"
                 " restart, and for the next task once its task has ended"
             ),
+            "map-hermes": (
+                "Clients of Hermes are served where the configuration says so, and its agents called: tasks as"
+                " resources, with artifacts, messages and a stream at paths of their own"
+            ),
             "map-unsaid": "What a generation has no field for is noted in metadata, by one table for both ways",
             "map-merged-card": "One card serves the clients of every generation, or of 1.0 alone where that is said",
             "map-dialect": "An agent is spoken to as its card says, or the configuration, never as an error suggests",

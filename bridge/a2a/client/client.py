@@ -95,6 +95,11 @@ class AgentClient(Performer):
         """Whether the card declares streaming."""
         return bool(self.card.capabilities.streaming)
 
+    @property
+    def streams_answers(self) -> bool:
+        """Whether the answer to a message may be a stream: not every version has one."""
+        return self.streams and self._transports[0].has(operations.SEND_STREAMING_MESSAGE)
+
     async def send(self, request: objects.SendMessageRequest) -> Task | Message:
         """Send a message and wait for the agent's answer (section 3.1.1)."""
         answer = await self.perform(operations.SEND_MESSAGE, request)

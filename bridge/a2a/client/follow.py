@@ -130,7 +130,7 @@ async def converse(
     following = _Following(client, listener, pace, answered)
     following.may_be_asked_again()
     try:
-        if client.streams:
+        if client.streams_answers:
             reply = await following.listen(client.stream(request))
         else:
             reply = following.take(event_of(await client.send(_at_once(request))))
@@ -140,7 +140,7 @@ async def converse(
         return await following.in_full(reply)
     if following.task is None:
         raise OutcomeUnknownError(f"{client} ended its stream without an event", request.message.task_id)
-    return await following.settled(following.task.id, is_listening=client.streams)
+    return await following.settled(following.task.id, is_listening=client.streams_answers)
 
 
 async def wait_until_settled(

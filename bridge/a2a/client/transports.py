@@ -108,6 +108,10 @@ class Transport(Performer):
 
     interface: AgentInterface
 
+    @abstractmethod
+    def has(self, operation: AnyOperation) -> bool:
+        """Whether the version of the interface has an operation."""
+
 
 class HttpTransport(Transport):
     """Either binding over HTTP. The HTTP client must carry no credentials of its own."""
@@ -118,6 +122,9 @@ class HttpTransport(Transport):
         self._binding = binding
         self._terms = terms
         self._auth = PeerAuth(binding.interface.url, terms.credentials)
+
+    def has(self, operation: AnyOperation) -> bool:
+        return self._binding.dialect.has(operation)
 
     async def raw_answer(self, operation: AnyOperation, params: JsonObject) -> tuple[int, bytes]:
         """The HTTP status and the body of the answer to these parameters, whatever they are.
@@ -139,14 +146,23 @@ class HttpTransport(Transport):
         seconds = None if operation is SEND_MESSAGE else self._terms.deadlines.answer_seconds
         try:
             with anyio.fail_after(seconds):
-                async with self._exchange(operation, params) as response:
-                    value = self._result(await response_body(response, self._terms.limit_bytes), response)
+                value = await self._value(operation, params)
         except TimeoutError as exc:
             raise UnansweredError(f"{self} did not answer within {seconds:g} s") from exc
         try:
             return dialect.answer_from(operation, value)
         except ValidationError as exc:
             raise self._no_answer(operation.answer.__name__, exc) from exc
+
+    async def _value(self, operation: AnyOperation, params: JsonObject) -> JsonValue:
+        """The answer of an operation as JSON, with what it leaves to be read elsewhere."""
+        async with self._exchange(operation, params) as response:
+            value = self._result(await response_body(response, self._terms.limit_bytes), response)
+        while unread := self._binding.dialect.unread(operation, params, value):
+            assert isinstance(value, dict)
+            read = {name: await self._value(*asked) for name, asked in unread.items()}
+            value = {**value, **read}
+        return value
 
     async def _events(
         self, operation: Streamed[RequestT, AnswerT], request: RequestT
@@ -203,7 +219,7 @@ class HttpTransport(Transport):
         accept = f"{EVENT_STREAM}, {binding.accept}" if isinstance(operation, Streamed) else binding.accept
         parsed = url_from(binding.interface.url)
         traced = told_to_peer(is_local=is_loopback(parsed.host), baggage_keys=terms.baggage_keys)
-        parameters = {VERSION_HEADER: binding.dialect.version}
+        parameters = {VERSION_HEADER: binding.dialect.version} if binding.dialect.says_version else {}
         if terms.extensions:
             parameters[binding.dialect.extensions_header] = ", ".join(terms.extensions)
         headers = {**traced, **parameters, **outgoing.headers, "Accept": accept}

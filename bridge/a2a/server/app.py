@@ -59,6 +59,7 @@ logger = logging.getLogger(__name__)
 
 _JSON: Final = rest.PLAIN_MEDIA_TYPE
 _ACCEPTED: Final = frozenset({_JSON, rest.MEDIA_TYPE})
+_WITH_BODY: Final = frozenset({"POST", "PUT"})
 
 _REFUSALS: Final[Mapping[int, ErrorKind]] = {
     400: replace(INVALID_REQUEST, at_http_level=True),
@@ -218,7 +219,7 @@ class AgentServer:
             dialect, operation, path_params = self._versions.routed(
                 request.asked_version, request.verb, request.path
             )
-            body = await self._json(request) if request.verb == "POST" else {}
+            body = await self._json(request) if request.verb in _WITH_BODY else {}
             params = dialect.routes.params_from(operation, path_params, request.query.multi_items(), body)
             result = await self._perform(request, dialect, operation, params, caller)
         except (A2AError, RefusedError) as exc:
@@ -229,7 +230,7 @@ class AgentServer:
         headers = _activated(caller, dialect)
         if isinstance(result, _Events):
             return self._event_stream(request, result, bytes, headers)
-        return _rest_answer(request, dialect, result, 200, headers)
+        return _rest_answer(request, dialect, result, dialect.statuses.get(operation, 200), headers)
 
     # Shared by both bindings
 
@@ -269,9 +270,13 @@ class AgentServer:
         if principal is not caller.principal:
             caller = self._caller(request, principal)
         self._service.require_served(operation)
-        asked = dialect.request_from(operation, params)
-        if dialect.clients_name_tasks:
-            caller = replace(caller, names_tasks=True)
+        asked = dialect.request_from(operation, dialect.identified(params, self._service.new_id))
+        if dialect.clients_name_tasks or dialect.streams_ended_tasks:
+            caller = replace(
+                caller,
+                names_tasks=dialect.clients_name_tasks,
+                watches_ended_tasks=dialect.streams_ended_tasks,
+            )
         if isinstance(operation, Streamed):
             stream = await self._service.perform(operation, asked, caller)
             try:
@@ -357,7 +362,9 @@ def _jsonrpc_error(request_id: jsonrpc.RequestId, dialect: Dialect, error: A2AEr
 
 
 def _rest_error(request: _Request, dialect: Dialect, error: A2AError) -> Response:
-    return _rest_answer(request, dialect, dialect.http_error(error), error.kind.http_status, error.headers)
+    return _rest_answer(
+        request, dialect, dialect.http_error(error), dialect.http_status(error), error.headers
+    )
 
 
 def _rest_answer(

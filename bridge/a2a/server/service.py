@@ -94,6 +94,10 @@ class Service:
         if operation is GET_EXTENDED_AGENT_CARD:
             raise A2AError(UNSUPPORTED_OPERATION, "This agent has no extended card")
 
+    def new_id(self) -> str:
+        """A fresh id, for a message that has none."""
+        return self._engine.new_id()
+
     async def is_named(self, task_id: str, caller: CallContext) -> bool:
         """Whether the caller has given a task this id itself."""
         return await self._engine.is_named(task_id, caller)

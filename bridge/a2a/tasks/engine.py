@@ -313,13 +313,18 @@ class Engine:
         """Watch a task from its current state. The caller closes the watcher.
 
         Raises:
-            A2AError: TASK_NOT_FOUND, or UNSUPPORTED_OPERATION when the task has ended.
+            A2AError: TASK_NOT_FOUND, or UNSUPPORTED_OPERATION when the task has ended and the caller watches no such
+                task.
         """
         live = await self._own(task_id, caller)
         task = await self._tasks.shown(live)
-        if task.status.state in ENDED:
+        if task.status.state in ENDED and not caller.watches_ended_tasks:
             raise task_has_ended(task)
         return live.watch(self.limits.watch_events)
+
+    def new_id(self) -> str:
+        """A fresh id, for a message that has none."""
+        return self._ids.new()
 
     async def is_named(self, task_id: str, caller: CallContext) -> bool:
         """Whether the caller has given a task this id itself."""

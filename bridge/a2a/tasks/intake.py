@@ -57,6 +57,8 @@ class CallContext:
     extensions: frozenset[str] = frozenset()
     names_tasks: bool = False
     """Whether the ids of tasks in its requests are names that it gave them itself."""
+    watches_ended_tasks: bool = False
+    """Whether it watches tasks that have ended, too: to see how."""
 
 
 @dataclass(frozen=True, slots=True)

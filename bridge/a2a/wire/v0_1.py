@@ -62,7 +62,7 @@ _FIELDS: Final[Mapping[str, str]] = {
 """The paths of a request's fields, by those that 1.0 has, and the webhook by that of `push_name`."""
 
 
-class _FirstSpelling(JsonSpelling):
+class FirstSpelling(JsonSpelling):
     """Objects as the JSON schema of v0.1.0 has them."""
 
     states: ClassVar = {**JsonSpelling.states, **_SAID_OTHERWISE}
@@ -88,11 +88,11 @@ class _FirstSpelling(JsonSpelling):
             artifact["index"] = index
         if "contextId" in task:
             task["sessionId"] = task.pop("contextId")
-        return super().task(_with_state_noted(_named(task, "id")))
+        return super().task(_with_state_noted(self._named(task, "id")))
 
     def status_update(self, update: JsonObject) -> JsonObject:
         _leave_out_ids(update, update["taskId"])
-        return super().status_update(_with_state_noted(_named(update, "taskId")))
+        return super().status_update(_with_state_noted(self._named(update, "taskId")))
 
     def chunk(self, update: JsonObject, index: int) -> JsonObject:
         """An artifact update; `index` says which artifact of its task it is of."""
@@ -100,7 +100,7 @@ class _FirstSpelling(JsonSpelling):
         assert isinstance(artifact, dict)
         artifact["index"] = index
         artifact |= {name: update.pop(name) for name in _CHUNK if name in update}
-        return super().artifact_update(_named(update, "taskId"))
+        return super().artifact_update(self._named(update, "taskId"))
 
     def snapshot(self, task: JsonObject) -> tuple[list[JsonObject], JsonObject]:
         """A task as updates: its artifacts, and what else it is."""
@@ -119,6 +119,15 @@ class _FirstSpelling(JsonSpelling):
             "metadata": {NOTE: {_MESSAGE: True}},
         }
         return {**task, "sessionId": message["contextId"]} if "contextId" in message else task
+
+    def name(self, task_id: str) -> str:
+        """What a task is called."""
+        return name_of(task_id)
+
+    def _named(self, value: JsonObject, field: str) -> JsonObject:
+        """The same object, in which the id of its task is what the task is called."""
+        value["id"] = self.name(str(value.pop(field)))
+        return value
 
     # In
 
@@ -219,7 +228,7 @@ class _FirstSpelling(JsonSpelling):
 class _FirstWriter(EventEncoder):
     """Says which artifact of its task each piece is of."""
 
-    def __init__(self, spelling: _FirstSpelling) -> None:
+    def __init__(self, spelling: FirstSpelling) -> None:
         self._spelling = spelling
         self._places: dict[JsonValue, int] = {}
 
@@ -251,7 +260,7 @@ class _FirstWriter(EventEncoder):
 class _FirstReader(EventDecoder):
     """Puts the updates together again that are a task as it is."""
 
-    def __init__(self, spelling: _FirstSpelling, context_id: str | None) -> None:
+    def __init__(self, spelling: FirstSpelling, context_id: str | None) -> None:
         self._spelling = spelling
         self._context_id = context_id
         self._artifacts: list[JsonValue] = []
@@ -297,7 +306,7 @@ class V0_1(V0_3):
         "tasks/pushNotification/get": operations.GET_PUSH_CONFIG,
     }
     clients_name_tasks: ClassVar = True
-    spelling: ClassVar[_FirstSpelling] = _FirstSpelling()
+    spelling: ClassVar[FirstSpelling] = FirstSpelling()
     push_name: ClassVar = "pushNotification"
 
     # For a server
@@ -326,7 +335,7 @@ class V0_1(V0_3):
         message = self.spelling.message_from(read.get("message"))
         if isinstance(message, dict):
             read["message"] = {
-                **_with_message_id(message, task_id),
+                **with_message_id(message, task_id),
                 "taskId": task_id,
                 "contextId": context_id,
             }
@@ -429,12 +438,12 @@ def _leave_out_ids(value: JsonObject, task_id: JsonValue) -> None:
 def _with_ids(value: JsonObject, task_id: JsonValue, context_id: JsonValue) -> JsonObject:
     """The same object, its messages with the ids that they have in 1.0."""
     for message in _messages_of(value):
-        message |= {**_with_message_id(message, task_id), "taskId": message.get("taskId") or task_id}
+        message |= {**with_message_id(message, task_id), "taskId": message.get("taskId") or task_id}
         message["contextId"] = message.get("contextId") or context_id
     return value
 
 
-def _with_message_id(message: JsonObject, task_id: JsonValue) -> JsonObject:
+def with_message_id(message: JsonObject, task_id: JsonValue) -> JsonObject:
     """A message with an id: where it says none, one that is made of what it says in its task."""
     if message.get("messageId"):
         return message
@@ -448,12 +457,6 @@ def _with_state_noted(value: JsonObject) -> JsonObject:
     assert isinstance(status, dict)
     if status.get("state") in _SAID_OTHERWISE:
         value["metadata"] = with_note(value.get("metadata"), {"state": status["state"]})
-    return value
-
-
-def _named(value: JsonObject, field: str) -> JsonObject:
-    """The same object, in which the id of its task is what its client calls it."""
-    value["id"] = name_of(str(value.pop(field)))
     return value
 
 

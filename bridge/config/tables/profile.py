@@ -90,6 +90,7 @@ class CardTable(_Table):
 
     max_age_seconds: Count
     legacy_card: bool
+    hermes: bool
 
 
 class RouteTable(_Table):

@@ -183,7 +183,7 @@ def test_a_merged_card_is_one_of_1_0_with_all_that_0_3_asks_for() -> None:
 
 @pytest.mark.proves("map-merged-card")
 def test_where_it_is_said_a_card_is_of_1_0_alone() -> None:
-    alone = VERSIONS.with_current_cards()
+    alone = VERSIONS.served(merges_cards=False, hermes=False)
     assert alone.card(AgentCard.model_validate(NEW)).to_object() == NEW
     assert alone.names == VERSIONS.names
     assert (alone.serves_older_card, VERSIONS.serves_older_card) == (False, True)
