@@ -7,7 +7,7 @@ by its status, a stream read by lines of at most 64 KiB. Must not import `bridge
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -76,7 +76,7 @@ class HermesClient:
         """POST /tasks/{id}/messages."""
         return await self.asked("POST", f"/tasks/{task_id}/messages", {"message": message})
 
-    async def stream(self, task_id: str) -> AsyncIterator[Json]:
+    async def stream(self, task_id: str) -> AsyncGenerator[Json, None]:
         """GET /tasks/{id}/stream: the events, up to the end."""
         path = f"{self.url}/tasks/{task_id}/stream"
         async with self._http.stream("GET", path, headers=self._headers) as response:

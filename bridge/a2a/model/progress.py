@@ -6,10 +6,17 @@ from typing import Final, TypeGuard
 
 from pydantic import JsonValue
 
+from bridge.a2a.model.objects import StreamResponse
 from bridge.jsonvalues import JsonObject
 
 PROGRESS: Final = "urn:mcp-a2a:tool:v1/progress"
 """The metadata key of the numbers of a progress notification: {"progress", "total"?}."""
+
+
+def numbers_in(event: StreamResponse) -> JsonObject | None:
+    """The numbers that an event brings, as metadata of their own."""
+    metadata = event.status_update.metadata if event.status_update else None
+    return {PROGRESS: metadata[PROGRESS]} if metadata and PROGRESS in metadata else None
 
 
 def fraction_in(metadata: JsonValue) -> float | None:

@@ -271,12 +271,9 @@ class AgentServer:
             caller = self._caller(request, principal)
         self._service.require_served(operation)
         asked = dialect.request_from(operation, dialect.identified(params, self._service.new_id))
-        if dialect.clients_name_tasks or dialect.streams_ended_tasks:
-            caller = replace(
-                caller,
-                names_tasks=dialect.clients_name_tasks,
-                watches_ended_tasks=dialect.streams_ended_tasks,
-            )
+        if dialect.clients_name_tasks or dialect.streams_begin_late:
+            names, late = dialect.clients_name_tasks, dialect.streams_begin_late
+            caller = replace(caller, names_tasks=names, comes_late=late)
         if isinstance(operation, Streamed):
             stream = await self._service.perform(operation, asked, caller)
             try:

@@ -274,7 +274,8 @@ class Engine:
             A2AError: TASK_NOT_FOUND, also for another principal's task.
         """
         live = await self._own(task_id, caller)
-        return with_history(await self._tasks.shown(live), history_length)
+        task = with_history(await self._tasks.shown(live), history_length)
+        return with_note(task, live.progress if caller.comes_late else None)
 
     async def list(self, request: ListTasksRequest, caller: CallContext) -> ListTasksResponse:
         """One page of the caller's tasks, the newest status first.
@@ -313,14 +314,13 @@ class Engine:
         """Watch a task from its current state. The caller closes the watcher.
 
         Raises:
-            A2AError: TASK_NOT_FOUND, or UNSUPPORTED_OPERATION when the task has ended and the caller watches no such
-                task.
+            A2AError: TASK_NOT_FOUND, or UNSUPPORTED_OPERATION when the task has ended, unless the caller comes late.
         """
         live = await self._own(task_id, caller)
         task = await self._tasks.shown(live)
-        if task.status.state in ENDED and not caller.watches_ended_tasks:
+        if task.status.state in ENDED and not caller.comes_late:
             raise task_has_ended(task)
-        return live.watch(self.limits.watch_events)
+        return live.watch(self.limits.watch_events, note=live.progress if caller.comes_late else None)
 
     def new_id(self) -> str:
         """A fresh id, for a message that has none."""

@@ -57,8 +57,9 @@ class CallContext:
     extensions: frozenset[str] = frozenset()
     names_tasks: bool = False
     """Whether the ids of tasks in its requests are names that it gave them itself."""
-    watches_ended_tasks: bool = False
-    """Whether it watches tasks that have ended, too: to see how."""
+    comes_late: bool = False
+    """Whether it watches a task only once the task is there. Then it watches one that has ended, too, to see how, and
+    is told how far a task is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,7 @@ from bridge.a2a.model.life import (
     with_note,
 )
 from bridge.a2a.model.objects import StreamResponse, Task, TaskState, milliseconds
+from bridge.a2a.model.progress import numbers_in
 from bridge.a2a.tasks.agent import Commit, RunningWork
 from bridge.concurrency import Signal
 from bridge.errors import StoreError
@@ -204,6 +205,8 @@ class LiveTask:
         """Whether another process goes on with this task: no more events come in this one."""
         self.failure: Exception | None = None
         """Why an accepted event could not be stored. `visible` then lags behind `task`."""
+        self.progress: JsonObject | None = None
+        """The numbers of the last progress report that is visible, as metadata. They are not stored with the task."""
         self._submit = submit
         self._on_change = on_change
         self._watchers: set[Watcher] = set()
@@ -333,6 +336,7 @@ class LiveTask:
             self.end_streams()
         else:
             self._visible, self._visible_seq = entry.task, entry.seq
+            self.progress = numbers_in(entry.event) or self.progress
             for watcher in tuple(self._watchers):
                 watcher.see(entry)
         try:

@@ -99,8 +99,9 @@ class Dialect(ABC):
     clients_name_tasks: ClassVar[bool] = False
     """Whether clients make the ids of tasks. An id in a request is then a name that holds for its client alone, and a
     message to a name that no task has makes one."""
-    streams_ended_tasks: ClassVar[bool] = False
-    """Whether a task that has ended has a stream: of one event, which says how it ended."""
+    streams_begin_late: ClassVar[bool] = False
+    """Whether clients open a stream only once its task is there. Then a task that has ended has one too, of one event,
+    and a task says how far it is."""
     says_version: ClassVar[bool] = True
     """Whether clients name the version in a header."""
     is_added: ClassVar[bool] = False

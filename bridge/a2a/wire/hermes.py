@@ -116,7 +116,7 @@ class _HermesSpelling(FirstSpelling):
         if "artifacts" in read:
             read["artifacts"] = _list_in(read["artifacts"], "artifacts")
         read |= _status_in(read)
-        return super().task_from(_with_question(read))
+        return super().task_from(_with_words(read))
 
     def update_from(self, update: JsonObject, context_id: str | None) -> JsonObject:
         read = _status_in(update)
@@ -189,7 +189,7 @@ class Hermes(V0_3):
     methods: ClassVar = {}
     routes: ClassVar = OperationRoutes(_ROUTES, {operations.GET_TASK: frozenset({"historyLength"})})
     spelling: ClassVar[_HermesSpelling] = _HermesSpelling()
-    streams_ended_tasks: ClassVar = True
+    streams_begin_late: ClassVar = True
     says_version: ClassVar = False
     is_added: ClassVar = True
     statuses: ClassVar = {_CREATE: 202}
@@ -345,13 +345,17 @@ def _with_last_message(task: JsonObject) -> JsonObject:
     return {**task, "history": [*history, {**message}]}
 
 
-def _with_question(task: JsonObject) -> JsonObject:
-    """A task that asks what its last message says, where its status has no words."""
+def _with_words(task: JsonObject) -> JsonObject:
+    """A task whose status has no words: those of its last message are why it stopped, unless it gave something. A
+    question is no part of the history as long as it is open."""
     status, history = _object(task.get("status")), _list_in(task.get("history"), "")
-    last = _object(history[-1]) if history else {}
-    if _state_in(task) != "input-required" or "message" in status or last.get("role") != "agent":
+    last, state = _object(history[-1]) if history else {}, _state_in(task)
+    if state not in _CLOSING or "message" in status or last.get("role") != "agent":
         return task
-    return {**task, "status": {**status, "message": last}, "history": history[:-1]}
+    if state == _DONE and task.get("artifacts"):
+        return task
+    said: JsonObject = {**task, "status": {**status, "message": {**last}}}
+    return said if state in _ENDED else {**said, "history": history[:-1]}
 
 
 def _status_in(value: JsonObject) -> JsonObject:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import anyio
@@ -194,6 +194,24 @@ async def test_progress_goes_on_from_what_was_said_last() -> None:
     ]
 
 
+async def test_a_task_that_is_read_or_watched_later_says_how_far_it_is() -> None:
+    async def script(job: Job) -> None:
+        await job.status(TaskState.WORKING, metadata={PROGRESS: {"progress": 1, "total": 4}})
+        await anyio.sleep_forever()
+
+    async with served(script) as (client, url, http):
+        task = await client.create(said("go"))
+        async with aclosing(client.stream(task["id"])) as events:
+            while (await anext(events))["progress"] != 0.25:
+                pass
+        assert (await client.task(task["id"]))["status"]["progress"] == 0.25
+        async with aclosing(client.stream(task["id"])) as events:
+            first = await anext(events)
+        assert (first["type"], first["progress"]) == ("working", 0.25)
+        assert "metadata" not in await HttpJsonDriver(http, url).get(task["id"])
+        await client.cancel(task["id"])
+
+
 @pytest.mark.parametrize("kib", [50, 59, 60, 64, 1000])
 async def test_every_event_is_a_line_that_a_reader_of_lines_takes(kib: int) -> None:
     async def script(job: Job) -> None:
@@ -320,9 +338,9 @@ async def test_the_task_of_another_principal_is_not_found_at_any_path(state: str
     async with running(config) as bridge, new_client() as http:
         alice = HermesClient(http, bridge.base_url, ALICES)
         task = await alice.create(said({"type": "data", **calls[state]}))
-        async for event in alice.stream(task["id"]):
-            if event["type"] == state:
-                break
+        async with aclosing(alice.stream(task["id"])) as events:
+            while (await anext(events))["type"] != state:
+                pass
         for verb, path in PATHS:
             body = {"message": said("go")} if verb == "POST" else None
             answers = []
