@@ -7,6 +7,7 @@ of the other generation, and back. Nothing may be lost on any way, whatever the 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import product
 from typing import Any, Final
 
@@ -36,15 +37,26 @@ from bridge.a2a.wire.versions import VERSIONS
 
 pytestmark = pytest.mark.proves("map-generations")
 
-SPOKEN: Final = [
+HERMES: Final = VERSIONS.chosen("hermes").current
+STREAMING: Final = [
     dialect
     for version, binding in product(VERSIONS.names, ("JSONRPC", "HTTP+JSON"))
     if (dialect := VERSIONS.find(version, binding)) is not None
 ]
-PAIRS: Final = [
-    pytest.param(one, other, id=f"{one.version} {one.bindings[0]} to {other.version} {other.bindings[-1]}")
-    for one, other in product(SPOKEN, SPOKEN)
-]
+SPOKEN: Final = [*STREAMING, HERMES]
+
+
+def pairs_of(ones: Sequence[Dialect], others: Sequence[Dialect]) -> list[Any]:
+    """Each pair, by its name."""
+    return [
+        pytest.param(
+            one, other, id=f"{one.version} {one.bindings[0]} to {other.version} {other.bindings[-1]}"
+        )
+        for one, other in product(ones, others)
+    ]
+
+
+PAIRS: Final = pairs_of(SPOKEN, SPOKEN)
 
 PARTS: Final[list[dict[str, Any]]] = [
     {"text": "plain"},
@@ -173,7 +185,7 @@ def test_a_message_in_answer_comes_back_as_the_agent_gave_it(one: Dialect, other
     assert answer == given
 
 
-@pytest.mark.parametrize(("one", "other"), PAIRS)
+@pytest.mark.parametrize(("one", "other"), pairs_of(STREAMING, STREAMING))
 @pytest.mark.parametrize(
     "operation", [operations.SEND_STREAMING_MESSAGE, operations.SUBSCRIBE_TO_TASK], ids=str
 )
@@ -189,6 +201,42 @@ def test_a_stream_comes_back_as_the_agent_gave_it(one: Dialect, other: Dialect, 
         ]
         events = [event for text in texts for event in reader.read(heard(dialect, text))]
     assert events == given
+
+
+def passed(one: Dialect, other: Dialect, given: list[StreamResponse]) -> list[StreamResponse]:
+    """The events of a subscription, as one hears them of another."""
+    events = given
+    for dialect in (other, one):
+        operation = operations.SUBSCRIBE_TO_TASK
+        writer, reader = dialect.writer(operation), dialect.reader(operation, ASKED[operation])
+        texts = [
+            text
+            for at, event in enumerate(events, 1)
+            for text in writer.write(event.to_json(), last=at == len(events))
+        ]
+        events = [event for text in texts for event in reader.read(heard(dialect, text))]
+    return events
+
+
+@pytest.mark.parametrize(("one", "other"), [*pairs_of([HERMES], SPOKEN), *pairs_of(STREAMING, [HERMES])])
+@pytest.mark.parametrize("state", [state.value for state in TaskState])
+def test_a_stream_of_hermes_says_all_of_a_status_and_nothing_of_artifacts(
+    one: Dialect, other: Dialect, state: str
+) -> None:
+    task = task_in(state)
+    about = {"taskId": "t-1", "contextId": "c-1"}
+    last = {**about, "metadata": {"final": 3}, "status": task["status"]}
+    given = [
+        {"task": task},
+        EVENTS[2],
+        {"statusUpdate": {**about, "status": {"state": "TASK_STATE_WORKING"}}},
+        {"statusUpdate": last},
+    ]
+    said = {**about, "status": task["status"], "metadata": task["metadata"]}
+    assert passed(one, other, [StreamResponse.model_validate(event) for event in given]) == [
+        StreamResponse.model_validate({"statusUpdate": update})
+        for update in (said, given[2]["statusUpdate"], last)
+    ]
 
 
 @pytest.mark.parametrize("dialect", SPOKEN, ids=lambda one: f"{one.version} {one.bindings[0]}")
