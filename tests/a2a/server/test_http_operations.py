@@ -24,6 +24,7 @@ from tests.support.drivers import (
     state_of,
 )
 from tests.support.first_driver import FirstDriver, is_in_it
+from tests.support.hermes_driver import HermesDriver, is_in_hermes
 from tests.support.older_drivers import EVERY_DRIVER, name_of
 from tests.support.running import (
     EXTENSION,
@@ -31,11 +32,13 @@ from tests.support.running import (
     call_part,
     config_for,
     message,
+    profile_with,
     raw_command,
     running,
     texts,
 )
 
+HERMES = "Hermes"
 NOBODYS = "00000000-0000-7000-8000-000000000000"
 ECHO = call_part("echo", text="hello")
 WAIT = call_part("wait")
@@ -51,16 +54,20 @@ async def bridges(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dic
     async with (
         running(config_for(raw_command(), store="memory:")) as in_memory,
         running(config_for(raw_command(), store=file)) as on_disk,
+        running(config_for(raw_command(), profile=profile_with(card={"hermes": True}))) as hermes,
     ):
-        yield {JsonRpcDriver.binding: in_memory, HttpJsonDriver.binding: on_disk}
+        yield {JsonRpcDriver.binding: in_memory, HttpJsonDriver.binding: on_disk, HERMES: hermes}
 
 
-@pytest.fixture(params=(*EVERY_DRIVER, FirstDriver), ids=name_of)
+@pytest.fixture(params=(*EVERY_DRIVER, FirstDriver, HermesDriver), ids=name_of)
 async def driver(request: pytest.FixtureRequest, bridges: dict[str, Running]) -> AsyncIterator[Driver]:
     if request.param is FirstDriver and not is_in_it(request):
         pytest.skip("the first generation does otherwise")
+    if request.param is HermesDriver and not is_in_hermes(request):
+        pytest.skip("Hermes does otherwise")
     async with new_client() as client:
-        yield request.param(client, bridges[request.param.binding].base_url)
+        bridge = bridges[HERMES if request.param is HermesDriver else request.param.binding]
+        yield request.param(client, bridge.base_url)
 
 
 @pytest.fixture
