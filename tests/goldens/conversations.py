@@ -57,6 +57,7 @@ CONVERSATIONS: Final[dict[str, Conversation]] = {
     },
     "agent-wire-jsonrpc": _alone(agent.jsonrpc),
     "agent-wire-http-json": _alone(agent.http_json),
+    "agent-hermes": _alone(agent.hermes),
     "agent-access": agent.access,
     "agent-cards": agent.cards,
     **{
