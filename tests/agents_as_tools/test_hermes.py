@@ -11,8 +11,13 @@ import anyio
 import pytest
 from mcp import Client
 
+from bridge.mcp.client.eras import Era
+from tests.support.drivers import new_client
 from tests.support.exposing import exposing
 from tests.support.hermes_agent import HermesAgent, HermesTask, Work
+from tests.support.hermes_client import HermesClient, HermesOrchestrator, said, texts_in
+from tests.support.limits import url_at
+from tests.support.running import config_for, profile_with, running
 
 pytestmark = pytest.mark.proves("map-hermes")
 
@@ -83,8 +88,8 @@ async def test_a_question_among_the_messages_is_asked_and_answered(streams: bool
         handle = words.partition("handle: ")[2].split()[0]
         done = await host.call_tool("task_reply", {"handle": handle, "message": "three"})
     assert done.content[0].text == "done: three"
-    said = [body["message"]["parts"][0]["text"] for verb, _, body in agent.heard if verb == "POST"]
-    assert said == ["ask", "three"]
+    words = [body["message"]["parts"][0]["text"] for verb, _, body in agent.heard if verb == "POST"]
+    assert words == ["ask", "three"]
     assert len(agent.tasks) == 1
 
 
@@ -127,3 +132,59 @@ async def test_a_call_that_is_given_up_cancels_its_task(streams: bool, tmp_path:
             calls.cancel_scope.cancel()
         await task.until("canceled")
     assert ("PUT", "/tasks/task-1/cancel", None) in agent.heard
+
+
+@asynccontextmanager
+async def there_and_back(folder: Path, era: str) -> AsyncIterator[tuple[HermesAgent, HermesClient]]:
+    """An agent of Hermes, made a tool, made an agent again, and a client of Hermes there."""
+    agent = HermesAgent(obeying)
+    profile = profile_with(card={"hermes": True})
+    with anyio.fail_after(WAIT_SECONDS):
+        async with (
+            agent.served() as url,
+            exposing(folder, url, dialect="hermes") as there,
+            running(config_for(url_at(there.url), profile=profile, era=Era(era))) as bridge,
+            new_client() as http,
+        ):
+            yield agent, HermesClient(http, bridge.base_url)
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_client_of_hermes_has_an_agent_of_hermes_do_its_task(era: str, tmp_path: Path) -> None:
+    asking = {"type": "data", "data": {"skill": "act", "arguments": {"message": "ask"}}}
+    questions: list[str] = []
+
+    def answer(asked: Any) -> Any:
+        questions.extend(texts_in([asked]))
+        return said("three")
+
+    async with there_and_back(tmp_path, era) as (agent, client):
+        orchestrator = HermesOrchestrator(client, answer)
+        task, texts = await orchestrator.done(said(asking))
+        parts = [part for one in await client.artifacts(task["id"]) for part in one["parts"]]
+    assert any("How many?" in words for words in questions)
+    assert (task["status"]["state"], task["status"]["progress"]) == ("completed", 1.0)
+    assert "done: three" in texts
+    [file] = [part["file"] for part in parts if part["type"] == "file"]
+    assert file["bytes"] == PICTURE["file"]["bytes"]
+    assert [one.state for one in agent.tasks.values()] == ["completed"]
+
+
+@pytest.mark.parametrize(("words", "state"), [("fail", "failed"), ("wait", "canceled")])
+async def test_what_ends_a_task_of_hermes_otherwise_comes_through(
+    words: str, state: str, tmp_path: Path
+) -> None:
+    call = {"type": "data", "data": {"skill": "act", "arguments": {"message": words}}}
+    async with there_and_back(tmp_path, "legacy") as (agent, client):
+        task = await client.create(said(call))
+        if words == "wait":
+            while not agent.tasks:
+                await anyio.wait_all_tasks_blocked()
+            [mine] = agent.tasks.values()
+            await mine.until("working")
+            await client.cancel(task["id"])
+            await mine.until("canceled")
+        events = await client.events(task["id"])
+    assert events[-1]["type"] == state
+    [mine] = agent.tasks.values()
+    assert mine.state == state
