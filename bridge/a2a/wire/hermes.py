@@ -346,16 +346,21 @@ def _with_last_message(task: JsonObject) -> JsonObject:
 
 
 def _with_words(task: JsonObject) -> JsonObject:
-    """A task whose status has no words: those of its last message are why it stopped, unless it gave something. A
-    question is no part of the history as long as it is open."""
-    status, history = _object(task.get("status")), _list_in(task.get("history"), "")
-    last, state = _object(history[-1]) if history else {}, _state_in(task)
-    if state not in _CLOSING or "message" in status or last.get("role") != "agent":
+    """A task whose status has no words: the agent's last ones are why it stopped, unless it gave something.
+
+    A question is no part of the history as long as it is open. It is the same one where its answer is there already,
+    and the agent still shows that it asks.
+    """
+    status, history, state = _object(task.get("status")), _list_in(task.get("history"), ""), _state_in(task)
+    said = [one for one in history if _object(one).get("role") == "agent"]
+    is_last = bool(said) and said[-1] is history[-1]
+    has_given = state == _DONE and bool(task.get("artifacts"))
+    if state not in _CLOSING or "message" in status or not said or has_given:
         return task
-    if state == _DONE and task.get("artifacts"):
-        return task
-    said: JsonObject = {**task, "status": {**status, "message": {**last}}}
-    return said if state in _ENDED else {**said, "history": history[:-1]}
+    if state in _ENDED:
+        return {**task, "status": {**status, "message": {**_object(said[-1])}}} if is_last else task
+    kept = history[:-1] if is_last else history
+    return {**task, "status": {**status, "message": {**_object(said[-1])}}, "history": kept}
 
 
 def _status_in(value: JsonObject) -> JsonObject:

@@ -112,6 +112,24 @@ def test_lists_may_stand_under_their_names() -> None:
     assert task.status.state is TaskState.COMPLETED
 
 
+def test_a_question_that_an_agent_still_shows_is_the_one_that_was_answered() -> None:
+    said = [
+        {"role": role, "parts": [{"type": "text", "text": words}]}
+        for role, words in (("user", "go"), ("agent", "How many?"), ("user", "three"))
+    ]
+    asked, answered = (
+        HERMES.answer_from(
+            operations.GET_TASK,
+            {"id": "t", "status": "input-required", "artifacts": [], "messages": messages},
+        )
+        for messages in (said[:2], said)
+    )
+    assert asked.status == answered.status
+    assert asked.status.message is not None
+    assert asked.status.message.parts[0].text == "How many?"
+    assert [len(one.history or ()) for one in (asked, answered)] == [1, 3]
+
+
 @pytest.mark.parametrize(
     ("operation", "request_", "target"),
     [
