@@ -211,7 +211,8 @@ class Hermes(V0_3):
         configuration: JsonObject = {"returnImmediately": True}
         read["configuration"] = {**configuration, **_object(read.get(_CONFIGURATION))}
         if isinstance(message, dict):
-            about: JsonObject = {"taskId": task_id, "contextId": context_id}
+            said = (("taskId", task_id), ("contextId", context_id))
+            about: JsonObject = {name: item for name, item in said if item is not None}
             if _CALLBACK in (asked := _object(read.get("metadata"))):
                 about["metadata"] = {**_object(message.get("metadata")), _CALLBACK: asked[_CALLBACK]}
             read["message"] = {"role": "ROLE_USER", **message, **about}
@@ -318,7 +319,10 @@ def _with_metadata(params: JsonObject) -> JsonObject:
     """A request in whose metadata all is that it says of its task."""
     beside: JsonObject = {name: params[name] for name in _OF_TASK if name in params}
     others = {name: item for name, item in params.items() if name not in (*_OF_TASK, "role", "parts")}
-    return {**others, "metadata": {**beside, **_object(params.get("metadata"))}} if beside else others
+    metadata = params.get("metadata")
+    if not beside or not isinstance(metadata, dict | None):
+        return others
+    return {**others, "metadata": {**beside, **(metadata or {})}}
 
 
 def _with_callback(task: JsonObject) -> JsonObject:
