@@ -366,6 +366,9 @@ async def test_the_task_of_another_principal_is_not_found_at_any_path(state: str
                 pass
         for verb, path in PATHS:
             body = {"message": said("go")} if verb == "POST" else None
+            assert (
+                await http.request(verb, f"{bridge.base_url}{path.format(id=task['id'])}")
+            ).status_code == 401
             answers = []
             for task_id in (task["id"], str(uuid.uuid4())):
                 answer = await http.request(
@@ -377,8 +380,11 @@ async def test_the_task_of_another_principal_is_not_found_at_any_path(state: str
                 answers.append((answer.status_code, answer.text.replace(task_id, "")))
             assert answers[0] == answers[1]
             assert answers[0][0] == 404
-            unknown = await http.request(verb, f"{bridge.base_url}{path.format(id=task['id'])}", json=body)
-            assert unknown.status_code == 401
+        bob = HermesClient(http, bridge.base_url, BOBS)
+        for about, status in (({"taskId": task["id"]}, 404), ({"sessionId": task["sessionId"]}, 400)):
+            with pytest.raises(HermesRefusedError) as error:
+                await bob.create(said("go"), **about)
+            assert error.value.status == status
         assert (await alice.task(task["id"]))["status"]["state"] == state
         driver = HttpJsonDriver(http, bridge.base_url).with_headers(Authorization=f"Bearer {ALICES}")
         if state == "working":
