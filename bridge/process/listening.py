@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from bridge.errors import UsageError
@@ -38,6 +38,10 @@ async def listening(host: str, port: int) -> AsyncIterator[socket.socket]:
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, sole_owner_option(vars(socket)), 1)
+        if family == socket.AF_INET6:
+            with suppress(OSError):  # OpenBSD keeps the families apart
+                # `::` is every address of both families, as it is by default on all systems but Windows.
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _DEAD_PEER_MS)
         try:

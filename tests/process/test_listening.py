@@ -41,6 +41,16 @@ async def test_a_port_that_was_left_can_be_had_at_once() -> None:
         assert second.getsockname() == ("127.0.0.1", port)
 
 
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="there is no IPv6 here, or only that")
+async def test_every_address_is_that_of_both_families() -> None:
+    port = free_port()
+    async with listening("::", port) as listener:
+        listener.listen()
+        for host in ("127.0.0.1", "::1"):
+            with socket.create_connection((host, port)):
+                listener.accept()[0].close()
+
+
 @pytest.mark.windows
 async def test_windows_keeps_out_a_server_that_would_share_the_port() -> None:
     port = free_port()
