@@ -110,11 +110,13 @@ class _HermesSpelling(FirstSpelling):
     def task_from(self, value: JsonValue) -> JsonValue:
         if not isinstance(value, dict):
             return value
-        read = dict(_object(value["task"]) if _holds_task(value) else value)
+        read = {**value}
+        if _holds_task(value):
+            read |= _object(read.pop("task"))
         if "messages" in read:
-            read["history"] = _list_in(read.pop("messages"), "messages")
+            read["history"] = _listed(read.pop("messages"), "messages")
         if "artifacts" in read:
-            read["artifacts"] = _list_in(read["artifacts"], "artifacts")
+            read["artifacts"] = _listed(read["artifacts"], "artifacts")
         read |= _status_in(read)
         return super().task_from(_with_words(read))
 
@@ -407,6 +409,12 @@ def _state_in(task: JsonObject) -> str:
 def _holds_task(value: JsonObject) -> bool:
     """Whether a task stands there under its name."""
     return "status" not in value and isinstance(value.get("task"), dict)
+
+
+def _listed(value: JsonValue, name: str) -> JsonValue:
+    """What should be a list, which may stand there under its name. What is none is given back, for the strict reader to
+    refuse."""
+    return value[name] if isinstance(value, dict) and name in value else value
 
 
 def _list_in(value: JsonValue, name: str) -> list[JsonValue]:

@@ -7,7 +7,7 @@ of the other generation, and back. Nothing may be lost on any way, whatever the 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any, Final
 
@@ -342,11 +342,13 @@ def test_what_is_of_a_wrong_type_is_refused_and_never_left_out(
 ) -> None:
     task = {"id": "t", "contextId": "c", "status": {"state": dialect_state(dialect)}, **wrong}
     reader = dialect.reader(operations.SUBSCRIBE_TO_TASK, SubscribeToTaskRequest(id="t"))
-    for read in (
+    reads: list[Callable[[], object]] = [
         lambda: dialect.answer_from(operations.GET_TASK, task),
         lambda: dialect.answer_from(operations.SEND_MESSAGE, task),
-        lambda: [*reader.read(task)],
-    ):
+    ]
+    if dialect.version != "hermes":  # whose streams tell the status alone
+        reads.append(lambda: [*reader.read(task)])
+    for read in reads:
         with pytest.raises(ValidationError):
             read()
 
@@ -364,7 +366,7 @@ def test_what_stands_beside_a_wrapped_answer_is_not_left_out(dialect: Dialect) -
     assert read.to_object()["strange"] == [1]
     answer = dialect.answer_from(operations.SEND_MESSAGE, {"task": task, "message": None})
     assert answer.task is not None
-    if dialect.version != "0.1":  # which has nothing but tasks, and reads what is beside one as its field
+    if dialect.version not in ("0.1", "hermes"):  # which have tasks alone, and read what is beside one as its field
         with pytest.raises(ValidationError):
             dialect.answer_from(operations.SEND_MESSAGE, {"task": task, "message": "hello"})
 
