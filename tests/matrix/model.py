@@ -1,7 +1,7 @@
 """A model for the frameworks: an endpoint for chat completions on loopback that answers without any thinking.
 
 It does what the last message of the user says: `fail` is an error, `wait` no answer, `recall` gives back all that
-the user has said, anything else what is in the message. Whatever is no text is given back as JSON, but for the text of
+the user has said, `ask` calls a tool that asks a person, where there is one, anything else what is in the message. Whatever is no text is given back as JSON, but for the text of
 a file in base64, which is decoded. A message `delegate NAME {...}` calls the tool NAME with these arguments, and what
 the tool gave is the answer: so a framework's own agent calls another.
 """
@@ -16,13 +16,13 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 from urllib.parse import unquote
 
-import anyio
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 FAILS_WITH: Final = "Out of paper"
+ASKS: Final = "Which colour?"
 _BASE64: Final = re.compile(r"(?:data:[^,\"\\]*;base64,)([A-Za-z0-9+/=]{4,})")
 _DELEGATE: Final = re.compile(r"delegate (\w+) (\{.*\})", re.DOTALL)
 Json = dict[str, Any]
@@ -40,10 +40,17 @@ async def completions(request: Request) -> Response:
         error = {"message": FAILS_WITH, "type": "invalid_request_error", "code": "out_of_paper"}
         return JSONResponse({"error": error}, 400)
     if words.startswith("wait"):
-        await anyio.sleep_forever()
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        return Response(status_code=503)
     if words.startswith("recall"):
         return _answered(asked, {"content": " | ".join(said)})
-    if (wanted := _DELEGATE.search(words)) and asked.get("tools"):
+    tools = [tool["function"]["name"] for tool in asked.get("tools") or ()]
+    if words.startswith("ask") and "ask_person" in tools:
+        return _answered(
+            asked, {"content": None, "tool_calls": [_call("ask_person", json.dumps({"question": ASKS}))]}
+        )
+    if (wanted := _DELEGATE.search(words)) and tools:
         return _answered(asked, {"content": None, "tool_calls": [_call(*wanted.groups())]})
     return _answered(asked, {"content": f"You said: {words}"})
 

@@ -110,7 +110,9 @@ async def ask(host: Host) -> None:
 async def fail(host: Host) -> None:
     result = await host.call("fail")
     require(result.is_error, f"it is no error: {words_in(result)}")
-    require("Out of paper" in words_in(result), f"its words are: {words_in(result)}")
+    state = (result.meta or {}).get("mcp-a2a/state")
+    is_told = state == "TASK_STATE_FAILED" or "Out of paper" in words_in(result)
+    require(is_told, f"it is another error: {words_in(result)}")
 
 
 async def cancel(host: Host) -> None:

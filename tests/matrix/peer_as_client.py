@@ -32,7 +32,9 @@ _SILENT: Final = Cell(Outcome.FAIL, "the script ended without a word about it")
 async def wrapped_server(folder: Path) -> AsyncIterator[str]:
     """The URL of the agent that the real command makes of the tool server."""
     server = (sys.executable, str(TOOL_SERVER))
-    bridge = wrapping("--store", "memory:", state=folder, server=server, start=subprocess.Popen)
+    bridge = wrapping(
+        "--era", "modern", "--store", "memory:", state=folder, server=server, start=subprocess.Popen
+    )
     async with process_of(bridge) as running:
         yield f"{running.url}/agents/matrix"
 

@@ -4,6 +4,8 @@ echo    gives `text` back                       ask   asks for a colour, and giv
 add     a sum, as words and as structured data  fail  fails in words
 copy    gives a file back                       wait  answers only when it is cancelled
 steps   reports `count` steps on its way
+
+It asks as MCP 2026-07-28 does, so that a question that a peer leaves open holds up no other call.
 """
 
 from __future__ import annotations
@@ -51,8 +53,11 @@ async def steps(context: Context, arguments: dict[str, Any]) -> types.CallToolRe
     return _said(f"{count} steps taken")
 
 
-async def ask(context: Context, _: dict[str, Any]) -> types.CallToolResult:
-    answer = await context.session.elicit_form("Which colour?", COLOUR)
+def ask(answers: types.InputResponses | None) -> types.CallToolResult | types.InputRequiredResult:
+    answer = (answers or {}).get("colour")
+    if not isinstance(answer, types.ElicitResult):
+        form = types.ElicitRequestFormParams(message="Which colour?", requested_schema=COLOUR)
+        return types.InputRequiredResult(input_requests={"colour": types.ElicitRequest(params=form)})
     return _said(f"{(answer.content or {}).get('colour')} it is")
 
 
@@ -71,7 +76,6 @@ TOOLS: Final[dict[str, tuple[Callable[[Context, dict[str, Any]], Awaitable[types
     "add": (add, {"a": {"type": "integer"}, "b": {"type": "integer"}}),
     "copy": (copy, {"file": {"type": "string", "contentEncoding": "base64"}}),
     "steps": (steps, {"count": {"type": "integer"}}),
-    "ask": (ask, {}),
     "fail": (fail, {}),
     "wait": (wait, {}),
 }
@@ -82,15 +86,19 @@ async def listed(_: Context, __: types.PaginatedRequestParams | None) -> types.L
         tools=[
             types.Tool(
                 name=name,
-                description=(function.__doc__ or f"The tool {name} of the matrix."),
+                description=f"The tool {name} of the matrix.",
                 input_schema={"type": "object", "properties": properties, "required": [*properties]},
             )
-            for name, (function, properties) in TOOLS.items()
+            for name, (_, properties) in [*TOOLS.items(), ("ask", (None, {}))]
         ]
     )
 
 
-async def called(context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+async def called(
+    context: Context, params: types.CallToolRequestParams
+) -> types.CallToolResult | types.InputRequiredResult:
+    if params.name == "ask":
+        return ask(params.input_responses)
     function, _ = TOOLS[params.name]
     return await function(context, params.arguments or {})
 

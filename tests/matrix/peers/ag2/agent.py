@@ -1,0 +1,15 @@
+"""AG2 as an agent: `A2AServer`, its model that of the test."""
+
+import contract as c
+from ag2 import Agent
+from ag2.a2a import A2AServer, build_card
+from ag2.config import OpenAIConfig
+
+NO_ASK = "A2AServer asks for the results of tools that its client brought, and for nothing else"
+NO_HISTORY = "A2AServer keeps nothing of a context: clients of AG2 send the whole history with each message"
+
+bound = c.listener()
+url = c.url_of(bound)
+model = OpenAIConfig(model="stub", api_key="none", base_url=c.MODEL, streaming=True, max_retries=0)
+agent = Agent("ag2", config=model)
+c.serve(A2AServer(agent).build_jsonrpc(url=url), bound, cannot={"ask": NO_ASK, "turns": NO_HISTORY})
