@@ -67,7 +67,7 @@ class Change:
     message: MessageKey | None = None
     replaces: str | None = None
     """The task that the message of this id went to before, as its writer knows it; None for a message that is new. A
-    store with replicas refuses the change with RepeatedMessageError if another replica has stored one since."""
+    store with replicas refuses the change with RepeatedMessageError if the message of this id goes to another task."""
     origin: TaskOrigin | None = None
 
 
@@ -89,11 +89,27 @@ class StoredTask:
 
 
 @dataclass(frozen=True, slots=True)
+class WrittenAnswer:
+    """The answer to a message, which was written in full to its client."""
+
+    at_ms: int
+    is_repeatable: bool
+    """Whether the work that it answers may be done twice."""
+    age_ms: int = 0
+    """How long ago that was, by the store's one clock."""
+
+
+@dataclass(frozen=True, slots=True)
 class StoredMessage:
     """A message's key, and the task that the message went to."""
 
     task_id: str
     key: MessageKey
+    age_ms: int | None = None
+    """With replicas: how long ago the message was stored, by the store's one clock. The clocks of two replicas may
+    differ."""
+    answer: WrittenAnswer | None = None
+    """With replicas: the answer, once it was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +216,8 @@ class Store(AbstractAsyncContextManager["Store"], Protocol):
         ...
 
     def unfinished(self) -> AsyncIterator[StoredTask]:
-        """Every unfinished task, oldest first, for a new process to recover. With replicas: every task that rests;
-        those of the dead are adopted (`ReplicaEngine.adopt`)."""
+        """Every unfinished task, oldest first, for a new process to recover. It is not asked of a store with replicas,
+        where tasks rest or are adopted (`ReplicaEngine.adopt`)."""
         ...
 
     async def waiting(self, states: Collection[str]) -> Mapping[str, int]:

@@ -6,9 +6,13 @@ that is never used again. An unfinished task has a *holder*, the epoch that may 
 - A change by a replica claims a task that rests, in the same step in which the change is stored.
 - A change to a task that another living replica holds is refused with StoreConflictError. Whoever wants something of
   such a task asks its holder.
+- A change belongs to the epoch in which it was submitted. A refused change takes with it every change of its task that
+  was submitted before that answer was given.
 - A replica that is dead, or that was silent for a lease, is *fenced*: its epoch is marked as gone, and from then on
   nothing of that epoch is stored. The tasks that it held are adopted by another replica in the same step.
-- A replica that finds itself fenced drops what it has in memory and goes on under a new epoch.
+- A replica that finds itself fenced drops what it has in memory and goes on under a new epoch. Its engine is told
+  before anything is stored under the new epoch.
+- What one replica was told is stored can be read by all from then on.
 
 This module is the contract alone. A store in memory or in a SQLite file has one replica, which holds every task, so its
 `Store.replicas` is None. Nothing here knows a database.
@@ -21,7 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from bridge.store.records import StoredTask
+    from bridge.store.records import StoredTask, WrittenAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +45,25 @@ OnForeignEvents = Callable[[tuple[ForeignEvent, ...]], None]
 
 
 class ReplicaEngine(Protocol):
-    """What a replica's engine does for the others. All of it is called inside the store's own async task."""
+    """What a replica's engine does for the others."""
 
     async def answer(self, command: bytes) -> bytes:
-        """Do what another replica asks of a task that this one holds, and return the reply. It never raises: a refusal
-        is a reply, too."""
+        """Do what another replica asks of a task that this one holds, and return the reply.
+
+        It never raises: a refusal is a reply, too. It may take long and waits for the store, so each command is
+        answered in an async task of its own.
+        """
         ...
 
     async def adopt(self, task: StoredTask) -> None:
-        """Go on with a task whose holder is gone. This replica holds the task now."""
+        """Go on with a task whose holder is gone. This replica holds the task now. It does not wait for the store."""
         ...
 
     def fenced(self) -> None:
-        """This replica was taken for dead: drop every task in memory, and add nothing to any of them."""
+        """This replica was taken for dead: drop every task in memory, and add nothing to any of them.
+
+        It is called in an async task, with the new epoch in place, before the changes of the old one are refused.
+        """
         ...
 
 
@@ -80,11 +90,35 @@ class Replicas(Protocol):
         before, and lost without harm: the holder is then asked."""
         ...
 
-    def follow(self, task_id: str, seq: int, on_events: OnForeignEvents) -> Callable[[], None]:
-        """Call with each event after `seq` that another replica stores. Returns a function that ends it.
+    def hand_over(self, task_id: str, seq: int) -> None:
+        """Let another replica adopt a task of this one, unless another change followed `seq`.
 
-        An event is told once it is stored, at the latest a second after. An event that this replica stored may be told
-        as well, or not.
+        It is done after what was submitted before. A replica that hands a task over is stopping and adopts none from
+        then on. Where there is no other replica, the task is adopted once there is one.
+        """
+        ...
+
+    async def open_of(self, owner: str) -> int:
+        """The number of unfinished tasks of an owner.
+
+        Raises:
+            StoreError: the store cannot be reached.
+        """
+        ...
+
+    def note_answer(self, owner: str, message_id: str, task_id: str, answer: WrittenAnswer) -> None:
+        """Note that the answer to a message was written in full, if the message still goes to that task. It is done
+        after what was submitted before, and lost with little harm: a repeat may then be taken for one whose answer did
+        not arrive."""
+        ...
+
+    def follow(self, task_id: str, seq: int, on_events: OnForeignEvents) -> Callable[[], None]:
+        """Call with each event after `seq` that another replica stores or has stored. Returns a function that ends it
+        at once.
+
+        An event is told once it is stored, at the latest a second after, and never within this call. An event that
+        this replica stored may be told as well, or not; an event that only another epoch of it stored is told. It goes
+        on when this replica is fenced.
         """
         ...
 
