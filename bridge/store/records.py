@@ -212,7 +212,8 @@ class Store(AbstractAsyncContextManager["Store"], Protocol):
 
     @property
     def replicas(self) -> Replicas | None:
-        """The other replicas on this store; None for a store of one replica, which holds every task."""
+        """The other replicas on this store; None for a store of one replica, which holds every task. It is known
+        before the store is entered, and stays the same."""
         ...
 
     def unfinished(self) -> AsyncIterator[StoredTask]:
