@@ -190,6 +190,7 @@ async def test_a_replica_that_stood_still_adds_nothing_and_its_clients_see_the_e
         work.go()
         await anyio.wait_all_tasks_blocked()
         found.shared.notice(one.store)
+        await anyio.wait_all_tasks_blocked()
         failed = await two.engine.get(task_id, None, ALICE)
         assert (failed.status.state, failed.artifacts) == (F, None)
         found.shared.resume(one.store)
