@@ -64,12 +64,21 @@ class Fleet:
 
     async def start(self, *, tells_own: bool = False, retention: Retention | None = None) -> Replica:
         """One more replica."""
+        return await self.stack.enter_async_context(self.replica(tells_own=tells_own, retention=retention))
+
+    @asynccontextmanager
+    async def replica(
+        self, *, tells_own: bool = False, retention: Retention | None = None
+    ) -> AsyncIterator[Replica]:
+        """One more replica, for as long as the context is open."""
         agent = Scripted(self.script)
-        store = await self.stack.enter_async_context(self.shared.replica(tells_own=tells_own))
         quick: dict[str, Any] = {"cancel_grace_seconds": 5, "drain_seconds": 0, "store_pace": PACE}
         limits = engine_limits(**{**quick, **self.limits})
-        engine = Engine(agent, store, self.clock.ids, limits, retention)
-        return Replica(await self.stack.enter_async_context(engine), store, agent)
+        async with (
+            self.shared.replica(tells_own=tells_own) as store,
+            Engine(agent, store, self.clock.ids, limits, retention) as engine,
+        ):
+            yield Replica(engine, store, agent)
 
 
 @asynccontextmanager
