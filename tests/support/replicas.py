@@ -183,8 +183,9 @@ class SharedMemory(MemoryStore):
         """Stop a replica as SIGSTOP does."""
         member.running = anyio.Event()
 
-    def resume(self, member: ReplicaStore) -> None:
-        """Let a paused replica go on."""
+    def resume(self, member: ReplicaStore, *, unaware: bool = False) -> None:
+        """Let a paused replica go on; with `unaware`, it does not look whether it was fenced until it is told to."""
+        member.looks = not unaware
         member.running.set()
         member.moved.tell()
 
@@ -225,6 +226,7 @@ class ReplicaStore:
         self.shared = shared
         self.moved = Signal()
         self.is_dead = False
+        self.looks = True
         self.running = anyio.Event()
         self.running.set()
         self._epoch = shared.new_epoch()
@@ -238,7 +240,8 @@ class ReplicaStore:
         self._following: set[_Following] = set()
         self._may_write: float = float("inf")
         self._may_tell = True
-        self._idle = anyio.Event()
+        self._may_read = anyio.Event()
+        self._may_read.set()
 
     async def __aenter__(self) -> Self:
         self._group = anyio.create_task_group()
@@ -282,6 +285,19 @@ class ReplicaStore:
         self._may_tell = True
         self.moved.tell()
 
+    def hold_reads(self) -> None:
+        """Give back what is read only later, from now on."""
+        self._may_read = anyio.Event()
+
+    def let_reads(self) -> None:
+        """Give back what was read."""
+        self._may_read.set()
+
+    def look(self) -> None:
+        """Look whether this replica was fenced."""
+        self.looks = True
+        self.moved.tell()
+
     @property
     def followed(self) -> list[str]:
         """The tasks that this replica follows."""
@@ -319,7 +335,7 @@ class ReplicaStore:
         return not self.is_dead and self.running.is_set()
 
     def _look_at_fence(self) -> None:
-        if self.shared.is_gone(self._epoch):
+        if self.looks and self.shared.is_gone(self._epoch):
             self._epoch = self.shared.new_epoch()
             if self._engine is not None:
                 self._engine.fenced()
@@ -340,6 +356,7 @@ class ReplicaStore:
         await self._up()
         found = self.shared.stored(task_id) if self.shared.has(task_id) else None
         await checkpoint()
+        await self._may_read.wait()
         return found
 
     async def list(self, query: Query) -> TaskPage:

@@ -177,6 +177,65 @@ async def test_of_two_answers_at_once_the_first_is_worked_on_and_the_other_is_he
         assert answers[winner] == task
 
 
+async def test_an_answer_at_a_replica_whose_stream_has_just_ended_is_worked_on_there() -> None:
+    gate = anyio.Event()
+
+    async def work(job: Job) -> None:
+        if job.turn.task is None:
+            await say(job, W)
+            await asks.wait()
+            return await say(job, INPUT, "Which?")
+        await gate.wait()
+        return await say(job, C)
+
+    asks = anyio.Event()
+    async with pair(work) as (one, two):
+        task = await task_of(one.engine, asked(), ALICE, AT_ONCE)
+        await anyio.wait_all_tasks_blocked()
+        stream = await two.engine.subscribe(task.id, ALICE)
+        two.store.hold_feed()
+        asks.set()
+        await anyio.wait_all_tasks_blocked()
+        await task_of(two.engine, asked({"text": "this"}, taskId=task.id), ALICE, AT_ONCE)
+        assert await shape(stream) == ["task WORKING", "statusUpdate INPUT_REQUIRED"]
+        held = await task_of(two.engine, asked({"text": "and that"}, taskId=task.id), ALICE, AT_ONCE)
+        assert held.status.state is W
+        (live,) = two.engine._tasks
+        assert live.running is not None
+        assert len(live.running.held) == 1
+        gate.set()
+
+
+async def test_an_answer_goes_with_what_was_kept_last_also_if_the_feed_overtakes_a_read() -> None:
+    kept: list[bytes] = []
+
+    async def work(job: Job) -> None:
+        kept.append(job.turn.kept)
+        if len(kept) < 3:
+            return await job.status(INPUT, keep=b"round %d" % len(kept))
+        return await say(job, C)
+
+    async with pair(work) as (one, two):
+        task = await task_of(one.engine, asked(), ALICE)
+        await anyio.wait_all_tasks_blocked()
+        answers: list[Task] = []
+
+        async def answer() -> None:
+            answers.append(await task_of(two.engine, asked({"text": "last"}, taskId=task.id), ALICE))
+
+        waiting = await two.engine.subscribe(task.id, ALICE)
+        async with anyio.create_task_group() as group:
+            two.store.hold_reads()
+            group.start_soon(answer)
+            await anyio.wait_all_tasks_blocked()
+            await task_of(one.engine, asked({"text": "next"}, taskId=task.id), ALICE)
+            await anyio.wait_all_tasks_blocked()
+            two.store.let_reads()
+        waiting.close()
+        assert kept == [b"", b"round 1", b"round 2"]
+        assert answers[0].status.state is C
+
+
 async def test_a_message_to_a_working_task_reaches_the_replica_that_works_on_it() -> None:
     work = Steps()
     async with pair(work) as (one, two):
@@ -246,6 +305,32 @@ async def test_a_task_at_rest_is_canceled_from_any_replica() -> None:
         assert (await two.engine.cancel(task.id, ALICE)).status.state is X
         async with refused(UNSUPPORTED_OPERATION):
             await one.engine.send(asked(taskId=task.id), ALICE)
+
+
+async def test_a_cancellation_that_an_answer_forestalled_cancels_the_work_on_it() -> None:
+    async def work(job: Job) -> None:
+        if job.turn.task is None:
+            return await say(job, INPUT, "Which?")
+        return await never(job)
+
+    async with pair(work) as (one, two):
+        task = await task_of(one.engine, asked(), ALICE)
+        await anyio.wait_all_tasks_blocked()
+        one.store.hold_writes()
+        canceled: list[Task] = []
+
+        async def cancel() -> None:
+            canceled.append(await one.engine.cancel(task.id, ALICE))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(cancel)
+            await anyio.wait_all_tasks_blocked()
+            answered = await task_of(two.engine, asked({"text": "this"}, taskId=task.id), ALICE, AT_ONCE)
+            assert answered.status.state is W
+            one.store.let_writes()
+        assert canceled[0].status.state is X
+        assert two.engine.running == 0
+        assert await two.engine.get(task.id, None, ALICE) == canceled[0]
 
 
 async def test_of_a_cancellation_and_an_answer_at_once_the_first_wins() -> None:

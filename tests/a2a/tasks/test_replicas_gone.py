@@ -284,7 +284,10 @@ async def test_a_get_at_a_replica_that_stood_still_waits_until_it_knows_better()
 
         async with anyio.create_task_group() as group:
             group.start_soon(get)
-            found.shared.resume(one.store)
+            found.shared.resume(one.store, unaware=True)
+            await anyio.wait_all_tasks_blocked()
+            assert got == []
+            one.store.look()
         assert got == [failed]
 
 
