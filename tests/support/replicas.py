@@ -242,6 +242,8 @@ class ReplicaStore:
         self._may_tell = True
         self._may_read = anyio.Event()
         self._may_read.set()
+        self._may_reply = anyio.Event()
+        self._may_reply.set()
 
     async def __aenter__(self) -> Self:
         self._group = anyio.create_task_group()
@@ -292,6 +294,10 @@ class ReplicaStore:
     def let_reads(self) -> None:
         """Give back what was read."""
         self._may_read.set()
+
+    def hold_replies(self) -> None:
+        """Do what others ask, and give no reply."""
+        self._may_reply = anyio.Event()
 
     def look(self) -> None:
         """Look whether this replica was fenced."""
@@ -529,6 +535,7 @@ class ReplicaStore:
             return
         reply = await self._engine.answer(command)
         await self._up()
+        await self._may_reply.wait()
         if not self.shared.is_gone(holder):
             asked.reply = reply
             asked.done.set()

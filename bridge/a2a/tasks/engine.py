@@ -164,7 +164,7 @@ class Engine:
         self._others = (
             None
             if store.replicas is None
-            else OtherReplicas(store.replicas, self._tasks, self, lambda: self.limits.watch_events)
+            else OtherReplicas(store.replicas, self._tasks, self._messages, self)
         )
         self._stack = AsyncExitStack()
 
@@ -485,9 +485,10 @@ class Engine:
         state = TaskState(stored.head.state)
         work = self._agent.resume(stored.private, state, stored.origin.owner)
         if work is None and state in INTERRUPTED:
-            self._tasks.open.add(stored.origin.owner, stored.task_id)
             if self._store.replicas is not None:
                 self._store.replicas.release(stored.task_id, stored.seq)
+            else:
+                self._tasks.open.add(stored.origin.owner, stored.task_id)
             return None
         live = self._tasks.take_over(stored)
         if work is None:

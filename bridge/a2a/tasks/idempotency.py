@@ -157,6 +157,13 @@ class MessageBook:
             answer = WrittenAnswer(at_ms, record.is_repeatable)
             replicas.note_answer(owner, message_id, record.task_id, answer)
 
+    def note_elsewhere(self, owner: str, message_id: str, task_id: str) -> None:
+        """Remember a message of a client of this replica that another one took in, for when its answer is written."""
+        owned_id = owner, message_id
+        record = self._records.get(owned_id)
+        if record is None or record.task_id != task_id:
+            self._remember(owned_id, _AnswerRecord(task_id, self._ids.elapsed_ms()))
+
     def _remember(self, owned_id: tuple[str, str], record: _AnswerRecord) -> _AnswerRecord:
         self._records[owned_id] = record
         self._records.move_to_end(owned_id)

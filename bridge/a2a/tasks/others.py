@@ -9,7 +9,6 @@ task is elsewhere, and the other one looks again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Final, Protocol
 
 from bridge.a2a.model.errors import INTERNAL, A2AError, a2a_error_of, temporarily_unavailable
@@ -30,7 +29,8 @@ from bridge.a2a.tasks.commands import (
     reply_bytes,
     reply_from,
 )
-from bridge.a2a.tasks.intake import AcceptedMessage, CallContext
+from bridge.a2a.tasks.idempotency import MessageBook
+from bridge.a2a.tasks.intake import AcceptedMessage, CallContext, EngineLimits
 from bridge.a2a.tasks.registry import HeldElsewhereError, TaskRegistry
 from bridge.errors import BridgeError, HolderGoneError, StoreConflictError, StoreError
 from bridge.store.records import StoredTask
@@ -47,6 +47,11 @@ class ReplicaWork(Protocol):
 
     Each method raises HeldElsewhereError if another replica has to be asked, and StoreConflictError if one was faster.
     """
+
+    @property
+    def limits(self) -> EngineLimits:
+        """The engine's times and bounds."""
+        ...
 
     async def take_here(
         self, request: SendMessageRequest, caller: CallContext, *, watch: bool, only: str | None = None
@@ -66,13 +71,11 @@ class ReplicaWork(Protocol):
 class OtherReplicas:
     """The other replicas, for the engine of this one, which they call a `ReplicaEngine`."""
 
-    def __init__(
-        self, replicas: Replicas, tasks: TaskRegistry, work: ReplicaWork, watch_events: Callable[[], int]
-    ) -> None:
+    def __init__(self, replicas: Replicas, tasks: TaskRegistry, book: MessageBook, work: ReplicaWork) -> None:
         self._replicas = replicas
         self._tasks = tasks
+        self._book = book
         self._work = work
-        self._watch_events = watch_events
 
     # What this replica asks of the others
 
@@ -136,10 +139,12 @@ class OtherReplicas:
     ) -> AcceptedMessage:
         """A message that another replica took in, with its task as this replica follows it."""
         live = await self._tasks.own(reply.task_id, caller.principal)
+        self._book.note_elsewhere(caller.principal.name, request.message.message_id, reply.task_id)
         length = request.configuration.history_length if request.configuration else None
         watcher = None
         if watch:
-            watcher = live.watch(self._watch_events(), length, closed_by=CLOSES_STREAM, note=reply.note)
+            most = self._work.limits.watch_events
+            watcher = live.watch(most, length, closed_by=CLOSES_STREAM, note=reply.note)
         return AcceptedMessage(live, reply.seq, watcher, Commit(done=True), reply.is_held, reply.note)
 
     # What the others ask of this replica

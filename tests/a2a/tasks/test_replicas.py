@@ -19,6 +19,7 @@ from bridge.a2a.model.errors import (
 )
 from bridge.a2a.model.objects import ListTasksRequest, Task, text_of_parts
 from bridge.a2a.tasks.agent import Job, Turn
+from bridge.a2a.tasks.commands import ElsewhereReply, SendCommand, command_bytes, reply_from
 from bridge.a2a.tasks.draft import BriefWork
 from bridge.a2a.tasks.idempotency import REPEATED
 from bridge.a2a.tasks.intake import CallContext
@@ -28,6 +29,7 @@ from tests.support.agents import ALICE, Scripted, asked, give, say
 from tests.support.drivers import PATIENCE_SECONDS
 from tests.support.fleet import (
     AT_ONCE,
+    AUTH,
     INPUT,
     C,
     F,
@@ -196,8 +198,9 @@ async def test_an_answer_at_a_replica_whose_stream_has_just_ended_is_worked_on_t
         two.store.hold_feed()
         asks.set()
         await anyio.wait_all_tasks_blocked()
-        await task_of(two.engine, asked({"text": "this"}, taskId=task.id), ALICE, AT_ONCE)
+        answered = await two.engine.stream(asked({"text": "this"}, taskId=task.id), ALICE)
         assert await shape(stream) == ["task WORKING", "statusUpdate INPUT_REQUIRED"]
+        answered.close()
         held = await task_of(two.engine, asked({"text": "and that"}, taskId=task.id), ALICE, AT_ONCE)
         assert held.status.state is W
         (live,) = two.engine._tasks
@@ -212,7 +215,7 @@ async def test_an_answer_goes_with_what_was_kept_last_also_if_the_feed_overtakes
     async def work(job: Job) -> None:
         kept.append(job.turn.kept)
         if len(kept) < 3:
-            return await job.status(INPUT, keep=b"round %d" % len(kept))
+            return await job.status(AUTH, keep=b"round %d" % len(kept))
         return await say(job, C)
 
     async with pair(work) as (one, two):
@@ -275,6 +278,17 @@ async def test_an_owner_checks_who_asks_as_for_its_own_clients() -> None:
                 await engine.send(asked({"text": "this"}, taskId=task.id), BOB)
             async with refused(TASK_NOT_FOUND):
                 await engine.cancel(task.id, BOB)
+
+
+async def test_who_is_asked_about_a_task_that_the_message_does_not_go_to_does_nothing() -> None:
+    async with pair(finish) as (one, two):
+        for request in (asked(), asked(contextId="talk")):
+            reply = await two.store.ask(
+                one.store.epoch, command_bytes(SendCommand("another", request, ALICE))
+            )
+            assert reply_from(reply) == ElsewhereReply()
+        assert one.turns == []
+        assert (await one.engine.list(ListTasksRequest(), ALICE)).tasks == ()
 
 
 async def test_a_message_to_a_task_that_ended_elsewhere_is_refused() -> None:
@@ -458,6 +472,23 @@ async def test_idempotent_work_that_was_answered_elsewhere_is_done_again() -> No
         one.engine.written(request, ALICE)
         await anyio.wait_all_tasks_blocked()
         assert (await task_of(two.engine, request, ALICE)).id != task.id
+
+
+async def test_the_answer_of_a_task_that_another_replica_works_on_counts_as_written() -> None:
+    async with fleet(Listening(), repeat_seconds=100, repeat_answered_seconds=5) as found:
+        one, two = await found.start(), await found.start()
+        task = await task_of(one.engine, asked(), ALICE)
+        request = asked({"text": "this"}, taskId=task.id)
+        done = await task_of(two.engine, request, ALICE)
+        two.engine.written(request, ALICE)
+        await anyio.wait_all_tasks_blocked()
+        for replica in (one, two):
+            repeated = await task_of(replica.engine, request, ALICE)
+            assert (repeated.id, REPEATED in (repeated.metadata or {})) == (done.id, True)
+        found.clock.pass_ms(6_000)
+        for replica in (one, two):
+            async with refused(UNSUPPORTED_OPERATION):
+                await replica.engine.send(request, ALICE)
 
 
 async def test_other_content_under_the_same_id_is_a_new_message_at_any_replica() -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import anyio
 import pytest
 
 from bridge.a2a.model.errors import UNAVAILABLE, A2AError
-from bridge.a2a.model.objects import ListTasksRequest, Task, text_of_parts
-from bridge.a2a.tasks.agent import Job
+from bridge.a2a.model.objects import ListTasksRequest, Message, Role, Task, text_of_parts
+from bridge.a2a.tasks.agent import Job, Turn
+from bridge.a2a.tasks.draft import BriefWork
 from bridge.store.records import Quota
 from bridge.store.retention import Retention
-from tests.support.agents import ALICE, asked, give, say
+from tests.support.agents import ALICE, Scripted, asked, give, say
 from tests.support.drivers import PATIENCE_SECONDS
 from tests.support.fleet import (
     AT_ONCE,
@@ -143,6 +145,75 @@ async def test_an_answer_that_the_dead_one_took_in_is_not_taken_in_twice() -> No
             found.shared.kill(one.store)
         said = [text_of_parts(message.parts) for message in answers[0].history or ()]
         assert said.count("this") == 1
+
+
+async def test_a_cancellation_that_the_dead_one_did_before_it_replied_is_a_success() -> None:
+    async with fleet(never) as found:
+        one, two = await found.start(), await found.start()
+        task = await task_of(one.engine, asked(), ALICE, AT_ONCE)
+        one.store.hold_replies()
+        canceled: list[Task] = []
+
+        async def cancel() -> None:
+            canceled.append(await two.engine.cancel(task.id, ALICE))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(cancel)
+            await anyio.wait_all_tasks_blocked()
+            found.shared.kill(one.store)
+        assert canceled[0].status.state is X
+
+
+async def test_a_message_without_an_id_is_not_sent_twice_when_the_one_that_was_asked_is_gone() -> None:
+    caller = replace(ALICE, names_tasks=True)
+    async with fleet(never) as found:
+        one, two = await found.start(), await found.start()
+        request = asked(taskId="mine", configuration=AT_ONCE)
+        await task_of(one.engine, request, caller)
+        one.store.hold_replies()
+
+        async def send() -> None:
+            async with refused(UNAVAILABLE):
+                await two.engine.send(request, caller)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(send)
+            await anyio.wait_all_tasks_blocked()
+            found.shared.kill(one.store)
+        task = await two.engine.get("mine", None, caller)
+        assert len([said for said in task.history or () if said.role is Role.USER]) == 2
+
+
+async def test_brief_work_of_which_nothing_is_stored_goes_on_when_its_replica_is_fenced() -> None:
+    gate = anyio.Event()
+
+    async def work(job: Job) -> None:
+        await gate.wait()
+        await give(job, "brief")
+        await say(job, C)
+
+    class Brief(Scripted):
+        def plan(self, turn: Turn) -> BriefWork:
+            return BriefWork(super().plan(turn))
+
+    async with fleet(work) as found:
+        one, _ = await found.start(), await found.start()
+        one.engine._intake._agent = Brief(work)
+        answers: list[Task | Message] = []
+
+        async def send() -> None:
+            answers.append(await one.engine.send(asked(), ALICE))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(send)
+            await anyio.wait_all_tasks_blocked()
+            found.shared.pause(one.store)
+            found.shared.notice(one.store)
+            found.shared.resume(one.store)
+            await anyio.wait_all_tasks_blocked()
+            gate.set()
+        assert isinstance(answers[0], Message)
+        assert text_of_parts(answers[0].parts) == "brief"
 
 
 @pytest.mark.parametrize("stored", range(5))
