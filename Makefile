@@ -1,7 +1,7 @@
-# Everything that the project needs is set up by these targets: Python 3.11 or later and make are enough.
+# Everything that the project needs is set up by these targets: Python 3.11 or later and make are enough. Without make,
+# `python -m tests.run` does what most of them do, in an environment with the `dev` extra (docs/platforms.md).
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 PORT ?= 8080
-# One more than two cores: the tests wait for as long as they compute.
 WORKERS ?= 3
 CASES ?= 20000
 MINUTES ?= 30
@@ -10,19 +10,23 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # With it, each of the hundreds of commands that the tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-fast fuzz attacks soak interop conformance tck proxies bench cost check format peers clean
+.PHONY: help run test test-fast fuzz attacks soak interop interop-matrix conformance tck proxies bench cost check format peers clean
 
 help: ## Say what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: .venv/installed ## Serve examples/demo.toml on 127.0.0.1: an MCP server as an agent, and that as MCP (PORT=8080)
 	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/mcp-a2a serve --port "$(PORT)" examples/demo.toml
 
-test: .venv/developing peers ## Run the whole test suite, side by side (WORKERS=3)
-	$(BIN)/python -m pytest tests -n $(WORKERS) --dist worksteal
+test: .venv/developing ## Run the whole test suite, side by side (WORKERS=3)
+	@$(BIN)/python -m tests.run test --workers $(WORKERS)
 
 test-fast: .venv/developing ## Run the tests that need no process and no socket (WORKERS=3)
-	$(BIN)/python -m pytest tests -n $(WORKERS) --dist worksteal -m "not outside and not slow"
+	@$(BIN)/python -m tests.run test-fast --workers $(WORKERS)
+
+.PHONY: like-windows
+like-windows: .venv/developing peers ## Run what reads pipes, starts processes and hears signals on a loop that refuses what Windows' one refuses
+	$(BIN)/python -m pytest tests/mcp tests/process tests/cli tests/agents_as_tools tests/tools_as_agent -n $(WORKERS) --dist worksteal --like-windows
 
 fuzz: .venv/developing ## Attack every parser with hostile input (CASES=20000), other cases each time
 	$(BIN)/python -m pytest tests -n $(WORKERS) --dist worksteal -m hypothesis --hypothesis-profile fuzz
@@ -34,8 +38,11 @@ attacks: .venv/developing ## Attack a bridge in every known way beside an honest
 soak: .venv/developing ## Load one bridge with good and hostile callers, and see that it stays flat (MINUTES=30)
 	@$(BIN)/python -m tests.hostile.soak --minutes $(MINUTES)
 
-interop: .venv/developing peers ## Run the tests that take minutes: a thousand kills, long runs, real peers both ways
-	$(BIN)/python -m pytest tests -m slow
+interop: .venv/developing ## Run the tests that take minutes: a thousand kills, long runs, real peers both ways
+	@$(BIN)/python -m tests.run interop
+
+interop-matrix: .venv/developing ## Run the frameworks of docs/interop.md both ways (makes an environment for each, in .peers/matrix)
+	@$(BIN)/python -m tests.matrix
 
 conformance: .venv/developing peers ## Run the official MCP suite and our A2A checks against the bridge (3 minutes)
 	@$(BIN)/python -m tests.conformance
@@ -53,17 +60,13 @@ cost: .venv/developing ## Measure the CPU time of a call beside another checkout
 	@$(BIN)/python -m tests.benchmarks.cost "$(BEFORE)"
 
 check: .venv/developing ## Check format, lint, types and layers
-	$(BIN)/ruff format --check bridge tests examples docs
-	$(BIN)/ruff check bridge tests examples docs
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+	@$(BIN)/python -m tests.run check
 
 format: .venv/developing ## Format the code and mend what can be mended
-	$(BIN)/ruff format bridge tests examples docs
-	$(BIN)/ruff check --fix bridge tests examples docs
+	@$(BIN)/python -m tests.run format
 
 peers: .venv/developing ## Install the MCP servers and SDKs that the tests talk to (npm, into .peers)
-	@$(BIN)/python tests/peers/install.py
+	@$(BIN)/python -m tests.run peers
 
 clean: ## Remove what the other targets made
 	rm -rf .venv .run .peers .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,7 +1,12 @@
 """Keeps the bridge's files and folders private on a machine with other users.
 
-Rights of other users are removed, or the path is refused. The group keeps its rights, because container volumes are
-often shared with a group.
+On POSIX, rights of other users are removed, or the path is refused. The group keeps its rights, because container
+volumes are often shared with a group.
+
+On Windows the bits of a mode say nothing. A file has the rights of its folder there: those of the user's profile, which
+other users cannot read, or those of a folder that the bridge made, into which Python lets only the user and
+administrators (`os.mkdir` with 0o700, from 3.11.10, 3.12.4 and 3.13 on). For any other folder the rights are not known,
+and that is said.
 """
 
 from __future__ import annotations
@@ -9,33 +14,53 @@ from __future__ import annotations
 import logging
 import os
 import stat
+import sys
+import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from pathlib import Path, PurePath
+from typing import Final, TypeVar
 from uuid import uuid4
 
 from bridge.errors import UsageError
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 logger = logging.getLogger(__name__)
+
+_Made = TypeVar("_Made")
+
+HAS_MODES: Final = sys.platform != "win32"
+"""Whether the bits of a mode say who may use a file."""
+
+_own_id: Final[Callable[[], int]] = getattr(os, "geteuid", lambda: 0)
+"""The number of this user; on Windows files belong to no number."""
 
 _OTHERS: Final = 0o007
 _OTHERS_WRITE: Final = 0o002
 
+_TRIES: Final = 6
+_PAUSE_SECONDS: Final = 0.01
+"""Between tries: another bridge reads or replaces one of these small files in less."""
 
-def private_folder(folder: Path) -> None:
+
+def private_folder(folder: Path, *, has_modes: bool = HAS_MODES) -> None:
     """Make a folder for its owner alone; if it exists, remove the right of other users to write to it.
 
-    A sticky folder such as /tmp stays as it is: other users can only make files of their own there.
+    A sticky folder such as /tmp stays as it is: other users can only make files of their own there. Where modes say
+    nothing, a folder outside the user's profile stays as it is, too, and that is said.
 
     Raises:
         UsageError: other users can write to the folder, and this process may not change its mode.
         OSError: the folder cannot be made.
     """
+    if not has_modes and folder.exists() and (doubt := doubt_of(folder, Path.home())) is not None:
+        logger.warning("%s", doubt)
+    _make(folder, has_modes=has_modes)
+
+
+def _make(folder: Path, *, has_modes: bool = HAS_MODES) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.stat()
-    if os.name == "posix" and found.st_mode & _OTHERS_WRITE and not found.st_mode & stat.S_ISVTX:
+    if has_modes and found.st_mode & _OTHERS_WRITE and not found.st_mode & stat.S_ISVTX:
         _take_away(folder, found, _OTHERS_WRITE, "write to")
 
 
@@ -47,15 +72,27 @@ def private_file(file: Path) -> None:
             user, in a folder that everyone may write to.
         OSError: the file cannot be looked at.
     """
-    if os.name != "posix" or not file.exists():
+    if not HAS_MODES or not file.exists():
         return
     found = file.stat()
-    if found.st_uid not in (os.geteuid(), 0) and file.parent.stat().st_mode & _OTHERS_WRITE:
+    if found.st_uid not in (_own_id(), 0) and file.parent.stat().st_mode & _OTHERS_WRITE:
         raise UsageError(
             f"{file} belongs to another user, in a folder that everyone can write to: name another"
         )
     if found.st_mode & _OTHERS:
         _take_away(file, found, _OTHERS, "read")
+
+
+def may_others_use(found: os.stat_result, *, has_modes: bool = HAS_MODES) -> bool:
+    """Whether the mode of a file gives rights to other users. Where modes say nothing, none."""
+    return has_modes and bool(found.st_mode & _OTHERS)
+
+
+def doubt_of(folder: PurePath, home: PurePath) -> str | None:
+    """Why others may be able to read the files in a folder; None below the user's profile."""
+    if folder.is_relative_to(home):
+        return None
+    return f"what is kept in {folder} has the rights of that folder; only {home} is sure to be yours alone"
 
 
 def _take_away(path: Path, found: os.stat_result, rights: int, verb: str) -> None:
@@ -74,14 +111,28 @@ def write_privately(file: Path, text: bytes) -> None:
         UsageError: as `private_folder` does.
         OSError: the file cannot be written.
     """
-    private_folder(file.parent)
+    _make(file.parent)
     # An unpredictable name, opened exclusively: no link is followed, and no file is overwritten.
     beside = file.with_name(f"{file.name}.{uuid4().hex}")
     try:
         with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
             out.write(text)
-        beside.replace(file)
+        patiently(lambda: beside.replace(file))
     except BaseException:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
         raise
+
+
+def patiently(action: Callable[[], _Made]) -> _Made:
+    """Do something with a file that another program may have open for a moment, which Windows refuses until then.
+
+    Raises:
+        OSError: it could not be done, however often it was tried.
+    """
+    for _ in range(_TRIES - 1):
+        try:
+            return action()
+        except PermissionError:
+            time.sleep(_PAUSE_SECONDS)
+    return action()

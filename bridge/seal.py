@@ -32,6 +32,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from bridge.errors import CallerError, PeerError, UsageError
 from bridge.jsonvalues import JsonObject
+from bridge.private_files import may_others_use
 
 MAX_HANDLE_CHARACTERS: Final = 512
 """Characters of a handle. Some callers use handles as A2A ids, which are no longer than this."""
@@ -179,11 +180,10 @@ def key_in(folder: Path, name: str = "handle.key") -> bytes:
     try:
         if not path.exists():
             _make_key(path)
-        mode, key = path.stat().st_mode, path.read_bytes().strip()
+        found, key = path.stat(), path.read_bytes().strip()
     except OSError as exc:
         raise UsageError(f"cannot keep the key for handles in {path}: {exc.strerror}") from exc
-    if os.name == "posix" and mode & 0o007:
-        # The group may read: container volumes are often shared with a group.
+    if may_others_use(found):
         raise UsageError(
             f"everyone on this machine can read {path}: chmod 600 it, or remove it to get a new one"
         )

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-_RUNNER: Final = re.compile(r"npx|bunx?|deno|node|uvx?|pipx|python[\d.]*")
+_RUNNER: Final = re.compile(
+    r"(npx|bunx?|deno|node|uvx?|pipx|python[\d.]*|py|cmd)(\.(exe|cmd|bat))?", re.IGNORECASE
+)
 _PACKAGE: Final = re.compile(r"[@\w.][@\w./-]*")
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9]+")
 
@@ -34,11 +36,10 @@ def name_of(place: str | Sequence[str]) -> str:
     """Name a server by the host of its URL, by its command, or by the package that its command runs."""
     if isinstance(place, str):
         return urlsplit(place).hostname or "tools"
-    command, *words = place
-    run = (
-        [word for word in words if _PACKAGE.fullmatch(word)] if _RUNNER.fullmatch(Path(command).name) else []
-    )
-    return Path(run[0] if run else command).stem or command
+    command, *words = (word.rpartition("\\")[2] for word in place)  # of a path of Windows, too
+    is_runner = _RUNNER.fullmatch(Path(command).name)
+    packages = [word for word in words if _PACKAGE.fullmatch(word) and not _RUNNER.fullmatch(word)]
+    return Path(packages[0] if is_runner and packages else command).stem or command
 
 
 def name_for(url: str) -> str:

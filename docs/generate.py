@@ -35,15 +35,14 @@ One TOML file says what the bridge connects to (`tool_servers`, `agents`, `catal
 (`tools_as_agent`, `agents_as_tools`), who may call (`principals`), and how the process runs (`bridge`).
 
 - **Precedence**: command line over environment (`MCP_A2A_*`) over file over profile over default.
-- **Secrets** never stand in the file: write `{ env = "NAME" }` or `{ file = "PATH" }`. A literal where a secret belongs
-  (`bearer`, `api_key`, `Authorization`, `Cookie` and other headers named after a key or token) is refused.
-- **Relative paths** begin at the file's own folder, and `~` is your home.
-- **Names** of tables take small letters, digits, `-` and `_`, at most 40.
+- **Secrets** never stand in the file. Write `{ env = "NAME" }` or `{ file = "PATH" }`. The bridge refuses a literal in
+  the place of a secret (`bearer`, `api_key`, `Authorization`, `Cookie` and other headers named after a key or token).
+- **Relative paths** begin at the folder of the file, and `~` is your home folder.
+- **Names** of tables have at most 40 characters: small letters, digits, `-` and `_`.
 - **Paths** never move: a face is at `/agents/NAME` or `/mcp/NAME`.
-- **What is wrong** is said all at once, each with its line and what to do; nothing is started then, and the exit code
-  is 2.
-- **Editors** that know JSON Schema complete and check the file when its first line is
-  `#:schema ./mcp-a2a.schema.json`.
+- **Mistakes** are reported all at once, each with its line and what to do. The bridge starts nothing then, and exits
+  with 2.
+- **Editors** that know JSON Schema complete and check a file whose first line is `#:schema ./mcp-a2a.schema.json`.
 
 """
 
@@ -68,6 +67,7 @@ call_timeout_seconds = 20
     "import": """\
 [import]
 mcp_json = "mcp.json"
+known_agents = "hermes_config.yaml"
 """,
     "agents": """\
 [agents.research]
@@ -115,27 +115,33 @@ BELOW: Final = {
 """Tables in the tables, with their own keys."""
 
 NOTES: Final = {
-    "tool_servers": "Either `command` or `url`. `env` and `cwd` are for a command, `headers` and `auth` for a URL; a "
-    "command works in the file's folder unless `cwd` says another. Keys without a default are as the profile of "
-    "`[bridge]` says; `call_timeout_seconds` and `concurrency` as that of the face.",
-    "import": "Files as MCP hosts write them: `mcpServers`, or `servers` of VS Code, comments allowed. Each server "
-    "becomes a tool server under its name, in small letters and with `-` for what a name cannot hold; no two may "
-    "come to the same. What is wrong with one matters when a face is made of it. What such a file holds in plain, "
-    "also tokens and `Authorization`, is taken as it is, since hosts know no other way, and is kept out of all that "
-    "is shown. `${NAME}`, `${NAME:-default}` and `${env:NAME}` come from the environment.",
+    "tool_servers": "A server has either `command` or `url`. `env` and `cwd` are for a command, `headers` and `auth` "
+    "for a URL. A command runs in the folder of the file unless `cwd` names another. A key without a default has its "
+    "value from the profile of `[bridge]`; `call_timeout_seconds` and `concurrency` have theirs from the profile of "
+    "the face.",
+    "import": "The file of an MCP host has `mcpServers`, or `servers` of VS Code, and may have comments. Each server "
+    "becomes a tool server. Its name is written in small letters, with `-` for other characters, and no two servers "
+    "may get the same name. A mistake in an entry matters only if a face is made of it. Such a file may hold tokens "
+    "and `Authorization` in plain text, because hosts know no other way. The bridge keeps them out of everything that "
+    "is shown. `${NAME}`, `${NAME:-default}` and `${env:NAME}` come from the environment.\n\n"
+    "A Hermes configuration is YAML, which takes `pip install 'mcp-a2a[yaml]'`. Each entry of its "
+    '`a2a.client.known_agents` becomes an agent with `dialect = "hermes"`, named as a server is. The bearer token is '
+    "in the variable that `token_env` names. An entry that wants OAuth 2 is left out with a warning, and is a fault "
+    "for `mcp-a2a check`; a table `[agents.NAME]` of the same name stands in for it. The file may have 262,144 bytes, "
+    "50 levels, and 50,000 values with each alias counted as what it stands for.",
     "agents": "`oauth2` is not supported yet.",
-    "tools_as_agent": "Where several overrides speak of a skill, each key is that of its exact name, else of the later "
-    "glob.",
-    "agents_as_tools": "`from` takes names of agents, of catalogs, and of `tools_as_agent`. Where several overrides "
-    "speak of a tool, each key is that of its exact name, else of the later glob.",
-    "principals": "With principals, a call without a token is refused. `FACE/GLOB` speaks of one face, `GLOB` of all.",
+    "tools_as_agent": "Several overrides may match one skill. For each key, the exact name wins over a glob, and a "
+    "later glob over an earlier one.",
+    "agents_as_tools": "`from` takes names of agents, of catalogs, and of `tools_as_agent`. Several overrides may "
+    "match one tool. For each key, the exact name wins over a glob, and a later glob over an earlier one.",
+    "principals": "With principals, the bridge refuses a call without a token.",
 }
 
 PROFILES: Final = """\
 ## Mapping profiles
 
-A profile holds what many faces share. One comes with the bridge as `default`, with every key; `strict`, `long-running`
-and `compact` say what differs ([mappings](../mappings/README.md)). So does yours:
+A profile holds settings that many faces share. The bridge has one named `default`, with every key. `strict`,
+`long-running` and `compact` hold only what differs from it ([mappings](../mappings/README.md)), and so does your own:
 
 ```toml
 extends = "default"
@@ -144,7 +150,7 @@ extends = "default"
 call_timeout_seconds = 600
 ```
 
-A key is overridden, where the last column names something, by the key of the same name there.
+The last column names the tables in which a key of the same name overrides the profile.
 
 """
 

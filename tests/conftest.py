@@ -6,8 +6,9 @@ import gc
 import logging
 import os
 import signal
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -16,13 +17,15 @@ import pytest
 from hypothesis import settings
 
 from tests.requirements import REQUIREMENTS
-from tests.support import forked, outside
+from tests.support import forked, outside, proactor_like
 
 FULL_EXAMPLES: Final = 200
 """Of what is tried with any values, in `make fuzz`; the suite takes a share of it."""
 settings.register_profile("fuzz", max_examples=FULL_EXAMPLES, deadline=None)
 settings.register_profile("suite", max_examples=FULL_EXAMPLES // 4, deadline=None)
 settings.load_profile("suite")
+
+LIKE_WINDOWS: Final = "--like-windows"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -106,8 +109,34 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The event loop of Windows, as far as another system can have it."""
+    parser.addoption(
+        LIKE_WINDOWS,
+        action="store_true",
+        help="run all tests on event loops that refuse what Windows' one refuses",
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run tests marked `any_loop` on both kinds of event loop."""
+    if metafunc.definition.get_closest_marker("any_loop") and not metafunc.config.getoption(LIKE_WINDOWS):
+        metafunc.parametrize("_event_loops", [False, True], ids=["", "like Windows"], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def _event_loops(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The kind of event loops of a test, and of the commands that it starts."""
+    with proactor_like.installed() if getattr(request, "param", False) else nullcontext():
+        yield
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """In a run that leaves out what needs a process or a socket, nothing else may open one."""
+    if config.getoption(LIKE_WINDOWS):
+        loops = ExitStack()
+        loops.enter_context(proactor_like.installed())
+        config.add_cleanup(loops.close)
     if outside.MARK in config.option.markexpr:
         config.pluginmanager.register(outside.Guard())
 
@@ -122,6 +151,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         slow = [item for item in items if item.get_closest_marker("slow")]
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if item not in slow]
+    for item in items:
+        if item.get_closest_marker("windows") and sys.platform != "win32":
+            item.add_marker(pytest.mark.skip(reason="only Windows can prove it"))
 
 
 def pytest_collection_finish() -> None:
@@ -131,7 +163,9 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A test may only name requirements that exist."""
+    """A test may only name requirements that exist. What only Windows can prove is skipped elsewhere."""
+    if sys.platform != "win32" and item.get_closest_marker("windows"):
+        pytest.skip("only Windows can prove it")
     unknown = sorted(_proved_by(item) - set(REQUIREMENTS))
     if unknown:
         pytest.fail(f"it proves {', '.join(unknown)}: no such requirement", pytrace=False)

@@ -13,7 +13,7 @@ from mcp_types import CallToolResult, TextContent
 
 from tests.benchmarks import agent_client
 from tests.benchmarks.__main__ import PARTS, parser, run
-from tests.benchmarks.cost import Pair, measure, ratio_of, wrap_command
+from tests.benchmarks.cost import BRIDGES, Pair, measure, ratio_of, wrap_command
 from tests.benchmarks.direct_client import require_text
 from tests.benchmarks.figures import number, percentile, spread
 from tests.benchmarks.load_calls import require_completed
@@ -205,9 +205,10 @@ def other_checkout(folder: Path) -> Path:
     return folder
 
 
-def test_each_checkout_of_a_pair_runs_its_own_code(tmp_path: Path) -> None:
+@pytest.mark.parametrize("of", BRIDGES)
+def test_each_checkout_of_a_pair_runs_its_own_code(of: str, tmp_path: Path) -> None:
     place, other = Workplace(tmp_path), other_checkout(tmp_path / "other")
-    (pair,) = measure(place, other, pairs=1, calls=10)
+    (pair,) = measure(place, other, pairs=1, calls=10, of=of, concurrency=2)
     assert pair.before > 0 < pair.after
     port = place.new_port()
     with (

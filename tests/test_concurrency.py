@@ -1,10 +1,13 @@
-"""How tasks wait for one another."""
+"""How tasks wait for one another, and a loop before it tries again."""
 
 from __future__ import annotations
 
-import anyio
+from random import Random
 
-from bridge.concurrency import Signal
+import anyio
+import pytest
+
+from bridge.concurrency import Backoff, Signal
 
 
 async def test_who_waits_goes_on_once_it_happens_and_not_because_it_happened_before() -> None:
@@ -36,3 +39,35 @@ async def test_what_happens_between_a_look_and_the_wait_is_not_missed() -> None:
     signal.tell()
     with anyio.fail_after(5):
         await news.wait()
+
+
+def given(pauses: Backoff, count: int) -> list[float]:
+    return [pauses.next() for _ in range(count)]
+
+
+def test_pauses_grow_to_the_longest_and_no_further() -> None:
+    assert given(Backoff(1, 10, jitter=0), 6) == [1, 2, 4, 8, 10, 10]
+    assert given(Backoff(1, 3, factor=1.5, jitter=0), 5) == [1, 1.5, 2.25, 3, 3]
+
+
+def test_after_a_success_pauses_begin_anew() -> None:
+    pauses = Backoff(1, 10, jitter=0)
+    given(pauses, 5)
+    pauses.reset()
+    assert given(pauses, 2) == [1, 2]
+
+
+def test_a_first_pause_is_no_longer_than_the_longest() -> None:
+    assert given(Backoff(5, 2, jitter=0), 2) == [2, 2]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_chance_shortens_a_pause_by_a_share_and_never_lengthens_it(seed: int) -> None:
+    by_chance, whole = given(Backoff(1, 10, jitter=0.2, chance=Random(seed)), 6), (1, 2, 4, 8, 10, 10)
+    assert all(most * 0.8 <= seconds <= most for seconds, most in zip(by_chance, whole, strict=True))
+    assert by_chance == given(Backoff(1, 10, jitter=0.2, chance=Random(seed)), 6)
+
+
+def test_loops_that_began_together_do_not_try_together() -> None:
+    together = [given(Backoff(1, 10, chance=Random(seed)), 4) for seed in range(20)]
+    assert len({tuple(pauses) for pauses in together}) == 20

@@ -96,7 +96,15 @@ BLOCKS: Final = [block for page in PAGES for block in blocks_of(page)]
 
 
 def test_blocks_are_of_languages_that_are_looked_at() -> None:
-    known = {"console", "toml", "json", "python", *PARSED_ALONE, ""}  # without a language it is a drawing
+    known = {
+        "console",
+        "toml",
+        "yaml",
+        "json",
+        "python",
+        *PARSED_ALONE,
+        "",
+    }  # without a language it is a drawing
     assert [block.name for block in BLOCKS if block.language not in known] == []
 
 
@@ -153,6 +161,8 @@ def test_the_toml_of_a_page_is_a_configuration_or_a_profile(page: Path, tmp_path
     for name in re.findall(r'file = "([^"]+)"', text):
         (tmp_path / name).write_text("a-secret-for-this-test")
     (tmp_path / "mcp.json").write_text('{"mcpServers": {}}')
+    yaml = [one.text for one in blocks_of(page) if one.language == "yaml"]
+    (tmp_path / "hermes_config.yaml").write_text("".join(yaml) or "a2a: { client: { known_agents: [] } }")
     (tmp_path / "bridge.toml").write_text(text)
     assert load(tmp_path / "bridge.toml", Anything()) or profiles
 

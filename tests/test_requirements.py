@@ -65,6 +65,7 @@ def test_every_side_of_every_revision_has_requirements() -> None:
     protocols = {
         Revision.A2A_1_0: Side.AGENT,
         Revision.A2A_0_3: Side.AGENT,
+        Revision.A2A_0_1: Side.AGENT,
         Revision.MCP_2025_11_25: Side.SERVER,
         Revision.MCP_2026_07_28: Side.SERVER,
         Revision.MCP_TASKS: Side.SERVER,

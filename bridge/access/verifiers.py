@@ -65,7 +65,7 @@ class Credential:
 class WrongCredential:
     """A verifier's verdict on an invalid credential of its kind."""
 
-    said: str = "is not known"
+    fault: str = "is not known"
     """The fault, in words for the caller: `is not known`, `has expired`."""
 
 
@@ -178,23 +178,23 @@ class Access:
                 wrong.setdefault(header, verdict)
             elif verdict is not None:
                 if found is not None and verdict != found:
-                    raise self.refusal(_NOT_KNOWN.said)
+                    raise self.refusal(_NOT_KNOWN.fault)
                 found = verdict
                 known.add(header)
         for header, verdict in wrong.items():
             if header not in known:
-                raise self.refusal(verdict.said)
+                raise self.refusal(verdict.fault)
         if found is None:
             raise self.refusal("is missing")
         return found
 
-    def refusal(self, said: str) -> RefusedError:
-        """The 401 for a request, with the accepted schemes. `said` is the fault of its credential."""
+    def refusal(self, fault: str) -> RefusedError:
+        """The 401 for a request, with the accepted schemes. `fault` is the fault of its credential."""
         if not self.schemes:
             return RefusedError(401, "Who may call was changed while this was read: ask again")
         needed = " or ".join(_WORDS[scheme] for scheme in self.schemes)
         challenge = ", ".join(_CHALLENGES[scheme] for scheme in self.schemes)
-        words = f"{needed[0].upper()}{needed[1:]} is needed and {said}"
+        words = f"{needed[0].upper()}{needed[1:]} is needed and {fault}"
         return RefusedError(401, self._why_nobody or words, {"WWW-Authenticate": challenge})
 
 

@@ -83,7 +83,7 @@ class AgentCall:
             override.task_after_seconds, options.task_after_seconds
         )
         """When the call becomes an MCP task, for a client that supports tasks."""
-        self._said: str | None = None
+        self._words: str | None = None
         """The latest words of the agent while it works."""
         self._sending: Sending | None = None
         self._asking: Task | None = None
@@ -222,7 +222,7 @@ class AgentCall:
         except HandleTooLongError as exc:
             logger.warning("%s: a call becomes no task: %s", self._agent.key, exc)
             return None
-        working: JsonObject = {"status": "working", **({"statusMessage": self._said} if self._said else {})}
+        working: JsonObject = {"status": "working", **({"statusMessage": self._words} if self._words else {})}
         return {"resultType": "task", **task_fields(handle, call, options), **working}
 
     def _task_handle(self, task_id: str) -> tuple[str, FarCall]:
@@ -307,7 +307,7 @@ class AgentCall:
 
     def _on_event(self, event: StreamResponse) -> None:
         active = self._agent.extension_active
-        self._said = _tell_progress(event, self._incoming.report, extension_active=active) or self._said
+        self._words = _tell_progress(event, self._incoming.report, extension_active=active) or self._words
 
 
 class _BecomesTaskError(Exception):
@@ -319,8 +319,8 @@ class _BecomesTaskError(Exception):
         self.task = task
 
 
-def _first_of(said: float | None, otherwise: float) -> float:
-    return otherwise if said is None else said
+def _first_of(seconds: float | None, otherwise: float) -> float:
+    return otherwise if seconds is None else seconds
 
 
 def _tell_progress(event: StreamResponse, report: ReportProgress, *, extension_active: bool) -> str | None:

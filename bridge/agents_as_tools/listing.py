@@ -160,10 +160,10 @@ def _introduction(options: FaceOptions, agents: Sequence[RemoteAgent]) -> Introd
         for agent in agents
         if not agent.has_card
     ]
-    said = "\n\n".join([*(f"{card.name}: {card.description}" for card in cards), *unknown])
+    introduction = "\n\n".join([*(f"{card.name}: {card.description}" for card in cards), *unknown])
     return Introduction(
         options.title or (without_hidden_characters(only.name) if only else None),
-        options.instructions or without_hidden_characters(said) or None,
+        options.instructions or without_hidden_characters(introduction) or None,
         web_link(only.documentation_url) if only else None,
         web_link(only.icon_url) if only else None,
     )

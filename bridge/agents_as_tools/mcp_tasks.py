@@ -272,11 +272,11 @@ def _as_it_stands(opened: _OpenedTask, task: Task) -> JsonObject:
         }
         return {"status": status, "inputRequests": asked}
     words = text_of_parts(task.status.message.parts) if task.status.message else ""
-    said: JsonObject = {"status": status, **({"statusMessage": words} if words else {})}
+    fields: JsonObject = {"status": status, **({"statusMessage": words} if words else {})}
     if status != "completed":
-        return said
+        return fields
     try:
-        return said | {"result": _whole(shown.answer(task))}
+        return fields | {"result": _whole(shown.answer(task))}
     except McpRefusal as refusal:
         data: JsonObject = {} if refusal.data is None else {"data": refusal.data}
         error: JsonObject = {"code": refusal.code, "message": refusal.message, **data}

@@ -147,13 +147,13 @@ class ToolResults:
             logger.warning("%s: a conversation cannot be gone on with: %s", self.agent.key, exc)
             return result
         meta, content = result.get("_meta"), result.get("content")
-        said: JsonObject = {
+        block: JsonObject = {
             "type": "text",
             "text": f"(To go on with this conversation, give context: {handle})",
         }
         return {
             **result,
-            "content": [*(content if isinstance(content, list) else ()), said],
+            "content": [*(content if isinstance(content, list) else ()), block],
             "_meta": {**(meta if isinstance(meta, dict) else {}), _CONTEXT_META: handle},
         }
 

@@ -90,21 +90,23 @@ class Tools:
 
 def published_tools(found: Sequence[AgentTool], overrides: Mapping[str, ToolOverride]) -> Tools:
     """The tools as hosts see them. `found` are all tools, under their default names."""
-    said = {tool.name: _said_of(tool, overrides) for tool in found}
-    served = [tool for tool in found if not said[tool.name].hidden]
-    wanted = {tool.name: said[tool.name].name or tool.name for tool in served}
+    overridden = {tool.name: _override_of(tool, overrides) for tool in found}
+    served = [tool for tool in found if not overridden[tool.name].hidden]
+    wanted = {tool.name: overridden[tool.name].name or tool.name for tool in served}
     given = _given(wanted)
     return Tools(
         tuple(
-            PublishedTool(_shown(tool, given[tool.name], said[tool.name]), tool.name, said[tool.name])
+            PublishedTool(
+                _shown(tool, given[tool.name], overridden[tool.name]), tool.name, overridden[tool.name]
+            )
             for tool in served
         ),
-        tuple(tool for tool in found if said[tool.name].hidden),
+        tuple(tool for tool in found if overridden[tool.name].hidden),
         {name: wish for name, wish in wanted.items() if given[name] != wish},
     )
 
 
-def _said_of(tool: AgentTool, overrides: Mapping[str, ToolOverride]) -> ToolOverride:
+def _override_of(tool: AgentTool, overrides: Mapping[str, ToolOverride]) -> ToolOverride:
     if not overrides:
         return _SAYS_NOTHING
     names = [tool.name] if tool.skill_id is None else [tool.name, tool.skill_id]

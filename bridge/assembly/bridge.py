@@ -12,42 +12,56 @@ after their last call.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import anyio
-from platformdirs import user_state_path
 from starlette.types import ASGIApp
 
 from bridge.a2a.client.catalog import CatalogSource
 from bridge.a2a.server.catalog import CatalogAgent as Listed
 from bridge.a2a.server.catalog import CatalogApp
 from bridge.assembly.admission import Admission
-from bridge.assembly.health import readiness
-from bridge.assembly.naming import own_name
 from bridge.assembly.offered_server import (
-    USER_FOLDER,
     OfferedServer,
     agents_in,
     followed_catalog,
     offered,
     shared_resources,
 )
-from bridge.assembly.parts import MountedServer, Parts, PartTask, PlannedPart, catalogs_of, servers_of
-from bridge.assembly.plan import OfferedPlan, Plan, PublishedPlan, RemotePlan, ServerPlan
-from bridge.assembly.plan_changes import Changes, as_it_runs, changes_between
+from bridge.assembly.parts import (
+    FirstConnections,
+    MountedServer,
+    Parts,
+    PartTask,
+    PlannedPart,
+    StartObserver,
+    catalogs_of,
+    servers_of,
+)
+from bridge.assembly.plan import (
+    Changes,
+    OfferedPlan,
+    Plan,
+    PublishedPlan,
+    RemotePlan,
+    ServerPlan,
+    as_it_runs,
+    changes_between,
+)
 from bridge.assembly.published_agent import PublishedAgent, path_of, published
-from bridge.assembly.routes import MCP, Router, RoutingTable
-from bridge.assembly.startup import FirstConnections, StartObserver
+from bridge.assembly.routes import MCP, Router, RoutingTable, readiness
 from bridge.errors import UsageError
 from bridge.jsonvalues import JsonObject
-from bridge.mcp.client.known_servers import FILE_NAME, ServerMemory
+from bridge.mcp.client.known_servers import FILE_NAME, Fact, ServerMemory
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.upstream import Upstream
 from bridge.short_names import name_of, slug
 from bridge.tools_as_agent.agent import SkillSource
+from bridge.user_folders import state_folder
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +92,7 @@ class Bridge:
         self.on_retired: Callable[[], None] = lambda: None
         """Called each time that replaced parts have ended."""
         self._plan = self._read = Plan(plan.profile, plan.place, plan.credentials)
-        self._memory = ServerMemory(user_state_path(USER_FOLDER) / FILE_NAME)
+        self._memory = ServerMemory(state_folder() / FILE_NAME)
         self._applying = anyio.Lock()
         self._admission = Admission(plan)
         self._access = self._admission.access
@@ -106,8 +120,11 @@ class Bridge:
                     await self._parts.end()
                 self._group.cancel_scope.cancel()
 
-    async def apply(self, plan: Plan) -> Changes:
+    async def apply(self, plan: Plan, *, patience_seconds: float = math.inf) -> Changes:
         """Serve a plan; return the changes it made, and those that need a restart.
+
+        After `patience_seconds` the plan is served before its tool servers are up. A server whose `fail` is `closed`
+        then ends the bridge's `run` when it turns out to be down.
 
         When this fails, everything goes on as it was, except that principals which the plan leaves out have lost
         their access already.
@@ -126,7 +143,7 @@ class Bridge:
             for parts in self._running_parts():
                 parts.let_go(turned_away)
             try:
-                await self._start_servers(plan, fresh, first)
+                await self._start_servers(plan, fresh, first, patience_seconds)
                 await self._start_catalogs(plan, fresh)
                 await self._start_published(plan, fresh)
                 await self._start_offered(plan, fresh)
@@ -139,6 +156,9 @@ class Bridge:
                     logger.warning("let in no more all the same: %s", ", ".join(sorted(turned_away)))
                 raise
             self._take_over(plan, fresh)
+            for name, left_out in plan.left_out.items():
+                if self._read.left_out.get(name) != left_out:
+                    logger.warning("agents.%s at %s is left out: %s", name, left_out.place, left_out.words)
             self._read = read
             return changes
 
@@ -194,7 +214,9 @@ class Bridge:
 
     # Tool servers and catalogs
 
-    async def _start_servers(self, plan: Plan, fresh: Parts, first: FirstConnections) -> None:
+    async def _start_servers(
+        self, plan: Plan, fresh: Parts, first: FirstConnections, patience_seconds: float
+    ) -> None:
         """Start new and changed servers; wait until those that must be up are, and any one is up or all have failed."""
         for key in servers_of(plan):
             known, wanted = self._parts.servers.get(key), plan.servers[key]
@@ -206,14 +228,20 @@ class Bridge:
                     self._observer.connecting(key, wanted.target)
         if not fresh.servers:
             return
-        first.expect(len(fresh.servers))
-        async with anyio.create_task_group() as group:
-            for key, upstream in fresh.upstreams.items():
-                if plan.fails_closed(key):
+        first.expect(fresh.servers)
+        required = {key: one for key, one in fresh.upstreams.items() if plan.fails_closed(key)}
+        for key, upstream in fresh.upstreams.items():
+            if key not in required:
+                self._group.start_soon(first.look, key, upstream)
+        with anyio.move_on_after(patience_seconds):
+            async with anyio.create_task_group() as group:
+                for key, upstream in required.items():
                     group.start_soon(first.require, key, upstream)
-                else:
-                    self._group.start_soon(first.look, key, upstream)
-        await first.seen.wait()
+            await first.seen.wait()
+            return
+        logger.info("served before its tool servers are up: the start has waited %g s", patience_seconds)
+        for key in first.missing & required.keys():
+            self._group.start_soon(first.require, key, required[key])
 
     def _upstream(self, key: str, plan: ServerPlan) -> Upstream:
         target = plan.target
@@ -260,7 +288,7 @@ class Bridge:
                 fresh.published[name] = unit
 
     def _named_after_its_server(self, upstream: Upstream) -> str:
-        upstream.name = own_name(upstream, self._memory)
+        upstream.name = _own_name(upstream, self._memory)
         return slug(upstream.name)
 
     async def _start_offered(self, plan: Plan, fresh: Parts) -> None:
@@ -381,9 +409,9 @@ class Bridge:
         yield from (retiring.parts for retiring in self._retiring)
 
     def _readiness(self) -> tuple[bool, JsonObject]:
-        ready, said = readiness(self._parts, starting=self.app.routes.starting)
+        ready, report = readiness(self._parts, starting=self.app.routes.starting)
         closed = self._admission.closed
-        return (False, {**said, "status": "not ready", "access": closed}) if closed else (ready, said)
+        return (False, {**report, "status": "not ready", "access": closed}) if closed else (ready, report)
 
 
 @dataclass(eq=False)
@@ -403,3 +431,10 @@ def _sources(
 
 def _mcp_path(name: str) -> str:
     return f"{MCP}/{name}"
+
+
+def _own_name(upstream: Upstream, memory: ServerMemory) -> str:
+    """The name that a server gives itself; while it is down, the remembered one. Paths depend on this name."""
+    if upstream.greeting is None:
+        return memory.recall(Fact.NAME, str(upstream.target)) or upstream.name
+    return upstream.greeting.name

@@ -1,7 +1,7 @@
 """An MCP server made of agents, which are named one by one or listed by a catalog: their tools, and its endpoint.
 
 An address without a card is probed for other kinds of peers only if a person wrote it down. An address from a catalog
-is asked for nothing but its card."""
+is asked for nothing but its card, and for its version if the card does not say it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 import anyio
 import httpx2
-from platformdirs import user_cache_path, user_state_path
 
 from bridge.a2a.client.card import CardSource
 from bridge.a2a.client.catalog import CatalogEntry, CatalogSource, Selection
@@ -22,6 +20,7 @@ from bridge.a2a.client.client import ClientOptions, Deadlines
 from bridge.a2a.client.http import redacted_url
 from bridge.a2a.client.http_cache import FreshnessBounds
 from bridge.a2a.client.interfaces import ConnectionPolicy, Trust
+from bridge.a2a.client.version_question import version_question
 from bridge.a2a.wire.versions import VERSIONS
 from bridge.agents_as_tools.face import AgentsFace
 from bridge.agents_as_tools.handles import Handles
@@ -30,8 +29,7 @@ from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.plan import CatalogPlan, OfferedPlan, Plan, RemotePlan
 from bridge.config.tables.profile import AgentsTable, Profile
 from bridge.errors import PeerError, UsageError
-from bridge.http.client import GuardedClient
-from bridge.http.peer_auth import PeerCredentials, fixed_credentials
+from bridge.http.client import GuardedClient, PeerCredentials, fixed_credentials
 from bridge.http.private_addresses import AddressGuard
 from bridge.http.probe import WantedKind, explained
 from bridge.mcp.server.server import McpLimits, McpServer
@@ -39,8 +37,7 @@ from bridge.private_files import private_folder
 from bridge.seal import Seal, agent_mark, key_in
 from bridge.translate.extension import URI
 from bridge.translate.skill_tools import ToolRules
-
-USER_FOLDER: Final = "mcp-a2a"
+from bridge.user_folders import cache_folder, state_folder
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ class SharedResources:
     @property
     def cache_folder(self) -> Path:
         """The folder in which cards are cached."""
-        return self.cache or user_cache_path(USER_FOLDER)
+        return self.cache or cache_folder()
 
 
 @asynccontextmanager
@@ -70,7 +67,7 @@ async def shared_resources(plan: Plan) -> AsyncIterator[SharedResources]:
     place = plan.place
     keys = [key_in(key.parent, key.name) if isinstance(key, Path) else key.encode() for key in place.keys]
     try:
-        seal = Seal(keys or [_own_key(place.state or user_state_path(USER_FOLDER))])
+        seal = Seal(keys or [_own_key(place.state or state_folder())])
     except UsageError as exc:
         raise UsageError(f"{exc}; XDG_STATE_HOME names another folder for what is kept") from exc
     timeout = httpx2.Timeout(None, connect=plan.profile.agents.agent_connect_seconds)
@@ -200,6 +197,7 @@ def _agent(key: str, one: RemotePlan, plan: OfferedPlan, shared: SharedResources
         fixed_credentials(PeerCredentials(credentials.card_headers())),
         guard=one.catalog.guard(one.url) if one.catalog else reach.guard(one.url),
         is_learned=one.catalog is not None,
+        ask_version=version_question(shared.http, options),
     )
     return RemoteAgent(
         one.url, source, shared.http, options, key=key if plan.named else None, account=one.account

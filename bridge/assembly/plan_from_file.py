@@ -32,7 +32,7 @@ from bridge.config.tables.models import (
 from bridge.config.tables.profile import Profile, ServerTable
 from bridge.config.tables.values import MEMORY_STORE
 from bridge.mcp.client.eras import Era
-from bridge.mcp.client.transports.stdio import StdioTarget
+from bridge.mcp.client.transports.stdio import ChildPace, StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
 from bridge.translate.overrides import ArgumentRule, SkillOverride, ToolOverride
 
@@ -61,14 +61,17 @@ def plan_from_file(loaded: LoadedConfig) -> Plan:
         catalogs={key: _catalog(one) for key, one in config.catalogs.items()},
         published={name: _published(name, one, loaded) for name, one in config.tools_as_agent.items()},
         offered={name: _offered(one, loaded) for name, one in config.agents_as_tools.items()},
+        left_out=loaded.left_out,
     )
 
 
 def _server(table: ToolServerTable, process: Profile, *, on_line: bool) -> ServerPlan:
     """The plan of a tool server. Settings that its table leaves out come from the profile of the process."""
-    said = {key: value for key, value in table if value is not None}
-    server = process.server.model_copy(update={key: said[key] for key in said.keys() & _of(process.server)})
-    run = process.run.model_copy(update={key: said[key] for key in said.keys() & {"concurrency"}})
+    written = {key: value for key, value in table if value is not None}
+    server = process.server.model_copy(
+        update={key: written[key] for key in written.keys() & _of(process.server)}
+    )
+    run = process.run.model_copy(update={key: written[key] for key in written.keys() & {"concurrency"}})
     target = _target(table, server, on_line=on_line)
     plan = ServerPlan.as_profile_says(target, Era(table.era), server, run)
     return replace(plan, fail=table.fail, call_timeout_seconds=table.call_timeout_seconds)
@@ -108,6 +111,12 @@ def _target(table: ToolServerTable, server: ServerTable, *, on_line: bool) -> Se
         tuple(table.shown("command") or ()),
         result_limit_bytes=server.result_limit_bytes,
         result_json_values=server.result_json_values,
+        pace=ChildPace(
+            server.child_flush_seconds,
+            server.child_exit_seconds,
+            server.child_quiet_seconds,
+            server.child_output_seconds,
+        ),
     )
 
 
@@ -157,13 +166,13 @@ def _offered(table: AgentsAsToolsTable, loaded: LoadedConfig) -> OfferedPlan:
 
 
 def _skill(table: SkillTable) -> SkillOverride:
-    said = {key: getattr(table, key) for key in table.model_fields_set - {"arguments"}}
-    return SkillOverride(**said, arguments=_arguments(table.arguments))
+    written = {key: getattr(table, key) for key in table.model_fields_set - {"arguments"}}
+    return SkillOverride(**written, arguments=_arguments(table.arguments))
 
 
 def _tool(table: ToolTable) -> ToolOverride:
-    said = {key: getattr(table, key) for key in table.model_fields_set - {"arguments"}}
-    return ToolOverride(**said, arguments=_arguments(table.arguments))
+    written = {key: getattr(table, key) for key in table.model_fields_set - {"arguments"}}
+    return ToolOverride(**written, arguments=_arguments(table.arguments))
 
 
 def _arguments(tables: Mapping[str, ArgumentTable]) -> dict[str, ArgumentRule]:

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from platformdirs import user_state_path
 from starlette.types import ASGIApp
 
+from bridge.a2a.client.card import OwnCard
 from bridge.a2a.model.life import IdsAndClock
 from bridge.a2a.server.app import AgentServer
 from bridge.a2a.server.service import Service
@@ -17,9 +17,8 @@ from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.a2a.wire.versions import VERSIONS
 from bridge.access.verifiers import Access
+from bridge.assembly.ids import OrderedIds, elapsed_ms, now_ms
 from bridge.assembly.limits import agent_limits, engine_limits, stream_pace
-from bridge.assembly.naming import elapsed_ms, new_id, now_ms
-from bridge.assembly.own_card import OwnCard
 from bridge.assembly.plan import ProcessPlan, PublishedPlan
 from bridge.config.tables.profile import Profile
 from bridge.config.tables.values import MEMORY_STORE
@@ -31,6 +30,7 @@ from bridge.tools_as_agent.agent import SkillSource, ToolsAgent
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.translate.extension import GATED
 from bridge.translate.message_to_call import RouteRules
+from bridge.user_folders import state_folder
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,9 @@ async def published(
             agent_limits(plan.profile, process),
             stream_pace(process),
             name=name,
-            versions=VERSIONS if plan.profile.card.legacy_card else VERSIONS.with_current_cards(),
+            versions=VERSIONS.served(
+                merges_cards=plan.profile.card.legacy_card, hermes=plan.profile.card.hermes
+            ),
         )
         yield PublishedAgent(name, agent, engine, server, server.at(path_of(name)), where)
 
@@ -143,7 +145,7 @@ def agent_options_of(plan: PublishedPlan) -> AgentOptions:
 def _store_for(name: str, plan: PublishedPlan, place: ProcessPlan, process: Profile) -> tuple[Store, str]:
     if plan.store == MEMORY_STORE:
         return MemoryStore(), "memory only: tasks are lost when the bridge stops"
-    folder = place.state or user_state_path("mcp-a2a")
+    folder = place.state or state_folder()
     path = Path(plan.store) if plan.store else folder / f"{name}-{place.port}.db"
     return SQLiteStore(path, synchronous=process.store.synchronous), str(path)
 
@@ -157,6 +159,5 @@ def _engine_for(agent: ToolsAgent, store: Store, profile: Profile, process: Prof
         kept.keep_ended_bytes_each,
     )
     retention = Retention(kept.keep_ended_seconds, quota, kept.clean_every_seconds)
-    return Engine(
-        agent, store, IdsAndClock(new_id, now_ms, elapsed_ms), engine_limits(profile, process), retention
-    )
+    ids = IdsAndClock(OrderedIds(now_ms).new, now_ms, elapsed_ms)
+    return Engine(agent, store, ids, engine_limits(profile, process), retention)

@@ -1,4 +1,6 @@
-"""Dispatches requests by their paths. The routes may change at any time; a request in flight keeps its application.
+"""Dispatches requests by their paths, and answers those about health.
+
+The routes may change at any time; a request in flight keeps its application.
 
 /agents/NAME     an agent made of tools          /agents     the catalog of them
 /mcp/NAME        an MCP server made of agents    /healthz    whether the process lives
@@ -8,7 +10,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,15 +19,25 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from bridge.a2a.model.objects import timestamp
 from bridge.a2a.wire.rest import CARD_PATH
+from bridge.assembly.parts import Parts
 from bridge.http.request_checks import OUTER_PATH, FaceAddress, RefusedError
 from bridge.jsonvalues import JsonObject
+from bridge.mcp.client.call_queue import SlotHold
+from bridge.mcp.client.upstream import Upstream
+from bridge.source_state import SourceState
 
 AGENTS: Final = "/agents"
 MCP: Final = "/mcp"
 
 _JSON: Final = "application/json"
 _AGAIN_SECONDS: Final = "1"
+
+_HELP: Final = (
+    "A task that waits for an answer keeps its server from other calls: answer it or cancel it. With a larger"
+    " `sessions`, in [tool_servers.NAME] or in [server] of the mapping profile, other calls run beside it"
+)
 
 
 @dataclass(frozen=True)
@@ -86,25 +99,25 @@ class Router:
     def _nothing(self, path: str) -> ASGIApp:
         if self.routes.starting:
             words = "The bridge is starting: this is not served yet"
-            return _said(503, {"error": {"message": words}}, {"Retry-After": _AGAIN_SECONDS})
+            return _json_answer(503, {"error": {"message": words}}, {"Retry-After": _AGAIN_SECONDS})
         words = f"There is nothing at {path[:200]}."
         if path == CARD_PATH and self.routes.agents:
             words = f"There are several agents here, each with its own card; {AGENTS} lists them."
         elif path.rstrip("/") == MCP and self.routes.faces:
             words = f"There are several MCP servers here: {', '.join(self.routes.faces)}"
-        return _said(404, {"error": {"message": words}})
+        return _json_answer(404, {"error": {"message": words}})
 
     def _health(self, is_about_work: bool, scope: Scope) -> ASGIApp:
         try:
             self._place.require_own(Headers(scope=scope))
         except RefusedError as exc:
-            return _said(exc.status, {"error": {"message": str(exc)}})
+            return _json_answer(exc.status, {"error": {"message": str(exc)}})
         if scope["method"] not in ("GET", "HEAD"):
-            return _said(405, {"error": {"message": "This is read with GET"}}, {"Allow": "GET, HEAD"})
+            return _json_answer(405, {"error": {"message": "This is read with GET"}}, {"Allow": "GET, HEAD"})
         if not is_about_work:
-            return _said(200, {"status": "ok"})
+            return _json_answer(200, {"status": "ok"})
         ready, state = self._readiness()
-        return _said(200 if ready else 503, state)
+        return _json_answer(200 if ready else 503, state)
 
 
 def _outer(scope: Scope) -> Scope:
@@ -114,5 +127,55 @@ def _outer(scope: Scope) -> Scope:
     return {"headers": headers, OUTER_PATH: scope.get("root_path", "")}
 
 
-def _said(status: int, body: JsonObject, headers: Mapping[str, str] | None = None) -> ASGIApp:
+def _json_answer(status: int, body: JsonObject, headers: Mapping[str, str] | None = None) -> ASGIApp:
     return Response(json.dumps(body), status, headers=dict(headers or {}), media_type=_JSON)
+
+
+def readiness(parts: Parts, *, starting: bool) -> tuple[bool, JsonObject]:
+    """Whether the bridge is ready, and its whole state as JSON.
+
+    A bridge is ready when everything has been started, every store takes writes, and each agent has a tool server that
+    is up. A remote agent that is down does not count: its tools stay listed, and calls of them say that it is down.
+    """
+    ready = not starting
+    agents: JsonObject = {}
+    for one in parts.agents:
+        has_server = any(state.down is None for state in one.agent.sources)
+        ready = ready and has_server and one.engine.ready
+        agents[one.name] = {
+            "store": "ok" if one.engine.ready else "takes no writes",
+            "servers": {
+                key: {**state, **_busy(one.agent.upstreams[key])}
+                for key, state in _states(one.agent.sources).items()
+            },
+        }
+    faces: JsonObject = {
+        face.offered.name: {"agents": {**_states(face.offered.face.sources)}} for face in parts.faces
+    }
+    return ready, {"status": "ready" if ready else "not ready", "agents": agents, "mcp": faces}
+
+
+def _states(states: Iterable[SourceState]) -> dict[str, JsonObject]:
+    return {
+        state.key: {
+            "up": state.down is None,
+            "since": timestamp(state.since_ms),
+            **({} if state.down is None else {"why": state.down}),
+        }
+        for state in states
+    }
+
+
+def _busy(upstream: Upstream) -> JsonObject:
+    """The calls that hold a server's slots while they wait for an answer, and what can be done about it."""
+    if not upstream.holds:
+        return {}
+    held = [_held(hold) for hold in upstream.holds]
+    return {"waiting": upstream.waiting, "held": [*held], "help": _HELP}
+
+
+def _held(hold: SlotHold) -> JsonObject:
+    task: JsonObject = {} if hold.caller.is_secret else {"task": hold.caller.task_id}
+    if math.isinf(hold.ends_in_seconds):
+        return task
+    return {**task, "withdrawnInSeconds": round(hold.ends_in_seconds)}

@@ -58,9 +58,9 @@ class OnTerminal:
     def connected(self, key: str, upstream: Upstream) -> None:
         """A server that is there."""
         greeting = upstream.greeting
-        said = f"{greeting.name} {greeting.version}".strip() if greeting else upstream.name
+        name = f"{greeting.name} {greeting.version}".strip() if greeting else upstream.name
         tools = len(upstream.listing.tools)
-        err.say(("✓ ", "green"), *_named(key), f"{said}, {tools} tool{'' if tools == 1 else 's'}")
+        err.say(("✓ ", "green"), *_named(key), f"{name}, {tools} tool{'' if tools == 1 else 's'}")
 
     def failed(self, key: str, why: str) -> None:
         """A server that is down."""
@@ -175,18 +175,18 @@ def table_of(rows: Sequence[tuple[str, str]], most_columns: int) -> Group:
             lines.append(
                 Text(f"  {with_visible_characters(name)}", style="cyan", no_wrap=True, overflow="ignore")
             )
-        said = styled(description.strip().partition("\n")[0])
-        lines.append(_row("" if is_long else name, said, column, width))
+        summary = styled(description.strip().partition("\n")[0])
+        lines.append(_row("" if is_long else name, summary, column, width))
     if len(rows) > _MOST_ROWS:
         lines.append(_row("…", Text(f"and {len(rows) - _MOST_ROWS} more"), column, width))
     return Group(*lines)
 
 
-def _row(name: str, said: Text, column: int, width: int) -> Table:
+def _row(name: str, summary: Text, column: int, width: int) -> Table:
     table = Table(box=None, show_header=False, padding=(0, 0, 0, 2), width=width)
     table.add_column(no_wrap=True, overflow="ignore", style="cyan", width=column)
     table.add_column(overflow="fold", ratio=1)
-    table.add_row(styled(name), said)
+    table.add_row(styled(name), summary)
     return table
 
 
@@ -237,10 +237,10 @@ def _options(known: Credential | None) -> tuple[str, ...]:
 
 def _curl(base: str, skill_id: str, arguments: JsonObject, known: Credential | None) -> str:
     message = {"role": "ROLE_USER", "parts": [{"data": {"skill": skill_id, "arguments": arguments}}]}
-    said = json.dumps(message, ensure_ascii=False, separators=(",", ":"))[1:-1].replace("'", "'\\''")
+    shown = json.dumps(message, ensure_ascii=False, separators=(",", ":"))[1:-1].replace("'", "'\\''")
     body = (
         '{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":'
-        f'{{"messageId":"\'$(date +%s)\'",{said}}}}}}}'
+        f'{{"messageId":"\'$(date +%s)\'",{shown}}}}}}}'
     )
     headers = f"-H '{HEADER}: {VERSIONS.current.version}' -H 'Content-Type: application/json'"
     return f"curl -s {shlex.quote(base)} {headers}{_header(known)} -d '{body}'"

@@ -7,18 +7,19 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 from urllib.parse import urlsplit
 
 import click
 
+from bridge.a2a.wire.choices import DialectChoice
 from bridge.errors import PeerError, UsageError
 
 if TYPE_CHECKING:
     import httpx2
 
     from bridge.a2a.client.card import FoundCard
-    from bridge.a2a.client.client import AgentClient
+    from bridge.a2a.client.client import AgentClient, ClientOptions
     from bridge.a2a.client.follow import FollowPace
     from bridge.a2a.client.interfaces import ConnectionPolicy
     from bridge.a2a.model.objects import AgentCard
@@ -33,6 +34,16 @@ _UNAUTHORIZED: Final = 401
 _USER: Final = re.compile(r"(?<=://)[^/?#]*(?=@)")
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def dialect_option(words: str) -> Callable[[_Command], _Command]:
+    """The option for the version of A2A of an agent, or of several; `words` say which version."""
+    return click.option(
+        "--dialect",
+        type=click.Choice(get_args(DialectChoice)),
+        help=f"The version of A2A that {words}. Default: auto, as the card says, or else as the agent answers when it "
+        "is asked.",
+    )
 
 
 _CONNECTION_OPTIONS: Final = (
@@ -55,25 +66,26 @@ _CONNECTION_OPTIONS: Final = (
     click.option(
         "--allow-private",
         is_flag=True,
-        help="Go on also when the card, or the URL's name, leads from the public network to a private address.",
+        help="Go on even if the card or the URL's name leads from the public network to a private address.",
     ),
+    dialect_option("the agent speaks, when its card does not say it or says another one"),
 )
 _CALL_OPTIONS: Final = (
     click.option(
         "--trust",
         multiple=True,
         metavar="ORIGIN",
-        help="Send the credentials also to this origin, when the card says to call it there. Repeatable.",
+        help="Send the credentials to this origin too, if the card says to call the agent there. Repeatable.",
     ),
     click.option(
         "--timeout-seconds",
         type=click.FloatRange(min=0, min_open=True),
-        help="How long the agent may take between two questions. Default: as long as it likes.",
+        help="How long the agent may take between two questions. Default: no limit.",
     ),
     click.option(
         "--json-output",
         is_flag=True,
-        help="Print each event, or each task of a list, as one line of JSON, and nothing else but faults.",
+        help="Print each event, or each task of a list, as one line of JSON, and nothing else except faults.",
     ),
 )
 
@@ -111,6 +123,7 @@ class AgentConnection:
     """The options of this connection, for a command line that continues with the same agent."""
     on_hop: OnHop | None = None
     """Called for each message between the command and the agent."""
+    dialect: DialectChoice = "auto"
 
     @classmethod
     def from_options(cls, options: dict[str, Any]) -> AgentConnection:
@@ -132,7 +145,15 @@ class AgentConnection:
         trusted = frozenset(map(origin_of, options.get("trust", ())))
         api_key = secret_given(options, "api_key")
         allow_private = options.get("allow_private", False)
-        return cls(url, headers, trusted, api_key, allow_private, tuple(_said(options)))
+        return cls(
+            url,
+            headers,
+            trusted,
+            api_key,
+            allow_private,
+            tuple(_given_options(options)),
+            dialect=options.get("dialect") or "auto",
+        )
 
     @cached_property
     def _profile(self) -> AgentsTable:
@@ -176,10 +197,21 @@ class AgentConnection:
         Raises:
             PeerError: the card leads where the headers must not go, or asks for others.
         """
-        from bridge.a2a.client.client import AgentClient, ClientOptions, Deadlines
-        from bridge.a2a.client.credentials import Credentials, CredentialsMissingError
+        from bridge.a2a.client.client import AgentClient
+        from bridge.a2a.client.credentials import CredentialsMissingError
 
-        options = ClientOptions(
+        try:
+            return AgentClient(http, found, self._client_options)
+        except CredentialsMissingError as exc:
+            raise PeerError(f"{exc}. Give them with --bearer, --api-key or --header") from exc
+
+    @property
+    def _client_options(self) -> ClientOptions:
+        from bridge.a2a.client.client import ClientOptions, Deadlines
+        from bridge.a2a.client.credentials import Credentials
+        from bridge.a2a.wire.versions import VERSIONS
+
+        return ClientOptions(
             credentials=Credentials(self.headers, api_key=self.api_key),
             trust=self.reach.trust,
             reach=self.reach,
@@ -188,11 +220,8 @@ class AgentConnection:
             ),
             json_values=self._profile.answer_json_values,
             on_hop=self.on_hop,
+            versions=VERSIONS.chosen(self.dialect),
         )
-        try:
-            return AgentClient(http, found, options)
-        except CredentialsMissingError as exc:
-            raise PeerError(f"{exc}. Give them with --bearer, --api-key or --header") from exc
 
     async def _let_in(self, response: httpx2.Response) -> None:
         from bridge.a2a.client.http import status_words
@@ -210,25 +239,37 @@ class AgentConnection:
 
         Raises:
             NoCardError: there is a server that gives none.
+            UnknownVersionError: neither the card nor the agent tells which version of A2A it speaks.
             PeerError: it cannot be had, or not in time; then what is there instead, as far as that can be told.
         """
         import anyio
 
-        from bridge.a2a.client.card import NoCardError, fetch_card
+        from bridge.a2a.client.card import NoCardError, UnknownVersionError, fetch_card
         from bridge.a2a.client.http import NotReachedError, redacted_url
-        from bridge.http.peer_auth import PeerCredentials, fixed_credentials
+        from bridge.a2a.client.version_question import version_question
+        from bridge.http.client import PeerCredentials, fixed_credentials
 
         try:
             with anyio.fail_after(_CARD_SECONDS):
                 async with self.client() as http:
                     shown_to_agent = fixed_credentials(PeerCredentials(self.headers))
-                    return await fetch_card(http, self.url, shown_to_agent, self.reach.guard(self.url))
+                    return await fetch_card(
+                        http,
+                        self.url,
+                        shown_to_agent,
+                        self.reach.guard(self.url),
+                        version_question(http, self._client_options) or self._said_version,
+                    )
         except TimeoutError as exc:
             raise PeerError(f"{redacted_url(self.url)} gave no card within {_CARD_SECONDS:g} s") from exc
-        except (NoCardError, NotReachedError):
+        except (NoCardError, NotReachedError, UnknownVersionError):
             raise
         except PeerError as exc:
             raise await self.explained(exc) from exc
+
+    async def _said_version(self, _: FoundCard) -> str:
+        """The version that the user says, for a card that says none."""
+        return self.dialect
 
     async def explained(self, fault: PeerError) -> PeerError:
         """A fault that says what is there instead of an agent, as far as that can be told without the headers."""
@@ -260,17 +301,17 @@ def secret_given(options: dict[str, Any], name: str) -> str | None:
     """
     from bridge.config.text.secrets import secret_from
 
-    said: str | None = options.get(name)
-    value = secret_from(said) if said else None
-    if said and value is None:
+    given: str | None = options.get(name)
+    value = secret_from(given) if given else None
+    if given and value is None:
         option = name.replace("_", "-")
         raise UsageError(f"--{option} takes env:NAME or file:PATH, so that no secret stands on the line")
     return value
 
 
-def _said(options: dict[str, Any]) -> Iterator[str]:
+def _given_options(options: dict[str, Any]) -> Iterator[str]:
     """The given options of a connection. They name secrets, and hold none."""
-    for name in ("bearer", "api_key", "header", "trust"):
+    for name in ("bearer", "api_key", "header", "trust", "dialect"):
         given = options.get(name) or ()
         for value in (given,) if isinstance(given, str) else given:
             yield from (f"--{name.replace('_', '-')}", value)
@@ -317,15 +358,16 @@ def _require_http(url: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the card as it was received.")
 @connection_options
 def card(**options: Any) -> int:
-    """Show what an agent says of itself.
+    """Show the card of an agent.
 
-    URL is the agent's base, below which its card is at /.well-known/agent-card.json, or the card's own URL.
+    URL is the base URL of the agent, or the URL of its card. Below a base URL the card is at /.well-known/agent-
+    card.json.
 
     \b
     mcp-a2a card http://127.0.0.1:8080
     mcp-a2a card --bearer env:TOKEN --json https://agent.example.com | jq .skills
 
-    Exits with 1 when there is no card, or the card is not as A2A asks.
+    Exit codes: 0 the card is as A2A asks; 1 there is no card, or it is not as A2A asks; 2 the command is at fault.
     """
     import anyio
 

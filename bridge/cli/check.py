@@ -9,7 +9,7 @@ import click
 
 if TYPE_CHECKING:
     from bridge.assembly.plan import Plan
-    from bridge.assembly.preview_findings import Findings
+    from bridge.process.preview import Findings
 
 _WAIT_SECONDS: Final = 30.0
 """The same as in `bridge.process.preview`, which is too slow to import for `--help`."""
@@ -19,31 +19,33 @@ _AT_FAULT: Final = 1
 
 @click.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path), metavar="[FILE]")
-@click.option("--offline", is_flag=True, help="Connect to nothing: look at the file and what it reads alone.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+@click.option(
+    "--offline", is_flag=True, help="Connect to nothing, and check only the file and the files that it names."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.option(
     "--wait-seconds",
     type=click.FloatRange(min=0, min_open=True, max=3600),
     default=_WAIT_SECONDS,
     show_default=True,
-    help="How long servers and agents may take.",
+    help="How long servers and agents may take to answer.",
 )
 def check(**options: Any) -> int:
-    """Say whether a configuration file is right, and what would be served.
+    """Check a configuration file, and show what would be served.
 
-    FILE is bridge.toml of this folder unless another is named. Every mistake in it is shown with its line and what to
-    do. Then each server and agent that it names is connected to, and each tool is shown with the skill that it
-    stands for, their names, and who may use them.
+    FILE defaults to bridge.toml in the current folder. The command shows every mistake in the file with its line and
+    what to do. Then it connects to each server and agent of the file. It shows each tool beside its skill, with the
+    names of both and who may use them.
 
     \b
     mcp-a2a check
     mcp-a2a check --offline team.toml
     mcp-a2a check --json | jq .faults
 
-    Nothing is served meanwhile and nothing is kept, so that a bridge which runs on the same file is not disturbed.
+    The command serves nothing and keeps nothing, so it does not disturb a bridge that runs on the same file.
 
-    Exit codes: 0 all is well; 1 a server or agent cannot be called, a tool cannot be served, or a rule does nothing;
-    2 the file is not right.
+    Exit codes: 0 all is well; 1 a server or agent cannot be called, a tool cannot be served, an agent of an imported
+    file is left out, or a rule has no effect; 2 the file has mistakes.
     """
     from bridge.cli import check_report, logs
     from bridge.cli.serve import found, loaded_from, plan_of
@@ -65,9 +67,8 @@ def check(**options: Any) -> int:
 def _looked_at(plan: Plan, options: dict[str, Any]) -> Findings:
     import anyio
 
-    from bridge.assembly.preview_findings import findings_of, offline_findings
     from bridge.cli import check_report
-    from bridge.process.preview import previewed
+    from bridge.process.preview import findings_of, offline_findings, previewed
 
     if options["offline"]:
         return offline_findings(plan)

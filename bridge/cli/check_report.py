@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 from bridge.cli import render
 
 if TYPE_CHECKING:
-    from bridge.assembly.preview_findings import FaceFindings, Findings, PeerFindings
     from bridge.mcp.client.upstream import Upstream
+    from bridge.process.preview import FaceFindings, Findings, PeerFindings
 
 _KINDS: Final = {
     "tool_servers": "Tool servers",
@@ -45,7 +45,7 @@ class CheckProgress:
 
 def print_json(path: Path, found: Findings, places: Sequence[str]) -> None:
     """Print the findings as JSON. `places` are the files and lines of the faults; "" for a fault without a place."""
-    said = {
+    findings = {
         "file": str(path),
         "ok": not found.faults,
         "faults": [fault.words for fault in found.faults],
@@ -55,7 +55,7 @@ def print_json(path: Path, found: Findings, places: Sequence[str]) -> None:
         "peers": [asdict(peer) for peer in found.peers],
         "faces": [{**asdict(face), "faults": [fault.words for fault in face.faults]} for face in found.faces],
     }
-    render.write(json.dumps(said, indent=2, ensure_ascii=False) + "\n")
+    render.write_document(json.dumps(findings, indent=2, ensure_ascii=False) + "\n")
 
 
 def print_text(path: Path, found: Findings, places: Sequence[str]) -> None:

@@ -23,7 +23,7 @@ def completion(context: click.Context, /, shell: str) -> int:
     zsh:   echo 'eval "$(mcp-a2a completion zsh)"' >> ~/.zshrc
     fish:  mcp-a2a completion fish > ~/.config/fish/completions/mcp-a2a.fish
 
-    It completes in the shells that are started afterwards.
+    The script works in shells that you start afterwards.
     """
     from bridge.cli import render
 

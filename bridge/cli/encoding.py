@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from io import TextIOWrapper
 from typing import Final
 
-_HANDLER: Final = "mcp-a2a"
+REPLACING: Final = "mcp-a2a"
+"""The name of the error handler that replaces."""
 
 _MARKS: Final[Mapping[str, str]] = {
     "\N{CHECK MARK}": "+",
@@ -29,10 +30,10 @@ _MARKS: Final[Mapping[str, str]] = {
 
 def write_what_the_terminal_lacks_otherwise() -> None:
     """Make stdout and stderr accept every character, whatever their encoding."""
-    codecs.register_error(_HANDLER, _otherwise)
+    codecs.register_error(REPLACING, _otherwise)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors=_HANDLER)
+            stream.reconfigure(errors=REPLACING)
 
 
 def _otherwise(error: UnicodeError) -> tuple[str, int]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from bridge.cli.card import with_options
+from bridge.cli.card import dialect_option, with_options
 from bridge.cli.wrap import serving_options
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _AGENTS_OPTIONS: Final = (
     click.option(
         "--granularity",
         type=click.Choice(["skill", "agent", "search"]),
-        help="A tool for each skill, for each agent, or two tools to find and call skills. Default: the profile's.",
+        help="One tool a skill, one tool an agent, or two tools that find and call skills. Default: the profile's.",
     ),
     click.option("--mapping", metavar="NAME|FILE", help="Mapping profile. Default: default."),
     click.option("--bearer", metavar="env:NAME|file:PATH", help="Token for the agents."),
@@ -40,17 +40,18 @@ _AGENTS_OPTIONS: Final = (
         "--trust",
         multiple=True,
         metavar="ORIGIN",
-        help="Send credentials also to this origin, when a card says to call it there. Repeatable.",
+        help="Send credentials to this origin too, if a card says to call the agent there. Repeatable.",
     ),
     click.option(
         "--allow-private",
         is_flag=True,
-        help="Call an agent also when its card, or its name later, leads from the public network to a private address.",
+        help="Call an agent even if its card or its name leads from the public network to a private address.",
     ),
+    dialect_option("the agents speak, when their cards do not say it or say another one"),
     click.option(
         "--answer-within-seconds",
         type=click.FloatRange(min=0, min_open=True),
-        help="When a call of a slow agent is answered with a handle to come back with. Default: the profile's.",
+        help="After this time, a call of a slow agent returns a handle to come back with. Default: the profile's.",
     ),
 )
 
@@ -67,7 +68,7 @@ def names_of_agents_options() -> list[str]:
 
 @click.command()
 @click.argument("urls", nargs=-1, required=True, metavar="AGENT_URL...")
-@click.option("--name", help="What the MCP server calls itself.")
+@click.option("--name", help="The name of the MCP server.")
 @agents_options
 @click.option(
     "--http", "over_http", is_flag=True, help="Serve over Streamable HTTP instead of stdin and stdout."
@@ -84,8 +85,8 @@ def names_of_agents_options() -> list[str]:
 def expose(**options: Any) -> int:
     """Offer remote A2A agents as the tools of an MCP server.
 
-    Each skill of each agent becomes a tool. MCP hosts start this as a command and speak to it over stdin and
-    stdout; with --http it listens instead.
+    Each skill of each agent becomes a tool. An MCP host starts this command, and speaks to it over stdin and stdout.
+    With --http the command listens on a port instead.
 
     \b
     mcp-a2a expose https://agent.example.com

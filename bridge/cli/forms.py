@@ -276,9 +276,11 @@ def arguments_of(tool: Tool | None) -> list[str]:
             words.append("required")
         if "default" in field:
             words.append(f"default {json.dumps(field['default'], ensure_ascii=False)}")
-        said = field.get("description") or field.get("title")
+        description = field.get("description") or field.get("title")
         about = (
-            f": {' '.join(said.split())}" if isinstance(said, str) and said.lower() != name.lower() else ""
+            f": {' '.join(description.split())}"
+            if isinstance(description, str) and description.lower() != name.lower()
+            else ""
         )
         lines.append(f"{name} ({', '.join(words)}){about}")
     return lines

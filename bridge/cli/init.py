@@ -40,20 +40,20 @@ _OF_A_NAME: Final = 34
     metavar="[NAME=]URL",
     help="A remote A2A agent: its base URL, or that of its card. Repeatable.",
 )
-@click.option("--force", is_flag=True, help="Write over a file that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def init(**options: Any) -> int:
     """Write a configuration file to start from, with comments.
 
-    FILE is bridge.toml in this folder unless another is named. At a terminal it asks for an MCP server and an A2A
-    agent; options answer beforehand. Without a terminal nothing is asked, and a file for which nothing was named has
-    an example server in it.
+    FILE defaults to bridge.toml in the current folder. At a terminal the command asks for an MCP server and an A2A
+    agent, unless options name them. Without a terminal it asks nothing. If you name neither, the file has an example
+    server.
 
     \b
     mcp-a2a init
     mcp-a2a init --server "npx -y @modelcontextprotocol/server-everything"
     mcp-a2a init team.toml --server weather=https://weather.example.com/mcp --agent https://research.example.com
 
-    Beside it goes mcp-a2a.schema.json, by which editors complete and check it.
+    The command also writes mcp-a2a.schema.json beside the file. Editors complete and check the file by it.
     """
     from bridge.cli import render
     from bridge.config.starter import SCHEMA_FILE

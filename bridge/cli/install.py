@@ -34,9 +34,9 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 @click.argument("urls", nargs=-1, metavar="URL... | FILE.toml")
 @click.option(
     "--name",
-    help="The server's name in the host. Default: what the first agent's card says, or as in the file.",
+    help="The server's name in the host. Default: the name on the first agent's card, or in the file.",
 )
-@click.option("--face", metavar="NAME", help="With a file: which of its MCP servers (agents_as_tools).")
+@click.option("--face", metavar="NAME", help="With a file: the name of its MCP server (agents_as_tools).")
 @agents_options
 @click.option(
     "--scope",
@@ -51,19 +51,19 @@ _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
     "--list",
     "lists",
     is_flag=True,
-    help="Show which servers of ours are in which host's file (of HOST alone).",
+    help="List the servers of mcp-a2a in the files of all hosts, or of HOST.",
 )
-@click.option("--remove", is_flag=True, help="Take the server out again.")
-@click.option("--dry-run", is_flag=True, help="Show what would change, and write nothing.")
+@click.option("--remove", is_flag=True, help="Remove the server from the host's file.")
+@click.option("--dry-run", is_flag=True, help="Show the changes, and write nothing.")
 @click.option(
     "--check",
     is_flag=True,
     help="First read the agents' cards, start the server as the host would, and list its tools.",
 )
 def install(**options: Any) -> int:
-    """Add A2A agents to an MCP host, as a server that it starts.
+    """Add A2A agents to an MCP host, as a server that the host starts.
 
-    The agents are named by their URLs, or by a configuration file of which one MCP server is added.
+    Name the agents by their URLs, or name a configuration file. Of a file, the command adds one MCP server.
 
     \b
     HOST is one of
@@ -79,8 +79,8 @@ def install(**options: Any) -> int:
     mcp-a2a install claude-code bridge.toml --face team
     mcp-a2a install --list
 
-    All else in the host's file stays as it is, and the last five backups of it are kept beside it. A secret is
-    written as the place it is read from; env:NAME is for hosts that start from a shell (claude-code, gemini).
+    Everything else in the host's file stays as it is. The command keeps the last five backups beside the file. A secret
+    is written as the place that it is read from. env:NAME is for hosts that start from a shell (claude-code, gemini).
     """
     if options["lists"]:
         return _list(options)
@@ -158,6 +158,7 @@ def _exposed_from(options: dict[str, Any], host: places.Host) -> entry.Exposed:
         options["granularity"],
         options["answer_within_seconds"],
         options["allow_private"],
+        options["dialect"],
     )
     entry.require_readable(exposed, host)
     option_document.exposed({**options, "name": None}).require_right()
@@ -207,9 +208,10 @@ def _print(options: dict[str, Any], host: places.Host, server: JsonObject) -> in
     install_checks.check_as_host(options, host, server)
     name = _name(options, {}, ())
     if not host.is_yaml:
-        render.write(json.dumps({host.servers_key: {name: server}}, indent=2, ensure_ascii=False) + "\n")
+        pasted = {host.servers_key: {name: server}}
+        render.write_document(json.dumps(pasted, indent=2, ensure_ascii=False) + "\n")
         return 0
-    render.write(entry.yaml_for(name, server, host))
+    render.write_document(entry.yaml_for(name, server, host))
     render.say(
         f"{host.title} keeps its servers in YAML, which is not edited here: put this into {_user_file(host)} yourself,"
         f" below the {host.servers_key} that are there. {host.afterwards}."
@@ -353,8 +355,7 @@ def _file(options: dict[str, Any], host: places.Host) -> Path:
 
 
 def _user_places(host: places.Host) -> tuple[places.HostFilePlace, ...]:
-    machine = places.Machine(places.system_of(sys.platform), str(Path.home()), os.environ)
-    return places.user_places(host, machine)
+    return places.user_places(host, places.this_machine())
 
 
 def _user_file(host: places.Host) -> str:

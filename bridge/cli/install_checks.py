@@ -6,8 +6,6 @@ Each agent must give its card first. Then the server is started as the host woul
 from __future__ import annotations
 
 import os
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bridge.cli import install_file
@@ -108,13 +106,7 @@ def check_as_host(options: dict[str, Any], host: places.Host, server: JsonObject
 
 def _environment(host: places.Host, server: JsonObject) -> dict[str, str]:
     """The variables that the host gives a server, where hosts differ."""
-    if host.from_shell:
-        given = dict(os.environ)
-    else:
-        given = {"HOME": str(Path.home())}
-        path = places.DESKTOP_PATH[places.system_of(sys.platform)]
-        if path:
-            given["PATH"] = path
+    given = dict(os.environ) if host.from_shell else places.desktop_environment(places.this_machine())
     own = server.get("env")
     named = own if isinstance(own, dict) else {}
     return given | {name: str(value) for name, value in named.items() if value != host.variable.format(name)}

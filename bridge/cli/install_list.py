@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -42,8 +40,7 @@ def _files_of(host: places.Host) -> Iterator[Path]:
     """The existing files of this user, and of the project in the current folder."""
     if host.is_yaml:
         return
-    machine = places.Machine(places.system_of(sys.platform), str(Path.home()), os.environ)
-    known: Iterable[Path] = (Path(place.file) for place in places.user_places(host, machine))
+    known: Iterable[Path] = (Path(place.file) for place in places.user_places(host, places.this_machine()))
     own = [Path(places.project_place(host, Path.cwd()).file)] if host.project else []
     yield from (path for path in dict.fromkeys([*known, *own]) if path.is_file())
 

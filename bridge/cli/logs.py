@@ -46,7 +46,7 @@ class JsonFormat(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """One record as one line."""
-        said = {
+        fields = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -54,8 +54,8 @@ class JsonFormat(logging.Formatter):
             "message": _discreet(record, record.getMessage()),
         }
         if record.exc_info:
-            said["traceback"] = _discreet(record, self.formatException(record.exc_info))
-        return spelled_as_json(json.dumps(said, ensure_ascii=False))
+            fields["traceback"] = _discreet(record, self.formatException(record.exc_info))
+        return spelled_as_json(json.dumps(fields, ensure_ascii=False))
 
 
 def _discreet(record: logging.LogRecord, text: str) -> str:

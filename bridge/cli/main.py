@@ -83,17 +83,17 @@ def cli() -> None:
     \b
     Wrap an MCP server as an A2A agent:   mcp-a2a wrap -- npx -y @modelcontextprotocol/server-everything
     Offer an A2A agent to an MCP host:    mcp-a2a expose https://agent.example.com
-    Both, of many, from one file:         mcp-a2a init; mcp-a2a check; mcp-a2a serve
-    See what an agent says of itself:     mcp-a2a card http://127.0.0.1:8080
+    Serve many of both from one file:     mcp-a2a init; mcp-a2a check; mcp-a2a serve
+    Show the card of an agent:            mcp-a2a card http://127.0.0.1:8080
     Call one of its skills:               mcp-a2a call http://127.0.0.1:8080 echo message=hello
-    See, answer and cancel its tasks:     mcp-a2a tasks http://127.0.0.1:8080
+    Show, answer and cancel its tasks:    mcp-a2a tasks http://127.0.0.1:8080
     Call a tool of an MCP server:         mcp-a2a call greet name=Ada -- python server.py
 
-    Every option can also be set as an environment variable: --port of wrap is MCP_A2A_WRAP_PORT. The command line
-    goes before the environment, that before the file, the file before its mapping profile.
+    You can set every option as an environment variable too: --port of wrap is MCP_A2A_WRAP_PORT. The command line wins
+    over the environment, the environment over the file, and the file over its mapping profile.
 
-    Exit codes: 0 done, 1 the other side is at fault, 2 the command or this machine is, 3 an agent or tool asks
-    for an answer and there is no terminal (call, tasks), 130 interrupted.
+    Exit codes: 0 done; 1 the other side is at fault; 2 the command or this machine is at fault; 3 an agent or tool
+    asks for an answer, and there is no terminal (call, tasks); 130 interrupted.
     """
 
 

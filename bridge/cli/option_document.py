@@ -114,7 +114,7 @@ class Asked:
             raise UsageError(words)
         for words in self.remarks:
             render.say(words)
-        render.write(document_of(_without_none(self.data)))
+        render.write_document(document_of(_without_none(self.data)))
         return 0
 
 
@@ -131,7 +131,7 @@ def plan_of(data: dict[str, Any]) -> Plan:
 
 def _loaded(data: dict[str, Any]) -> LoadedConfig:
     from bridge.config.load import load_options
-    from bridge.config.text.options import OptionDocument
+    from bridge.config.text.document import OptionDocument
 
     return load_options(OptionDocument(_without_none(data), option_at))
 
@@ -144,14 +144,14 @@ def wrapped(options: Mapping[str, Any]) -> Asked:
     """
     from bridge.short_names import name_of, slug
 
-    said = slug(options["name"]) if options["name"] else ""
+    wanted = slug(options["name"]) if options["name"] else ""
     if options["from_json"]:
         servers = _names_in_host_file(options)
-        name = said or (servers[0] if len(servers) == 1 else SEVERAL)
+        name = wanted or (servers[0] if len(servers) == 1 else SEVERAL)
         tables: dict[str, Any] = {"import": {"mcp_json": os.path.abspath(options["from_json"])}}
     else:
         table = _server(options)
-        name = said or slug(name_of(table.get("url") or table["command"]))
+        name = wanted or slug(name_of(table.get("url") or table["command"]))
         servers, tables = [name], {"tool_servers": {name: table}}
     store = _store(options["store"])
     asked = Asked(unsaid=[*_unsaid_of_wrapped(options)], remarks=[*_remarks_on_wrapped(options, store, name)])
@@ -230,12 +230,12 @@ def _mapping(options: Mapping[str, Any]) -> str | None:
     return None if name == DEFAULT_PROFILE else absolute_name(name, Path.cwd())
 
 
-def _store(said: str | None) -> str | None:
+def _store(place: str | None) -> str | None:
     from bridge.config.tables.values import MEMORY_STORE, SQLITE_SCHEME
 
-    if not said or said in (MEMORY_STORE, MEMORY_STORE.rstrip(":")):
-        return said
-    path = said.removeprefix(SQLITE_SCHEME)
+    if not place or place in (MEMORY_STORE, MEMORY_STORE.rstrip(":")):
+        return place
+    path = place.removeprefix(SQLITE_SCHEME)
     return path if "://" in path else os.path.abspath(Path(path).expanduser())
 
 
@@ -327,7 +327,7 @@ def _names_in_host_file(options: Mapping[str, Any]) -> list[str]:
             )
     if not wanted:
         raise UsageError(f"{options['from_json']} holds no server that is not disabled")
-    return [*(name for name in file.servers if name in wanted), *sorted({*wanted} & file.refused.keys())]
+    return [*(name for name in file.entries if name in wanted), *sorted({*wanted} & file.refused.keys())]
 
 
 def _unsaid_of_wrapped(options: Mapping[str, Any]) -> Iterator[str]:
@@ -366,6 +366,7 @@ def _agents(options: Mapping[str, Any]) -> dict[str, Any]:
         "auth": {key: _secret(options, key) for key in ("bearer", "api_key")},
         "trust": list(map(_origin, options["trust"])),
         "allow_private": options["allow_private"] or None,
+        "dialect": options["dialect"],
     }
     agents: dict[str, Any] = {}
     for url in dict.fromkeys(options["urls"]):
@@ -420,9 +421,9 @@ def _headers(options: Mapping[str, Any]) -> dict[str, Any]:
 def _secret(options: Mapping[str, Any], key: str) -> dict[str, str] | None:
     from bridge.config.text.secrets import reference_in
 
-    said: str | None = options.get(key)
-    reference = reference_in(said) if said else None
-    if said and reference is None:
+    given: str | None = options.get(key)
+    reference = reference_in(given) if given else None
+    if given and reference is None:
         option = f"--{key.replace('_', '-')}"
         raise UsageError(f"{option} takes env:NAME or file:PATH, so that no secret stands on the line")
     return reference

@@ -18,6 +18,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from bridge.cli.encoding import REPLACING
 from bridge.safe_text import with_visible_characters
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def deviations(found: FoundCard) -> None:
 
 def card_text(found: FoundCard) -> None:
     """Print a card as it was received, indented."""
-    write(json.dumps(json.loads(found.text), indent=2, ensure_ascii=False) + "\n")
+    write_document(json.dumps(json.loads(found.text), indent=2, ensure_ascii=False) + "\n")
 
 
 def ask(line: str) -> str | None:
@@ -211,6 +212,17 @@ def write(text: str) -> None:
     sys.stdout.flush()
 
 
+def write_document(text: str) -> None:
+    """Write JSON or TOML to stdout: to a pipe or a file in UTF-8, as both formats ask, whatever its encoding."""
+    binary = getattr(sys.stdout, "buffer", None)  # a text in memory has none
+    if binary is None or sys.stdout.isatty():
+        write(text)
+        return
+    sys.stdout.flush()
+    binary.write(text.encode(errors=REPLACING))
+    binary.flush()
+
+
 def _section(title: str, lines: Iterable[str]) -> None:
     lines = list(lines)
     if lines:
@@ -222,9 +234,11 @@ def _section(title: str, lines: Iterable[str]) -> None:
 def _security_lines(shown: AgentCard) -> Iterable[str]:
     for name, scheme in (shown.security_schemes or {}).items():
         for kind, details in scheme.items():
-            said = details if isinstance(details, Mapping) else {}
+            fields = details if isinstance(details, Mapping) else {}
             words = [
-                str(said[key]) for key in ("scheme", "location", "name", "openIdConnectUrl") if key in said
+                str(fields[key])
+                for key in ("scheme", "location", "name", "openIdConnectUrl")
+                if key in fields
             ]
             yield " ".join([f"{name}:", kind.removesuffix("SecurityScheme"), *words])
     needed = [" and ".join(one.schemes) for one in shown.security_requirements or ()]

@@ -12,14 +12,17 @@ from bridge.errors import UsageError
 
 
 @click.command()
-@click.option("--profile", is_flag=True, help="Of mapping profiles, instead of the configuration file.")
+@click.option("--profile", is_flag=True, help="Print the schema of mapping profiles instead.")
 @click.option(
-    "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write it to this file."
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the schema to this file.",
 )
 def schema(**options: Any) -> int:
     """Print the JSON Schema of the configuration file.
 
-    Editors that know TOML and JSON Schema complete and check a file whose first line names it:
+    An editor that knows TOML and JSON Schema completes and checks a file whose first line names the schema:
 
     \b
     #:schema ./mcp-a2a.schema.json
@@ -35,7 +38,7 @@ def schema(**options: Any) -> int:
     text = json.dumps(found, indent=2, ensure_ascii=False) + "\n"
     output: Path | None = options["output"]
     if output is None:
-        render.write(text)
+        render.write_document(text)
         return 0
     try:
         output.write_text(text, encoding="utf-8")

@@ -37,7 +37,7 @@ _OF_THE_FILE: Final = ("host", "port", "log_format", "log_level")
     metavar="[NAME]",
     help="Serve one MCP server of the file (agents_as_tools) over stdin and stdout, and nothing else.",
 )
-@click.option("--no-reload", is_flag=True, help="Do not take over the file when it changes.")
+@click.option("--no-reload", is_flag=True, help="Do not apply changes of the file.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="Default: the file's.")
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Default: the file's."
@@ -45,10 +45,10 @@ _OF_THE_FILE: Final = ("host", "port", "log_format", "log_level")
 @click.version_option(__version__, package_name="mcp-a2a", prog_name="mcp-a2a")
 @click.pass_context
 def serve(context: click.Context, /, **options: Any) -> int:
-    """Serve what a configuration file says, both directions in one process.
+    """Serve the agents and MCP servers of a configuration file in one process.
 
-    FILE is bridge.toml of this folder unless another is named. `mcp-a2a init` writes one to start from,
-    `mcp-a2a check` says whether it is right, and what would be served.
+    FILE defaults to bridge.toml in the current folder. `mcp-a2a init` writes a file to start from. `mcp-a2a check`
+    shows its mistakes, and what would be served.
 
     \b
     mcp-a2a serve
@@ -56,14 +56,14 @@ def serve(context: click.Context, /, **options: Any) -> int:
     mcp-a2a serve team.toml --stdio
     mcp-a2a serve team.toml --stdio research
 
-    With --stdio an MCP host starts it (`mcp-a2a install` tells the host how). NAME may be left out while the file has
-    one MCP server. Agents of the file that this server is made of run in the same process then: nobody else can call
-    them, and their tasks last as long as it does.
+    With --stdio an MCP host starts the command (`mcp-a2a install` tells the host how). You may leave out NAME if the
+    file has one MCP server. If that server is made of agents of the same file, they run in the same process. Nobody
+    else can call them, and their tasks end with the process.
 
-    While it runs the file may be changed: what is different is taken over, without a restart and without losing a
-    call. A file with mistakes is refused, and what was served goes on.
+    You may change the file while the bridge runs. The bridge applies the changes without a restart, and loses no call.
+    It refuses a file with mistakes, and goes on with the last one.
 
-    Ctrl+C once lets running tasks end, twice stops them.
+    Ctrl+C lets running tasks end. A second Ctrl+C stops them.
     """
     import anyio
 
@@ -154,7 +154,7 @@ def given(context: click.Context) -> dict[str, SettingOverride]:
     """What the command line or the environment says in the file's place."""
     from bridge.config.load import SettingOverride
 
-    said: dict[str, SettingOverride] = {}
+    overrides: dict[str, SettingOverride] = {}
     for name in _OF_THE_FILE:
         source = context.get_parameter_source(name)
         value = context.params.get(name)
@@ -162,8 +162,10 @@ def given(context: click.Context) -> dict[str, SettingOverride]:
             continue
         option = f"--{name.replace('_', '-')}"
         variable = f"{context.auto_envvar_prefix}_{name.upper()}"
-        said[name] = SettingOverride(value, option if source is ParameterSource.COMMANDLINE else variable)
-    return said
+        overrides[name] = SettingOverride(
+            value, option if source is ParameterSource.COMMANDLINE else variable
+        )
+    return overrides
 
 
 def loaded_from(path: Path, changes: dict[str, SettingOverride]) -> LoadedConfig:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TextIO, cast
 
 import anyio
 import mcp_types as types
@@ -42,22 +42,22 @@ async def tools_of(start: ServerStart) -> tuple[list[types.Tool], str]:
     """
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
-        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said,
+        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log,
     ):
         server = StdioServerParameters(
             command=start.command, args=list(start.arguments), env=dict(start.environment), cwd=folder
         )
         try:
             with anyio.fail_after(TRIAL_SECONDS):
-                async with Client(stdio_client(server, errlog=said), mode="legacy") as client:
+                async with Client(stdio_client(server, errlog=cast("TextIO", log)), mode="legacy") as client:
                     tools = await _listed(client)
         except TimeoutError as exc:
             words = f"{start.command} listed no tools within {TRIAL_SECONDS:g} s"
-            raise PeerError(words, detail=_last_words(said.fileno())) from exc
+            raise PeerError(words, detail=_last_words(log.fileno())) from exc
         except _FAILURES as exc:
             words = f"{start.command} does not work as the host would start it: {reason_of(leaf_of(exc))}"
-            raise PeerError(words, detail=_last_words(said.fileno())) from exc
-        return tools, _last_words(said.fileno())
+            raise PeerError(words, detail=_last_words(log.fileno())) from exc
+        return tools, _last_words(log.fileno())
 
 
 async def _listed(client: Client) -> list[types.Tool]:
@@ -72,7 +72,7 @@ async def _listed(client: Client) -> list[types.Tool]:
 
 
 def _last_words(handle: int) -> str:
-    with open(handle, "rb", closefd=False) as said:
-        said.seek(0)
-        words = said.read().decode(errors="replace").strip()
+    with open(handle, "rb", closefd=False) as log:
+        log.seek(0)
+        words = log.read().decode(errors="replace").strip()
     return f"\nIt wrote to stderr:\n{words[-_LAST_CHARACTERS:]}" if words else ""

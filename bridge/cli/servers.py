@@ -44,28 +44,28 @@ def _completed(_: click.Context, __: click.Parameter, begun: str) -> list[Comple
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print what is remembered as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @click.option(
     "--forget",
     multiple=True,
     metavar="NAME|ID",
     shell_complete=_completed,
-    help="Forget all that is remembered of this server. Repeatable.",
+    help="Forget this server. Repeatable.",
 )
-@click.option("--forget-all", is_flag=True, help="Forget all that is remembered of any server.")
+@click.option("--forget-all", is_flag=True, help="Forget all servers.")
 def servers(**options: Any) -> int:
-    """List what is remembered of tool servers, or forget it.
+    """List what the bridge remembers of tool servers, or forget it.
 
-    Of each server that it was connected to, a bridge remembers its name, which generation of MCP it speaks, and
-    whether it takes one call at a time, so that the next start need not find it out. The file holds no command and no
-    URL: an id stands for them.
+    A bridge remembers three things of each server that it has connected to: the server's name, its generation of MCP,
+    and whether it takes one call at a time. So the next start need not find them out. The file holds no command and no
+    URL; an id stands for them.
 
     \b
     mcp-a2a servers
     mcp-a2a servers --forget mcp-servers/everything
     mcp-a2a servers --forget 44fbe50c --forget 0a1b2c3d
 
-    A bridge that runs goes on as it began. What was forgotten is found out anew at its next start.
+    A running bridge goes on with what it knows. Its next start finds out what you have forgotten here.
     """
     from bridge.cli import logs
     from bridge.mcp.client.known_servers import remembered_in
@@ -87,12 +87,10 @@ def servers(**options: Any) -> int:
 
 
 def _file() -> Path:
-    from platformdirs import user_state_path
-
-    from bridge.assembly.offered_server import USER_FOLDER
     from bridge.mcp.client.known_servers import FILE_NAME
+    from bridge.user_folders import state_folder
 
-    return user_state_path(USER_FOLDER) / FILE_NAME
+    return state_folder() / FILE_NAME
 
 
 def _meant(word: str, known: Sequence[KnownServer]) -> KnownServer:
@@ -144,7 +142,9 @@ def _print_json(path: Path, known: Iterable[KnownServer]) -> int:
     from bridge.cli import render
 
     listed: list[JsonObject] = [{"id": one.server_id, **one.facts} for one in known]
-    render.write(json.dumps({"file": str(path), "servers": listed}, indent=2, ensure_ascii=False) + "\n")
+    render.write_document(
+        json.dumps({"file": str(path), "servers": listed}, indent=2, ensure_ascii=False) + "\n"
+    )
     return 0
 
 

@@ -25,17 +25,17 @@ _AT_FAULT: Final = 1
 
 @click.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path), metavar="[FILE]")
-@click.option("--sources", is_flag=True, help="Say behind each value where it comes from.")
+@click.option("--sources", is_flag=True, help="Print the source of each value behind it.")
 @click.option("--card", metavar="NAME", help="Print the Agent Card of this agent (tools_as_agent) as JSON.")
 @click.option("--tools", metavar="NAME", help="Print the tools of this MCP server (agents_as_tools) as JSON.")
 def show(**options: Any) -> int:
-    """Show a configuration file as it was understood, or what is made of it.
+    """Show a configuration file as the bridge reads it, or a card or tool list that is made from it.
 
-    FILE is bridge.toml of this folder unless another is named. Without options everything that holds is printed as
-    TOML: what the file says, what it leaves to defaults, and as remarks what the mapping profiles say. Secrets are
-    shown as where they are read from.
+    FILE defaults to bridge.toml in the current folder. Without options the command prints all settings as TOML: those
+    of the file, the defaults, and as comments those of the mapping profiles. A secret is printed as the place that it
+    is read from.
 
-    --card and --tools connect to the servers and agents behind that face, as `mcp-a2a check` does.
+    --card and --tools connect to the servers and agents behind the card or the list, as `mcp-a2a check` does.
 
     \b
     mcp-a2a show --sources
@@ -56,7 +56,9 @@ def show(**options: Any) -> int:
         return _print_card(plan_of(loaded), options["card"])
     if options["tools"]:
         return _print_tools(plan_of(loaded), options["tools"])
-    render.write(text_of_shown(shown_values(loaded), sources=options["sources"]))
+    render.write_document(text_of_shown(shown_values(loaded), sources=options["sources"]))
+    for name, one in loaded.left_out.items():
+        render.say(f"agents.{name} at {one.place} is left out: {one.words}")
     return 0
 
 
@@ -112,7 +114,7 @@ def _print(plan: Plan, look: Look) -> int:
             return look(bridge)
 
     value, down = anyio.run(looked)
-    render.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    render.write_document(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
     for why in down:
         render.say(f"not all of it, as this cannot be called: {why}")
     return _AT_FAULT if down else 0

@@ -49,9 +49,9 @@ _HISTORY: Final = 10
     "--answer",
     "reply",
     metavar="TEXT|JSON",
-    help="Answer what the task asks: words, or a JSON object with the fields of its form.",
+    help="Answer the question of the task: a text, or a JSON object with the fields of its form.",
 )
-@click.option("--decline", is_flag=True, help="Decline what the task asks.")
+@click.option("--decline", is_flag=True, help="Decline the question of the task.")
 @click.option("--cancel", is_flag=True, help="Cancel the task.")
 @click.option("--state", type=click.Choice(_STATES), help="List only tasks in this state.")
 @click.option("--context", "context_id", metavar="ID", help="List only tasks of this context.")
@@ -60,15 +60,15 @@ _HISTORY: Final = 10
     type=click.IntRange(1, 10_000),
     default=_MOST,
     show_default=True,
-    help="List no more tasks than these, the newest first.",
+    help="List at most this many tasks, the newest first.",
 )
 @call_options
 def tasks(**options: Any) -> int:
     """List the tasks of an agent; show, answer or cancel one.
 
-    URL is the agent's, as for call. Without ID its tasks are listed, as far as you may see them: what state each
-    is in, which skill it is about, and since when it is so. With ID one task is shown, with what it asks, the command
-    that answers it, and its results. An answer is sent and what becomes of the task is shown, as call shows it.
+    URL is the address of the agent, as for call. Without ID the command lists the tasks that you may see, each with its
+    state, its skill, and the time of its last change. With ID it shows one task: its question, the command that answers
+    it, and its results. After an answer it watches the task, as call does.
 
     \b
     mcp-a2a tasks http://127.0.0.1:8080
@@ -78,9 +78,9 @@ def tasks(**options: Any) -> int:
     mcp-a2a tasks http://127.0.0.1:8080 0198c0de-... --reply "the blue one"
     mcp-a2a tasks http://127.0.0.1:8080 0198c0de-... --cancel
 
-    Exit codes: 0 it was listed, shown or cancelled, or is completed after the answer; 1 the agent is at fault, or the
-    task is not completed after the answer, or could not be cancelled; 2 the command is at fault; 3 the task asks again
-    and there is no terminal; 130 interrupted.
+    Exit codes: 0 the task was listed, shown or canceled, or is completed after the answer; 1 the agent is at fault, or
+    the task is not completed after the answer, or could not be canceled; 2 the command is at fault; 3 the task asks
+    again, and there is no terminal; 130 interrupted.
     """
     import anyio
 
@@ -117,7 +117,7 @@ async def _list(connection: AgentConnection, found: FoundCard, options: dict[str
 
     listed, total = await _tasks_of(connection, found, options)
     if options["json_output"]:
-        render.write("".join(task.to_json().decode() + "\n" for task in listed))
+        render.write_document("".join(task.to_json().decode() + "\n" for task in listed))
         return 0
     if not listed:
         render.result("No tasks.")
@@ -182,9 +182,9 @@ def _skill_of(task: Task) -> str:
     from bridge.translate.extension import SKILL
 
     metadata = [task.metadata, *(one.metadata for one in task.artifacts or ())]
-    said = [(one or {}).get(SKILL) for one in metadata]
-    said += [skill for message in task.history or () for skill in _skills_in(message)]
-    return next((one for one in said if isinstance(one, str)), "")
+    named = [(one or {}).get(SKILL) for one in metadata]
+    named += [skill for message in task.history or () for skill in _skills_in(message)]
+    return next((one for one in named if isinstance(one, str)), "")
 
 
 def _skills_in(message: Message) -> Iterator[JsonValue]:
@@ -207,7 +207,7 @@ async def _show(
     async with connection.client() as http:
         task = await connection.agent(http, found).get(options["task_id"])
     if options["json_output"]:
-        render.write(task.to_json().decode() + "\n")
+        render.write_document(task.to_json().decode() + "\n")
         return 0
     rows = {
         "task": task.id,
@@ -233,12 +233,12 @@ def _words_of(task: Task, connection: AgentConnection, found: FoundCard) -> Iter
     from bridge.cli.call import questions as answers
     from bridge.cli.call.agent import ASKING
 
-    said = "\n".join(
+    text = "\n".join(
         part.text for part in (task.status.message.parts if task.status.message else ()) if part.text
     )
     asks = task.status.state.name in ASKING
-    if said:
-        yield f"{'asks' if asks else 'says':<8} " + said.replace("\n", f"\n{'':<9}")
+    if text:
+        yield f"{'asks' if asks else 'says':<8} " + text.replace("\n", f"\n{'':<9}")
     if asks:
         questions = answers.questions_in(task.status, lambda skill: tool_on(found.card, skill))
         line = f"{connection.line('tasks')} {shlex.quote(task.id)}"
@@ -253,10 +253,10 @@ def _reply(connection: AgentConnection, found: FoundCard, view: CallView, option
     from bridge.cli.call.arguments import CallRequest
 
     given = _object_in(options["reply"])
-    said = CallRequest(None, {}, given, options["reply"] if given is None else None, options["decline"])
+    request = CallRequest(None, {}, given, options["reply"] if given is None else None, options["decline"])
     talk = AgentCalling(connection, found, view, options["timeout_seconds"])
     try:
-        return talk.run(talk.resumed(options["task_id"], said))
+        return talk.run(talk.resumed(options["task_id"], request))
     except KeyboardInterrupt:
         click.echo(err=True)
         talk.cancel()

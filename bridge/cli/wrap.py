@@ -27,7 +27,7 @@ def serving_options(log_level: str) -> Callable[[_Command], _Command]:
             "--auth",
             multiple=True,
             metavar="[PRINCIPAL=]bearer:env:NAME|file:PATH",
-            help="Let in who has this token. Repeatable.",
+            help="Let in callers with this token. Repeatable.",
         ),
         click.option(
             "--allow-unauthenticated", is_flag=True, help="Listen beyond this machine without --auth."
@@ -42,7 +42,7 @@ def serving_options(log_level: str) -> Callable[[_Command], _Command]:
         click.option(
             "--print-toml",
             is_flag=True,
-            help="Serve nothing: print the configuration file that says the same.",
+            help="Print the equivalent configuration file, and serve nothing.",
         ),
     )
     return partial(with_options, options=reversed(options))
@@ -54,23 +54,23 @@ def serving_options(log_level: str) -> Callable[[_Command], _Command]:
     "--from-json",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Wrap the servers of an MCP host's file (its mcpServers) instead, all behind one agent.",
+    help="Wrap the servers of an MCP host's file (its mcpServers) as one agent.",
 )
 @click.option("--only", multiple=True, metavar="NAME", help="With --from-json: only this server. Repeatable.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port", default=8080, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one."
 )
-@click.option("--public-url", metavar="URL", help="The address that the card tells others, behind a proxy.")
+@click.option("--public-url", metavar="URL", help="The address on the card, for a bridge behind a proxy.")
 @click.option(
-    "--allow-host", multiple=True, metavar="NAME", help="Also answer under this host name. Repeatable."
+    "--allow-host", multiple=True, metavar="NAME", help="Answer under this host name too. Repeatable."
 )
-@click.option("--name", help="The agent's name. Default: what the server calls itself.")
+@click.option("--name", help="The agent's name. Default: the server's name.")
 @click.option("--description", help="The agent's description. Default: the server's instructions.")
 @click.option(
     "--store",
     metavar="PLACE",
-    help="Where tasks are kept: a file, or memory:. Default: the user's state folder.",
+    help="Where to keep tasks: a file, or memory:. Default: a file in your state folder.",
 )
 @click.option("--mapping", default="default", show_default=True, metavar="NAME|FILE", help="Mapping profile.")
 @click.option(
@@ -82,7 +82,7 @@ def serving_options(log_level: str) -> Callable[[_Command], _Command]:
 @click.option(
     "--allow-private",
     is_flag=True,
-    help="Go on also when the name in the URL, once public, leads to a private address.",
+    help="Connect even if the name in the URL was public and now leads to a private address.",
 )
 @click.option(
     "--env", "variables", multiple=True, metavar="NAME[=VALUE]", help="Variable for the command. Repeatable."
@@ -102,14 +102,14 @@ def serving_options(log_level: str) -> Callable[[_Command], _Command]:
 @click.option(
     "--fail",
     type=click.Choice(["open", "closed"]),
-    help="A server that is down at the start: serve and go on trying, or end. Default: the profile's (closed).",
+    help="If a server is down at the start, open goes on trying, closed ends. Default: the profile's (closed).",
 )
 @serving_options("info")
 def wrap(**options: Any) -> int:
     """Serve an MCP server as an A2A agent.
 
-    The server is a URL (Streamable HTTP), or after -- a command that speaks MCP over stdin and stdout. Each
-    of its tools becomes a skill of the agent, and each call of a skill a task.
+    Name the server by its URL (Streamable HTTP), or by a command after --. The command speaks MCP over stdin and
+    stdout. Each tool of the server becomes a skill of the agent, and each call of a skill becomes a task.
 
     \b
     mcp-a2a wrap -- npx -y @modelcontextprotocol/server-everything
@@ -117,7 +117,7 @@ def wrap(**options: Any) -> int:
     mcp-a2a wrap --from-json ~/.cursor/mcp.json --only github --only weather
     mcp-a2a wrap --print-toml -- python server.py > bridge.toml
 
-    Ctrl+C once lets running tasks end, twice stops them.
+    Ctrl+C lets running tasks end. A second Ctrl+C stops them.
     """
     import anyio
 

@@ -1,4 +1,4 @@
-"""Reads the configuration: the file, its profiles, and the hosts' files that it imports. Starts nothing.
+"""Reads the configuration: the file, its profiles, and the files that it imports. Starts nothing.
 
 One `ConfigError` reports all mistakes in all of these files.
 """
@@ -6,16 +6,17 @@ One `ConfigError` reports all mistakes in all of these files.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from bridge.config.check.rules import rule_faults, sources_of, tables_at
+from bridge.config.check.rules import rule_faults, tables_at
 from bridge.config.check.validation_faults import validation_faults_of, without_guesses
-from bridge.config.mcp_json import HostServers, ImportedServer, read_host_file
+from bridge.config.import_file import LeftOut
+from bridge.config.imports import Imports, read_imports, tables_in
 from bridge.config.schema import config_schema
 from bridge.config.tables.models import (
     DEFAULT_PROFILE,
@@ -37,14 +38,15 @@ from bridge.config.text.diagnostics import ConfigError, Diagnostic
 from bridge.config.text.document import (
     ConfigFault,
     Document,
+    OptionDocument,
     ValueSource,
     ValueSources,
     read_toml,
     sources_in,
+    told_of_option,
 )
-from bridge.config.text.options import OptionDocument, told_of_option
 from bridge.config.text.positions import KeyPath
-from bridge.config.text.secrets import ReadingContext, expanded, secrets_in
+from bridge.config.text.secrets import ReadingContext, secrets_in
 from bridge.errors import UsageError
 
 
@@ -77,6 +79,8 @@ class LoadedConfig:
     environment: Mapping[str, str] = field(repr=False, compare=False)
     on_command_line: bool = False
     """Whether the configuration comes from options, and not from a file."""
+    left_out: Mapping[str, LeftOut] = field(default_factory=dict)
+    """The agents of imported files that the bridge cannot call, by name. No face is made of them."""
 
     @property
     def bridge_profile(self) -> Profile:
@@ -95,8 +99,8 @@ class LoadedConfig:
                 **(self.config.tools_as_agent if path[0] == FACES[0] else self.config.agents_as_tools)
             }
             origins = self.profiles[faces[str(path[1])].mapping].origins
-            if said := origins.get((str(path[2]), str(path[3]))):
-                return said.place
+            if origin := origins.get((str(path[2]), str(path[3]))):
+                return origin.place
         tables = (path[:length] for length in range(len(path), 1, -1))
         return next((self.sources.of(table).place for table in tables if table in self.sources.places), "")
 
@@ -146,28 +150,42 @@ def load_options(document: OptionDocument, environment: Mapping[str, str] = os.e
 def _loaded(
     document: Document | OptionDocument, reading: ReadingContext, sources: Mapping[KeyPath, ValueSource]
 ) -> LoadedConfig:
-    found = _LoadFindings(document)
-    hosts = _host_files(reading, found)
-    imported = _imported(hosts, found)
+    imports = read_imports(document, reading)
+    found = _LoadFindings(document, imports.faults, imports.elsewhere)
     profiles = _profiles(found)
     config = _config(reading, found)
-    known = None if found.unread_host else frozenset[str]().union(*(host.names for host in hosts))
-    found.faults += rule_faults(document.data, known)
-    found.elsewhere += _wanted_and_refused(hosts, document.data)
+    found.faults += rule_faults(document.data, imports.names())
+    found.elsewhere += [*imports.wanted_and_refused(document.data), *imports.emptied(document.data)]
     found.faults += _shared_tokens(document.data, reading)
     document.refuse(without_guesses(found.faults), found.elsewhere)
     assert config is not None, "what is wrong with it has been raised"
-    servers = {**config.tool_servers, **{name: one.server for name, one in imported.items()}}
-    config = config.model_copy(update={"tool_servers": servers})
+    config = _with_imports(config, imports)
     return LoadedConfig(
         reading.folder,
         config,
         profiles,
-        ValueSources({**sources, **dict(_imported_sources(imported))}),
-        frozenset(_files(config, profiles, hosts)),
+        ValueSources({**sources, **dict(imports.sources())}),
+        frozenset(_files(config, profiles, imports)),
         reading.environment,
         reading.on_command_line,
+        imports.left_out(),
     )
+
+
+def _with_imports(config: Config, imports: Imports) -> Config:
+    """The configuration with the peers of imported files, and with faces that do without those left out."""
+    left_out = imports.left_out()
+    changes = {
+        "tool_servers": {**config.tool_servers, **tables_in(imports.tool_servers)},
+        "agents": {**config.agents, **tables_in(imports.agents)},
+        "agents_as_tools": {
+            name: face.model_copy(
+                update={"sources": tuple(source for source in face.sources if source not in left_out)}
+            )
+            for name, face in config.agents_as_tools.items()
+        },
+    }
+    return config.model_copy(update=changes)
 
 
 def _bridge_with(
@@ -189,11 +207,9 @@ class _LoadFindings:
     """The faults found so far."""
 
     document: Document | OptionDocument
-    faults: list[ConfigFault] = field(default_factory=list)
-    elsewhere: list[Diagnostic] = field(default_factory=list)
+    faults: list[ConfigFault]
+    elsewhere: list[Diagnostic]
     """Faults in other files."""
-    unread_host: bool = False
-    """Whether a host's file could not be read, so that its servers are unknown."""
 
 
 def _config(reading: ReadingContext, found: _LoadFindings) -> Config | None:
@@ -229,63 +245,6 @@ def _mappings(data: Mapping[str, Any]) -> Iterator[tuple[KeyPath, str]]:
                 yield (*path, "mapping"), name
 
 
-def _host_files(reading: ReadingContext, found: _LoadFindings) -> list[HostServers]:
-    document = found.document
-    table = document.data.get("import")
-    written = table.get("mcp_json", []) if isinstance(table, dict) else []
-    files: list[HostServers] = []
-    for index, name in enumerate(written if isinstance(written, list) else [written]):
-        if not isinstance(name, str) or not name:
-            continue
-        shown = document.folder / expanded(name)
-        if not os.path.isfile(shown):  # which takes any text, also one that is too long for a path
-            where = ("import", "mcp_json", index) if isinstance(written, list) else ("import", "mcp_json")
-            found.unread_host = True
-            found.faults.append(ConfigFault(where, f"there is no file {shown}"))
-            continue
-        try:
-            files.append(read_host_file(shown, reading.environment))
-        except ConfigError as exc:
-            found.unread_host = True
-            found.elsewhere += exc.diagnostics
-    return files
-
-
-def _imported(hosts: list[HostServers], found: _LoadFindings) -> dict[str, ImportedServer]:
-    """The servers of all hosts' files. Their names must differ from each other and from the file's own servers."""
-    imported: dict[str, ImportedServer] = {}
-    document = found.document
-    own = document.data.get("tool_servers")
-    for host in hosts:
-        for name, server in host.servers.items():
-            other = imported[name].place if name in imported else ""
-            if isinstance(own, dict) and name in own:
-                other = document.place(("tool_servers", name))
-            if other:
-                found.elsewhere.append(
-                    host.refusal(
-                        name, f"there is another tool server `{name}`", f"rename this one, or that at {other}"
-                    )
-                )
-            imported.setdefault(name, server)
-    return imported
-
-
-def _wanted_and_refused(hosts: list[HostServers], data: Mapping[str, Any]) -> Iterator[Diagnostic]:
-    """Yield the faults of hosts' servers that a face uses."""
-    wanted = {name for named in sources_of(data, "tools_as_agent").values() for name in named.values()}
-    for host in hosts:
-        for name, diagnostics in host.refused.items():
-            if name in wanted:
-                yield from diagnostics
-
-
-def _imported_sources(imported: Mapping[str, ImportedServer]) -> Iterator[tuple[KeyPath, ValueSource]]:
-    for name, one in imported.items():
-        for key in one.server.model_fields_set:
-            yield ("tool_servers", name, key), ValueSource("file", one.place)
-
-
 def _shared_tokens(data: Mapping[str, Any], reading: ReadingContext) -> Iterator[ConfigFault]:
     """Yield a fault for each token that belongs to several principals."""
     owners: dict[str, str] = {}
@@ -306,10 +265,8 @@ def _shared_tokens(data: Mapping[str, Any], reading: ReadingContext) -> Iterator
                 )
 
 
-def _files(
-    config: Config, profiles: Mapping[str, ResolvedProfile], hosts: Iterable[HostServers]
-) -> Iterator[Path]:
+def _files(config: Config, profiles: Mapping[str, ResolvedProfile], imports: Imports) -> Iterator[Path]:
     for profile in profiles.values():
         yield from (file.absolute() for file in profile.files)
-    yield from (host.document.path.absolute() for host in hosts)
+    yield from imports.paths()
     yield from (secret.file for secret in secrets_in(config) if secret.file is not None)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from pydantic import ValidationError
 
 from bridge.config.check.schema_nodes import tidied
 from bridge.config.check.validation_faults import validation_faults_of
+from bridge.config.import_file import ImportedFile
 from bridge.config.tables.peers import ToolServerTable
 from bridge.config.text.diagnostics import ConfigError, Diagnostic
 from bridge.config.text.document import ConfigFault, Document, at, read_text
@@ -49,37 +50,7 @@ _SHOWN_MEMBERS: Final = frozenset(
 """Members of a server that are shown. Other members may be secrets of an unknown host."""
 
 
-@dataclass(frozen=True)
-class ImportedServer:
-    """A tool server of a host's file."""
-
-    server: ToolServerTable
-    place: str
-    """The file and line."""
-    path: KeyPath
-
-
-@dataclass(frozen=True)
-class HostServers:
-    """A host's file that was read. An error in an entry is reported only when a face uses that server."""
-
-    document: Document
-    servers: Mapping[str, ImportedServer]
-    """The usable servers, by the names that the bridge gives them."""
-    refused: Mapping[str, tuple[Diagnostic, ...]]
-    """The faults of the other servers, by name."""
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The names of all servers, usable or not."""
-        return frozenset((*self.servers, *self.refused))
-
-    def refusal(self, name: str, message: str, hint: str = "") -> Diagnostic:
-        """A diagnostic about a server as a whole."""
-        return self.document.diagnostic(ConfigFault(self.servers[name].path, message, hint, on_key=True))
-
-
-def read_host_file(path: Path, environment: Mapping[str, str]) -> HostServers:
+def read_host_file(path: Path, environment: Mapping[str, str]) -> ImportedFile[ToolServerTable]:
     """Read a host's file, with the faults of servers that cannot be used.
 
     Raises:
@@ -90,25 +61,12 @@ def read_host_file(path: Path, environment: Mapping[str, str]) -> HostServers:
     if holder is None:
         raise ConfigError([Diagnostic(path, 'it holds no table "mcpServers" or "servers"')])
     reading = ReadingContext(path.absolute().parent, environment)
-    servers: dict[str, ImportedServer] = {}
-    refused: dict[str, tuple[Diagnostic, ...]] = {}
-    written_as: dict[str, str] = {}
+    file: ImportedFile[ToolServerTable] = ImportedFile(document)
     for written, entry in document.data[holder].items():
-        name, where = table_name(written), (holder, written)
-        if not isinstance(entry, dict) or entry.get("disabled") is True or not name:
-            continue
-        place = f"{path}:{document.line(where)}"
-        server, faults = _server(written, entry, place, reading)
-        if name in written_as:
-            message = f"`{written_as[name]}` and `{written}` would both be called `{name}`"
-            faults.append(ConfigFault((), message, "rename one of them", on_key=True))
-        written_as.setdefault(name, written)
-        if server is not None and not faults:
-            servers[name] = ImportedServer(server, place, where)
-        placed = (replace(fault, path=(*where, *fault.path)) for fault in faults)
-        if faults:
-            refused[name] = (*refused.get(name, ()), *document.diagnostics(placed))
-    return HostServers(document, servers, refused)
+        where = (holder, written)
+        if isinstance(entry, dict) and entry.get("disabled") is not True and table_name(written):
+            file.add(written, where, *_server(written, entry, document.place(where), reading))
+    return file
 
 
 def _server(

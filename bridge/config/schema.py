@@ -22,7 +22,7 @@ from bridge.jsonvalues import JsonObject
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
-_BEHIND: Final = re.compile(r"[ \t]*#[ \t]*(?P<said>[^\n]*)")
+_BEHIND: Final = re.compile(r"[ \t]*#[ \t]*(?P<words>[^\n]*)")
 
 _EXTENDS: Final[JsonObject] = {
     "type": "string",
@@ -93,9 +93,9 @@ def _meaning(document: Document, path: KeyPath) -> str:
     text, place = document.masked, document.positions[path]
     behind = _BEHIND.match(text, place.value.end)
     if behind:
-        return behind["said"].strip()
+        return behind["words"].strip()
     above = text[: text.rfind("\n", 0, place.start.start) + 1].split("\n")[:-1]
-    said: list[str] = []
+    lines: list[str] = []
     while above and above[-1].startswith("#"):
-        said.insert(0, above.pop().removeprefix("#").strip())
-    return " ".join(said)
+        lines.insert(0, above.pop().removeprefix("#").strip())
+    return " ".join(lines)

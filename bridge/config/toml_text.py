@@ -76,12 +76,12 @@ def _of_file(loaded: LoadedConfig) -> Iterator[ShownValue]:
             for key, value in _keys(inner):
                 source = loaded.sources.of((*path, key))
                 yield from (
-                    _row((*path, *steps), said, source, is_whole=whole)
-                    for steps, said, whole in _said(inner, key, value)
+                    _row((*path, *steps), part, source, is_whole=whole)
+                    for steps, part, whole in _shown_parts(inner, key, value)
                 )
 
 
-def _said(table: BaseModel, key: str, value: Any) -> Iterator[tuple[KeyPath, Any, bool]]:
+def _shown_parts(table: BaseModel, key: str, value: Any) -> Iterator[tuple[KeyPath, Any, bool]]:
     """Yield the shown parts of a key's value: the path of each part, the part, and whether it is the whole value."""
     if key in _SETTINGS:
         hidden = {name for name, one in value.items() if _is_hidden(name, one)}

@@ -41,6 +41,8 @@ class Exposed:
     granularity: str | None = None
     answer_within_seconds: float | None = None
     allow_private: bool = False
+    dialect: str | None = None
+    """The version of A2A that the agents speak."""
 
     def arguments(self, resolve: Callable[[str], str]) -> tuple[str, ...]:
         """The words behind the command; `resolve` makes a file's path absolute."""
@@ -56,6 +58,8 @@ class Exposed:
             options += ["--trust", origin]
         if self.allow_private:
             options.append("--allow-private")
+        if self.dialect is not None:
+            options += ["--dialect", self.dialect]
         if self.mapping is not None:
             is_file = self.mapping.endswith(".toml") or "/" in self.mapping or "\\" in self.mapping
             options += ["--mapping", resolve(self.mapping) if is_file else self.mapping]
@@ -146,11 +150,12 @@ def yaml_for(name: str, entry: JsonObject, host: Host) -> str:
 def installed_program(executable: PurePath, is_file: Callable[[PurePath], bool]) -> tuple[str, ...]:
     """The words that start this installation: its own command, or its Python if there is no command.
 
-    Python gets `-P`, because a host may start it in a project with a folder named `bridge`.
+    The command is beside Python, or on Windows in the folder `Scripts` there, unless the installation is an environment
+    of its own. Python gets `-P`, because a host may start it in a project with a folder named `bridge`.
     """
-    for name in (COMMAND, f"{COMMAND}.exe"):
-        if is_file(beside := executable.with_name(name)):
-            return (str(beside),)
+    for name in (COMMAND, f"{COMMAND}.exe", f"Scripts/{COMMAND}.exe"):
+        if is_file(command := executable.parent / name):
+            return (str(command),)
     return (str(executable), "-P", "-m", "bridge")
 
 

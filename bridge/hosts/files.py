@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.errors import UsageError
+from bridge.private_files import patiently
 
 _OWNER_ONLY: Final = 0o600
 _SHARED: Final = 0o644
@@ -83,7 +84,7 @@ def write(file: HostFile, text: str, now: datetime, *, shared: bool = False) -> 
                     f"{file.path} has just been changed by another: nothing was written, try again"
                 )
             backup = _back_up(target, file.content, now) if file.content is not None else None
-            written.replace(target)
+            patiently(lambda: written.replace(target))
             _forget_old_backups(target)
         finally:
             written.unlink(missing_ok=True)

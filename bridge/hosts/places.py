@@ -1,5 +1,5 @@
-"""Where each host keeps its MCP servers, on each system. Pure: the system, the home folder and the environment
-are arguments, and paths are written as on that system.
+"""Where each host keeps its MCP servers, on each system. Pure but for `this_machine`: the system, the home folder and
+the environment are arguments, and paths are written as on that system.
 
 One table, `HOSTS`, holds all facts about hosts. A place is a file, and signs which show that the host is installed: a
 host that was never started has none of them. If a host has several places, the first place with a sign counts, or the
@@ -14,10 +14,12 @@ docs/guides/config-files.md; for the packaged Claude Desktop on Windows, which n
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import PurePath, PurePosixPath, PureWindowsPath
+from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 from typing import Final
 
 from bridge.errors import UsageError
@@ -219,9 +221,20 @@ class Machine:
         return (PureWindowsPath if self.system is System.WINDOWS else PurePosixPath)(*parts)
 
 
+def this_machine() -> Machine:
+    """The machine on which this runs."""
+    return Machine(system_of(sys.platform), str(Path.home()), os.environ)
+
+
 def system_of(platform: str) -> System:
     """The system that `sys.platform` names. All others keep their files as Linux does."""
     return System(platform) if platform in tuple(System) else System.LINUX
+
+
+def desktop_environment(machine: Machine) -> dict[str, str]:
+    """The variables of a program that is started from the desktop, as far as they differ from those of a shell."""
+    path = DESKTOP_PATH[machine.system]
+    return {"HOME": machine.home} | ({"PATH": path} if path else {})
 
 
 def user_places(host: Host, machine: Machine) -> tuple[HostFilePlace, ...]:

@@ -224,8 +224,8 @@ async def _lists_agents(looker: _Looker, url: str) -> bool:
     answer = await _asked(
         looker, "GET", f"{parsed.scheme}://{parsed.netloc.rpartition('@')[2]}/.well-known/agent-card.json"
     )
-    said = _json_of(answer) if answer is not None and answer.status_code == httpx2.codes.NOT_FOUND else None
-    return "several agents here" in json.dumps(said)
+    body = _json_of(answer) if answer is not None and answer.status_code == httpx2.codes.NOT_FOUND else None
+    return "several agents here" in json.dumps(body)
 
 
 async def _is_server(looker: _Looker, url: str) -> bool:
@@ -239,7 +239,7 @@ async def _is_server(looker: _Looker, url: str) -> bool:
         return b'"protocolVersion"' in answer.content
     if answer.status_code == httpx2.codes.UNAUTHORIZED:
         return "resource_metadata" in answer.headers.get("www-authenticate", "")
-    error = said.get("error") if isinstance(said := _json_of(answer), dict) else None
+    error = body.get("error") if isinstance(body := _json_of(answer), dict) else None
     return isinstance(error, dict) and error.get("code") == _UNSUPPORTED_VERSION
 
 

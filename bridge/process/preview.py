@@ -1,32 +1,48 @@
-"""Connects to every server and agent of a plan, to show what would be served. It serves nobody and keeps nothing.
+"""Connects to every server and agent of a plan, and finds what would be served. It serves nobody and keeps nothing.
 
 A server that is down is waited for, up to a limit. The preview then goes on without it, and tells the observer why.
+
+The findings say which peers are up, which skills and tools would be served, and who may use them. A fault means that
+something is lost: a peer is down, a tool cannot be served, a rule has no effect. A note does not.
 """
 
 from __future__ import annotations
 
 import secrets
 import tempfile
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 import anyio
+from pydantic import JsonValue
 
+from bridge.a2a.client.catalog import CatalogSource
+from bridge.a2a.client.http import redacted_url
+from bridge.a2a.model.objects import AgentCard
+from bridge.access.principals import Principal
+from bridge.agents_as_tools.remote_agent import RemoteAgent
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.parts import servers_of
-from bridge.assembly.plan import Plan, for_preview
-from bridge.assembly.startup import StartObserver
+from bridge.assembly.offered_server import OfferedServer, other_kind_at
+from bridge.assembly.parts import StartObserver, catalogs_of, servers_of
+from bridge.assembly.plan import Plan, RemotePlan, for_preview
+from bridge.assembly.published_agent import PublishedAgent
+from bridge.assembly.routes import MCP
+from bridge.errors import PeerError
 from bridge.mcp.client.upstream import Upstream
 from bridge.process.serve import unannounced_bridge
+from bridge.safe_text import without_hidden_characters
 from bridge.seal import key_in
 
 WAIT_SECONDS: Final = 30.0
 """How long servers and agents may take by default. It is the connect timeout of the default profile."""
 
 _KEY_BYTES: Final = 32
+
+_NAMED_MOST: Final = 5
+"""Tools or skills that one note names at most."""
 
 
 @asynccontextmanager
@@ -85,3 +101,342 @@ class _Settled:
     def _look(self) -> None:
         if not self._left:
             self.all.set()
+
+
+@dataclass(frozen=True)
+class FindingFault:
+    """Something that is lost, and the path of the key that is concerned."""
+
+    path: tuple[str | int, ...]
+    words: str
+
+    @classmethod
+    def at(cls, path: tuple[str | int, ...], words: str) -> FindingFault:
+        """A fault of a key in a table, or of the table itself."""
+        table, name, *key = path
+        return cls(path, ": ".join(filter(None, [f"{table}.{name}", ".".join(map(str, key)), words])))
+
+    def __str__(self) -> str:
+        return self.words
+
+
+@dataclass(frozen=True)
+class PeerFindings:
+    """The findings about one peer."""
+
+    kind: str
+    """The peer's table: `tool_servers`, `agents` or `catalogs`."""
+    key: str
+    where: str
+    """The command, or the URL without its query, in which a key may stand."""
+    says: str = ""
+    """The name and version that the peer gives, and how much it offers; "" while it is down."""
+    down: str | None = None
+    """Why the peer cannot be called; None when it can."""
+    faults: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The peer's name in the file."""
+        return f"{self.kind}.{self.key}"
+
+
+@dataclass(frozen=True)
+class FaceRow:
+    """A skill or tool that is served, and the tool or skill that it stands for."""
+
+    name: str
+    source: str
+    stands_for: str
+    title: str
+
+
+@dataclass(frozen=True)
+class FaceFindings:
+    """The findings about one agent or MCP server that would be served."""
+
+    kind: str
+    """The face's table: `tools_as_agent` or `agents_as_tools`."""
+    name: str
+    path: str
+    sources: tuple[str, ...]
+    says: str = ""
+    """The name that the face gives itself."""
+    rows: tuple[FaceRow, ...] = ()
+    own: tuple[str, ...] = ()
+    """The bridge's own tools, which everyone may use."""
+    usable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The skills or tools that each principal may use; empty without principals."""
+    faults: tuple[FindingFault, ...] = ()
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The findings about all peers and faces."""
+
+    peers: tuple[PeerFindings, ...]
+    faces: tuple[FaceFindings, ...]
+    notes: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
+    """What the preview did not look at."""
+
+    useless: tuple[FindingFault, ...] = ()
+    """Globs in the skills of principals that match nothing."""
+    left_out: tuple[FindingFault, ...] = ()
+    """Agents of imported files that the bridge cannot call."""
+
+    @property
+    def faults(self) -> tuple[FindingFault, ...]:
+        """All faults, those of peers first."""
+        down = [
+            FindingFault((peer.kind, peer.key), f"{peer.title} cannot be called: {peer.down}")
+            for peer in self.peers
+            if peer.down
+        ]
+        return (
+            *self.left_out,
+            *down,
+            *(FindingFault.at((peer.kind, peer.key), fault) for peer in self.peers for fault in peer.faults),
+            *(fault for face in self.faces for fault in face.faults),
+            *(() if down else self.useless),  # known only when all peers are up
+        )
+
+    @property
+    def all_notes(self) -> tuple[str, ...]:
+        """All notes, those of peers first."""
+        return (*(f"{peer.title}: {note}" for peer in self.peers for note in peer.notes), *self.notes)
+
+
+async def findings_of(plan: Plan, bridge: Bridge) -> Findings:
+    """The findings about a bridge that has connected to every peer it can reach."""
+    servers = [
+        _server(key, upstream, is_needed=plan.fails_closed(key)) for key, upstream in bridge.upstreams.items()
+    ]
+    catalogs = [await _catalog(key, source) for key, source in bridge.catalogs.items()]
+    remote = {
+        (agent.key, agent.url): await _agent(agent, plan.agents.get(agent.key))
+        for offered in bridge.offered
+        for agent in offered.remote_agents
+        if agent.key not in plan.published
+    }
+    principals = {credential.principal.name: credential.principal for credential in plan.credentials}
+    faces = (
+        *(_published(one, plan, principals.values()) for one in bridge.published),
+        *(_offered(one, plan, principals.values(), _incomplete(bridge)) for one in bridge.offered),
+    )
+    return Findings(
+        (*servers, *remote.values(), *catalogs),
+        faces,
+        tuple(_unused(plan)),
+        useless=tuple(_useless(faces, principals.values())),
+        left_out=tuple(_left_out(plan)),
+    )
+
+
+def offline_findings(plan: Plan) -> Findings:
+    """The findings without any connection, and a list of what remains unknown."""
+    servers, agents, catalogs = servers_of(plan), _agents_of(plan), catalogs_of(plan)
+    peers = (
+        *(PeerFindings("tool_servers", key, str(plan.servers[key].target)) for key in servers),
+        *(PeerFindings("agents", key, redacted_url(plan.agents[key].url)) for key in agents),
+        *(PeerFindings("catalogs", key, redacted_url(plan.catalogs[key].url)) for key in catalogs),
+    )
+    faces = (
+        *(
+            FaceFindings("tools_as_agent", name, f"/agents/{name}", one.servers)
+            for name, one in plan.published.items()
+        ),
+        *(
+            FaceFindings("agents_as_tools", name, f"{MCP}/{name}", one.sources)
+            for name, one in plan.offered.items()
+        ),
+    )
+    unseen = (
+        f"whether {', '.join(peer.title for peer in peers)} can be called, and whether versions fit",
+        "the tools and skills that they list: names, collisions, rules for nothing",
+        *(("what each principal may use of them",) if plan.credentials else ()),
+    )
+    return Findings(peers, faces, tuple(_unused(plan)), unseen, left_out=tuple(_left_out(plan)))
+
+
+def _server(key: str, upstream: Upstream, *, is_needed: bool) -> PeerFindings:
+    greeting, listing = upstream.greeting, upstream.listing
+    says = f"{greeting.name} {greeting.version}, {_number(len(listing.tools), 'tool')}" if greeting else ""
+    ends = "; `serve` would end at once (fail = closed)" if is_needed else ""
+    return PeerFindings(
+        "tool_servers",
+        key,
+        str(upstream.target),
+        "" if upstream.down else says,
+        None if upstream.down is None else f"{upstream.down}{ends}",
+        tuple(f"the tool {one.name} cannot be served: {one.reason}" for one in listing.left_out),
+        (
+            *(
+                f"not all arguments of the tool {tool.name} are checked: {tool.unchecked}"
+                for tool in listing.tools
+                if tool.unchecked
+            ),
+            *_on_unseen(
+                {f"the tool {tool.name}": tool.listed for tool in listing.tools}, "the card has them"
+            ),
+        ),
+    )
+
+
+def _words_of_card(card: AgentCard) -> dict[str, JsonValue]:
+    skills = {f"the skill {skill.id}": skill.to_object() for skill in card.skills}
+    return {"the card": [card.name, card.description], **skills}
+
+
+def _on_unseen(words: Mapping[str, JsonValue], then: str) -> tuple[str, ...]:
+    """A note about hidden characters in a peer's texts, which may be meant to mislead a person or a model. `words` are
+    the texts, by what holds them."""
+    found = [
+        what
+        for what, value in words.items()
+        if any(without_hidden_characters(text) != text for text in _texts_in(value))
+    ]
+    if not found:
+        return ()
+    more = f" and {len(found) - _NAMED_MOST} more" if len(found) > _NAMED_MOST else ""
+    where = ", ".join(found[:_NAMED_MOST])
+    return (f"characters that turn text around, or that nobody sees, are in {where}{more}; {then}",)
+
+
+def _texts_in(value: JsonValue) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in (*value, *value.values()) if isinstance(value, dict) else value:
+            yield from _texts_in(inner)
+
+
+async def _agent(agent: RemoteAgent, plan: RemotePlan | None) -> PeerFindings:
+    says, down = "", agent.down
+    if plan is not None and down is not None:
+        down = await other_kind_at(agent, plan) or down
+    if agent.down is None:
+        spoken = agent.client.interface
+        skills = _number(len(agent.card.skills), "skill")
+        says = (
+            f"{agent.card.name} {agent.card.version}, A2A {spoken.protocol_version} {spoken.protocol_binding},"
+            f" {skills}"
+        )
+    notes = tuple(f"not as A2A asks: {one}" for one in agent.deviations)
+    if agent.has_card:
+        notes += _on_unseen(_words_of_card(agent.card), "hosts are given its words without them")
+    return PeerFindings("agents", agent.key, redacted_url(agent.url), says, down, notes=notes)
+
+
+async def _catalog(key: str, source: CatalogSource) -> PeerFindings:
+    try:
+        entries = source.cached() or await source.refresh()
+    except PeerError as exc:
+        return PeerFindings("catalogs", key, redacted_url(source.url), down=str(exc))
+    return PeerFindings("catalogs", key, redacted_url(source.url), _number(len(entries), "agent"))
+
+
+def _published(one: PublishedAgent, plan: Plan, principals: Iterable[Principal]) -> FaceFindings:
+    rows = tuple(
+        FaceRow(skill.id, skill.source_key, skill.tool.name, skill.shown.name)
+        for skill in one.agent.published
+    )
+    return FaceFindings(
+        "tools_as_agent",
+        one.name,
+        one.path,
+        plan.published[one.name].servers,
+        one.agent.card("").name,
+        rows,
+        usable=_usable(one.name, rows, principals),
+        faults=tuple(
+            FindingFault.at(("tools_as_agent", one.name, *remark.path), remark.words)
+            for remark in one.agent.remarks
+        ),
+    )
+
+
+def _incomplete(bridge: Bridge) -> frozenset[str]:
+    """The agents published here that lack tools, because one of their servers is down."""
+    return frozenset(one.name for one in bridge.published if any(state.down for state in one.agent.sources))
+
+
+def _offered(
+    one: OfferedServer, plan: Plan, principals: Iterable[Principal], incomplete: frozenset[str]
+) -> FaceFindings:
+    face = one.face
+    is_whole = incomplete.isdisjoint(plan.offered[one.name].sources)
+    remarks = [remark for remark in face.remarks if is_whole or not remark.is_of_nothing]
+    rows = tuple(
+        FaceRow(tool.name, tool.agent_key, tool.skill_id or "", str(tool.listed.get("title") or ""))
+        for tool in face.published
+    )
+    names = {row.name for row in rows}
+    return FaceFindings(
+        "agents_as_tools",
+        one.name,
+        f"{MCP}/{one.name}",
+        plan.offered[one.name].sources,
+        face.title or face.name,
+        rows,
+        tuple(str(tool["name"]) for tool in face.tools() if tool["name"] not in names),
+        _usable(one.name, rows, principals),
+        (
+            *_own_that_are_down(one, plan),
+            *(
+                FindingFault.at(("agents_as_tools", one.name, *remark.path), remark.words)
+                for remark in remarks
+            ),
+        ),
+    )
+
+
+def _own_that_are_down(one: OfferedServer, plan: Plan) -> Iterator[FindingFault]:
+    for agent in one.remote_agents:
+        if agent.key in plan.published and agent.down is not None:
+            words = f"{agent.key}, which is published here, cannot be called: {agent.down}"
+            yield FindingFault.at(("agents_as_tools", one.name), words)
+
+
+def _usable(
+    face: str, rows: Iterable[FaceRow], principals: Iterable[Principal]
+) -> dict[str, tuple[str, ...]]:
+    here = {one.name: one.in_face(face) for one in principals}
+    return {name: tuple(row.name for row in rows if one.may_use(row.name)) for name, one in here.items()}
+
+
+def _useless(faces: Iterable[FaceFindings], principals: Iterable[Principal]) -> Iterator[FindingFault]:
+    """Yield the globs in the skills of principals that match nothing."""
+    served = [(face.name, (*(row.name for row in face.rows), *face.own)) for face in faces if face.rows]
+    for principal in principals if served else ():
+        for number, glob in enumerate(principal.skills):
+            one = Principal(principal.name, skills=(glob,))
+            here = ((one.in_face(face), names) for face, names in served)
+            if not any(there.may_use(name) for there, names in here for name in names):
+                where = ("principals", principal.name, "skills", number)
+                words = f"principals.{principal.name}: skills: `{glob}` matches nothing that is served"
+                yield FindingFault(where, words)
+
+
+def _left_out(plan: Plan) -> Iterator[FindingFault]:
+    for name, one in plan.left_out.items():
+        yield FindingFault(("agents", name), f"agents.{name} is left out: {one.words}")
+
+
+def _unused(plan: Plan) -> Iterator[str]:
+    named = {"tool_servers": plan.servers, "agents": plan.agents, "catalogs": plan.catalogs}
+    used = {*servers_of(plan), *_agents_of(plan), *catalogs_of(plan)}
+    for kind, ones in named.items():
+        for key in ones:
+            if key not in used:
+                yield f"{kind}.{key} is in no `from`: it is not started"
+
+
+def _agents_of(plan: Plan) -> tuple[str, ...]:
+    named = (source for one in plan.offered.values() for source in one.sources)
+    return tuple(dict.fromkeys(source for source in named if source in plan.agents))
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -16,8 +16,7 @@ import anyio
 from watchfiles import awatch
 
 from bridge.assembly.bridge import Bridge
-from bridge.assembly.plan import Plan
-from bridge.assembly.plan_changes import Changes
+from bridge.assembly.plan import Changes, Plan
 from bridge.config.text.diagnostics import ConfigError
 from bridge.errors import BridgeError, UsageError, leaf_of
 

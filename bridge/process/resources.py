@@ -57,19 +57,17 @@ def share_malloc_arenas() -> None:
 NO_LIMIT: Final = 1_000_000
 """The number for a system without a known limit: more descriptors than any process opens."""
 
-if sys.platform == "win32":
+_MACOS_MOST: Final = 10_240
+"""OPEN_MAX of macOS, which refuses more though it calls its hard limit infinite."""
 
-    def raise_descriptors() -> int:
-        """Allow as many descriptors as can be had; gives how many that is."""
+
+def raise_descriptors() -> int:
+    """Allow as many descriptors as can be had; gives how many that is. Windows has no limit."""
+    if sys.platform == "win32":
         return NO_LIMIT
-else:
-    import resource
+    else:  # noqa: RET505 - otherwise mypy reports the rest as unreachable on Windows
+        import resource  # which Windows does not have
 
-    _MACOS_MOST: Final = 10_240
-    """OPEN_MAX of macOS, which refuses more though it calls its hard limit infinite."""
-
-    def raise_descriptors() -> int:
-        """Allow as many descriptors as can be had; gives how many that is."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         for wanted in (hard, _MACOS_MOST):
             if soft == resource.RLIM_INFINITY or 0 <= wanted <= soft:

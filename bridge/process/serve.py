@@ -8,32 +8,28 @@ under `nohup` ignores SIGHUP.
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Protocol
 
 import anyio
 import anyio.abc
 
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.limits import server_limits
+from bridge.assembly.parts import StartObserver
 from bridge.assembly.plan import LOOPBACK_HOST, Plan, calls_itself
-from bridge.assembly.startup import StartObserver
-from bridge.errors import UsageError
 from bridge.http.server import BoundedServer
+from bridge.process.listening import listening
 from bridge.process.reload import Reload
 from bridge.process.resources import free_what_was_replaced, keep_code, raise_descriptors, share_malloc_arenas
 from bridge.process.shutdown import Shutdown, watch_signals
 
 logger = logging.getLogger(__name__)
-
-_DEAD_PEER_MS: Final = 60_000
-"""The time after which the kernel drops a connection whose peer takes no data."""
 
 
 class ServeObserver(StartObserver, Protocol):
@@ -59,7 +55,7 @@ async def serve_http(plan: Plan, audience: ServeObserver, reload: Reload | None 
     share_malloc_arenas()
     keep_code()
     stopping = Shutdown(on_hangup=reload.ask if reload is not None and not _has_terminal() else None)
-    async with _listening(plan.place.host, plan.place.port) as listener, anyio.create_task_group() as tasks:
+    async with listening(plan.place.host, plan.place.port) as listener, anyio.create_task_group() as tasks:
         port: int = listener.getsockname()[1]
         plan = replace(plan, place=replace(plan.place, port=port))
         with stopping.starting:
@@ -87,7 +83,7 @@ async def serve_stdio(plan: Plan, reload: Reload | None = None) -> int:
 
     Raises:
         UsageError: the plan cannot be served.
-        PeerError: a required tool server cannot be reached.
+        PeerError: a required tool server cannot be reached. The host may have been answered before.
     """
     keep_code()
     stopping = Shutdown()
@@ -95,7 +91,7 @@ async def serve_stdio(plan: Plan, reload: Reload | None = None) -> int:
         with stopping.starting:
             await tasks.start(watch_signals, stopping)
             async with unannounced_bridge(plan) as (bridge, plan), anyio.create_task_group() as serving:
-                await bridge.apply(plan)
+                await bridge.apply(plan, patience_seconds=_patience_seconds(plan))
                 bridge.on_retired = free_what_was_replaced
                 if reload is not None:
                     serving.start_soon(reload.run, bridge)
@@ -104,6 +100,12 @@ async def serve_stdio(plan: Plan, reload: Reload | None = None) -> int:
                 serving.cancel_scope.cancel()
         tasks.cancel_scope.cancel()
     return stopping.exit_code
+
+
+def _patience_seconds(plan: Plan) -> float:
+    """How long the start may wait for tool servers before the host is answered, which gives up some time."""
+    (one,) = plan.offered.values()
+    return one.profile.agents.first_servers_seconds
 
 
 @asynccontextmanager
@@ -120,7 +122,7 @@ async def unannounced_bridge(
         async with bridge.run():
             yield bridge, plan
         return
-    async with _listening(LOOPBACK_HOST, 0) as listener, anyio.create_task_group() as serving:
+    async with listening(LOOPBACK_HOST, 0) as listener, anyio.create_task_group() as serving:
         listener.listen()  # an early call then waits and is not refused
         port: int = listener.getsockname()[1]
         plan = replace(plan, place=replace(plan.place, host=LOOPBACK_HOST, port=port))
@@ -175,30 +177,3 @@ async def _stop_server(
 async def _hurry(bridge: Bridge, stopping: Shutdown) -> None:
     await stopping.at_once.wait()
     await bridge.stop()
-
-
-@asynccontextmanager
-async def _listening(host: str, port: int) -> AsyncIterator[socket.socket]:
-    """A bound socket for a server. It is bound before anything else starts, so that a taken port is noticed early.
-
-    Raises:
-        UsageError: the socket cannot be bound.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio turns Nagle's algorithm off only if the protocol is named; otherwise each answer waits 40 ms.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):
-            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _DEAD_PEER_MS)
-        try:
-            listener.bind((host, port))
-        except (OSError, OverflowError) as exc:
-            reason = exc.strerror if isinstance(exc, OSError) else str(exc)
-            taken = isinstance(exc, OSError) and exc.errno == errno.EADDRINUSE
-            hint = "; choose another with --port (make run: PORT=...)" if taken else ""
-            raise UsageError(f"cannot listen on {host} port {port}: {reason}{hint}") from exc
-        listener.set_inheritable(False)
-        yield listener
-    finally:
-        listener.close()

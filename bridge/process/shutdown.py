@@ -1,11 +1,19 @@
-"""Signals that stop a process: the first one asks it to stop, and the second one to stop at once."""
+"""Signals that stop a process: the first one asks it to stop, and the second one to stop at once.
+
+Event loops of Windows have no receivers of signals, so none is used: the interpreter writes the number of each signal
+to a socket, and the event loop waits for that.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import signal
+import socket
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Final
 
 import anyio
@@ -13,9 +21,11 @@ import anyio.abc
 
 logger = logging.getLogger(__name__)
 
-_SIGNALS: Final[tuple[signal.Signals, ...]] = tuple(
-    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
-)
+_SIGNALS: Final = ("SIGINT", "SIGBREAK", "SIGTERM", "SIGHUP")
+"""SIGBREAK is Ctrl+Break, and the end of a console or a session, on Windows, which has no SIGHUP."""
+
+_AT_ONCE: Final = 64
+"""The most signals that are read together."""
 
 
 @dataclass
@@ -52,18 +62,46 @@ class Shutdown:
 
 
 async def watch_signals(stopping: Shutdown, *, task_status: anyio.abc.TaskStatus[None]) -> None:
-    """Handle signals from now on, until cancelled."""
-    with anyio.open_signal_receiver(*_heard()) as signals:
+    """Handle signals from now on, until cancelled. Only the main thread can do this."""
+    loop = asyncio.get_running_loop()
+    with _numbers_of_signals() as numbers:
         task_status.started()
-        async for number in signals:
-            stopping.hear(number)
+        while True:
+            for number in await loop.sock_recv(numbers, _AT_ONCE):
+                stopping.hear(number)
 
 
-def _heard() -> Iterator[signal.Signals]:
-    """The signals to handle. SIGHUP stays ignored under `nohup`, whose process is to outlive the terminal.
+@contextmanager
+def _numbers_of_signals() -> Iterator[socket.socket]:
+    """A socket that gives the number of each signal, as a byte.
 
-    SIGINT is handled even if it is ignored, because shells ignore it for commands that a script starts with `&`.
+    A handler alone would not do: the system may hand a signal to any thread, and then the main thread goes on waiting.
     """
-    for number in _SIGNALS:
-        if number.name != "SIGHUP" or signal.getsignal(number) is not signal.SIG_IGN:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        wakes = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+        before = {number: signal.signal(number, _tell_the_socket) for number in heard_signals()}
+        try:
+            yield ours
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler or signal.SIG_DFL)
+            signal.set_wakeup_fd(wakes)
+
+
+def _tell_the_socket(number: int, frame: object) -> None:
+    """Do nothing: the interpreter has written the number to the socket, as it does for signals that have a handler."""
+
+
+def heard_signals(system: ModuleType = signal) -> Iterator[signal.Signals]:
+    """The signals to handle, of those that the system has.
+
+    SIGHUP stays ignored under `nohup`, whose process is to outlive the terminal. SIGINT is handled even if it is
+    ignored, because shells ignore it for commands that a script starts with `&`.
+    """
+    for name in _SIGNALS:
+        number = getattr(system, name, None)
+        if number is not None and not (name == "SIGHUP" and system.getsignal(number) is signal.SIG_IGN):
             yield number

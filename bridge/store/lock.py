@@ -19,28 +19,10 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from bridge.errors import StoreLockedError, UsageError
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _take(descriptor: int) -> None:
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-
-    def _head_of(_: int) -> bytes:
-        return MAGIC
-else:
-    import fcntl
-
-    def _take(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-    def _head_of(descriptor: int) -> bytes:
-        return os.pread(descriptor, len(MAGIC), 0)
-
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,6 +30,9 @@ if TYPE_CHECKING:
 
 MAGIC: Final = b"SQLite format 3\0"
 """The first bytes of a database (https://www.sqlite.org/fileformat.html, 1.3)."""
+
+LOCK_ENDING: Final = ".mcp-a2a-lock"
+"""What the name of the sibling ends with."""
 
 _OPEN: Final = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _DESCRIPTORS: Final = "/proc/self/fd"
@@ -82,14 +67,15 @@ class OwnedFile:
             return "another log has taken the place of its own"
         if found.st_size < self._size_bytes:
             return "it was cut short"
-        if _head_of(self._descriptor) != MAGIC:
+        # SQLite's lock keeps others from reading on Windows, and from writing as well.
+        if hasattr(os, "pread") and os.pread(self._descriptor, len(MAGIC), 0) != MAGIC:
             return "its beginning was overwritten"
         self._log, self._size_bytes = _inode(log), found.st_size
         return None
 
 
 @contextmanager
-def own_file(path: Path) -> Iterator[OwnedFile]:
+def own_file(path: Path, *, locks_the_file: bool = _LOCKS_THE_FILE) -> Iterator[OwnedFile]:
     """Own a file for the length of the block. A missing file is created, readable by its owner only.
 
     Raises:
@@ -99,15 +85,21 @@ def own_file(path: Path) -> Iterator[OwnedFile]:
     """
     if path.is_symlink():
         raise UsageError(f"{path} is a symbolic link: name the file that it leads to, {path.readlink()}")
-    with _descriptor_of(path) as descriptor, _locked(path, descriptor):
+    with ExitStack() as stack:
+        # The owner is known before a descriptor of the file is closed, which would release SQLite's locks.
+        if not locks_the_file:
+            # The sibling is never deleted: two owners could then hold locks on two files of one name.
+            _take_or_refuse(path, stack.enter_context(_opened(path.with_name(f"{path.name}{LOCK_ENDING}"))))
+        elif _is_open_here(path):
+            raise _in_use(path)
+        descriptor = stack.enter_context(_opened(path))
+        if locks_the_file:
+            _take_or_refuse(path, descriptor)
         yield OwnedFile(path, descriptor)
 
 
 @contextmanager
-def _descriptor_of(path: Path) -> Iterator[int]:
-    if _is_open_here(path):
-        # Closing this descriptor would release the locks of the other connections.
-        raise _in_use(path)
+def _opened(path: Path) -> Iterator[int]:
     try:
         descriptor = os.open(path, _OPEN, 0o600)
     except OSError as exc:
@@ -120,26 +112,24 @@ def _descriptor_of(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-@contextmanager
-def _locked(path: Path, descriptor: int) -> Iterator[None]:
-    if _LOCKS_THE_FILE:
-        _take_or_refuse(path, descriptor)
-        yield
-        return
-    # The sibling is never deleted: two owners could then hold locks on two files of one name.
-    sibling = os.open(f"{path}.mcp-a2a-lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        _take_or_refuse(path, sibling)
-        yield
-    finally:
-        os.close(sibling)
-
-
 def _take_or_refuse(path: Path, descriptor: int) -> None:
     try:
         _take(descriptor)
     except (BlockingIOError, PermissionError) as exc:
         raise _in_use(path) from exc
+
+
+def _take(descriptor: int) -> None:
+    """Lock a file, or raise at once."""
+    # Each of the two modules is on one kind of system alone.
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _in_use(path: Path) -> StoreLockedError:

@@ -20,8 +20,9 @@ import anyio
 import anyio.to_thread
 
 from bridge.errors import StoreError, UsageError
+from bridge.file_names import length_hint, refusal_of
 from bridge.private_files import private_file, private_folder
-from bridge.store.lock import OwnedFile, own_file
+from bridge.store.lock import LOCK_ENDING, OwnedFile, own_file
 from bridge.store.records import Change, Cursor, OnStored, Query, Quota, StoredMessage, StoredTask, TaskPage
 from bridge.store.retention import surplus_of, tasks_over_byte_quota
 from bridge.store.sqlite_batch import delete_tasks
@@ -70,10 +71,12 @@ class SQLiteStore:
         """Name the file. It is created when the store is entered.
 
         Raises:
-            UsageError: the path is ":memory:".
+            UsageError: the path is ":memory:", or names a device.
         """
         if str(path) == ":memory:":
             raise UsageError("a SQLite store needs a file; a store in memory is MemoryStore")
+        if (refusal := refusal_of(Path(path))) is not None:
+            raise UsageError(refusal)
         self._path = Path(path).parent.resolve() / Path(path).name
         self._synchronous = synchronous
         self._resources = ExitStack()
@@ -119,7 +122,8 @@ class SQLiteStore:
                 self._scans = stack.enter_context(Reader(self._path))
                 self._resources = stack.pop_all()
         except (OSError, sqlite3.Error) as exc:
-            raise UsageError(f"the store {self._path} cannot be opened: {exc}") from exc
+            hint = length_hint(self._path, len(LOCK_ENDING))
+            raise UsageError(f"the store {self._path} cannot be opened: {exc}{hint}") from exc
         return connection, file
 
     def _configure(self, connection: sqlite3.Connection) -> None:

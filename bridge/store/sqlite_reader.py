@@ -38,8 +38,8 @@ _UNFINISHED: Final = (
 _EVENTS: Final = "SELECT event FROM events WHERE task_id = ? ORDER BY seq"
 
 _WEIGHT: Final = (
-    "SELECT length(snapshot) + coalesce((SELECT sum(length(event)) FROM events WHERE task_id = ?1), 0)"
-    " FROM snapshots WHERE task_id = ?1"
+    "SELECT length(snapshot) + coalesce((SELECT sum(length(event)) FROM events WHERE task_id = :task_id), 0)"
+    " FROM snapshots WHERE task_id = :task_id"
 )
 _AGED: Final = "SELECT count(*) FROM tasks WHERE ended = 1 AND status_ms < ?"
 _ENDED: Final = "SELECT owner, count(*) FROM tasks WHERE ended = 1 GROUP BY owner"
@@ -95,7 +95,7 @@ class Reader:
     def weigh(self, task_id: str) -> int | None:
         """The bytes of a task's snapshot and events; None if there is no such task."""
         with self._moment() as connection:
-            row = connection.execute(_WEIGHT, (task_id,)).fetchone()
+            row = connection.execute(_WEIGHT, {"task_id": task_id}).fetchone()
         return None if row is None else int(row[0])
 
     def task(self, task_id: str) -> StoredTask | None:

@@ -212,9 +212,9 @@ class ToolsAgent:
         if isinstance(decision, Follow):
             return ToolRun(decision, source.upstream, self._options)
         options = self._options
-        for said in (decision.skill.override.call_timeout_seconds, source.call_timeout_seconds):
-            if said is not None:
-                options = replace(options, call_timeout_seconds=said)
+        for seconds in (decision.skill.override.call_timeout_seconds, source.call_timeout_seconds):
+            if seconds is not None:
+                options = replace(options, call_timeout_seconds=seconds)
                 break
         run = ToolRun(decision, source.upstream, options, self._turns.of(decision.skill.key))
         return BriefWork(run) if decision.skill.may_be_brief else run
@@ -246,8 +246,8 @@ class ToolsAgent:
 
 def _with_text_into(options: AgentOptions, skills: Skills) -> AgentOptions:
     """The options, with `text_into` of single skills added to the routes."""
-    said = {skill.id: skill.override.text_into for skill in skills.skills}
-    chosen = {skill_id: name for skill_id, name in said.items() if name is not None}
+    properties = {skill.id: skill.override.text_into for skill in skills.skills}
+    chosen = {skill_id: name for skill_id, name in properties.items() if name is not None}
     if not chosen:
         return options
     route = replace(options.route, text_into={**options.route.text_into, **chosen})

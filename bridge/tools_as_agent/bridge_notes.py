@@ -39,12 +39,12 @@ _BESIDE: Final = "In this context, {} for an answer; name the task in taskId to 
 
 def notes_of(job: Job, missed: str | None = None) -> dict[str, str]:
     """The notes by metadata key. `missed` is the note about a question that may have belonged to this task."""
-    said: Mapping[str, str | None] = {
+    notes: Mapping[str, str | None] = {
         UNATTRIBUTED: missed,
         UNUSED: _UNUSED.format(len(job.held)) if job.held else None,
         BESIDE: _BESIDE.format(_waiting(job.turn.beside)) if job.turn.beside else None,
     }
-    return {key: words for key, words in said.items() if words is not None}
+    return {key: words for key, words in notes.items() if words is not None}
 
 
 def message_with_notes(
@@ -52,8 +52,8 @@ def message_with_notes(
 ) -> Message:
     """A message of the task, with its notes."""
     asides = notes_of(job, missed)
-    said = (*parts, *(Part(text=words) for words in asides.values()))
-    return job.message(said, {**(metadata or {}), **asides} or None)
+    content = (*parts, *(Part(text=words) for words in asides.values()))
+    return job.message(content, {**(metadata or {}), **asides} or None)
 
 
 def _waiting(task_ids: Sequence[str]) -> str:

@@ -82,8 +82,8 @@ def _description(name: str, servers: Sequence[ToolServerSummary]) -> str:
 
 def _version(servers: Sequence[ToolServerSummary]) -> str:
     """The version of the only server; of several, each with its key."""
-    said = {server.key: server.greeting.version for server in servers if server.greeting}
-    known = {key: version for key, version in said.items() if version}
+    versions = {server.key: server.greeting.version for server in servers if server.greeting}
+    known = {key: version for key, version in versions.items() if version}
     if len(servers) < 2:
         return next(iter(known.values()), "0")
     return ", ".join(f"{key} {version}" for key, version in known.items()) or "0"

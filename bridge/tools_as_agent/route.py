@@ -279,8 +279,8 @@ def _merged(asked: OwnQuestion, tool: Tool, turn: Turn) -> SkillCall:
     """The arguments so far, with those that the answer adds or mends."""
     named = arguments_named_in(turn.message)
     fields = asked.fields if named is None else ()  # beside named arguments, plain text is no argument
-    said = answer_in(turn.message.parts, tool, fields, asked.skill_id if not asked.fields else None)
-    given = {**(named or {}), **coerced_fields(said, tool)}
+    answered = answer_in(turn.message.parts, tool, fields, asked.skill_id if not asked.fields else None)
+    given = {**(named or {}), **coerced_fields(answered, tool)}
     arguments = {**asked.arguments, **given}
     files = [part for part in turn.message.parts if part.kind in ("raw", "url")]
     replaced = {name: value for name, value in arguments.items() if name in given or name not in asked.fields}

@@ -107,18 +107,18 @@ def skills_of(
     known = before.by_key if before else {}
     tools = {(source_key, tool.name): tool for source_key, tool in listed}
     ids = skill_ids(tools)
-    said = {key: override_for(overrides, ids[key], key[1]) or SkillOverride() for key in tools}
-    served = [key for key in tools if not said[key].hidden]
+    overridden = {key: override_for(overrides, ids[key], key[1]) or SkillOverride() for key in tools}
+    served = [key for key in tools if not overridden[key].hidden]
     own = {key: ids[key] for key in served}
-    wanted = {key: said[key].id or ids[key] for key in served}
+    wanted = {key: overridden[key].id or ids[key] for key in served}
     given = _unique(own, wanted)
     return Skills(
         tuple(
-            _same(known.get(key), tools[key], given[key], ids[key], said[key])
-            or _skill(tools[key], key, given[key], ids[key], said[key])
+            _same(known.get(key), tools[key], given[key], ids[key], overridden[key])
+            or _skill(tools[key], key, given[key], ids[key], overridden[key])
             for key in served
         ),
-        {key: ids[key] for key in tools if said[key].hidden},
+        {key: ids[key] for key in tools if overridden[key].hidden},
         {given[key]: wanted[key] for key in served if given[key] != wanted[key]},
     )
 

@@ -192,7 +192,7 @@ class TaskAsker:
         if self._shown is None:
             return
         words = words_on_contention(seconds, self._job.events.ids.now_ms())
-        self._shown = self._shown.model_copy(update={"parts": (*self._shown.parts, Part(text=words))})
+        self._shown = self._shown.changed(parts=(*self._shown.parts, Part(text=words)))
         self._ask(self._unanswered(), self._shown)
 
     def _give_way(self) -> None:
@@ -249,8 +249,8 @@ class TaskAsker:
 
     def _hear(self, turn: Turn) -> Callable[[Commit], None]:
         """Read the answers in a message of the client. The result stores them, once the message is accepted."""
-        said = with_metadata(turn.message, turn.metadata)
-        answers = answers_from(said, self._unanswered(), fill_defaults=URI not in turn.extensions)
+        message = with_metadata(turn.message, turn.metadata)
+        answers = answers_from(message, self._unanswered(), fill_defaults=URI not in turn.extensions)
 
         def accepted(stored: Commit) -> None:
             self._job.turn = turn
@@ -283,11 +283,11 @@ def answers_held(
     given: dict[str, JsonObject] = {}
     for one in tuple(held):
         left = [question for question in questions if question.key not in given]
-        said = with_metadata(one.turn.message, one.turn.metadata)
-        if QUESTION in (said.metadata or {}):
-            found = named_answers(said, left)
+        message = with_metadata(one.turn.message, one.turn.metadata)
+        if QUESTION in (message.metadata or {}):
+            found = named_answers(message, left)
         else:
-            found = fitting_answers(said, left) if one.since >= since else {}
+            found = fitting_answers(message, left) if one.since >= since else {}
         if found:
             held.remove(one)
             given |= found

@@ -103,7 +103,7 @@ def status_with_question(task: Task) -> TaskStatus:
         return status
     parts = tuple(map(_question_part, artifacts[-1].parts))
     asked = Message(message_id=artifacts[-1].artifact_id, role=Role.AGENT, parts=parts)
-    return status.model_copy(update={"message": asked})
+    return status.changed(message=asked)
 
 
 def _question_part(part: Part) -> Part:
@@ -146,8 +146,8 @@ def with_lasting_keys(questions: Iterable[AgentQuestion], status: TaskStatus) ->
     message = status.message
     occasions: dict[str, JsonValue] = {}
     for part in message.parts if message else ():
-        said = (part.metadata or {}).get(OCCASIONS)
-        occasions |= said if isinstance(said, dict) else {}
+        named = (part.metadata or {}).get(OCCASIONS)
+        occasions |= named if isinstance(named, dict) else {}
     asked = message.message_id if message else status.timestamp
     return tuple(
         replace(one, key=_hashed(json.dumps([occasions.get(one.own_key or "", asked), one.own_key])))

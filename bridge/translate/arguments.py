@@ -248,10 +248,10 @@ def _field_for(prop: JsonObject, root: JsonObject) -> JsonObject:
         items = prop.get("items")
         return {**prop, "items": resolved(items, root)} if isinstance(items, dict) else prop
     field: JsonObject = {key: prop[key] for key in ("title",) if key in prop}
-    said = prop.get("description")
+    description = prop.get("description")
     field["type"] = "string"
     field["description"] = (
-        f"{said} (as JSON)" if isinstance(said, str) else f"{type_words(prop, root)}, as JSON"
+        f"{description} (as JSON)" if isinstance(description, str) else f"{type_words(prop, root)}, as JSON"
     )
     if "default" in prop:
         field["default"] = json.dumps(prop["default"], ensure_ascii=False)

@@ -76,7 +76,7 @@ def as_json(value: JsonValue) -> str:
 def joined(pieces: Sequence[Part]) -> Part:
     """The part that joins some pieces."""
     first, *others = pieces
-    return first.model_copy(update={"text": "".join(one.text or "" for one in pieces)}) if others else first
+    return first.changed(text="".join(one.text or "" for one in pieces)) if others else first
 
 
 def _blocks_from_part(part: Part, reading: ResultRules) -> tuple[JsonValue, ...]:
@@ -103,16 +103,16 @@ def _block_of(part: Part) -> JsonObject:
 
 def _restored(part: Part) -> tuple[JsonValue, ...]:
     """The original block of a part, by its metadata. Empty when the metadata has none, or contradicts the part."""
-    said = _block_of(part)
-    kind = said.get("type")
-    rest = {key: value for key, value in said.items() if key != TWIN}
+    block = _block_of(part)
+    kind = block.get("type")
+    rest = {key: value for key, value in block.items() if key != TWIN}
     typed: JsonObject = {} if part.media_type is None else {"mimeType": part.media_type}
     if kind in (WHOLE, STRUCTURED):
-        return _spelled_out(part, said)
-    if not said and part.kind == "raw":
+        return _spelled_out(part, block)
+    if not block and part.kind == "raw":
         implied = (part.media_type or "").partition("/")[0]
         return ({"type": implied, "data": part.raw, **typed},) if implied in _MEDIA else ()
-    if kind == "resource_link" and part.kind == "text" and said.get(WITHHELD) is True:
+    if kind == "resource_link" and part.kind == "text" and block.get(WITHHELD) is True:
         return (text_block(part.text or ""),)
     row = HELD.get(kind) if isinstance(kind, str) else None
     name = row.fields.get(part.kind) if row is not None else None
@@ -125,10 +125,10 @@ def _restored(part: Part) -> tuple[JsonValue, ...]:
     return ({**rest, "resource": {**inner, **held}},) if isinstance(inner, dict) else ()
 
 
-def _spelled_out(part: Part, said: JsonObject) -> tuple[JsonValue, ...]:
+def _spelled_out(part: Part, block: JsonObject) -> tuple[JsonValue, ...]:
     if part.kind == "data":
         return (part.data,)
-    if part.text is None or said.get(SPELLED) is not True:
+    if part.text is None or block.get(SPELLED) is not True:
         return ()
     try:
         value: JsonValue = json.loads(part.text)
@@ -176,14 +176,14 @@ _UNSAID_TYPES: Final[Mapping[PartKind, str]] = {"text": "text/plain", "data": "a
 
 def _with_meta(block: JsonObject, part: Part) -> JsonObject:
     """A block with the other fields of its part in `_meta`. Data is marked, since its text is not the agent's own."""
-    said: JsonObject = {"kind": "data"} if part.kind == "data" else {}
+    fields: JsonObject = {"kind": "data"} if part.kind == "data" else {}
     if part.filename is not None and block["type"] != "resource_link":
-        said["filename"] = part.filename
+        fields["filename"] = part.filename
     if part.media_type is not None and part.media_type != _UNSAID_TYPES.get(part.kind, part.media_type):
-        said["mediaType"] = part.media_type
+        fields["mediaType"] = part.media_type
     if part.metadata:
-        said["metadata"] = part.metadata
-    return {**block, "_meta": {PART_META: said}} if said else block
+        fields["metadata"] = part.metadata
+    return {**block, "_meta": {PART_META: fields}} if fields else block
 
 
 def size_of(part: Part) -> int:

@@ -57,7 +57,7 @@ def message_from_call(
     if tool.original is not None:
         data: JsonObject = {"skill": tool.skill_id, "arguments": arguments}
         message = _message([Part(data=data, media_type=_JSON)], conversation, {SKILL: tool.skill_id})
-        return message.model_copy(update={"extensions": (URI,)})
+        return message.changed(extensions=(URI,))
     _require_fitting(_checker(tool), arguments)
     chosen = tool.skill_id or arguments.get("skill")
     text = str(arguments["message"])

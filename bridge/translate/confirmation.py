@@ -64,10 +64,10 @@ that is guessed wrongly costs one more question, a yes that is guessed wrongly c
 not a refusal."""
 
 
-def needs_confirmation(tool: Tool, when: ConfirmPolicy, said: bool | None) -> bool:
-    """Whether calls of a tool are confirmed. `said` is the tool's own rule in the configuration."""
-    if said is not None:
-        return said
+def needs_confirmation(tool: Tool, when: ConfirmPolicy, rule: bool | None) -> bool:
+    """Whether calls of a tool are confirmed. `rule` is the tool's own rule in the configuration."""
+    if rule is not None:
+        return rule
     match when:
         case "never":
             return False
@@ -79,8 +79,8 @@ def needs_confirmation(tool: Tool, when: ConfirmPolicy, said: bool | None) -> bo
 
 def call_digest(source_key: str, tool: Tool, arguments: JsonObject) -> str:
     """The digest that a confirmation is bound to. `arguments` are those that the server would get."""
-    said = json.dumps([source_key, tool.name, tool.listed, arguments], sort_keys=True)
-    return hashlib.sha256(said.encode()).hexdigest()
+    content = json.dumps([source_key, tool.name, tool.listed, arguments], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def confirmation_key(digest: str) -> str:
@@ -116,11 +116,11 @@ def answer_to_confirmation(message: Message, metadata: JsonObject, tool: Tool) -
     """
     explicit = [one[ANSWER] for one in (metadata, message.metadata or {}) if one.get(ANSWER) is not None]
     read = [_action_from(action) for action in explicit]
-    said = {*read, *(_answer_in(part, tool) for part in message.parts), _answer_in_text(message, tool)}
+    actions = {*read, *(_answer_in(part, tool) for part in message.parts), _answer_in_text(message, tool)}
     for refusal in (ElicitAction.CANCEL, ElicitAction.DECLINE):
-        if refusal in said:
+        if refusal in actions:
             return refusal
-    return ElicitAction.ACCEPT if ElicitAction.ACCEPT in said and None not in read else None
+    return ElicitAction.ACCEPT if ElicitAction.ACCEPT in actions and None not in read else None
 
 
 def beside_the_answer(message: Message, tool: Tool) -> Message:
@@ -131,7 +131,7 @@ def beside_the_answer(message: Message, tool: Tool) -> Message:
         for part in message.parts
         if _answer_in(part, tool) is None and not (is_answer and part.kind == "text")
     )
-    return message.model_copy(update={"parts": parts})
+    return message.changed(parts=parts)
 
 
 def _answer_in(part: Part, tool: Tool) -> ElicitAction | None:

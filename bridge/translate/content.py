@@ -110,17 +110,17 @@ def parts_from_result(
     has_structured = STRUCTURED in result
     blocks = content if isinstance(content, list) else [] if content is None else [content]
     parts: list[Part] = []
-    is_said = False
+    is_in_text = False
     for block in blocks:
         twin = has_structured and repeats(block, structured)
         made = _parts_from_block(block, links, twin=twin)
         if has_structured and repeated is not Repeated.BOTH and made[0].kind == "text":
             says = twin or _says_wrapped(block, structured)
-            is_said = is_said or says
+            is_in_text = is_in_text or says
             if says and repeated is Repeated.DATA:
                 continue
         parts += made
-    if has_structured and not (is_said and repeated is Repeated.TEXT):
+    if has_structured and not (is_in_text and repeated is Repeated.TEXT):
         parts.append(_data(structured, STRUCTURED))
     return tuple(parts)
 
@@ -154,10 +154,10 @@ def _plain(block: JsonObject, _: LinkRules) -> Part | None:
     held = _held(kind, block)
     if held is None:
         return None
-    said, rest = held
-    implied = str(said.get("media_type") or kind).partition("/")[0]
+    fields, rest = held
+    implied = str(fields.get("media_type") or kind).partition("/")[0]
     # The type alone goes without saying.
-    return Part.model_validate(said if rest == {"type": implied} else {**said, "metadata": {BLOCK: rest}})
+    return Part.model_validate(fields if rest == {"type": implied} else {**fields, "metadata": {BLOCK: rest}})
 
 
 def _resource(block: JsonObject, _: LinkRules) -> Part | None:
@@ -165,24 +165,24 @@ def _resource(block: JsonObject, _: LinkRules) -> Part | None:
     held = _held("resource", resource) if isinstance(resource, dict) else None
     if held is None or not isinstance(resource, dict):
         return None
-    said, rest = held
+    fields, rest = held
     metadata: JsonObject = {BLOCK: {**block, "resource": rest}}
-    return Part.model_validate({**said, "filename": filename_in(resource.get("uri")), "metadata": metadata})
+    return Part.model_validate({**fields, "filename": filename_in(resource.get("uri")), "metadata": metadata})
 
 
 def _resource_link(block: JsonObject, links: LinkRules) -> Part | None:
     held = _held("resource_link", block)
     if held is None:
         return None
-    said, rest = held
+    fields, rest = held
     name = block.get("name")
-    said_name = name if isinstance(name, str) else None
-    if _scheme(str(said["url"])) == "file" and not links.allow_file:
+    given_name = name if isinstance(name, str) else None
+    if _scheme(str(fields["url"])) == "file" and not links.allow_file:
         return Part(
-            text=f"[{said_name or 'a file'}: a link to a file of the server, not passed on]",
+            text=f"[{given_name or 'a file'}: a link to a file of the server, not passed on]",
             metadata={BLOCK: _without_file(block)},
         )
-    return Part.model_validate({**said, "filename": said_name, "metadata": {BLOCK: rest}})
+    return Part.model_validate({**fields, "filename": given_name, "metadata": {BLOCK: rest}})
 
 
 _CONVERTERS: Final[Mapping[str, Callable[[JsonObject, LinkRules], Part | None]]] = {
@@ -200,7 +200,7 @@ def _part_from_read(contents: JsonValue, link: JsonObject) -> Part:
     part = _part_from_contents(contents) if isinstance(contents, dict) else None
     if part is None:
         return _whole(contents)
-    return part.model_copy(update={"metadata": {BLOCK: link}})
+    return part.changed(metadata={BLOCK: link})
 
 
 def _part_from_contents(contents: JsonObject) -> Part | None:
@@ -268,7 +268,7 @@ def _without_file(link: JsonObject) -> JsonObject:
 def _marked(part: Part, mark: str) -> Part:
     block = (part.metadata or {}).get(BLOCK)
     rest = block if isinstance(block, dict) else {"type": "text"}
-    return part.model_copy(update={"metadata": {BLOCK: {**rest, mark: True}}})
+    return part.changed(metadata={BLOCK: {**rest, mark: True}})
 
 
 def repeats(block: JsonValue, structured: JsonValue) -> bool:

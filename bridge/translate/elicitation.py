@@ -274,16 +274,16 @@ def _action_of(message: Message, fields: frozenset[str]) -> ElicitAction:
     answer = action_of_message(message, fields)
     if answer is ElicitAction.ACCEPT and ANSWER not in (message.metadata or {}) and not _RESULT_KEYS & fields:
         for part in message.parts:
-            said = part.data if part.kind == "data" else None
-            if isinstance(said, dict) and set(said) == _RESULT_KEYS and said["action"] in _REFUSALS:
-                return ElicitAction(str(said["action"]))
+            data = part.data if part.kind == "data" else None
+            if isinstance(data, dict) and set(data) == _RESULT_KEYS and data["action"] in _REFUSALS:
+                return ElicitAction(str(data["action"]))
     return answer
 
 
-def _answers(said: Sequence[tuple[Elicitation, Message]], fill_defaults: bool) -> Answers:
+def _answers(answers: Sequence[tuple[Elicitation, Message]], fill_defaults: bool) -> Answers:
     given: dict[str, JsonObject] = {}
     problems: dict[str, tuple[Problem, ...]] = {}
-    for question, message in said:
+    for question, message in answers:
         answer = _action_of(message, _fields(question))
         if answer is not ElicitAction.ACCEPT:
             given[question.key] = {"action": answer.value}
@@ -324,14 +324,11 @@ def _keyed(message: Message, questions: Sequence[Elicitation]) -> list[tuple[Eli
     """The answers in a data part, by the keys of their questions."""
     known = {question.key: question for question in questions if not _has_object_for(question.key, question)}
     for part in message.parts:
-        said = part.data if part.kind == "data" else None
-        if not isinstance(said, dict) or not said:
+        data = part.data if part.kind == "data" else None
+        if not isinstance(data, dict) or not data:
             continue
-        if said.keys() <= known.keys() and all(isinstance(value, dict) for value in said.values()):
-            return [
-                (known[key], message.model_copy(update={"parts": (Part(data=value),)}))
-                for key, value in said.items()
-            ]
+        if data.keys() <= known.keys() and all(isinstance(value, dict) for value in data.values()):
+            return [(known[key], message.changed(parts=(Part(data=value),))) for key, value in data.items()]
     return None
 
 

@@ -174,8 +174,8 @@ def _both(weaker: JsonObject, stronger: JsonObject) -> JsonObject:
 
 
 def _kinds_of(schema: JsonObject) -> Sequence[str]:
-    said = schema.get("type")
-    kinds = said if isinstance(said, list) else [said]
+    named = schema.get("type")
+    kinds = named if isinstance(named, list) else [named]
     known = [kind for kind in kinds if isinstance(kind, str)]
     return known or [next((kind for keyword, kind in _IMPLIED.items() if keyword in schema), "string")]
 
@@ -212,9 +212,9 @@ def _texts(schema: JsonObject) -> Iterator[JsonValue]:
     """Candidates: by the format, from quotes in the description for a pattern, and from the pattern itself."""
     least = min(_whole_number(schema.get("minLength"), 0), _MAX_CHARACTERS)
     most = _whole_number(schema.get("maxLength"), _MAX_CHARACTERS)
-    pattern, said = schema.get("pattern"), schema.get("description")
+    pattern, description = schema.get("pattern"), schema.get("description")
     if isinstance(pattern, str):
-        quoted = [text for _, text in _QUOTED.findall(said)] if isinstance(said, str) else []
+        quoted = [text for _, text in _QUOTED.findall(description)] if isinstance(description, str) else []
         made = [text for more in (0, least) if (text := text_for(pattern, more)) is not None]
         # A pattern that cannot be matched in linear time passes every check, so a text is not known to fit.
         yield from (text for text in (*quoted, *made) if matches(pattern, text, unknown=False))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from bridge.a2a.model import progress
 from bridge.a2a.model.objects import AgentExtension
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.tools import Tool
@@ -21,7 +22,7 @@ ARGUMENTS: Final = f"{URI}/arguments"
 """The arguments of the call."""
 BLOCK: Final = f"{URI}/block"
 """The rest of a content block that its part has no fields for. Only for clients that activated the extension."""
-PROGRESS: Final = f"{URI}/progress"
+PROGRESS: Final = progress.PROGRESS
 """The numbers of a progress notification: {"progress", "total"?}."""
 QUESTION: Final = f"{URI}/question"
 """The key of the question that a message asks or answers."""

@@ -153,14 +153,14 @@ def with_one_text(message: Message) -> Message:
     if sum(part.text is not None for part in message.parts) < 2:
         return message
     others = tuple(part for part in message.parts if part.text is None)
-    return message.model_copy(update={"parts": (*others, Part(text=text_of_parts(message.parts)))})
+    return message.changed(parts=(*others, Part(text=text_of_parts(message.parts))))
 
 
 def skill_named_in(message: Message) -> str | UnclearCall | None:
     """The skill that a message names by the extension's key, or by a data part (rules 0 and 1)."""
-    said = (message.metadata or {}).get(SKILL)
-    if isinstance(said, str) and said:
-        return said
+    skill = (message.metadata or {}).get(SKILL)
+    if isinstance(skill, str) and skill:
+        return skill
     named = tuple(dict.fromkeys(skill_id for skill_id, _ in _named_in_data(_content_of(message.parts).data)))
     return UnclearCall(several=named) if len(named) > 1 else next(iter(named), None)
 
@@ -175,8 +175,8 @@ def skill_asked_for_in(
 
 def arguments_named_in(message: Message) -> JsonObject | None:
     """The arguments in the metadata of a message, under the extension's key."""
-    said = (message.metadata or {}).get(ARGUMENTS)
-    return said if isinstance(said, dict) else None
+    arguments = (message.metadata or {}).get(ARGUMENTS)
+    return arguments if isinstance(arguments, dict) else None
 
 
 def answer_in(
@@ -220,13 +220,13 @@ def _content_of(parts: Sequence[Part]) -> _Content:
 
 
 def _named_in(
-    content: _Content, said: JsonObject, skills: Mapping[str, Tool], rules: RouteRules
+    content: _Content, metadata: JsonObject, skills: Mapping[str, Tool], rules: RouteRules
 ) -> _Named | UnclearCall | None:
-    """Rules 0 to 3. `said` is the merged metadata."""
+    """Rules 0 to 3. `metadata` is the merged metadata."""
     return (
-        _named_in_metadata((SKILL,), said, content, skills, rules)
+        _named_in_metadata((SKILL,), metadata, content, skills, rules)
         or _the_one(_named_in_data(content.data))
-        or _named_in_metadata(rules.metadata_keys, said, content, skills, rules)
+        or _named_in_metadata(rules.metadata_keys, metadata, content, skills, rules)
         or _the_one(_named_in_texts(content, skills))
     )
 

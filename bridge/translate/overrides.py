@@ -142,11 +142,11 @@ def _weakest_first(patterns: Sequence[str], names: Sequence[str]) -> list[str]:
 def _merged(weaker: Rule, stronger: Rule) -> Rule:
     changes: dict[str, object] = {}
     for one in fields(stronger):
-        said = getattr(stronger, one.name)
+        value = getattr(stronger, one.name)
         if one.name == "arguments":
-            changes[one.name] = _merged_arguments(getattr(weaker, one.name), said)
-        elif said is not one.default:
-            changes[one.name] = said
+            changes[one.name] = _merged_arguments(getattr(weaker, one.name), value)
+        elif value is not one.default:
+            changes[one.name] = value
     return replace(weaker, **changes)  # type: ignore[arg-type]  # each is a field's value
 
 
@@ -248,10 +248,10 @@ def _inner(schema: JsonObject) -> list[tuple[str, JsonObject]]:
 def _described(prop: JsonValue, rule: ArgumentRule | None) -> JsonValue:
     if rule is None or not isinstance(prop, dict):
         return prop
-    said: JsonObject = {} if rule.description is None else {"description": rule.description}
+    changes: JsonObject = {} if rule.description is None else {"description": rule.description}
     if rule.default is not ABSENT:
-        said["default"] = rule.default
-    return {**prop, **said}
+        changes["default"] = rule.default
+    return {**prop, **changes}
 
 
 def _without(value: JsonValue, hidden: frozenset[str]) -> JsonValue:

@@ -87,12 +87,16 @@ def action_of_message(message: Message, fields: frozenset[str]) -> ElicitAction:
     A refusal is never guessed from words. It has to stand in metadata, or have the exact shape `{"action": ...}`
     when no field has that name.
     """
-    said = (message.metadata or {}).get(ANSWER)
-    if said is None and "action" not in fields:
+    action = (message.metadata or {}).get(ANSWER)
+    if action is None and "action" not in fields:
         for part in message.parts:
             if part.kind == "data" and isinstance(part.data, dict) and set(part.data) == {"action"}:
-                said = part.data["action"]
-    return ElicitAction(said) if isinstance(said, str) and said in set(ElicitAction) else ElicitAction.ACCEPT
+                action = part.data["action"]
+    return (
+        ElicitAction(action)
+        if isinstance(action, str) and action in set(ElicitAction)
+        else ElicitAction.ACCEPT
+    )
 
 
 def _lead(unclear: UnclearCall) -> str:

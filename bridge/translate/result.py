@@ -87,8 +87,8 @@ def _without_words(task: Task, words: Sequence[str]) -> Task:
     message = task.status.message
     assert message is not None
     parts = tuple(part for part in message.parts if part.text not in words)
-    left = message.model_copy(update={"parts": parts}) if parts else None
-    return task.model_copy(update={"status": task.status.model_copy(update={"message": left})})
+    left = message.changed(parts=parts) if parts else None
+    return task.changed(status=task.status.changed(message=left))
 
 
 def result_from_message(message: Message, reading: ResultRules) -> JsonObject:
@@ -155,28 +155,28 @@ def server_error_in(task: Task) -> JsonObject | None:
 
 
 def _completed(task: Task, reading: ResultRules) -> JsonObject:
-    artifacts, said = task.artifacts or (), task.status.message
+    artifacts, message = task.artifacts or (), task.status.message
     if not artifacts:
-        parts = said.parts if said else () if reading.extension_active else _last_words(task)
-        own = _peer_fields(said.metadata if said else None) if reading.extension_active else {}
+        parts = message.parts if message else () if reading.extension_active else _last_words(task)
+        own = _peer_fields(message.metadata if message else None) if reading.extension_active else {}
         return _checked(blocks_from_parts(parts, _inline(reading)), parts, own, reading)
     parts = tuple(part for artifact in artifacts for part in artifact.parts)
     content = [block for artifact in artifacts for block in _blocks_of(artifact, reading)]
     if reading.extension_active:
         return _checked(content, parts, _peer_fields(artifacts[0].metadata), reading)
-    words = text_of_parts(said.parts) if said else ""
+    words = text_of_parts(message.parts) if message else ""
     return _checked(content, parts, {"_meta": {STATUS_META: words}} if words else {}, reading)
 
 
 def _unsuccessful(task: Task, reading: ResultRules) -> JsonObject:
-    state, said = task.status.state, task.status.message
-    parts = said.parts if said else ()
+    state, message = task.status.state, task.status.message
+    parts = message.parts if message else ()
     words = blocks_from_parts(parts, _inline(reading))
     partial = [block for artifact in task.artifacts or () for block in _blocks_of(artifact, reading)]
     if not reading.extension_active:
         content = [*words, text_block(f"[{_ENDS[state]}{'' if words else ', and it gave no words for it'}]")]
         return {"content": [*content, *partial], "isError": True, "_meta": {STATE_META: state.value}}
-    own = _peer_fields(said.metadata if said else None)
+    own = _peer_fields(message.metadata if message else None)
     meta = own.pop("_meta", None)
     result: JsonObject = {"content": [*words, *partial]}
     if structured := structured_in(parts):
@@ -196,10 +196,10 @@ def _checked(
         return {"content": content} | ({STRUCTURED: marked[0]} if marked else {}) | own
     # Without a marked part the last data part is tried first, since agents put their data at the end.
     data = marked or tuple(part.data for part in reversed(parts) if part.kind == "data")
-    for value in data or _said_in_words(parts, reading.output):
+    for value in data or _json_in_texts(parts, reading.output):
         if not _faults_of(value, reading.output):
-            said = content if marked else _said_once(content, value)
-            return {"content": said, STRUCTURED: value} | own
+            blocks = content if marked else _without_twin(content, value)
+            return {"content": blocks, STRUCTURED: value} | own
     why = "; ".join(_faults_of(data[0], reading.output)) if data else "it holds no data"
     words = f"The agent's result is not as the tool's output schema asks: {why}. What it gave:"
     failed: list[JsonValue] = [text_block(words), *content]
@@ -210,7 +210,7 @@ def _checked(
     return result | own
 
 
-def _said_in_words(parts: Sequence[Part], output: Validator) -> tuple[JsonValue, ...]:
+def _json_in_texts(parts: Sequence[Part], output: Validator) -> tuple[JsonValue, ...]:
     """The JSON in texts, when there is no data. A bridge's agent sends only text when it was not asked for the
     extension, and a proxy may remove the header that asks."""
     texts = [part.text for part in parts if part.text is not None]
@@ -219,7 +219,7 @@ def _said_in_words(parts: Sequence[Part], output: Validator) -> tuple[JsonValue,
     return (*plain, *({WRAPPED: value} for value in (*texts, *plain) if wraps))
 
 
-def _said_once(content: list[JsonValue], value: JsonValue) -> list[JsonValue]:
+def _without_twin(content: list[JsonValue], value: JsonValue) -> list[JsonValue]:
     """Content with the structured content once: the generated text is dropped when the agent has a text of its own."""
     twins = [block for block in content if repeats(block, value)]
     ours = [block for block in twins if isinstance(block, dict) and PART_META in _meta_of(block)]
@@ -248,8 +248,8 @@ def _blocks_of(artifact: Artifact, reading: ResultRules) -> list[JsonValue]:
     blocks = blocks_from_parts(artifact.parts, reading)
     if reading.extension_active or not isinstance(blocks[0], dict):
         return blocks
-    said = artifact.to_object()
-    about = {key: value for key, value in said.items() if key not in ("parts", "extensions")}
+    fields = artifact.to_object()
+    about = {key: value for key, value in fields.items() if key not in ("parts", "extensions")}
     first: JsonObject = {**blocks[0], "_meta": {**_meta_of(blocks[0]), ARTIFACT_META: about}}
     return [first, *blocks[1:]]
 

@@ -156,7 +156,7 @@ def _within(source: ToolSource, rules: ToolRules) -> ToolSource:
     card = source.card
     if len(card.skills) <= rules.skills_most:
         return source
-    return replace(source, card=card.model_copy(update={"skills": card.skills[: rules.skills_most]}))
+    return replace(source, card=card.changed(skills=card.skills[: rules.skills_most]))
 
 
 def _tools_of(source: ToolSource, rules: ToolRules) -> list[AgentTool]:

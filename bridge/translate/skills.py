@@ -121,8 +121,8 @@ def _annotated_title(tool: Tool) -> str | None:
 def _tags_from(annotations: JsonObject) -> tuple[str, ...]:
     tags = []
     for hint, (when_true, when_false) in _HINTS.items():
-        said = annotations.get(hint)
-        tag = when_true if said is True else when_false if said is False else None
+        value = annotations.get(hint)
+        tag = when_true if value is True else when_false if value is False else None
         if tag is not None:
             tags.append(tag)
     return tuple(tags)

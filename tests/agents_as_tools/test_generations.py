@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,56 +14,101 @@ from tests.support.exposing import exposing
 from tests.support.scripted_agent import Json, scripted_agent
 
 WAIT_SECONDS = 20
-each_generation = pytest.mark.parametrize("is_older", [False, True], ids=["1.0", "0.3"])
+METHODS = {
+    "1.0": ("SendMessage", "SendStreamingMessage"),
+    "0.3": ("message/send", "message/stream"),
+    "0.1": ("tasks/send", "tasks/sendSubscribe"),
+}
+NOTE = "urn:mcp-a2a:unsaid:v1"
+"""The metadata in which is said what a generation has no field for."""
 
 
-def said(words: str, is_older: bool, **more: Any) -> Json:
+def said(words: str, generation: str, **more: Any) -> Json:
     """A message of the agent."""
-    if is_older:
-        part, kind, role = {"kind": "text", "text": words}, {"kind": "message"}, "agent"
-    else:
-        part, kind, role = {"text": words}, {}, "ROLE_AGENT"
-    return {**kind, "messageId": f"a-{words}", "role": role, "parts": [part], **more}
+    if generation == "1.0":
+        return {"messageId": f"a-{words}", "role": "ROLE_AGENT", "parts": [{"text": words}], **more}
+    if generation == "0.3":
+        parts = [{"kind": "text", "text": words}]
+        return {"kind": "message", "messageId": f"a-{words}", "role": "agent", "parts": parts, **more}
+    return {"role": "agent", "parts": [{"type": "text", "text": words}]}
 
 
+def task(task_id: str, state: str, words: str, generation: str) -> Json:
+    """A task of the agent, in the context `c-1`."""
+    name = f"TASK_STATE_{state.upper().replace('-', '_')}" if generation == "1.0" else state
+    status = {"state": name, "message": said(words, generation)}
+    if generation == "0.1":
+        return {"id": task_id, "sessionId": "c-1", "status": status}
+    bare = {"id": task_id, "contextId": "c-1", "status": status}
+    return {"kind": "task", **bare} if generation == "0.3" else bare
+
+
+@dataclass
 class Conversing:
-    """Answers with a message or with a task, and says what it was asked by."""
+    """Answers with a message or with a task, and remembers what it was asked by."""
 
-    def __init__(self, *, in_tasks: bool, is_older: bool) -> None:
-        self.asked: list[Json] = []
-        self.methods: list[str] = []
-        self._in_tasks = in_tasks
-        self._is_older = is_older
+    generation: str
+    in_tasks: bool
+    asks: bool = False
+    """Whether its first answer is a task that asks, whatever the others are."""
+    asked: list[Json] = field(default_factory=list)
+    methods: list[str] = field(default_factory=list)
 
     def __call__(self, method: str, params: Json) -> list[Json]:
+        if method in ("GetTask", "tasks/get"):
+            return [self._task(params["id"])]
         self.methods.append(method)
+        self.asked.append(about := self._about(params))
+        if not (self.in_tasks or self._is_asking):
+            answer = said(self._words, self.generation, contextId="c-1")
+            return [{"message": answer} if self.generation == "1.0" else answer]
+        held = self._task(about.get("id") or about.get("taskId") or f"t-{len(self.asked)}")
+        return [{"task": held} if self.generation == "1.0" else held]
+
+    @property
+    def _words(self) -> str:
+        return f"turn {len(self.asked)}"
+
+    @property
+    def _is_asking(self) -> bool:
+        return self.asks and len(self.asked) == 1
+
+    def _task(self, task_id: str) -> Json:
+        return task(
+            task_id, "input-required" if self._is_asking else "completed", self._words, self.generation
+        )
+
+    def _about(self, params: Json) -> Json:
+        """What a message names: a context, a task, tasks before."""
         message = params["message"]
-        self.asked.append({name: message[name] for name in _ABOUT if name in message})
-        words = f"turn {len(self.asked)}"
-        if not self._in_tasks:
-            answer = said(words, self._is_older, contextId="c-1")
-            return [answer if self._is_older else {"message": answer}]
-        state = "completed" if self._is_older else "TASK_STATE_COMPLETED"
-        status = {"state": state, "message": said(words, self._is_older)}
-        task = {"id": f"t-{len(self.asked)}", "contextId": "c-1", "status": status}
-        return [{"kind": "task", **task} if self._is_older else {"task": task}]
+        if self.generation != "0.1":
+            return {
+                name: message[name] for name in ("contextId", "taskId", "referenceTaskIds") if name in message
+            }
+        note = message.get("metadata", {}).get(NOTE, {})
+        before = {"referenceTaskIds": note["referenceTaskIds"]} if "referenceTaskIds" in note else {}
+        return {"id": params["id"], "contextId": params.get("sessionId"), **before}
 
-
-_ABOUT = ("contextId", "taskId", "referenceTaskIds")
+    def serve(self, *, streaming: bool) -> AbstractAsyncContextManager[str]:
+        """Its URL, as long as this is entered."""
+        card = {"capabilities": {"streaming": streaming}}
+        is_older, is_first = self.generation == "0.3", self.generation == "0.1"
+        return scripted_agent(self, card, is_older=is_older, is_first=is_first)
 
 
 @pytest.mark.proves("map-either-answer", "a2a03-6-objects")
-@each_generation
-@pytest.mark.parametrize("in_tasks", [False, True], ids=["messages", "tasks"])
+@pytest.mark.parametrize(
+    ("generation", "in_tasks"),
+    [("1.0", False), ("1.0", True), ("0.3", False), ("0.3", True), ("0.1", True)],
+)
 @pytest.mark.parametrize("streaming", [False, True], ids=["polled", "streamed"])
 async def test_an_agent_is_asked_again_by_the_id_that_its_answer_named(
-    is_older: bool, in_tasks: bool, streaming: bool, tmp_path: Path
+    generation: str, in_tasks: bool, streaming: bool, tmp_path: Path
 ) -> None:
-    agent = Conversing(in_tasks=in_tasks, is_older=is_older)
-    card = {"capabilities": {"streaming": streaming}}
+    agent = Conversing(generation, in_tasks)
     with anyio.fail_after(WAIT_SECONDS):
         async with (
-            scripted_agent(agent, card, is_older=is_older) as url,
+            agent.serve(streaming=streaming) as url,
             exposing(tmp_path, url) as there,
             there.client("auto") as host,
         ):
@@ -71,12 +118,43 @@ async def test_an_agent_is_asked_again_by_the_id_that_its_answer_named(
             context = words[1].rpartition(" ")[2].rstrip(")")
             second = await host.call_tool("act", {"message": "on", "context": context})
             assert second.content[0].text == "turn 2"
-    again = {"contextId": "c-1", **({"referenceTaskIds": ["t-1"]} if in_tasks else {})}
-    assert agent.asked == [{}, again]
-    streamed, sent = (
-        ("message/stream", "message/send") if is_older else ("SendStreamingMessage", "SendMessage")
-    )
-    assert agent.methods == [streamed if streaming else sent] * 2
+    begun, again = agent.asked
+    if generation == "0.1":
+        assert again == {"id": again["id"], "contextId": "c-1", "referenceTaskIds": [begun["id"]]}
+        assert again["id"] != begun["id"]
+    else:
+        assert begun == {}
+        assert again == {"contextId": "c-1", **({"referenceTaskIds": ["t-1"]} if in_tasks else {})}
+    assert agent.methods == [METHODS[generation][streaming]] * 2
+
+
+@pytest.mark.proves("map-either-answer", "map-ask-back")
+@pytest.mark.parametrize(
+    ("generation", "in_tasks"),
+    [("1.0", False), ("1.0", True), ("0.3", False), ("0.3", True), ("0.1", True)],
+)
+@pytest.mark.parametrize("streaming", [False, True], ids=["polled", "streamed"])
+async def test_a_task_that_asks_is_answered_by_its_id_and_may_be_ended_with_a_message(
+    generation: str, in_tasks: bool, streaming: bool, tmp_path: Path
+) -> None:
+    agent = Conversing(generation, in_tasks, asks=True)
+    with anyio.fail_after(WAIT_SECONDS):
+        async with (
+            agent.serve(streaming=streaming) as url,
+            exposing(tmp_path, url) as there,
+            there.client("auto") as host,
+        ):
+            asked = await host.call_tool("act", {"message": "go"})
+            words = asked.content[0].text
+            assert words.startswith("turn 1")
+            handle = words.partition("handle: ")[2].split()[0]
+            done = await host.call_tool("task_reply", {"handle": handle, "message": "3"})
+    assert done.content[0].text == "turn 2"
+    begun, again = agent.asked
+    if generation == "0.1":
+        assert again == {**begun, "contextId": "c-1"}
+    else:
+        assert again == {"contextId": "c-1", "taskId": "t-1"}
 
 
 class SamplesAgent:
@@ -108,6 +186,7 @@ class SamplesAgent:
         return [{**task, "artifacts": pieces} if has_ended else task]
 
 
+@pytest.mark.proves("a2a01-7.1.1-continued")
 @pytest.mark.proves("map-first-generation")
 @pytest.mark.parametrize("streaming", [False, True], ids=["polled", "streamed"])
 async def test_an_agent_of_the_first_generation_asks_and_is_answered(streaming: bool, tmp_path: Path) -> None:

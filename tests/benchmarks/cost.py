@@ -3,6 +3,9 @@
 Each run is a new process of one checkout, which says itself whose code it runs; both have the same Python and the same
 raw tool server. The checkouts take turns, and which of a pair goes first alternates, so that a machine that gets slower
 does not speak for one of them. What counts is the CPU time of the bridge's own process, without its children.
+
+The bridge is `wrap`, which writes to the pipes of the server that it has started, or `expose`, whose own stdin and
+stdout are the connection.
 """
 
 from __future__ import annotations
@@ -10,15 +13,22 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, Final
 
-from tests.benchmarks.contestants import ECHOES, load_command, server_command
+from tests.benchmarks.contestants import (
+    ECHOES,
+    bridge_command,
+    face_client_command,
+    load_command,
+    server_command,
+)
 from tests.benchmarks.figures import Table, number, spread
-from tests.benchmarks.workplace import BenchmarkError, Workplace, workplace
+from tests.benchmarks.workplace import BenchmarkError, Started, Workplace, workplace
 from tests.support.command import ROOT
 
 CONCURRENCY: Final = 32
@@ -78,35 +88,55 @@ def ratio_of(pairs: Sequence[Pair]) -> Ratio:
     return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 
 
-def measure(place: Workplace, before: Path, pairs: int, calls: int) -> list[Pair]:
+def measure(
+    place: Workplace, before: Path, pairs: int, calls: int, of: str = "wrap", concurrency: int = CONCURRENCY
+) -> list[Pair]:
     """Run so many pairs, and say each as soon as it is known."""
     found = []
     for at in range(pairs):
         order = (before, ROOT) if at % 2 == 0 else (ROOT, before)
-        each = {checkout: cpu_ms_per_call(place, checkout, calls) for checkout in order}
+        each = {checkout: cpu_ms_per_call(place, checkout, calls, of, concurrency) for checkout in order}
         found.append(Pair(each[before], each[ROOT]))
         said = f"pair {at + 1} of {pairs}: {each[before]:.3f} ms, now {each[ROOT]:.3f} ms"
         print(f"{said}, ratio {found[-1].ratio:.3f}", file=sys.stderr, flush=True)
     return found
 
 
-def cpu_ms_per_call(place: Workplace, checkout: Path, calls: int) -> float:
+def cpu_ms_per_call(place: Workplace, checkout: Path, calls: int, of: str, concurrency: int) -> float:
     """What one call costs a new process of a checkout."""
-    port, echo = place.new_port(), ECHOES["raw"]
+    echo = ECHOES["raw"]
     plan: dict[str, Any] = {
         "kind": "send",
         "requests": calls,
-        "warm_up": max(2 * CONCURRENCY, calls // 10),
-        "concurrency": CONCURRENCY,
+        "warm_up": max(2 * concurrency, calls // 10),
+        "concurrency": concurrency,
         "tool": "echo",
         "argument": echo.argument,
         "prefix": echo.prefix,
-        "port": port,
     }
+    with BRIDGES[of].asking(place, checkout) as (asking, whose):
+        answer = asking.ask(plan | whose)
+    return float(1000 * answer["cpu_seconds"] / calls)
+
+
+@contextmanager
+def _asking_wrap(place: Workplace, checkout: Path) -> Iterator[tuple[Started, Mapping[str, Any]]]:
+    port = place.new_port()
     command = wrap_command(checkout, port)
     with place.serving(command, port, checkout) as server, place.started(load_command()) as load:
-        answer = load.ask(plan | {"pid": server.pid})
-    return float(1000 * answer["cpu_seconds"] / calls)
+        yield load, {"port": port, "pid": server.pid}
+
+
+@contextmanager
+def _asking_expose(place: Workplace, checkout: Path) -> Iterator[tuple[Started, Mapping[str, Any]]]:
+    port = place.new_port()
+    client = face_client_command("legacy", *expose_command(checkout, port))
+    with (
+        place.serving(bridge_command(port, "memory:"), port),
+        place.started(client, checkout) as asking,
+    ):
+        asking.hear()
+        yield asking, {"cpu_of": "server"}
 
 
 def wrap_command(checkout: Path, port: int) -> list[str]:
@@ -115,7 +145,28 @@ def wrap_command(checkout: Path, port: int) -> list[str]:
     return [sys.executable, "-P", "-c", _RUN, str(checkout), *words, "--", *server_command("raw")]
 
 
-def table_of(pairs: Sequence[Pair], calls: int) -> Table:
+def expose_command(checkout: Path, port: int) -> list[str]:
+    """`mcp-a2a expose` of a checkout on stdio, in front of the agent on a port."""
+    words = ["expose", "--log-level", "error", f"http://127.0.0.1:{port}"]
+    return [sys.executable, "-P", "-c", _RUN, str(checkout), *words]
+
+
+@dataclass(frozen=True)
+class MeasuredBridge:
+    """One of the bridge's commands, and what is asked of it."""
+
+    call: str
+    asking: Callable[[Workplace, Path], AbstractContextManager[tuple[Started, Mapping[str, Any]]]]
+    """Who asks it, and what the plans say of whose CPU time counts."""
+
+
+BRIDGES: Final = {
+    "wrap": MeasuredBridge("SendMessage to the raw stdio server", _asking_wrap),
+    "expose": MeasuredBridge("tools/call over stdio", _asking_expose),
+}
+
+
+def table_of(pairs: Sequence[Pair], calls: int, of: str, concurrency: int) -> Table:
     """What was found, for people."""
     ratio = ratio_of(pairs)
     before, after = ([getattr(pair, name) for pair in pairs] for name in ("before", "after"))
@@ -125,9 +176,9 @@ def table_of(pairs: Sequence[Pair], calls: int) -> Table:
         ["now / before", f"{number(ratio.mean)}, 95 % within {number(ratio.low)}..{number(ratio.high)}"],
     ]
     title = (
-        f"CPU ms/call, {len(pairs)} pairs of {calls} calls each, concurrency {CONCURRENCY}, store in memory"
+        f"CPU ms/call, {len(pairs)} pairs of {calls} calls each, concurrency {concurrency}, store in memory"
     )
-    return Table(title, ["checkout", "SendMessage to the raw stdio server"], rows)
+    return Table(title, ["checkout", BRIDGES[of].call], rows)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -139,6 +190,10 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("before", type=Path, metavar="BEFORE", help="the folder of the other checkout")
     made.add_argument("--pairs", type=_from(2), default=20, metavar="N", help="runs of each (20)")
+    made.add_argument("--of", choices=BRIDGES, default="wrap", help="the bridge that is asked (wrap)")
+    made.add_argument(
+        "--concurrency", type=_from(1), default=CONCURRENCY, metavar="N", help="calls at once (32)"
+    )
     made.add_argument("--calls", type=_from(1), default=3000, metavar="N", help="calls of a run (3000)")
     return made
 
@@ -161,13 +216,13 @@ def main() -> int:
         return 2
     try:
         with workplace() as place:
-            pairs = measure(place, before, options.pairs, options.calls)
+            pairs = measure(place, before, options.pairs, options.calls, options.of, options.concurrency)
     except BenchmarkError as exc:
         print(exc, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
-    print(table_of(pairs, options.calls))
+    print(table_of(pairs, options.calls, options.of, options.concurrency))
     ratio = ratio_of(pairs)
     print(f"{'too high: all' if ratio.is_too_high else 'not all'} of the interval is over {MOST}")
     return 1 if ratio.is_too_high else 0

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import resource
 import time
 from pathlib import Path
 from typing import Final
+
+from bridge.process.resources import raise_descriptors
 
 _CLOCK_OF_A_PROCESS: Final = 2
 """CPUCLOCK_SCHED, as `clock_getcpuclockid` builds it into the clock of a pid."""
@@ -43,6 +44,4 @@ def _memory(pid: int, name: str) -> int:
 
 def raise_open_files() -> int:
     """Let this process and those that it starts open as many files as the system allows; how many that is."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return hard
+    return raise_descriptors()

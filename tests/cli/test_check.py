@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import pty
-import struct
 import subprocess
 import sys
-import termios
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -26,6 +22,7 @@ from tests.support.command import WAIT_SECONDS, environment, run_here
 from tests.support.files import DEVTOOLS, RAW, TEAM, an_agent, written
 from tests.support.forked import Forked
 from tests.support.ports import free_port
+from tests.support.terminals import open_terminal
 
 TEN_BROKEN = (
     "command_as_one_text",
@@ -220,7 +217,7 @@ def test_a_value_that_nothing_could_hold_is_a_fault_of_the_file(words: str, tmp_
 
 def test_at_a_terminal_it_is_said_how_far_it_is(tmp_path: Path) -> None:
     written(tmp_path, RAW, DEVTOOLS)
-    ours, theirs = pty.openpty()
+    ours, theirs = open_terminal()
     command = [sys.executable, "-P", "-m", "bridge", "check", "--json"]
     with Forked(
         command, stdout=subprocess.PIPE, stderr=theirs, cwd=tmp_path, env=environment(tmp_path / "state")
@@ -236,8 +233,7 @@ def test_at_a_terminal_it_is_said_how_far_it_is(tmp_path: Path) -> None:
 
 def at_a_terminal(tmp_path: Path, *words: str) -> tuple[int, list[str]]:
     """Run the command at a terminal of 80 columns; its exit code, and the lines that it shows."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    ours, theirs = open_terminal(columns=80)
     shown = b""
     with Forked(
         [sys.executable, "-P", "-m", "bridge", *words],
@@ -455,3 +451,13 @@ def test_without_a_file_it_is_said_how_to_get_one(tmp_path: Path) -> None:
     done = check(tmp_path)
     assert done.returncode == 2
     assert "mcp-a2a init" in done.stderr
+
+
+def test_an_agent_of_a_hermes_configuration_that_wants_oauth_2_is_a_fault(tmp_path: Path) -> None:
+    agents = "[{ name: billing, url: 'https://billing.example', auth: { type: oauth2 } }]"
+    (tmp_path / "hermes.yaml").write_text(f"a2a:\n  client:\n    known_agents: {agents}\n")
+    written(tmp_path, "[import]\nknown_agents = 'hermes.yaml'\n", RAW, DEVTOOLS, TEAM)
+    found = found_in(tmp_path, "--offline")
+    assert [found["ok"], found["places"], len(found["faults"])] == [False, ["hermes.yaml:3"], 1]
+    assert found["faults"][0].startswith("agents.billing is left out: it asks for OAuth 2")
+    assert check(tmp_path, "--offline").returncode == 1

@@ -229,6 +229,7 @@ def test_an_agent_that_is_down_at_the_next_start_has_the_tools_it_had(tmp_path: 
         assert "cannot be reached" in words_of(result)
 
 
+@pytest.mark.any_loop
 @pytest.mark.parametrize("options", [(), ("--http", "--port", "0")], ids=["stdio", "http"])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
 def test_a_signal_ends_it(

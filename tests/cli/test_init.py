@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import select
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from bridge.config.load import load
 from bridge.config.starter import Starter
 from tests.support.command import WAIT_SECONDS, environment, run_here
 from tests.support.forked import Forked
+from tests.support.terminals import open_terminal
 
 URL = "https://research.example.com"
 
@@ -116,7 +116,7 @@ def test_what_cannot_be_written_is_refused(words: list[str], said: str, tmp_path
 
 def answered(tmp_path: Path, *answers: str) -> int:
     """Run it at a terminal, and give these answers, each to one question; the exit code."""
-    ours, theirs = pty.openpty()
+    ours, theirs = open_terminal()
     command = [sys.executable, "-P", "-m", "bridge", "init"]
     with Forked(
         command, stdin=theirs, stderr=theirs, cwd=tmp_path, env=environment(tmp_path / "state")

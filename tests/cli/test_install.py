@@ -202,7 +202,7 @@ def test_secrets_are_written_as_the_place_they_are_in(machine: Machine) -> None:
     (machine.project / "token").write_text("s3cret")
     (machine.home / "key").write_text("s3cret")
     options = ("--bearer", "file:token", "--header", "X-Key=file:~/key", "--header", "X-Team=blue")
-    slow = ("--granularity", "agent", "--answer-within-seconds", "30", "--name", "Mine_1")
+    slow = ("--granularity", "agent", "--answer-within-seconds", "30", "--dialect", "0.3", "--name", "Mine_1")
     done = machine.install("claude-desktop", *options, *slow, URL, "http://b.example/")
     assert done.returncode == 0, done.stderr
     written = machine.file("claude-desktop").read_text()
@@ -215,6 +215,8 @@ def test_secrets_are_written_as_the_place_they_are_in(machine: Machine) -> None:
         f"X-Key=file:{machine.home}/key",
         "--header",
         "X-Team=blue",
+        "--dialect",
+        "0.3",
         "--granularity",
         "agent",
         "--answer-within-seconds",

@@ -152,7 +152,7 @@ EXPOSED = [
         "https://C.example:443",
         URL,
     ],
-    ["--allow-private", "https://a.example/x"],
+    ["--allow-private", "--dialect", "0.1", "https://a.example/x"],
     ["--mapping", "mine.toml", "https://a.example/x", "http://a.example/x", "http://127.0.0.1:81"],
 ]
 

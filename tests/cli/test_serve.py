@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import httpx2
 import mcp_types as types
 import pytest
@@ -23,6 +25,7 @@ from bridge.assembly.plan import for_stdio
 from bridge.assembly.plan_from_file import plan_from_file
 from bridge.config.load import load
 from bridge.config.text.diagnostics import ConfigError
+from bridge.errors import leaf_of
 from bridge.process.serve import unannounced_bridge
 from tests.support.command import ROOT, WAIT_SECONDS, Wrapping, environment, run_here
 from tests.support.files import DEVTOOLS, RAW, TEAM, an_agent, started, written
@@ -207,6 +210,7 @@ async def names(client: Client) -> set[str]:
     return {tool.name for tool in (await client.list_tools()).tools}
 
 
+@pytest.mark.any_loop
 async def test_one_server_of_the_file_is_served_over_stdio_with_its_own_agents(tmp_path: Path) -> None:
     file = written(tmp_path, "[bridge]\nstore = 'tasks.db'\n", RAW, DEVTOOLS, TEAM)
     async with host_of(file) as client:
@@ -258,6 +262,65 @@ def test_a_server_that_comes_to_need_an_agent_of_its_file_takes_a_restart(tmp_pa
         process.kill()
 
 
+WAITS_AT_A_GATE = f"""
+import runpy, socket, sys
+with socket.create_connection(("127.0.0.1", int(sys.argv.pop()))) as gate:
+    if not gate.recv(1):
+        sys.exit("it does not come up")
+runpy.run_path({str(RAW_SERVER)!r}, run_name="__main__")
+"""
+"""A tool server that comes up once it is told to."""
+
+
+@contextmanager
+def a_late_server(folder: Path) -> Iterator[tuple[Path, socket.socket]]:
+    """A file whose host is answered at once, and the gate at which its tool server waits."""
+    (folder / "late.py").write_text(WAITS_AT_A_GATE, encoding="utf-8")
+    with socket.create_server(("127.0.0.1", free_port())) as gate:
+        command = [sys.executable, str(folder / "late.py"), str(gate.getsockname()[1])]
+        written(folder, 'extends = "default"\n[agents]\nfirst_servers_seconds = 0\n', name="hasty.toml")
+        late = f"[tool_servers.raw]\ncommand = {json.dumps(command)}\nera = 'legacy'\n"
+        yield written(folder, late, DEVTOOLS, TEAM, "mapping = 'hasty.toml'\n"), gate
+
+
+async def test_a_host_is_answered_before_tool_servers_are_up_and_told_of_their_tools_then(
+    tmp_path: Path,
+) -> None:
+    told = anyio.Event()
+
+    async def hear(heard: object) -> None:
+        if isinstance(heard, types.ToolListChangedNotification):
+            told.set()
+
+    with a_late_server(tmp_path) as (file, gate):
+        async with host_of(file, mode="legacy", message_handler=hear) as client:
+            assert await names(client) == {"task_result", "task_reply", "task_cancel"}
+            waiting, _ = await anyio.to_thread.run_sync(gate.accept)
+            with waiting:
+                waiting.send(b"!")
+            await told.wait()
+            assert {"echo", "task_result"} <= await names(client)
+
+
+@pytest.mark.outside
+async def test_a_bridge_that_serves_already_ends_when_what_it_needs_turns_out_to_be_down(
+    tmp_path: Path,
+) -> None:
+    with a_late_server(tmp_path) as (file, gate), anyio.fail_after(WAIT_SECONDS):
+        plan = for_stdio(plan_from_file(load(file, {})), "team", "not told")
+
+        async def serve_and_close_the_gate() -> None:
+            async with unannounced_bridge(plan) as (bridge, here):
+                await bridge.apply(here, patience_seconds=0)
+                waiting, _ = await anyio.to_thread.run_sync(gate.accept)
+                waiting.close()
+                await anyio.sleep_forever()
+
+        with pytest.raises(ExceptionGroup) as ended:
+            await serve_and_close_the_gate()
+    assert str(leaf_of(ended.value)) == "raw ended before it said anything of MCP"
+
+
 @pytest.mark.outside
 async def test_nobody_else_can_call_what_is_behind_stdio(tmp_path: Path) -> None:
     principal = "[principals.ada]\nbearer = { env = 'TOKEN' }\n"
@@ -298,12 +361,13 @@ def test_which_server_is_meant_has_to_be_clear(words: list[str], said: str, tmp_
     assert said in done.stderr
 
 
+@pytest.mark.any_loop
 async def test_it_ends_with_its_host(tmp_path: Path) -> None:
-    file = written(tmp_path, RAW, DEVTOOLS, TEAM)
+    server = parameters(written(tmp_path, RAW, DEVTOOLS, TEAM))
     with anyio.fail_after(WAIT_SECONDS):
         async with await anyio.open_process(
-            [sys.executable, "-P", "-m", "bridge", "serve", str(file), "--stdio"],
-            env=parameters(file).env,
+            [server.command, *server.args],
+            env=server.env,
             cwd=ROOT,
             stderr=os.open(tmp_path / "stderr", os.O_WRONLY | os.O_CREAT),
         ) as process:

@@ -139,6 +139,16 @@ def test_a_store_is_memory_or_a_file(written: str, store: str, tmp_path: Path) -
 
 
 @pytest.mark.proves("config-secrets")
+def test_no_two_agents_have_names_that_differ_only_in_case_as_their_stores_would(tmp_path: Path) -> None:
+    path = tmp_path / "bridge.toml"
+    path.write_text(
+        "[tool_servers.raw]\ncommand = ['raw']\n"
+        "[tools_as_agent.files]\nfrom = ['raw']\n[tools_as_agent.Files]\nfrom = ['raw']\n"
+    )
+    with pytest.raises(ConfigError, match="`Files` is no name for a table: small letters"):
+        load(path, {})
+
+
 def test_secrets_are_read_and_known_by_their_reference_only(loaded: LoadedConfig) -> None:
     servers = loaded.config.tool_servers
     assert servers["github"].variables() == {"GITHUB_TOKEN": TOKEN, "MODE": "quiet", "API_TOKEN": "in plain"}

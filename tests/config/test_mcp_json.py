@@ -24,7 +24,7 @@ def servers_in(folder: Path, text: str, **environment: str) -> dict[str, ToolSer
     path.write_text(text, encoding="utf-8")
     file = read_host_file(path, environment)
     assert not file.refused
-    return {name: imported.server for name, imported in file.servers.items()}
+    return {name: imported.table for name, imported in file.entries.items()}
 
 
 def server(folder: Path, entry: dict[str, Any], **environment: str) -> ToolServerTable:

@@ -59,6 +59,7 @@ def test_the_examples_of_the_page_are_one_valid_file(tmp_path: Path) -> None:
     assert faults(profile_schema(), profile) == []
     (tmp_path / "research.token").write_text("x")
     (tmp_path / "mcp.json").write_text('{"mcpServers": {}}')
+    (tmp_path / "hermes_config.yaml").write_text("a2a: { client: { known_agents: [] } }")
     (tmp_path / "mine.toml").write_text(profile)
     file = tmp_path / "bridge.toml"
     file.write_text(
@@ -99,7 +100,13 @@ def test_what_can_be_seen_without_looking_elsewhere_is_refused_by_the_schema_too
 
 
 @pytest.mark.parametrize(
-    "place", ["[bridge]\nstore = 'a'", "[import]\nmcp_json = 'a'", "[import]\nmcp_json = ['a']"]
+    "place",
+    [
+        "[bridge]\nstore = 'a'",
+        "[import]\nmcp_json = 'a'",
+        "[import]\nmcp_json = ['a']",
+        "[import]\nknown_agents = ['a']",
+    ],
 )
 def test_what_is_accepted_is_accepted_by_the_schema_too(place: str) -> None:
     assert faults(file_schema(), place) == []

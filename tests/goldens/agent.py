@@ -347,6 +347,39 @@ async def access(record: Recording, folder: Path) -> None:
             await client.get(f"{ROOT}{path}")
 
 
+async def hermes(record: Recording) -> None:
+    """Tasks as resources, where the agent speaks Hermes."""
+    waits = {"metadata": {"urn:mcp-a2a:unsaid:v1": {"configuration": {"returnImmediately": False}}}}
+
+    def said(part: dict[str, Any], **fields: Any) -> str:
+        kind = "data" if "data" in part else "text"
+        message = {"role": "user", "parts": [{"type": kind, **part}]}
+        return json.dumps({"message": message, **fields})
+
+    async with agent(record, HttpJsonDriver, profile=profile_with(card={"hermes": True})) as talk:
+        begun = (await talk.http("A task", "POST", "/tasks", JSON, said(WAIT, sessionId="s-1"))).json()
+        await talk.http("Canceled", "PUT", f"/tasks/{begun['id']}/cancel")
+        await talk.http("Its stream", "GET", f"/tasks/{begun['id']}/stream")
+        done = (await talk.http("One that is waited for", "POST", "/tasks", JSON, said(ECHO, **waits))).json()
+        for path in ("", "/artifacts", "/messages", "/stream"):
+            await talk.http(f"Read at {path or 'its own path'}", "GET", f"/tasks/{done['id']}{path}")
+        await talk.http("In 1.0", "GET", f"/tasks/{done['id']}", VERSION)
+        messages = f"/tasks/{done['id']}/messages"
+        await talk.http("It has ended", "POST", messages, JSON, said({"text": "more"}))
+        asked = (await talk.http("One that asks", "POST", "/tasks", JSON, said(LACKING, **waits))).json()
+        for path in ("/messages", "/stream"):
+            await talk.http(f"Its question at {path}", "GET", f"/tasks/{asked['id']}{path}")
+        answer = said({"text": "2"}, **waits)
+        await talk.http("Answered", "POST", f"/tasks/{asked['id']}/messages", JSON, answer)
+        callback = {"metadata": {"callback_url": "https://hooks.example.com/a", "priority": "high"}}
+        begun = (await talk.http("Called back?", "POST", "/tasks", JSON, said(WAIT, **callback))).json()
+        await talk.http("Canceled too", "PUT", f"/tasks/{begun['id']}/cancel")
+        for verb, path in (("GET", "/tasks"), ("GET", f"/tasks/{NOBODYS}"), ("POST", f"/tasks/{NOBODYS}")):
+            await talk.http("Nothing there", verb, path, JSON)
+        await talk.http("No message", "POST", "/tasks", JSON, "{}")
+        await talk.http("The card", "GET", "/.well-known/agent.json")
+
+
 async def cards(record: Recording, folder: Path) -> None:
     """The cards and the catalog: where they are, how they are kept, and how they say where the agent is."""
     async with agent(record, JsonRpcDriver) as talk:

@@ -17,6 +17,7 @@ from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import ServerTarget
 from tests.goldens.recording import ROOT, Recording
 from tests.support.drivers import Driver, Events, HttpJsonDriver, Json, JsonRpcDriver
+from tests.support.first_driver import FirstDriver
 from tests.support.in_process import client_of
 from tests.support.older_drivers import OlderHttpJsonDriver, OlderJsonRpcDriver
 from tests.support.running import call_part, config_for, raw_command, wrapped
@@ -119,7 +120,16 @@ async def bridge_of(
             await bridge.drain(0)
 
 
+class NamingDriver(FirstDriver):
+    """A client of the first generation whose ids are the same each time."""
+
+    def new_id(self, of: str, message: Json) -> str:
+        return f"{of}-of-{message.get('messageId', 'none')}"
+
+
 BINDINGS = {"jsonrpc": JsonRpcDriver, "http-json": HttpJsonDriver}
 OLDER_BINDINGS = {"jsonrpc": OlderJsonRpcDriver, "http-json": OlderHttpJsonDriver}
 """Those of A2A 0.3."""
+FIRST_BINDINGS = {"jsonrpc": NamingDriver}
+"""The one of the first generation."""
 """By what they are called in the names of files."""

@@ -12,7 +12,7 @@ from bridge.a2a.client.client import AgentClient
 from bridge.a2a.client.credentials import Credentials
 from bridge.a2a.model.objects import ListTasksRequest, Model, SendMessageRequest, StreamResponse, TaskState
 from bridge.errors import PeerError
-from bridge.http.peer_auth import PeerCredentials, fixed_credentials
+from bridge.http.client import PeerCredentials, fixed_credentials
 from tests.goldens.peer import PARTS, Json, Peer, gives, message, refuses, task, turns_to
 from tests.goldens.recording import ROOT, Recording
 from tests.support.agents import found_at

@@ -10,7 +10,7 @@ import anyio
 
 from bridge.mcp.client.eras import Era
 from tests.goldens import agent, client, exposed, routes, wrapped
-from tests.goldens.agents import BINDINGS, OLDER_BINDINGS
+from tests.goldens.agents import BINDINGS, FIRST_BINDINGS, OLDER_BINDINGS
 from tests.goldens.recording import Recording
 from tests.support.mcp_wire import LEGACY, MODERN
 
@@ -50,8 +50,14 @@ CONVERSATIONS: Final[dict[str, Conversation]] = {
         for topic in (agent.sending, agent.streams, agent.tasks)
         for binding, kind in OLDER_BINDINGS.items()
     },
+    **{
+        f"agent-{topic.__name__}-0.1-{binding}": _alone(topic, kind)
+        for topic in (agent.sending, agent.streams, agent.tasks)
+        for binding, kind in FIRST_BINDINGS.items()
+    },
     "agent-wire-jsonrpc": _alone(agent.jsonrpc),
     "agent-wire-http-json": _alone(agent.http_json),
+    "agent-hermes": _alone(agent.hermes),
     "agent-access": agent.access,
     "agent-cards": agent.cards,
     **{

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import resource
 import secrets
 import sys
 import tempfile
@@ -67,6 +66,8 @@ def main() -> int:
             print(f"{outcome.target:18} {outcome.cases:7} cases {outcome.seconds:7.1f} s", flush=True)
             for find in outcome.finds:
                 print(f"\n--- FOUND: {find}", flush=True)
+    import resource  # which Windows does not have; the parsers are attacked elsewhere
+
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     finds = sum(len(outcome.finds) for outcome in outcomes)
     print(

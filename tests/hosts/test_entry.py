@@ -26,6 +26,7 @@ def test_an_entry_says_all_that_expose_needs() -> None:
         granularity="agent",
         answer_within_seconds=30.0,
         allow_private=True,
+        dialect="0.1",
     )
     arguments = exposed.arguments(lambda path: f"/home/ada/{path}")
     secrets = (
@@ -40,6 +41,8 @@ def test_an_entry_says_all_that_expose_needs() -> None:
         "--trust",
         "https://c.example",
         "--allow-private",
+        "--dialect",
+        "0.1",
         "--mapping",
         "/home/ada/mine.toml",
     )
@@ -60,6 +63,12 @@ def test_each_host_gets_its_own_form(name: str) -> None:
         (PurePosixPath("/v/bin/python3"), "/v/bin/mcp-a2a", ("/v/bin/mcp-a2a",)),
         (PurePosixPath("/v/bin/python3"), "", ("/v/bin/python3", "-P", "-m", "bridge")),
         (PureWindowsPath(r"C:\v\python.exe"), r"C:\v\mcp-a2a.exe", (r"C:\v\mcp-a2a.exe",)),
+        (PureWindowsPath(r"C:\py\python.exe"), r"C:\py\Scripts\mcp-a2a.exe", (r"C:\py\Scripts\mcp-a2a.exe",)),
+        (
+            PureWindowsPath(r"C:\with space\python.exe"),
+            "",
+            (r"C:\with space\python.exe", "-P", "-m", "bridge"),
+        ),
     ],
 )
 def test_the_command_beside_python_is_taken_where_there_is_one(
@@ -92,6 +101,23 @@ NAMES = [
 def test_a_name_is_what_says_most_in_the_url(url: str, name: str) -> None:
     assert short_names.name_for(url) == name
     assert len(name) <= short_names.NAME_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["npx", "-y", "@modelcontextprotocol/server-everything"], "server-everything"),
+        (["/opt/venv/bin/python3.12", "-P", "tools/server.py"], "server"),
+        (["/srv/weather-server", "--port", "1"], "weather-server"),
+        ([r"C:\Program Files\nodejs\npx.cmd", "-y", "@acme/weather"], "weather"),
+        (["cmd", "/c", "npx", "-y", "@acme/weather"], "weather"),
+        ([r"C:\venv\Scripts\Python.exe", r"D:\tools\server.py"], "server"),
+        ([r"C:\tools\weather.exe"], "weather"),
+        (["python"], "python"),
+    ],
+)
+def test_a_server_is_named_after_the_package_that_its_command_runs(command: list[str], name: str) -> None:
+    assert short_names.name_of(command) == name
 
 
 @pytest.mark.parametrize("host", [HOSTS["claude-desktop"], HOSTS["cursor"], HOSTS["vscode"], ANY_HOST])

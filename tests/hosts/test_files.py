@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bridge.errors import UsageError
-from bridge.hosts import files
+from bridge.hosts import edit, files
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -57,6 +57,21 @@ def test_a_change_of_somebody_else_is_not_written_over(tmp_path: Path) -> None:
             files.write(read, "ours", NOW)
         assert path.read_text() == "theirs", before
         assert names(tmp_path) == ["mcp.json"]
+
+
+def test_a_file_of_a_windows_editor_has_its_bytes_again_once_the_server_is_out(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    before = b'\xef\xbb\xbf{\r\n  "mcpServers": {\r\n    "a": {"command": "x"}\r\n  }\r\n}\r\n'
+    path.write_bytes(before)
+    slot = edit.Slot("mcpServers", "ours")
+    file = files.read(path)
+    files.write(file, edit.with_server(file.text, slot, {"command": "y"}), NOW)
+    between = path.read_bytes()
+    assert between.startswith(b"\xef\xbb\xbf{\r\n")
+    assert between.count(b"\n") == between.count(b"\r\n") > before.count(b"\n")
+    file = files.read(path)
+    files.write(file, edit.without_server(file.text, slot), NOW)
+    assert path.read_bytes() == before
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions are those of POSIX")

@@ -7,7 +7,16 @@ from pathlib import PurePosixPath, PureWindowsPath
 import pytest
 
 from bridge.errors import UsageError
-from bridge.hosts.places import ANY_HOST, HOSTS, Machine, System, project_place, system_of, user_places
+from bridge.hosts.places import (
+    ANY_HOST,
+    HOSTS,
+    Machine,
+    System,
+    desktop_environment,
+    project_place,
+    system_of,
+    user_places,
+)
 
 HOMES = {System.MACOS: "/Users/ada", System.WINDOWS: r"C:\Users\ada", System.LINUX: "/home/ada"}
 ROAMING = r"C:\Users\ada\AppData\Roaming"
@@ -93,6 +102,21 @@ def test_the_packaged_claude_desktop_is_known_by_its_package() -> None:
     packaged, plain = user_places(HOSTS["claude-desktop"], machine)
     assert packaged.signs == (PureWindowsPath(r"D:\Local\Packages\Claude_pzs8sxrjxfjjc"),)
     assert plain.signs == (PureWindowsPath(rf"{ROAMING}\Claude"),)
+
+
+@pytest.mark.parametrize(
+    ("system", "environment"),
+    [
+        (System.MACOS, {"HOME": "/Users/ada", "PATH": "/usr/bin:/bin:/usr/sbin:/sbin"}),
+        (System.WINDOWS, {"HOME": r"C:\Users\ada"}),
+        (
+            System.LINUX,
+            {"HOME": "/home/ada", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+        ),
+    ],
+)
+def test_a_program_of_the_desktop_has_no_path_of_a_shell(system: System, environment: dict[str, str]) -> None:
+    assert desktop_environment(Machine(system, HOMES[system], {"PATH": "/opt/mine"})) == environment
 
 
 PROJECT = [("claude-code", ".mcp.json"), ("cursor", ".cursor/mcp.json"), ("vscode", ".vscode/mcp.json")]

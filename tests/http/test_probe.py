@@ -14,9 +14,8 @@ from anyio.streams.tls import TLSListener, TLSStream
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
 
 from bridge.a2a.client.card import CardSource
-from bridge.assembly.health import readiness
 from bridge.assembly.parts import Parts
-from bridge.assembly.routes import Router, RoutingTable
+from bridge.assembly.routes import Router, RoutingTable, readiness
 from bridge.errors import PeerError
 from bridge.http.client import GuardedClient
 from bridge.http.probe import url_with_scheme

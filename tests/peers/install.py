@@ -72,7 +72,8 @@ def check_installed() -> None:
 
 def install() -> None:
     """Run npm in `.peers/`; raise NotInstalled, with npm's reason, if that fails."""
-    npm = node_root() / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    modules = node_root() / ("node_modules" if os.name == "nt" else "lib/node_modules")
+    npm = modules / "npm" / "bin" / "npm-cli.js"
     PEERS.mkdir(exist_ok=True)
     STAMP.unlink(missing_ok=True)
     shutil.copyfile(MANIFEST, PEERS / MANIFEST.name)

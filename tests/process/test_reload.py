@@ -150,6 +150,24 @@ async def test_a_reload_says_in_one_line_what_was_added_changed_and_removed(tmp_
         )
 
 
+async def test_known_agents_that_change_are_taken_over_and_those_left_out_are_warned_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    hermes = tmp_path / "hermes.yaml"
+    billing = "    - { name: billing, url: 'https://a.example', auth: oauth2 }\n"
+    hermes.write_text(f"a2a:\n  client:\n    known_agents:\n{billing}")
+    async with serving(tmp_path, "[import]\nknown_agents = 'hermes.yaml'\n") as there:
+        for name in ("one", "two"):
+            with hermes.open("a") as file:
+                file.write(f"    - {{ name: {name}, url: 'https://{name}.example' }}\n")
+            assert await there.hears("taken over") == (
+                f"the configuration was read again and taken over: added agents.{name}"
+            )
+    warned = [line for line in caplog.messages if "left out" in line]
+    assert len(warned) == 1
+    assert warned[0].startswith(f"agents.billing at {hermes}:4 is left out: it asks for OAuth 2")
+
+
 async def test_a_reload_that_changes_nothing_is_silent(tmp_path: Path) -> None:
     async with serving(tmp_path) as there:
         there.write("\n# Only a remark.\n")

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from tests.requirements.a2a import A2A
+from tests.requirements.a2a_0_1 import A2A_0_1
 from tests.requirements.a2a_0_3 import A2A_0_3
 from tests.requirements.mapping import MAPPING
 from tests.requirements.mcp import MCP
@@ -34,4 +35,6 @@ def by_id(requirements: Iterable[Requirement]) -> Mapping[str, Requirement]:
     return found
 
 
-REQUIREMENTS: Final = by_id((*A2A, *A2A_0_3, *MCP, *MCP_2025_11_25, *MCP_2026_07_28, *MCP_TASKS, *MAPPING))
+REQUIREMENTS: Final = by_id(
+    (*A2A, *A2A_0_3, *A2A_0_1, *MCP, *MCP_2025_11_25, *MCP_2026_07_28, *MCP_TASKS, *MAPPING)
+)

@@ -288,9 +288,16 @@ MAPPING: Final = (
                 "In the first generation clients make the ids of tasks: one holds for its principal alone, over a"
                 " restart, and for the next task once its task has ended"
             ),
+            "map-hermes": (
+                "Clients of Hermes are served where the configuration says so, and its agents called: tasks as"
+                " resources, with artifacts, messages and a stream at paths of their own"
+            ),
             "map-unsaid": "What a generation has no field for is noted in metadata, by one table for both ways",
             "map-merged-card": "One card serves the clients of every generation, or of 1.0 alone where that is said",
             "map-dialect": "An agent is spoken to as its card says, or the configuration, never as an error suggests",
+            "map-version-asked": (
+                "An agent whose card says no version is asked for it once, when the card is read, as far as it may be"
+            ),
             "map-either-answer": "An agent may answer with a message or a task, and is asked later by either id",
         },
     ),

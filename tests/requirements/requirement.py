@@ -13,6 +13,7 @@ class Revision(StrEnum):
 
     A2A_1_0 = "A2A 1.0"
     A2A_0_3 = "A2A 0.3"
+    A2A_0_1 = "A2A 0.1"
     MCP_2025_11_25 = "MCP 2025-11-25"
     MCP_2026_07_28 = "MCP 2026-07-28"
     MCP_TASKS = "MCP tasks extension"
@@ -43,6 +44,7 @@ class Status(StrEnum):
 _SIDES: Final[Mapping[Revision, frozenset[Side]]] = {
     Revision.A2A_1_0: frozenset({Side.AGENT, Side.CLIENT}),
     Revision.A2A_0_3: frozenset({Side.AGENT, Side.CLIENT}),
+    Revision.A2A_0_1: frozenset({Side.AGENT, Side.CLIENT}),
     Revision.MCP_2025_11_25: frozenset({Side.SERVER, Side.CLIENT}),
     Revision.MCP_2026_07_28: frozenset({Side.SERVER, Side.CLIENT}),
     Revision.MCP_TASKS: frozenset({Side.SERVER, Side.CLIENT}),

@@ -11,6 +11,7 @@ from typing import Any
 import mcp_types as types
 from mcp import Client
 
+from bridge.a2a.wire.versions import DialectChoice
 from bridge.agents_as_tools.face import AgentsFace
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.plan import OfferedPlan, Plan, ProcessPlan, RemotePlan
@@ -28,10 +29,11 @@ class ExposeConfig:
     name: str = "mcp-a2a"
     state: Path | None = None
     cache: Path | None = None
+    dialect: DialectChoice = "auto"
 
     def plan(self) -> Plan:
         """The same as a plan."""
-        agents = {url: RemotePlan(url) for url in self.urls}
+        agents = {url: RemotePlan(url, dialect=self.dialect) for url in self.urls}
         offered = OfferedPlan(tuple(agents), self.profile, named=False, server_name=self.name)
         place = ProcessPlan(state=self.state, cache=self.cache)
         return Plan(self.profile, place, agents=agents, offered={"face": offered})
@@ -76,12 +78,12 @@ class Exposed:
 
 @asynccontextmanager
 async def exposing(
-    folder: Path, *urls: str, mapping: str = "default", **agents: Any
+    folder: Path, *urls: str, mapping: str = "default", dialect: DialectChoice = "auto", **agents: Any
 ) -> AsyncIterator[Exposed]:
     """Offer the agents at these URLs as an MCP server; keywords change the `[agents]` of a profile."""
     profile = profile_of(mapping)
     profile = profile.model_copy(update={"agents": profile.agents.model_copy(update=agents)})
-    config = ExposeConfig(urls, profile, state=folder / "state", cache=folder / "cache")
+    config = ExposeConfig(urls, profile, state=folder / "state", cache=folder / "cache", dialect=dialect)
     async with _running(config, over_http=True) as bridge, listening(bridge.app) as root_url:
         (offered,) = bridge.offered
         try:

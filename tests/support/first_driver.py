@@ -99,8 +99,10 @@ class FirstDriver(OlderJsonRpcDriver):
         said, message = dict(params), params.get("message")
         configuration = dict(said.pop("configuration", None) or {})
         about = message if isinstance(message, dict) else {}
-        said["id"] = about.get("taskId") or uuid.uuid4().hex
-        said["sessionId"] = about.get("contextId") or (None if "taskId" in about else uuid.uuid4().hex)
+        said["id"] = about.get("taskId") or self.new_id("task", about)
+        said["sessionId"] = about.get("contextId")
+        if "taskId" not in about and not said["sessionId"]:
+            said["sessionId"] = self.new_id("session", about)
         said["historyLength"] = configuration.pop("historyLength", _ALL)
         said["acceptedOutputModes"] = configuration.pop("acceptedOutputModes", None)
         said["pushNotification"] = configuration.pop("taskPushNotificationConfig", None)
@@ -109,6 +111,10 @@ class FirstDriver(OlderJsonRpcDriver):
         if isinstance(message, dict):
             said["message"] = self.message(without(message, "taskId", "contextId"))
         return {"metadata": None, **said}
+
+    def new_id(self, of: str, message: Json) -> str:
+        """The id of the task or session that a message begins."""
+        return uuid.uuid4().hex
 
     def message(self, message: Json) -> Json:
         said = without(super().message(message), "kind")

@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import bridge
+from tests.support import proactor_like
 
 ROOT: Final = Path(__file__).parents[2]
 MOST_BYTES: Final = 1 << 20
@@ -211,6 +212,8 @@ def _become(start: Start, descriptors: Sequence[int]) -> None:
     unbuffered = bool(start.environment.get(UNBUFFERED))
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         _open_stream(name, mode, unbuffered)
+    if proactor_like.VARIABLE in start.environment:
+        proactor_like.install()
     sys.orig_argv[1:] = start.argv
     sys.argv[:] = [start.name, *start.words]
     if not start.safe_path:

@@ -21,7 +21,7 @@ from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.link import ListBounds
 from bridge.mcp.client.session import SessionPace
-from bridge.mcp.client.transports.stdio import StdioTarget
+from bridge.mcp.client.transports.stdio import ChildPace, StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.mcp.client.upstream import SessionRules
 from bridge.mcp.client.values import ToolCall
@@ -48,8 +48,21 @@ def command_of(
     limits = {
         "result_limit_bytes": PROFILE.server.result_limit_bytes,
         "result_json_values": PROFILE.server.result_json_values,
+        "pace": child_pace(),
     }
     return StdioTarget(argv, env or {}, cwd, **{**limits, **said})
+
+
+def child_pace(**said: Any) -> ChildPace:
+    """Of the end of a tool server that is started."""
+    server = PROFILE.server
+    pace = ChildPace(
+        server.child_flush_seconds,
+        server.child_exit_seconds,
+        server.child_quiet_seconds,
+        server.child_output_seconds,
+    )
+    return replace(pace, **said)
 
 
 _PLAN: Final = ServerPlan.as_profile_says(command_of(("none",)), Era.AUTO, PROFILE.server, PROFILE.run)

@@ -219,6 +219,10 @@ class OlderJsonRpcDriver(JsonRpcDriver):
         return Fault(fault.code, _renamed(fault.message, newer), details)
 
 
+_UNAUTHENTICATED: Final = 401
+"""Which a caller is told before the version of the request is looked at, so in the form of 1.0."""
+
+
 class OlderHttpJsonDriver(OlderJsonRpcDriver, HttpJsonDriver):
     """A2A 0.3.0 section 3.2.3, with the JSON of its proto."""
 
@@ -246,7 +250,7 @@ class OlderHttpJsonDriver(OlderJsonRpcDriver, HttpJsonDriver):
         return self.client.build_request(verb, url, json=rest, headers=self.silent_headers)
 
     def answer_from(self, response: httpx2.Response) -> Answer:
-        if "a2a-version" in response.request.headers:
+        if "a2a-version" in response.request.headers or response.status_code == _UNAUTHENTICATED:
             return HttpJsonDriver.answer_from(self, response)
         body = response.json()
         assert response.headers["content-type"] == "application/json"

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from socket import AF_INET, IPPROTO_TCP, SO_REUSEADDR, SOCK_STREAM, SOL_SOCKET, socket
+from socket import socket
 from typing import Any, Final
 
 import anyio
@@ -26,6 +26,7 @@ from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.stdio import StdioTarget
 from bridge.mcp.client.transports.streamable_http import ServerTarget
 from bridge.mcp.client.upstream import Upstream
+from bridge.process.listening import listening as bound
 from bridge.short_names import slug
 from bridge.tools_as_agent.agent import ToolsAgent
 from bridge.translate.overrides import SkillOverride
@@ -165,16 +166,16 @@ DEFAULT_LIMITS: Final = server_limits(profile_of("default"), descriptors=4096)
 async def listening(app: Any, port: int = 0, limits: HttpServerLimits = DEFAULT_LIMITS) -> AsyncIterator[str]:
     """Serve an ASGI application, by default on a free port; its root URL."""
     server = _Server(app, limits)
-    with socket(AF_INET, SOCK_STREAM, IPPROTO_TCP) as listener:
-        listener.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", port or free_port()))
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(server.serve_on, listener)
-            await server.starting.wait()
-            try:
-                yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-            finally:
-                server.ending.set()
+    async with (
+        bound("127.0.0.1", port or free_port()) as listener,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(server.serve_on, listener)
+        await server.starting.wait()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.ending.set()
 
 
 def mounted(base: str, app: ASGIApp) -> ASGIApp:

@@ -39,10 +39,11 @@ async def scripted_agent(
     *,
     is_older: bool = False,
     is_first: bool = False,
+    is_unsaid: bool = False,
 ) -> AsyncIterator[str]:
     """Serve the agent; its URL. `card` says what differs from a plain card of A2A 1.0; `heard` takes the headers of
-    every request. `is_older` makes the card one of 0.3, `is_first` one of the first
-    generation, at its place."""
+    every request. `is_older` makes the card one of 0.3, `is_first` one of the first generation, at its place, and
+    `is_unsaid` one that says no version."""
 
     def listen(request: Request) -> None:
         if heard is not None:
@@ -53,6 +54,8 @@ async def scripted_agent(
         shown = {**plain_card(str(request.base_url)), **(card or {})}
         if is_first:
             return JSONResponse(first_card(shown))
+        if is_unsaid:
+            return JSONResponse(unsaid_card(shown))
         return JSONResponse(older_card(shown, "JSONRPC") if is_older else shown)
 
     async def answer(request: Request) -> Response:
@@ -107,9 +110,13 @@ def older_card(card: Json, binding: str) -> Json:
 
 def first_card(card: Json) -> Json:
     """A card of 1.0 as the first generation would have it."""
+    return {**unsaid_card(card), "authentication": {"schemes": []}}
+
+
+def unsaid_card(card: Json) -> Json:
+    """A card of 1.0 as an older agent would have it that does not say of which generation it is."""
     newer = ("preferredTransport", "protocolVersion")
-    kept = {name: item for name, item in older_card(card, "JSONRPC").items() if name not in newer}
-    return {**kept, "authentication": {"schemes": []}}
+    return {name: item for name, item in older_card(card, "JSONRPC").items() if name not in newer}
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.access.principals import LOCAL
 from bridge.access.verifiers import Access
-from bridge.assembly.naming import elapsed_ms, new_id, now_ms
+from bridge.assembly.ids import OrderedIds, elapsed_ms, now_ms
 from bridge.errors import PeerError
 from bridge.http.request_checks import FaceAddress
 from bridge.mcp.client.eras import Era
@@ -135,7 +135,7 @@ async def team(
         changes.agent = served
         kept = await stack.enter_async_context(MemoryStore() if store is None else SQLiteStore(store))
         engine = await stack.enter_async_context(
-            Engine(served, kept, IdsAndClock(new_id, now_ms, elapsed_ms), engine_limits())
+            Engine(served, kept, IdsAndClock(OrderedIds(now_ms).new, now_ms, elapsed_ms), engine_limits())
         )
         stack.push_async_callback(engine.drain, 0)
         server = AgentServer(

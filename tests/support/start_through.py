@@ -9,7 +9,7 @@ It loads nothing that the interpreter has not loaded already (`python -I -S`), a
 import marshal
 import posix
 import sys
-from _signal import SIG_DFL, SIGHUP, SIGINT, SIGTERM
+from _signal import SIG_BLOCK, SIG_DFL, SIG_UNBLOCK, SIGHUP, SIGINT, SIGTERM, pthread_sigmask
 from _signal import signal as on_signal
 from _socket import AF_UNIX, SCM_RIGHTS, SOCK_SEQPACKET, SOL_SOCKET
 from _socket import socket as Socket
@@ -29,11 +29,14 @@ def main(address, *argv):
     except OSError:
         posix.execv(sys.executable, [sys.executable, *argv])
     descriptors = b"".join(number.to_bytes(4, sys.byteorder) for number in range(3))
+    # The other may be told to end as soon as it runs, which is before its pid is known here.
+    pthread_sigmask(SIG_BLOCK, PASSED_ON)
     request = marshal.dumps((argv, posix.getcwd(), environment, False))
     with_server.sendmsg([request], [(SOL_SOCKET, SCM_RIGHTS, descriptors)])
     pid = int(with_server.recv(20))
     for number in PASSED_ON:
         on_signal(number, lambda number, _: posix.kill(pid, number))
+    pthread_sigmask(SIG_UNBLOCK, PASSED_ON)
     for number in range(3):
         posix.close(number)
     status = int(with_server.recv(20) or 9)

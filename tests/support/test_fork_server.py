@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from tests.support.command import gone as ended
 from tests.support.forked import Forked, through_server
 from tests.support.lines import Lines
 from tests.support.processes import children_of, is_running
+from tests.support.terminals import open_terminal
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every start is a real one")
 
@@ -118,7 +118,7 @@ def test_nothing_is_left_of_many_starts(tmp_path: Path) -> None:
 
 
 def test_a_terminal_is_one_for_the_program_too(tmp_path: Path) -> None:
-    ours, theirs = pty.openpty()
+    ours, theirs = open_terminal()
     (tmp_path / "looks.py").write_text("import sys\nprint(sys.stdin.isatty(), sys.stdout.isatty())\n")
     try:
         with Forked([sys.executable, "-m", "looks"], stdin=theirs, stdout=theirs, cwd=tmp_path) as process:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import pytest
-from platformdirs import user_cache_path, user_state_path
 
-from bridge.assembly.offered_server import USER_FOLDER
 from bridge.mcp.client.known_servers import FILE_NAME, Fact, ServerMemory, remembered_in
+from bridge.user_folders import cache_folder, state_folder
 from tests.support.asking import asking_command
 
 
 @pytest.mark.parametrize("test", ["one", "another"])
 def test_a_test_begins_with_nothing_learned_of_servers(test: str) -> None:
-    file = user_state_path(USER_FOLDER) / FILE_NAME
+    file = state_folder() / FILE_NAME
     assert remembered_in(file) == []
     ServerMemory(file).remember(Fact.SERIAL, str(asking_command("legacy")), test)
 
 
 @pytest.mark.parametrize("test", ["one", "another"])
 def test_a_test_begins_with_nothing_kept_of_agents(test: str) -> None:
-    folder = user_cache_path(USER_FOLDER)
+    folder = cache_folder()
     assert not folder.exists()
     folder.mkdir(parents=True)
     (folder / test).touch()

@@ -11,10 +11,9 @@ from typing import Any, Final
 
 import anyio
 import pytest
-from platformdirs import user_state_path
 
-from bridge.assembly.offered_server import USER_FOLDER
 from bridge.mcp.client.known_servers import FILE_NAME, Fact, remembered_in
+from bridge.user_folders import state_folder
 from tests.support.asking_bridge import (
     ANSWER,
     AT_ONCE,
@@ -667,7 +666,7 @@ async def test_a_question_waits_for_the_other_calls_to_end_and_is_then_of_the_on
 async def test_a_server_that_has_asked_once_runs_one_call_at_a_time_also_after_a_restart() -> None:
     async with asking("legacy") as client:
         await client.answer_to(await client.ask("ask-one"), "yes")
-    (known,) = remembered_in(user_state_path(USER_FOLDER) / FILE_NAME)
+    (known,) = remembered_in(state_folder() / FILE_NAME)
     assert [fact for fact, value in known.facts.items() if value == "yes"] == [Fact.SERIAL]
     async with asking("legacy") as client, client.working(call_part("wait")) as (waiting, _):
         queued = await client.send(call_part("ask-one"), configuration=AT_ONCE)

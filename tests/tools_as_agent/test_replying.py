@@ -13,6 +13,7 @@ from bridge.translate.overrides import SkillOverride
 from tests.peers.py_client import PyClient
 from tests.support.drivers import Driver
 from tests.support.exposing import exposing
+from tests.support.first_driver import FirstDriver
 from tests.support.older_drivers import EVERY_DRIVER, name_of
 from tests.support.running import call_part, message, texts
 from tests.support.several import said_by, state, team
@@ -61,6 +62,25 @@ async def test_whoever_was_answered_with_a_message_or_a_task_asks_again_by_its_i
         assert (task["contextId"], state(task)) == (reply["contextId"], "INPUT_REQUIRED")
         done = await driver.send({"data": {"a": 3}}, taskId=task["id"])
         assert (done["id"], state(done)) == (task["id"], "COMPLETED")
+        await served.sources[0].upstream.idle()
+
+
+@pytest.mark.proves("map-either-answer", "a2a01-7.1-task")
+async def test_a_client_of_the_first_generation_is_answered_with_a_task_and_asks_again_by_its_id() -> None:
+    """A message would have no id that it could be asked by."""
+    async with server().run() as one, team({"s": one.target}, BRIEF) as served:
+        driver = FirstDriver(served.rpc.client, served.base_url)
+        task = await driver.send(call_part("look", a=1))
+        assert json.loads(texts(task["artifacts"][0]["parts"])[0]) == ["s", "look", {"a": 1}]
+        assert await driver.get(task["id"]) == task
+        again = await driver.send(call_part("need"), taskId=task["id"])
+        assert (again["id"], again["contextId"], state(again)) == (
+            task["id"],
+            task["contextId"],
+            "INPUT_REQUIRED",
+        )
+        other = await driver.send(call_part("look", a=2), contextId=task["contextId"])
+        assert (other["id"] != task["id"], other["contextId"]) == (True, task["contextId"])
         await served.sources[0].upstream.idle()
 
 

@@ -45,13 +45,13 @@ _GATEWAY: Final = frozenset({429, 502, 503, 504})
 class AgentRefusedError(PeerError):
     """The agent answered with an error."""
 
-    def __init__(self, said: ErrorObject) -> None:
-        more = "".join(f"\n  {one.field}: {one.description}" for one in said.violations)
-        super().__init__(f"the agent refused: {said.message} ({said.reason or said.code}){more}")
-        self.code = said.code
-        self.message = said.message
-        self.reason = said.reason
-        self.violations = said.violations
+    def __init__(self, error: ErrorObject) -> None:
+        more = "".join(f"\n  {one.field}: {one.description}" for one in error.violations)
+        super().__init__(f"the agent refused: {error.message} ({error.reason or error.code}){more}")
+        self.code = error.code
+        self.message = error.message
+        self.reason = error.reason
+        self.violations = error.violations
 
     @property
     def kind(self) -> ErrorKind | None:
@@ -159,12 +159,12 @@ class HttpJson(ClientBinding):
 
     def payload(self, outgoing: OutgoingRequest) -> str:
         """The verb, URL, query and body as JSON."""
-        said: JsonObject = {"verb": outgoing.method, "url": redacted_url(outgoing.url)}
+        request: JsonObject = {"verb": outgoing.method, "url": redacted_url(outgoing.url)}
         if outgoing.query:
-            said["query"] = dict(outgoing.query)
+            request["query"] = dict(outgoing.query)
         if outgoing.content is not None:
-            said["body"] = json_from(outgoing.content, "the request")
-        return to_json(said).decode()
+            request["body"] = json_from(outgoing.content, "the request")
+        return to_json(request).decode()
 
     def result(self, text: bytes, response: httpx2.Response) -> JsonValue:
         """The body, unless it is an error."""

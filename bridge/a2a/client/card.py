@@ -9,15 +9,15 @@ Spec: A2A 1.0 section 8; 8.6 (caching)."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Final
+from typing import Annotated, Final, NoReturn
 
 import httpx2
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field, JsonValue, ValidationError
 
 from bridge.a2a.client.http import (
     NotReachedError,
@@ -44,9 +44,9 @@ from bridge.a2a.model import objects
 from bridge.a2a.model.objects import AgentCard
 from bridge.a2a.wire.rest import CARD_PATH, OLDER_CARD_PATH
 from bridge.a2a.wire.versions import HEADER, VERSIONS
+from bridge.concurrency import Signal
 from bridge.errors import PeerError
-from bridge.http.client import guarded_by
-from bridge.http.peer_auth import NO_CREDENTIALS, CredentialsSource, PeerAuth
+from bridge.http.client import NO_CREDENTIALS, CredentialsSource, PeerAuth, guarded_by
 from bridge.http.private_addresses import AddressGuard
 from bridge.http.probe import FaultExplainer, WantedKind, explained
 
@@ -73,6 +73,18 @@ class FoundCard:
     card: AgentCard
     deviations: tuple[str, ...] = ()
     """The deviations of a readable card from the specification, field by field."""
+    told_version: str = ""
+    """The version of A2A that the agent told when it was asked, because its card does not say one."""
+    is_open: bool = False
+    """Whether neither the card nor the agent has told the version."""
+
+
+AskVersion = Callable[[FoundCard], Awaitable[str]]
+"""Asks the agent of an open card for its version. Raises UnknownVersionError if its answer does not tell it."""
+
+
+class UnknownVersionError(PeerError):
+    """Neither a card nor its agent tells the version of A2A that the agent speaks."""
 
 
 async def fetch_card(
@@ -80,18 +92,34 @@ async def fetch_card(
     url: str,
     credentials: CredentialsSource = NO_CREDENTIALS,
     guard: AddressGuard | None = None,
+    ask_version: AskVersion | None = None,
 ) -> FoundCard:
-    """The card of the agent at `url`: at a well-known path below it, or else at `url` itself.
+    """The card of the agent at `url`: at a well-known path below it, or else at `url` itself. `ask_version` asks for
+    a version that the card does not say; None leaves it open.
 
     Raises:
         NoCardError: a server answers and has no card.
+        UnknownVersionError: as for `ask_version`.
         PeerError: the server cannot be reached, or its answer is not a card.
     """
     for card_url in (card_urls := candidate_card_urls(url)):
         found = await read_url(http, card_url, credentials, guard)
         if found is not None:
-            return found_card(card_url, found[1])
+            return await _told(found_card(card_url, found[1]), ask_version)
     raise no_card_at(card_urls)
+
+
+async def _told(found: FoundCard, ask_version: AskVersion | None) -> FoundCard:
+    """The card with the version that its agent tells, if it leaves the version open and the agent may be asked."""
+    if not found.is_open or ask_version is None:
+        return found
+    try:
+        told = await ask_version(found)
+    except UnknownVersionError:
+        if VERSIONS.presumed(found.url) is None:
+            raise
+        return found
+    return found_card(found.url, found.text, told)
 
 
 def no_card_at(card_urls: Iterable[str]) -> NoCardError:
@@ -99,14 +127,18 @@ def no_card_at(card_urls: Iterable[str]) -> NoCardError:
     return NoCardError(f"there is no agent card at {' or '.join(map(redacted_url, card_urls))}")
 
 
-def found_card(url: str, text: bytes) -> FoundCard:
-    """The card in the text at a URL.
+def found_card(url: str, text: bytes, told_version: str = "") -> FoundCard:
+    """The card in the text at a URL. `told_version` is what its agent told of its version; a version that this bridge
+    does not know counts as none.
 
     Raises:
         PeerError: the text is not a card of a supported version.
     """
-    card, deviations = card_from(text, redacted_url(url), url)
-    return FoundCard(url, text, card, deviations)
+    where = redacted_url(url)
+    value = json_from(text, where)
+    told = told_version if told_version in VERSIONS.tellable else ""
+    card, deviations = _card_from(VERSIONS.card_from(value, url, told), where)
+    return FoundCard(url, text, card, deviations, told, not told and VERSIONS.leaves_open(value))
 
 
 def card_from(text: bytes, where: str, place: str = "") -> tuple[AgentCard, tuple[str, ...]]:
@@ -115,7 +147,10 @@ def card_from(text: bytes, where: str, place: str = "") -> tuple[AgentCard, tupl
     Raises:
         PeerError: the text is not a card of a supported version.
     """
-    value = VERSIONS.card_from(json_from(text, where), place)
+    return _card_from(VERSIONS.card_from(json_from(text, where), place), where)
+
+
+def _card_from(value: JsonValue, where: str) -> tuple[AgentCard, tuple[str, ...]]:
     try:
         return AgentCard.model_validate(value), ()
     except ValidationError as strict:
@@ -227,6 +262,8 @@ class _StoredCard(StoredResponse):
     text: str
     validators: dict[str, str]
     """The conditional headers for the next request."""
+    told_version: str = ""
+    """The version that the agent told. It holds for as long as the card is the same."""
 
 
 _CachedCard = CachedValue[_StoredCard, FoundCard]
@@ -248,13 +285,14 @@ class CardSource(CachedResource[_StoredCard, FoundCard]):
         guard: AddressGuard | None = None,
         *,
         is_learned: bool = False,
+        ask_version: AskVersion | None = None,
     ) -> None:
-        """`credentials` are sent to the origin of `url` only. `guard` judges connections to it. `is_learned` says that
-        the URL came from a catalog and not from the user."""
-        super().__init__(http, url, folder, bounds, kept_as=url)
-        self._credentials = credentials
+        """`guard` judges connections to the origin of `url`. `is_learned` says that the URL came from a catalog and not
+        from the user. `ask_version` asks once for a version that the card does not say; None leaves it open."""
+        super().__init__(http, url, folder, bounds, credentials)
         self._guard = guard
         self._is_learned = is_learned
+        self._ask_version = ask_version
         self._explanation = FaultExplainer(self._explained)
 
     async def refresh(self) -> FoundCard:
@@ -266,7 +304,7 @@ class CardSource(CachedResource[_StoredCard, FoundCard]):
         """
         try:
             return await super().refresh()
-        except NotReachedError:
+        except (NotReachedError, UnknownVersionError):
             raise
         except PeerError as exc:
             if self._held is not None or self._is_learned:
@@ -283,10 +321,10 @@ class CardSource(CachedResource[_StoredCard, FoundCard]):
             conditions = held.kept.validators if held and known == card_url else {}
             answer = await read_url(self._http, card_url, self._credentials, self._guard, conditions)
             if answer is not None:
-                return self._taken(held, card_url, *answer)
+                return await self._taken(held, card_url, *answer)
         raise no_card_at(candidate_card_urls(self.url))
 
-    def _taken(
+    async def _taken(
         self, held: _CachedCard | None, card_url: str, response: httpx2.Response, text: bytes
     ) -> _CachedCard:
         if response.status_code == HTTPStatus.NOT_MODIFIED:
@@ -296,18 +334,64 @@ class CardSource(CachedResource[_StoredCard, FoundCard]):
                 )
             text = held.value.text
         is_same = held is not None and (held.value.url, held.value.text) == (card_url, text)
-        found = held.value if held and is_same else found_card(card_url, text)
+        found = held.value if held and is_same else await _told(found_card(card_url, text), self._ask_version)
         kept = _StoredCard(
             place=card_url,
             text=found.text.decode(),
             validators=validators_of(response, held.kept.validators if held else {}),
             fresh_until=time.time() + fresh_seconds(response.headers, self._bounds),
             may_be_stored=may_be_stored(response.headers),
+            told_version=found.told_version,
         )
         return CachedValue(kept, found)
 
     def _read(self, kept: _StoredCard) -> FoundCard:
-        return found_card(kept.place, kept.text.encode())
+        found = found_card(kept.place, kept.text.encode(), kept.told_version)
+        if found.is_open and self._ask_version is not None and VERSIONS.presumed(kept.place) is None:
+            raise PeerError(
+                f"nobody has asked yet for the version of the agent at {redacted_url(kept.place)}"
+            )
+        return found
 
     def _is_news(self, before: FoundCard, now: FoundCard) -> bool:
         return now.text != before.text
+
+
+class OwnCard:
+    """The card of an agent that this process publishes, for those of its own MCP servers that are made of the agent.
+
+    The card needs no request, so a start neither waits for it nor needs a listening socket. It names the address at
+    which the process reaches itself, whatever address others are given. Its users hear of a change at once.
+
+    Implements `bridge.agents_as_tools.remote_agent.CardProvider`. Compared by identity.
+    """
+
+    def __init__(self, base_url: str, card: Callable[[str], AgentCard]) -> None:
+        """`card` gives the card of the agent at a base URL."""
+        self._base_url = base_url
+        self._card = card
+        self._news = Signal()
+
+    def look(self) -> None:
+        """Tell the watchers that the card may have changed."""
+        self._news.tell()
+
+    def cached(self) -> FoundCard:
+        """The card."""
+        return found_card(self._base_url, self._card(self._base_url).to_json())
+
+    async def refresh(self) -> FoundCard:
+        """The card."""
+        return self.cached()
+
+    async def watch(self, on_change: Callable[[FoundCard], Awaitable[None]]) -> NoReturn:
+        """Call `on_change` with each changed card, for ever."""
+        known = self.cached().text
+        while True:
+            news = self._news.next
+            found = self.cached()
+            if found.text != known:
+                known = found.text
+                await on_change(found)
+            else:
+                await news.wait()

@@ -33,7 +33,7 @@ from bridge.a2a.client.http_cache import (
 )
 from bridge.a2a.client.interfaces import ConnectionPolicy, Trust
 from bridge.errors import PeerError
-from bridge.http.peer_auth import NO_CREDENTIALS, CredentialsSource
+from bridge.http.client import NO_CREDENTIALS, CredentialsSource
 from bridge.http.private_addresses import AddressGuard, is_private_host
 
 logger = logging.getLogger(__name__)
@@ -104,6 +104,7 @@ class CatalogSource(CachedResource[_StoredCatalog, tuple[CatalogEntry, ...]]):
     """One catalog, cached and refreshed."""
 
     word = "catalog"
+    kept_under = "catalog "
     kept_type = _StoredCatalog
 
     def __init__(
@@ -112,14 +113,13 @@ class CatalogSource(CachedResource[_StoredCatalog, tuple[CatalogEntry, ...]]):
         url: str,
         folder: Path | None,
         bounds: FreshnessBounds,
-        *,
         credentials: CredentialsSource = NO_CREDENTIALS,
+        *,
         selection: Selection | None = None,
         trust: Trust | None = None,
     ) -> None:
-        """`credentials` are sent to the origin of `url` only."""
-        super().__init__(http, url, folder, bounds, kept_as=f"catalog {url}")
-        self._credentials = credentials
+        """`selection` is the wanted agents, and `trust` the private addresses that the catalog may name."""
+        super().__init__(http, url, folder, bounds, credentials)
         self._selection = selection or Selection()
         self._trust = trust or Trust()
         self.reach = ConnectionPolicy(url, self._trust)

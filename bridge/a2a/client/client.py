@@ -9,11 +9,10 @@ Spec: A2A 1.0 sections 3.1 (operations), 8.3 (which interface).
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import overload
 
 import httpx2
 
@@ -26,6 +25,7 @@ from bridge.a2a.client.transports import (
     ANSWER_LIMIT_BYTES,
     Deadlines,
     HttpTransport,
+    Performer,
     Transport,
     TransportOptions,
 )
@@ -34,7 +34,7 @@ from bridge.a2a.model.objects import AgentInterface, Message, StreamResponse, Ta
 from bridge.a2a.model.operations import AnswerT, RequestT, Streamed, Unary
 from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.errors import PeerError
-from bridge.http.peer_auth import PeerCredentials, fixed_credentials
+from bridge.http.client import PeerCredentials, fixed_credentials
 from bridge.trace import OnHop
 
 __all__ = ["AgentClient", "AgentRefusedError", "ClientOptions", "Deadlines"]
@@ -62,10 +62,11 @@ class ClientOptions:
     """The versions that the client speaks."""
 
 
-class AgentClient:
-    """Performs operations on one agent.
+class AgentClient(Performer):
+    """Performs operations on one agent, over the first interface that can be reached.
 
-    The HTTP client must carry no credentials: they are added to each request.
+    An interface that was out of reach is tried last from then on. The HTTP client must carry no credentials: they are
+    added to each request.
     """
 
     def __init__(
@@ -81,30 +82,8 @@ class AgentClient:
                 are not configured.
         """
         self.card = found.card
-        declared = {extension.uri for extension in found.card.capabilities.extensions or ()}
-        active = [uri for uri in dict.fromkeys(options.extensions) if uri in declared]
-        self.extensions = frozenset(active)
-        permitted = permitted_interfaces(
-            found, options.trust, has_credentials=bool(options.credentials), versions=options.versions
-        )
-        shown_to_agent = apply_credentials(found.card, options.credentials)
-        terms = TransportOptions(
-            credentials=fixed_credentials(
-                PeerCredentials(shown_to_agent.request_headers(), shown_to_agent.query)
-            ),
-            extensions=active,
-            guard_of=partial(
-                interface_guard, found, reach=options.reach or ConnectionPolicy(found.url, options.trust)
-            ),
-            deadlines=options.deadlines,
-            limit_bytes=options.limit_bytes,
-            baggage_keys=options.baggage_keys,
-            on_hop=options.on_hop,
-        )
-        self._transports: list[Transport] = [
-            HttpTransport(http, binding_of(interface, dialect, options.json_values), terms)
-            for interface, dialect in permitted
-        ]
+        self.extensions = frozenset(_active_extensions(found, options))
+        self._transports: list[Transport] = [*http_transports(http, found, options)]
 
     @property
     def interface(self) -> AgentInterface:
@@ -116,38 +95,17 @@ class AgentClient:
         """Whether the card declares streaming."""
         return bool(self.card.capabilities.streaming)
 
-    @overload
-    def perform(self, operation: Unary[RequestT, AnswerT], request: RequestT) -> Awaitable[AnswerT]: ...
-
-    @overload
-    def perform(
-        self, operation: Streamed[RequestT, AnswerT], request: RequestT
-    ) -> AsyncGenerator[StreamResponse, None]: ...
-
-    def perform(
-        self, operation: Unary[RequestT, AnswerT] | Streamed[RequestT, AnswerT], request: RequestT
-    ) -> Awaitable[AnswerT] | AsyncGenerator[StreamResponse, None]:
-        """Perform one operation. Returns its answer, or for a streamed operation a generator of its events.
-
-        Close a generator that is not read to its end. The first interface that can be reached is used; an interface
-        that was out of reach is tried last from then on.
-
-        Raises:
-            AgentRefusedError: the agent answered with an error.
-            NotReachedError: the request was never sent, by any interface.
-            UnansweredError: the request was sent, and no complete answer came.
-            PeerError: the answer is not one of this operation.
-        """
-        if isinstance(operation, Streamed):
-            return self._events(operation, request)
-        return self._answer(operation, request)
+    @property
+    def streams_answers(self) -> bool:
+        """Whether the answer to a message may be a stream: not every version has one."""
+        return self.streams and self._transports[0].has(operations.SEND_STREAMING_MESSAGE)
 
     async def send(self, request: objects.SendMessageRequest) -> Task | Message:
         """Send a message and wait for the agent's answer (section 3.1.1)."""
         answer = await self.perform(operations.SEND_MESSAGE, request)
-        said = answer.task or answer.message
-        assert said is not None
-        return said
+        answered = answer.task or answer.message
+        assert answered is not None
+        return answered
 
     def stream(self, request: objects.SendMessageRequest) -> AsyncGenerator[StreamResponse, None]:
         """Send a message and yield the events (section 3.1.2). Close a generator that is not read to its end."""
@@ -208,3 +166,39 @@ class AgentClient:
     def _prefer(self, transport: Transport) -> None:
         if transport is not self._transports[0]:
             self._transports = [transport, *(one for one in self._transports if one is not transport)]
+
+
+def http_transports(
+    http: httpx2.AsyncClient, found: FoundCard, options: ClientOptions
+) -> list[HttpTransport]:
+    """The transports to the interfaces of a card that may be called, in the card's order.
+
+    Raises:
+        PeerError: as for an `AgentClient`.
+    """
+    permitted = permitted_interfaces(
+        found, options.trust, has_credentials=bool(options.credentials), versions=options.versions
+    )
+    shown_to_agent = apply_credentials(found.card, options.credentials)
+    terms = TransportOptions(
+        credentials=fixed_credentials(
+            PeerCredentials(shown_to_agent.request_headers(), shown_to_agent.query)
+        ),
+        extensions=_active_extensions(found, options),
+        guard_of=partial(
+            interface_guard, found, reach=options.reach or ConnectionPolicy(found.url, options.trust)
+        ),
+        deadlines=options.deadlines,
+        limit_bytes=options.limit_bytes,
+        baggage_keys=options.baggage_keys,
+        on_hop=options.on_hop,
+    )
+    return [
+        HttpTransport(http, binding_of(interface, dialect, options.json_values), terms)
+        for interface, dialect in permitted
+    ]
+
+
+def _active_extensions(found: FoundCard, options: ClientOptions) -> list[str]:
+    declared = {extension.uri for extension in found.card.capabilities.extensions or ()}
+    return [uri for uri in dict.fromkeys(options.extensions) if uri in declared]

@@ -143,13 +143,13 @@ def _placed(card: AgentCard, name: str, credentials: Credentials) -> _Placed | s
     if kind == "httpAuthSecurityScheme" or kind in _TOKEN_KINDS:
         if _has_header(credentials, "Authorization"):
             return None
-        said = str(scheme.get("scheme") or "Bearer") if kind == "httpAuthSecurityScheme" else "Bearer"
-        value = own or (credentials.bearer if said.lower() == "bearer" else None)
+        http_scheme = str(scheme.get("scheme") or "Bearer") if kind == "httpAuthSecurityScheme" else "Bearer"
+        value = own or (credentials.bearer if http_scheme.lower() == "bearer" else None)
         if value:
-            return _Placed("header", "Authorization", f"{said} {value}")
+            return _Placed("header", "Authorization", f"{http_scheme} {value}")
         if kind in _TOKEN_KINDS:
             return f"{name} (OAuth is not supported yet: give a token that was got elsewhere as bearer)"
-        return f"{name} (HTTP {said} authentication)"
+        return f"{name} (HTTP {http_scheme} authentication)"
     if kind == "mtlsSecurityScheme":
         return f"{name} (client certificates are not supported yet)"
     return f"{name} (the card does not describe it)"

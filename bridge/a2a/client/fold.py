@@ -90,8 +90,8 @@ class FoldedTask:
                 self._artifacts[one.artifact_id] += _weight_of_artifact(one)
             self._artifact_bytes = sum(self._artifacts.values())
         if isinstance(payload, Task | TaskStatusUpdateEvent):
-            said = task.status.message
-            self._other_bytes = (weight_of_message(said) if said else 0) + _weight_of(task.metadata)
+            message = task.status.message
+            self._other_bytes = (weight_of_message(message) if message else 0) + _weight_of(task.metadata)
         if self._artifact_bytes + self._other_bytes > self._limit_bytes:
             raise TaskTooLargeError
 
@@ -113,7 +113,7 @@ class FoldedTask:
                 break
         self._messages = kept
         first = len(history) - len(kept)
-        return task.model_copy(update={"history": history[first:]}) if first else task
+        return task.changed(history=history[first:]) if first else task
 
 
 def begun_by(payload: Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent) -> Task:
@@ -142,7 +142,7 @@ def folded(task: Task, event: StreamResponse) -> Task:
         logger.debug("taken as it is: %s", exc)
     match event.payload:
         case TaskStatusUpdateEvent() as update if update.task_id == task.id:
-            return task.model_copy(update={"status": update.status})
+            return task.changed(status=update.status)
         case Task() as snapshot if snapshot.id == task.id:
             return snapshot
         case _:
@@ -157,7 +157,7 @@ def more_complete(heard: Task, read: Task) -> Task:
     if read.artifacts or read.status.message or read.status.state is not heard.status.state:
         return read
     told = any(message.role is Role.AGENT for message in read.history or ())
-    return heard.model_copy(update={"history": read.history}) if told else heard
+    return heard.changed(history=read.history) if told else heard
 
 
 def weight_of_message(message: Message) -> int:
@@ -192,11 +192,11 @@ def _with_what_goes_on(task: Task, event: StreamResponse) -> StreamResponse:
         ):
             first, *others = new.parts
             if _is_piece(before[-1], first):
-                marked = new.model_copy(update={"parts": (_going_on(first), *others)})
-                return StreamResponse(artifact_update=update.model_copy(update={"artifact": marked}))
+                marked = new.changed(parts=(_going_on(first), *others))
+                return StreamResponse(artifact_update=update.changed(artifact=marked))
         case Task(artifacts=artifacts) as snapshot if known and artifacts:
             kept = tuple(_marked_as(one, known.get(one.artifact_id, ())) for one in artifacts)
-            return StreamResponse(task=snapshot.model_copy(update={"artifacts": kept}))
+            return StreamResponse(task=snapshot.changed(artifacts=kept))
     return event
 
 
@@ -208,7 +208,7 @@ def _marked_as(artifact: Artifact, known: Sequence[Part]) -> Artifact:
         _going_on(part) if isinstance(old, AppendedText) and old == part else part
         for part, old in zip_longest(artifact.parts, known[: len(artifact.parts)])
     )
-    return artifact.model_copy(update={"parts": (*parts,)})
+    return artifact.changed(parts=(*parts,))
 
 
 def _is_piece(before: Part, part: Part) -> bool:
@@ -226,7 +226,12 @@ def _going_on(part: Part) -> AppendedText:
 
 def _with_words_in_history(task: Task) -> Task:
     """The task with the agent's message of its status in its history, once."""
-    said, history = task.status.message, task.history or ()
-    if said is None or said.role is not Role.AGENT or task.status.state in ENDED or history[-1:] == (said,):
+    message, history = task.status.message, task.history or ()
+    if (
+        message is None
+        or message.role is not Role.AGENT
+        or task.status.state in ENDED
+        or history[-1:] == (message,)
+    ):
         return task
-    return task.model_copy(update={"history": (*history, said)})
+    return task.changed(history=(*history, message))

@@ -37,7 +37,7 @@ from bridge.a2a.model.objects import (
     Task,
     TaskStatus,
 )
-from bridge.backoff import Backoff
+from bridge.concurrency import Backoff
 from bridge.errors import PeerError
 
 logger = logging.getLogger(__name__)
@@ -130,7 +130,7 @@ async def converse(
     following = _Following(client, listener, pace, answered)
     following.may_be_asked_again()
     try:
-        if client.streams:
+        if client.streams_answers:
             reply = await following.listen(client.stream(request))
         else:
             reply = following.take(event_of(await client.send(_at_once(request))))
@@ -140,7 +140,7 @@ async def converse(
         return await following.in_full(reply)
     if following.task is None:
         raise OutcomeUnknownError(f"{client} ended its stream without an event", request.message.task_id)
-    return await following.settled(following.task.id, is_listening=client.streams)
+    return await following.settled(following.task.id, is_listening=client.streams_answers)
 
 
 async def wait_until_settled(
@@ -345,9 +345,7 @@ class _Following:
 def _at_once(request: SendMessageRequest) -> SendMessageRequest:
     """The same request, with `return_immediately`."""
     configuration = request.configuration or SendMessageConfiguration()
-    return request.model_copy(
-        update={"configuration": configuration.model_copy(update={"return_immediately": True})}
-    )
+    return request.changed(configuration=configuration.changed(return_immediately=True))
 
 
 def _task_id_of(event: StreamResponse) -> str:

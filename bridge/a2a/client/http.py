@@ -155,9 +155,9 @@ def json_from(
 
 def status_words(response: httpx2.Response) -> str:
     """The HTTP status of a response in words, with the scheme of the credentials that it asks for."""
-    said = f"{redacted_url(str(response.url))} answered HTTP {response.status_code} {response.reason_phrase}".rstrip()
+    words = f"{redacted_url(str(response.url))} answered HTTP {response.status_code} {response.reason_phrase}".rstrip()
     scheme = response.headers.get("www-authenticate", "").partition(" ")[0]
-    return f"{said} (it asks for credentials: {scheme})" if scheme else said
+    return f"{words} (it asks for credentials: {scheme})" if scheme else words
 
 
 def validation_faults(exc: ValidationError) -> tuple[str, ...]:

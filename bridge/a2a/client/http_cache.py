@@ -28,8 +28,9 @@ import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bridge.a2a.client.http import UnansweredError, redacted_url
-from bridge.backoff import Backoff
+from bridge.concurrency import Backoff
 from bridge.errors import PeerError, UsageError
+from bridge.http.client import NO_CREDENTIALS, CredentialsSource
 from bridge.private_files import write_privately
 
 logger = logging.getLogger(__name__)
@@ -107,17 +108,25 @@ class CachedResource(ABC, Generic[KeptT, ValueT]):
 
     word: ClassVar[str]
     """The name of the resource in messages."""
+    kept_under: ClassVar[str] = ""
+    """Goes before the URL in the text whose hash names the file, so that a card and a catalog at one URL have two."""
     kept_type: type[KeptT]
 
     def __init__(
-        self, http: httpx2.AsyncClient, url: str, folder: Path | None, bounds: FreshnessBounds, kept_as: str
+        self,
+        http: httpx2.AsyncClient,
+        url: str,
+        folder: Path | None,
+        bounds: FreshnessBounds,
+        credentials: CredentialsSource = NO_CREDENTIALS,
     ) -> None:
-        """`folder` keeps the resource between two runs; None keeps it in memory only. The file's name is a hash of
-        `kept_as`."""
+        """`folder` keeps the resource between two runs; None keeps it in memory only. `credentials` are sent to the
+        origin of `url` only."""
         self.url = url
         self._http = http
         self._bounds = bounds
-        name = hashlib.sha256(kept_as.encode()).hexdigest()[:32]
+        self._credentials = credentials
+        name = hashlib.sha256(f"{self.kept_under}{url}".encode()).hexdigest()[:32]
         self._file = folder / f"{name}.json" if folder else None
         self._held: CachedValue[KeptT, ValueT] | None = None
 
@@ -200,11 +209,11 @@ class CachedResource(ABC, Generic[KeptT, ValueT]):
 
 def fresh_seconds(headers: httpx2.Headers, bounds: FreshnessBounds) -> float:
     """How long a response is fresh for a private cache, within the bounds (RFC 9111 section 4.2)."""
-    said = headers.get("cache-control", "")
+    directives = headers.get("cache-control", "")
     seconds = 0.0
-    if _NO_CACHE.search(said) or _NO_STORE.search(said):
+    if _NO_CACHE.search(directives) or _NO_STORE.search(directives):
         pass
-    elif found := _MAX_AGE.search(said):
+    elif found := _MAX_AGE.search(directives):
         age = headers.get("age", "")
         seconds = float(found[1]) - (float(age) if age.isdecimal() else 0)
     elif "expires" in headers:
@@ -221,7 +230,9 @@ def validators_of(
     """The conditional headers for the next request. A 304 keeps the known ones."""
     given = {asked: response.headers.get(got, "") for got, asked in _VALIDATORS.items()}
     # A value that cannot be sent as a header is left out.
-    new = {asked: said for asked, said in given.items() if said and said.isascii() and said.isprintable()}
+    new = {
+        asked: value for asked, value in given.items() if value and value.isascii() and value.isprintable()
+    }
     return {**known, **new} if response.status_code == HTTPStatus.NOT_MODIFIED else new
 
 

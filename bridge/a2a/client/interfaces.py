@@ -51,15 +51,19 @@ def interfaces_of(
 ) -> tuple[tuple[AgentInterface, Dialect], ...]:
     """The interfaces of a card that this client speaks, in the card's order, each with its dialect.
 
-    If the user has chosen the version and no interface has it, the client speaks that version at every interface.
+    If the user has chosen the version and no interface has it, the client speaks that version at every interface, in a
+    binding that the version has.
 
     Raises:
         PeerError: there is no such interface. The message says what the card offers.
     """
-    said = [(one, one.protocol_version) for one in card.supported_interfaces]
-    spoken = _spoken(said, versions)
+    versioned = [(one, one.protocol_version) for one in card.supported_interfaces]
+    spoken = _spoken(versioned, versions)
     if not spoken and versions.is_told:
-        spoken = _spoken([(one, versions.current.version) for one, _ in said], versions)
+        told = versions.current
+        spoken = _spoken([(one, told.version) for one, _ in versioned], versions) or _spoken(
+            [(one.changed(protocol_binding=told.bindings[0]), told.version) for one, _ in versioned], versions
+        )
     if spoken:
         return spoken
     offered = ", ".join(f"{one.protocol_binding} {one.protocol_version}" for one in card.supported_interfaces)
@@ -70,11 +74,11 @@ def interfaces_of(
 
 
 def _spoken(
-    said: Iterable[tuple[AgentInterface, str]], versions: Versions
+    versioned: Iterable[tuple[AgentInterface, str]], versions: Versions
 ) -> tuple[tuple[AgentInterface, Dialect], ...]:
     return tuple(
         (one, dialect)
-        for one, version in said
+        for one, version in versioned
         if one.protocol_binding.upper() in BINDINGS
         and (dialect := versions.find(version, one.protocol_binding)) is not None
     )

@@ -25,8 +25,7 @@ from bridge.a2a.model.operations import SEND_MESSAGE, AnswerT, AnyOperation, Req
 from bridge.a2a.wire.dialect import EventDecoder as DialectReader
 from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
 from bridge.errors import PeerError
-from bridge.http.client import guarded_by
-from bridge.http.peer_auth import CredentialsSource, PeerAuth
+from bridge.http.client import CredentialsSource, PeerAuth, guarded_by
 from bridge.http.private_addresses import AddressGuard
 from bridge.http.request_checks import is_loopback
 from bridge.http.sse import SseReader
@@ -67,22 +66,17 @@ class TransportOptions:
     """Called with the wire text of each request, and of each answer or event."""
 
 
-class Transport(ABC):
-    """A transport to one interface of an agent."""
-
-    interface: AgentInterface
+class Performer(ABC):
+    """Performs operations of A2A: the one verb of a client, and of each of its transports."""
 
     @overload
-    @abstractmethod
     def perform(self, operation: Unary[RequestT, AnswerT], request: RequestT) -> Awaitable[AnswerT]: ...
 
     @overload
-    @abstractmethod
     def perform(
         self, operation: Streamed[RequestT, AnswerT], request: RequestT
     ) -> AsyncGenerator[StreamResponse, None]: ...
 
-    @abstractmethod
     def perform(
         self, operation: Unary[RequestT, AnswerT] | Streamed[RequestT, AnswerT], request: RequestT
     ) -> Awaitable[AnswerT] | AsyncGenerator[StreamResponse, None]:
@@ -92,10 +86,31 @@ class Transport(ABC):
 
         Raises:
             AgentRefusedError: the agent answered with an error.
-            NotReachedError: the request was never sent.
+            NotReachedError: the request was never sent, by any way that there is.
             UnansweredError: the request was sent, and no complete answer came.
             PeerError: the answer is not one of this operation.
         """
+        if isinstance(operation, Streamed):
+            return self._events(operation, request)
+        return self._answer(operation, request)
+
+    @abstractmethod
+    async def _answer(self, operation: Unary[RequestT, AnswerT], request: RequestT) -> AnswerT: ...
+
+    @abstractmethod
+    def _events(
+        self, operation: Streamed[RequestT, AnswerT], request: RequestT
+    ) -> AsyncGenerator[StreamResponse, None]: ...
+
+
+class Transport(Performer):
+    """A transport to one interface of an agent."""
+
+    interface: AgentInterface
+
+    @abstractmethod
+    def has(self, operation: AnyOperation) -> bool:
+        """Whether the version of the interface has an operation."""
 
 
 class HttpTransport(Transport):
@@ -108,20 +123,19 @@ class HttpTransport(Transport):
         self._terms = terms
         self._auth = PeerAuth(binding.interface.url, terms.credentials)
 
-    @overload
-    def perform(self, operation: Unary[RequestT, AnswerT], request: RequestT) -> Awaitable[AnswerT]: ...
+    def has(self, operation: AnyOperation) -> bool:
+        return self._binding.dialect.has(operation)
 
-    @overload
-    def perform(
-        self, operation: Streamed[RequestT, AnswerT], request: RequestT
-    ) -> AsyncGenerator[StreamResponse, None]: ...
+    async def raw_answer(self, operation: AnyOperation, params: JsonObject) -> tuple[int, bytes]:
+        """The HTTP status and the body of the answer to these parameters, whatever they are.
 
-    def perform(
-        self, operation: Unary[RequestT, AnswerT] | Streamed[RequestT, AnswerT], request: RequestT
-    ) -> Awaitable[AnswerT] | AsyncGenerator[StreamResponse, None]:
-        if isinstance(operation, Streamed):
-            return self._events(operation, request)
-        return self._answer(operation, request)
+        Raises:
+            NotReachedError, UnansweredError: as for `perform`.
+        """
+        async with self._exchange(operation, params) as response:
+            text = await response_body(response, self._terms.limit_bytes)
+        self._show(text)
+        return response.status_code, text
 
     def __str__(self) -> str:
         return str(self._binding)
@@ -132,14 +146,23 @@ class HttpTransport(Transport):
         seconds = None if operation is SEND_MESSAGE else self._terms.deadlines.answer_seconds
         try:
             with anyio.fail_after(seconds):
-                async with self._exchange(operation, params) as response:
-                    value = self._result(await response_body(response, self._terms.limit_bytes), response)
+                value = await self._value(operation, params)
         except TimeoutError as exc:
             raise UnansweredError(f"{self} did not answer within {seconds:g} s") from exc
         try:
             return dialect.answer_from(operation, value)
         except ValidationError as exc:
             raise self._no_answer(operation.answer.__name__, exc) from exc
+
+    async def _value(self, operation: AnyOperation, params: JsonObject) -> JsonValue:
+        """The answer of an operation as JSON, with what it leaves to be read elsewhere."""
+        async with self._exchange(operation, params) as response:
+            value = self._result(await response_body(response, self._terms.limit_bytes), response)
+        while unread := self._binding.dialect.unread(operation, params, value):
+            assert isinstance(value, dict)
+            read = {name: await self._value(*asked) for name, asked in unread.items()}
+            value = {**value, **read}
+        return value
 
     async def _events(
         self, operation: Streamed[RequestT, AnswerT], request: RequestT
@@ -196,7 +219,7 @@ class HttpTransport(Transport):
         accept = f"{EVENT_STREAM}, {binding.accept}" if isinstance(operation, Streamed) else binding.accept
         parsed = url_from(binding.interface.url)
         traced = told_to_peer(is_local=is_loopback(parsed.host), baggage_keys=terms.baggage_keys)
-        parameters = {VERSION_HEADER: binding.dialect.version}
+        parameters = {VERSION_HEADER: binding.dialect.version} if binding.dialect.says_version else {}
         if terms.extensions:
             parameters[binding.dialect.extensions_header] = ", ".join(terms.extensions)
         headers = {**traced, **parameters, **outgoing.headers, "Accept": accept}
@@ -213,9 +236,12 @@ class HttpTransport(Transport):
             raise self._no_answer(StreamResponse.__name__, exc) from exc
 
     def _result(self, text: bytes, response: httpx2.Response) -> JsonValue:
+        self._show(text)
+        return self._binding.result(text, response)
+
+    def _show(self, text: bytes) -> None:
         if self._terms.on_hop is not None:
             self._terms.on_hop("<", text.decode("utf-8", "replace"))
-        return self._binding.result(text, response)
 
     def _no_answer(self, wanted: str, exc: ValidationError) -> PeerError:
         return PeerError(

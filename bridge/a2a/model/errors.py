@@ -4,6 +4,7 @@ Spec: A2A 1.0 sections 3.1 (which operation), 3.3.2 (kinds), 5.4 (codes), 9.5 (J
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -97,6 +98,7 @@ class A2AError(Exception):
         metadata: Mapping[str, str] | None = None,
         violations: Sequence[Violation] = (),
         headers: Mapping[str, str] | None = None,
+        names: Sequence[str] = (),
     ) -> None:
         super().__init__(message)
         self.kind = kind
@@ -104,6 +106,32 @@ class A2AError(Exception):
         self.violations = tuple(violations)
         self.headers = dict(headers or {})
         """HTTP headers of the answer, such as Retry-After."""
+        self.names = tuple(names)
+        """The states, roles, fields and operations of A2A 1.0 that the message names. Other versions spell them in
+        their own way."""
+
+    def spelled(self, spellings: Mapping[str, str]) -> A2AError:
+        """The error with other spellings of its names."""
+        changed = {name: said for name, said in spellings.items() if said != name}
+        if not changed:
+            return self
+        longest_first = sorted(changed, key=len, reverse=True)
+        found = re.compile("|".join(map(re.escape, longest_first)))
+
+        def respelled(text: str) -> str:
+            return found.sub(lambda match: changed[match[0]], text)
+
+        violations = [
+            Violation(changed.get(one.field, one.field), respelled(one.description))
+            for one in self.violations
+        ]
+        return A2AError(
+            self.kind,
+            respelled(str(self)),
+            metadata=self.metadata,
+            violations=violations,
+            headers=self.headers,
+        )
 
     def details(self) -> list[JsonObject]:
         """The error's details as JSON: an ErrorInfo, and a BadRequest if fields are invalid."""
@@ -129,12 +157,14 @@ def a2a_error_of(exc: BridgeError) -> A2AError:
     return A2AError(KINDS[telling.a2a_reason], str(exc), headers=headers)
 
 
-def invalid_params(*violations: Violation) -> A2AError:
-    """INVALID_PARAMS for these fields. The message names the first one, so that a person sees it."""
+def invalid_params(*violations: Violation, names: Sequence[str] = ()) -> A2AError:
+    """INVALID_PARAMS for these fields. The message names the first one, so that a person sees it. `names` are further
+    names in the descriptions."""
     first = violations[0]
     rest = f" (and {len(violations) - 1} more)" if len(violations) > 1 else ""
     message = f"Invalid parameters: {first.field or 'params'}: {first.description}{rest}"
-    return A2AError(INVALID_PARAMS, message, violations=violations)
+    fields = [one.field for one in violations if one.field]
+    return A2AError(INVALID_PARAMS, message, violations=violations, names=(*fields, *names))
 
 
 def violations_from(error: ValidationError) -> tuple[Violation, ...]:
@@ -173,6 +203,7 @@ def require_answerable(task: Task) -> None:
             UNSUPPORTED_OPERATION,
             f"The task has ended ({state}) and takes no more messages; leave out taskId to start another",
             metadata={"taskId": task.id},
+            names=(state,),
         )
     if state not in INTERRUPTED:
         raise task_is_at_work(task)
@@ -211,6 +242,7 @@ def task_not_cancelable(task: Task) -> A2AError:
         TASK_NOT_CANCELABLE,
         f"The task has already ended ({task.status.state})",
         metadata={"taskId": task.id},
+        names=(task.status.state,),
     )
 
 
@@ -225,4 +257,5 @@ def task_has_ended(task: Task) -> A2AError:
         UNSUPPORTED_OPERATION,
         f"The task has ended ({task.status.state}); get it with GetTask",
         metadata={"taskId": task.id},
+        names=(task.status.state, "GetTask"),
     )

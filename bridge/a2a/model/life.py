@@ -124,12 +124,12 @@ def _with_status(task: Task, update: TaskStatusUpdateEvent) -> Task:
 
 def _history_with_status(task: Task, states: frozenset[TaskState]) -> tuple[Message, ...]:
     """The history; in one of `states`, the status's message is its newest message, once."""
-    history, said = task.history or (), task.status.message
-    if task.status.state not in states or said is None:
+    history, latest = task.history or (), task.status.message
+    if task.status.state not in states or latest is None:
         return history
-    if any(message.message_id == said.message_id for message in history):
+    if any(message.message_id == latest.message_id for message in history):
         return history
-    return (*history, said)
+    return (*history, latest)
 
 
 def _with_artifact(known: tuple[Artifact, ...], update: TaskArtifactUpdateEvent) -> tuple[Artifact, ...]:

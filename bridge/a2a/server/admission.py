@@ -127,6 +127,4 @@ def with_security(card: AgentCard, schemes: Sequence[Scheme]) -> AgentCard:
     declared = {scheme.value: _DECLARED[scheme] for scheme in schemes}
     # Alternatives: one of the requirements is enough (section 4.4.1).
     needed = tuple(SecurityRequirement(schemes={name: {"list": []}}) for name in declared)
-    return card.model_copy(
-        update={"security_schemes": declared or None, "security_requirements": needed or None}
-    )
+    return card.changed(security_schemes=declared or None, security_requirements=needed or None)

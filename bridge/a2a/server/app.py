@@ -59,6 +59,7 @@ logger = logging.getLogger(__name__)
 
 _JSON: Final = rest.PLAIN_MEDIA_TYPE
 _ACCEPTED: Final = frozenset({_JSON, rest.MEDIA_TYPE})
+_WITH_BODY: Final = frozenset({"POST", "PUT"})
 
 _REFUSALS: Final[Mapping[int, ErrorKind]] = {
     400: replace(INVALID_REQUEST, at_http_level=True),
@@ -170,12 +171,12 @@ class AgentServer:
 
     def _shown_at(self, base_url: str) -> _ShownCard:
         """The card as it is sent. It is built again only when the agent's card or the schemes change."""
-        said, schemes = self._agent.card(base_url), self._access.schemes
+        own, schemes = self._agent.card(base_url), self._access.schemes
         last = self._last_card
-        if last is None or last.said is not said or last.schemes != schemes:
-            card = self._versions.card(with_security(said, schemes))
+        if last is None or last.own is not own or last.schemes != schemes:
+            card = self._versions.card(with_security(own, schemes))
             text = card.to_json()
-            last = _ShownCard(said, schemes, card, text, f'"{hashlib.sha256(text).hexdigest()[:32]}"')
+            last = _ShownCard(own, schemes, card, text, f'"{hashlib.sha256(text).hexdigest()[:32]}"')
             self._last_card = last
         return last
 
@@ -218,7 +219,7 @@ class AgentServer:
             dialect, operation, path_params = self._versions.routed(
                 request.asked_version, request.verb, request.path
             )
-            body = await self._json(request) if request.verb == "POST" else {}
+            body = await self._json(request) if request.verb in _WITH_BODY else {}
             params = dialect.routes.params_from(operation, path_params, request.query.multi_items(), body)
             result = await self._perform(request, dialect, operation, params, caller)
         except (A2AError, RefusedError) as exc:
@@ -229,7 +230,7 @@ class AgentServer:
         headers = _activated(caller, dialect)
         if isinstance(result, _Events):
             return self._event_stream(request, result, bytes, headers)
-        return _rest_answer(request, dialect, result, 200, headers)
+        return _rest_answer(request, dialect, result, dialect.statuses.get(operation, 200), headers)
 
     # Shared by both bindings
 
@@ -269,9 +270,10 @@ class AgentServer:
         if principal is not caller.principal:
             caller = self._caller(request, principal)
         self._service.require_served(operation)
-        asked = dialect.request_from(operation, params)
-        if dialect.clients_name_tasks:
-            caller = replace(caller, names_tasks=True)
+        asked = dialect.request_from(operation, dialect.identified(params, self._service.new_id))
+        if dialect.clients_name_tasks or dialect.streams_begin_late:
+            names, late = dialect.clients_name_tasks, dialect.streams_begin_late
+            caller = replace(caller, names_tasks=names, comes_late=late)
         if isinstance(operation, Streamed):
             stream = await self._service.perform(operation, asked, caller)
             try:
@@ -306,7 +308,7 @@ class _Events:
 class _ShownCard:
     """A card as it is sent, and what it was built from."""
 
-    said: AgentCard
+    own: AgentCard
     schemes: tuple[Scheme, ...]
     card: AgentCard
     text: bytes
@@ -357,7 +359,9 @@ def _jsonrpc_error(request_id: jsonrpc.RequestId, dialect: Dialect, error: A2AEr
 
 
 def _rest_error(request: _Request, dialect: Dialect, error: A2AError) -> Response:
-    return _rest_answer(request, dialect, dialect.http_error(error), error.kind.http_status, error.headers)
+    return _rest_answer(
+        request, dialect, dialect.http_error(error), dialect.http_status(error), error.headers
+    )
 
 
 def _rest_answer(

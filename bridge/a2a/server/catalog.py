@@ -140,9 +140,9 @@ class _Listed:
     def words(self) -> str:
         """The searchable text of the entry, case-folded."""
         card = self.card
-        said = [self.name, card.name, card.description, *self.tags]
-        said += [words for skill in card.skills for words in (skill.id, skill.name, skill.description)]
-        return "\n".join(said).casefold()
+        texts = [self.name, card.name, card.description, *self.tags]
+        texts += [words for skill in card.skills for words in (skill.id, skill.name, skill.description)]
+        return "\n".join(texts).casefold()
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +215,8 @@ class _CatalogRequest:
     @property
     def _mark(self) -> str:
         """A hash that identifies this search."""
-        said = [[*self.words], sorted(self.tags), sorted(self.skills)]
-        return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
+        content = [[*self.words], sorted(self.tags), sorted(self.skills)]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 
 def _fitting(agents: Sequence[_Listed]) -> Sequence[_Listed]:

@@ -82,7 +82,8 @@ class EventStream:
                 seen = None if self._is_ended else await self._stream.next()
                 if seen is None or self._is_ended:
                     return True
-                body, last = self._frames(seen), seen.last
+                body = self._frames(seen)
+                last = seen.last or self._writer.is_over
             if (last or body is HEARTBEAT) and is_disconnected(receive):
                 return False
             with anyio.move_on_after(self._pace.stall_seconds) as patience:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, overload
+from typing import Final, Generic, overload
 
 from bridge.a2a.model.errors import (
     PUSH_NOTIFICATION_NOT_SUPPORTED,
@@ -94,6 +94,10 @@ class Service:
         if operation is GET_EXTENDED_AGENT_CARD:
             raise A2AError(UNSUPPORTED_OPERATION, "This agent has no extended card")
 
+    def new_id(self) -> str:
+        """A fresh id, for a message that has none."""
+        return self._engine.new_id()
+
     async def is_named(self, task_id: str, caller: CallContext) -> bool:
         """Whether the caller has given a task this id itself."""
         return await self._engine.is_named(task_id, caller)
@@ -137,9 +141,13 @@ class Service:
             raise invalid_params(Violation("message.parts", f"more than {self._max_parts} parts"))
 
 
+_PUSH_FIELD: Final = "configuration.taskPushNotificationConfig"
+
+
 def _require_no_push(request: SendMessageRequest) -> None:
     if request.configuration and request.configuration.task_push_notification_config:
         raise A2AError(
             PUSH_NOTIFICATION_NOT_SUPPORTED,
-            "This agent does not send push notifications: leave out configuration.taskPushNotificationConfig",
+            f"This agent does not send push notifications: leave out {_PUSH_FIELD}",
+            names=(_PUSH_FIELD,),
         )

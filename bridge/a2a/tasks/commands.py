@@ -76,6 +76,7 @@ class RefusedReply:
     violations: tuple[tuple[str, str], ...]
     """Each field, and what is wrong with it."""
     headers: dict[str, str]
+    names: tuple[str, ...] = ()
     kind: Literal["refused"] = "refused"
 
 
@@ -126,6 +127,7 @@ def reply_from(text: bytes) -> TakenReply | CanceledReply | ElsewhereReply:
             metadata=reply.metadata,
             violations=[Violation(*pair) for pair in reply.violations],
             headers=reply.headers,
+            names=reply.names,
         )
     return reply
 
@@ -133,4 +135,4 @@ def reply_from(text: bytes) -> TakenReply | CanceledReply | ElsewhereReply:
 def refusal(error: A2AError) -> RefusedReply:
     """An error as a reply."""
     violations = tuple((violation.field, violation.description) for violation in error.violations)
-    return RefusedReply(error.kind.reason, str(error), error.metadata, violations, error.headers)
+    return RefusedReply(error.kind.reason, str(error), error.metadata, violations, error.headers, error.names)

@@ -161,11 +161,11 @@ def _message_from(task: Task) -> Message | None:
     if task.artifacts is None or len(task.artifacts) != 1:
         return None
     (artifact,) = task.artifacts
-    said = task.status.message
+    message = task.status.message
     return Message(
         message_id=artifact.artifact_id,
         context_id=task.context_id,
         role=Role.AGENT,
-        parts=(*artifact.parts, *(said.parts if said else ())),
+        parts=(*artifact.parts, *(message.parts if message else ())),
         metadata=artifact.metadata,
     )

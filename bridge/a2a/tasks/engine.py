@@ -27,9 +27,10 @@ Spec: A2A 1.0 sections 3.1 (operations), 3.3.1 (idempotency), 3.4 (contexts and 
 #
 # 1) A client's message, by `Intake`: it creates a task, starts work on a waiting one, or goes to running work.
 # 2) The work, by its `Job`: each call of `status` or `artifact` is one event.
-# 3) This module, by `TaskRegistry.conclude`: it ends a task that was canceled, that nobody answered in time, whose
-#    work returned without an outcome, or that nobody can resume after a restart.
-# 4) The registry, when the store could not keep an event: it ends the task once the store can write again.
+# 3) This module, by `TaskRegistry.conclude`: it ends a task that was canceled, whose work returned without an outcome,
+#    or that nobody can resume after a restart.
+# 4) The registry: it ends a task that nobody answered in time, and one whose event the store could not keep, once the
+#    store can write again.
 #
 # Orders of events
 # ----------------
@@ -73,8 +74,6 @@ Spec: A2A 1.0 sections 3.1 (operations), 3.3.1 (idempotency), 3.4 (contexts and 
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from types import TracebackType
@@ -107,7 +106,6 @@ from bridge.a2a.model.objects import (
     SubscribeToTaskRequest,
     Task,
     TaskState,
-    milliseconds,
 )
 from bridge.a2a.model.operations import AnswerT, RequestT, Streamed, Unary
 from bridge.a2a.tasks.agent import Agent, Commit, Job, PlannedWork, RunningWork, Turn
@@ -133,8 +131,6 @@ _STOPPED: Final = "The bridge was stopped while this task was running"
 _BROKE: Final = "The bridge failed while it worked on this task; its log says why"
 _SILENT: Final = "The work on this task ended without a result"
 _CANCELED: Final = "Canceled on request"
-_LOOK_SECONDS: Final = 30.0
-"""The longest pause between two looks at the tasks that wait for an answer."""
 
 
 class Engine:
@@ -188,7 +184,7 @@ class Engine:
             self._stack = stack.pop_all()
         if self._retention is not None:
             self._group.start_soon(evict_periodically, self._store, self._retention, self._ids.now_ms)
-        self._group.start_soon(self._end_unanswered)
+        self._group.start_soon(self._tasks.end_unanswered, self.limits.input_timeout_seconds)
         return self
 
     async def __aexit__(
@@ -305,7 +301,8 @@ class Engine:
             A2AError: TASK_NOT_FOUND, also for another principal's task.
         """
         live = await self._own(task_id, caller)
-        return with_history(await self._tasks.shown(live), history_length)
+        task = with_history(await self._tasks.shown(live), history_length)
+        return with_note(task, live.progress if caller.comes_late else None)
 
     async def list(self, request: ListTasksRequest, caller: CallContext) -> ListTasksResponse:
         """One page of the caller's tasks, the newest status first.
@@ -352,13 +349,18 @@ class Engine:
         """Watch a task from its current state. The caller closes the watcher.
 
         Raises:
-            A2AError: TASK_NOT_FOUND, or UNSUPPORTED_OPERATION when the task has ended.
+            A2AError: TASK_NOT_FOUND, or UNSUPPORTED_OPERATION when the task has ended, unless the caller comes late.
         """
         live = await self._own(task_id, caller)
         task = await self._tasks.shown(live)
-        if task.status.state in ENDED:
+        if task.status.state in ENDED and not caller.comes_late:
             raise task_has_ended(task)
-        return self._tasks.attached(live).watch(self.limits.watch_events)
+        live = self._tasks.attached(live)
+        return live.watch(self.limits.watch_events, note=live.progress if caller.comes_late else None)
+
+    def new_id(self) -> str:
+        """A fresh id, for a message that has none."""
+        return self._ids.new()
 
     async def is_named(self, task_id: str, caller: CallContext) -> bool:
         """Whether the caller has given a task this id itself."""
@@ -458,7 +460,7 @@ class Engine:
         is_ending = self._closing and self._store.lasts and not running.canceled
         return (is_ending or running.abandoned) and (running.outlives or waits)
 
-    # Tasks of the last process, and tasks that nobody answers
+    # Tasks of the last process
 
     async def _recover(self) -> None:
         """Recover the unfinished tasks of the last process.
@@ -505,31 +507,6 @@ class Engine:
             self._go_on(task, _GONE)
         except ValueError:
             logger.exception("task %s cannot be read and is left as it is", task.task_id)
-
-    async def _end_unanswered(self) -> None:
-        """End the tasks that have waited for their client for too long and have no running work."""
-        seconds = self.limits.input_timeout_seconds
-        waits = _Waits(self._ids)
-        while True:
-            try:
-                found = await self._store.waiting(INTERRUPTED)
-                for task_id in waits.longer_than(round(seconds * 1000), found):
-                    await self._end_if_unanswered(task_id, found[task_id])
-            except StoreError:
-                logger.exception("tasks that nobody answers could not be looked for; tried again later")
-            await anyio.sleep(min(seconds / 4, _LOOK_SECONDS))
-
-    async def _end_if_unanswered(self, task_id: str, since_ms: int) -> None:
-        try:
-            live = await self._tasks.find(task_id)
-        except ValueError as exc:
-            logger.debug("task %s cannot be read and is left as it is: %s", task_id, exc)
-            return
-        if live is None or live.running is not None or not self._tasks.may_end(live):
-            return
-        if _waits_since(live.task) == since_ms:
-            words = f"This agent's question was not answered within {self.limits.input_timeout_seconds:g} s"
-            self._tasks.conclude(live, TaskState.FAILED, words)
 
     def _look_whether_idle(self) -> None:
         if self._closing and not any(live.running and not live.running.hearing for live in self._tasks):
@@ -586,38 +563,3 @@ def _turn_left(live: LiveTask) -> Turn:
     message = next(message for message in reversed(live.task.history or ()) if message.role is Role.USER)
     principal = Principal(live.origin.owner)
     return Turn(principal, message, SendMessageConfiguration(), {}, frozenset(), live.task, live.kept)
-
-
-def _waits_since(task: Task) -> int | None:
-    """When a task began to wait for its client, in milliseconds since the epoch; None if it does not wait."""
-    timestamp = task.status.timestamp
-    return milliseconds(timestamp) if timestamp and task.status.state in INTERRUPTED else None
-
-
-class _Waits:
-    """How long tasks have waited for their clients, by a monotonic clock.
-
-    The wall clock only gives the wait before a task was first seen, which is at most the time since the last look.
-    A task of an earlier process has only a wall-clock time; a time in the future counts as now.
-    """
-
-    def __init__(self, ids: IdsAndClock) -> None:
-        self._ids = ids
-        self._looked_ms = -math.inf
-        self._began: dict[str, tuple[int, float]] = {}
-        """By task: its `status_ms`, and the same moment on the monotonic clock, in milliseconds."""
-
-    def longer_than(self, milliseconds: int, waiting: Mapping[str, int]) -> list[str]:
-        """The tasks that have waited for longer than `milliseconds`.
-
-        `waiting` has each waiting task, with the wall-clock time at which its wait began.
-        """
-        now_ms, wall_ms, before = self._ids.elapsed_ms(), self._ids.now_ms(), self._began
-        since_look = now_ms - self._looked_ms
-        self._looked_ms, self._began = now_ms, {}
-        for task_id, since_ms in waiting.items():
-            known = before.get(task_id)
-            if known is None or known[0] != since_ms:
-                known = since_ms, now_ms - min(max(wall_ms - since_ms, 0), since_look)
-            self._began[task_id] = known
-        return [task_id for task_id, (_, began_ms) in self._began.items() if now_ms - began_ms > milliseconds]

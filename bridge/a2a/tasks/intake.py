@@ -59,6 +59,9 @@ class CallContext:
     extensions: frozenset[str] = frozenset()
     names_tasks: bool = False
     """Whether the ids of tasks in its requests are names that it gave them itself."""
+    comes_late: bool = False
+    """Whether it watches a task only once the task is there. Then it watches one that has ended, too, to see how, and
+    is told how far a task is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +171,8 @@ class Intake:
         """
         message, principal = request.message, caller.principal
         if message.role is not Role.USER:
-            raise invalid_params(Violation("message.role", "a client's message has the role ROLE_USER"))
+            said = Violation("message.role", f"a client's message has the role {Role.USER}")
+            raise invalid_params(said, names=(Role.USER,))
         name = message.task_id if caller.names_tasks else None
         began_by = message.message_id if name is None else beginning_of(name)
         async with one_at_a_time(self._taking, (principal.name, began_by)):
@@ -238,13 +242,13 @@ class Intake:
         else:
             has_ended = live.task.status.state in ENDED
             fields = {"task_id": None if has_ended else live.id, "context_id": live.origin.context_id}
-        return request.model_copy(update={"message": request.message.model_copy(update=fields)})
+        return request.changed(message=request.message.changed(**fields))
 
     def _with_new_id(self, turn: Turn, task: Task) -> Turn:
         """A turn whose message has another id than those that are in its task."""
-        if all(said.message_id != turn.message.message_id for said in task.history or ()):
+        if all(message.message_id != turn.message.message_id for message in task.history or ()):
             return turn
-        return replace(turn, message=turn.message.model_copy(update={"message_id": self._ids.new()}))
+        return replace(turn, message=turn.message.changed(message_id=self._ids.new()))
 
     def _require_room(self, live: LiveTask | None, turn: Turn, turn_bytes: int, limits: EngineLimits) -> None:
         if live is None:
@@ -292,7 +296,8 @@ class Intake:
         """
         live = await self._at_rest(task_id, principal)
         if context_id not in (None, live.origin.context_id):
-            raise invalid_params(Violation("message.contextId", "is not the context of message.taskId"))
+            said = Violation("message.contextId", "is not the context of message.taskId")
+            raise invalid_params(said, names=("message.taskId",))
         if live.task.status.state in ENDED:
             await self._tasks.reached(live, live.next_seq - 1, settled=True)
         has_worker = live.running is not None or self._tasks.is_elsewhere(live)

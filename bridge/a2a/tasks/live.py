@@ -68,6 +68,7 @@ from typing import Final
 
 from bridge.a2a.model.life import ENDED, INTERRUPTED, SETTLED, apply_event
 from bridge.a2a.model.objects import StreamResponse, Task, TaskState, milliseconds
+from bridge.a2a.model.progress import numbers_in
 from bridge.a2a.tasks.agent import Commit, RunningWork
 from bridge.a2a.tasks.foreign import UnreadableEventError, events_of, steps_after
 from bridge.a2a.tasks.watcher import Watcher
@@ -123,6 +124,8 @@ class LiveTask:
         """Whether another process goes on with this task: no more events come in this one."""
         self.failure: Exception | None = None
         """Why an accepted event could not be stored. `visible` then lags behind `task`."""
+        self.progress: JsonObject | None = None
+        """The numbers of the last progress report that is visible, as metadata. They are not stored with the task."""
         self._submit = submit
         self._on_change = on_change
         self._is_shared = is_shared
@@ -278,6 +281,7 @@ class LiveTask:
         self._unanswered -= 1
         if error is None:
             self._visible, self._visible_seq = entry.task, entry.seq
+            self.progress = numbers_in(entry.event) or self.progress
             for watcher in tuple(self._watchers):
                 watcher.see(entry.seq, entry.task, entry.event, entry.text)
         elif self._is_shared and isinstance(error, StoreConflictError):
@@ -327,6 +331,8 @@ class LiveTask:
                 self._task = self._visible = step.task
                 self._seq = self._visible_seq = step.seq
                 self._history_bytes = None
+                if step.event is not None:
+                    self.progress = numbers_in(step.event) or self.progress
                 for watcher in tuple(self._watchers):
                     watcher.see(step.seq, step.task, step.event, step.text)
         except UnreadableEventError as exc:

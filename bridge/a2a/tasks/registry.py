@@ -2,7 +2,8 @@
 
 A task is in memory while work runs on it, a client watches it, or an event of it waits for the store. Otherwise it
 leaves. A task that waits for its client then stays in an LRU cache, so that the answer need not load it again. The
-registry ends a task whose events could not be stored, once the store can write again.
+registry ends a task whose events could not be stored, once the store can write again, and a task whose client did not
+answer in time.
 
 Where other replicas use the same store, no task is cached, and `find` always looks into the store. A task in memory
 that this replica does not work on follows what the others store.
@@ -11,8 +12,9 @@ that this replica does not work on follows what the others store.
 from __future__ import annotations
 
 import logging
+import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, NoReturn
@@ -21,8 +23,8 @@ import anyio
 import anyio.abc
 
 from bridge.a2a.model.errors import task_not_found, temporarily_unavailable
-from bridge.a2a.model.life import ENDED, EventMaker, IdsAndClock
-from bridge.a2a.model.objects import Part, Task, TaskState
+from bridge.a2a.model.life import ENDED, INTERRUPTED, EventMaker, IdsAndClock
+from bridge.a2a.model.objects import Part, Task, TaskState, milliseconds
 from bridge.a2a.model.task_names import named_id
 from bridge.a2a.tasks.agent import Commit
 from bridge.a2a.tasks.draft import DraftTask
@@ -39,7 +41,8 @@ from bridge.store.replicas import ForeignEvent
 logger = logging.getLogger(__name__)
 
 _UNSTORED: Final = "The bridge could not store what happened to this task"
-
+_LOOK_SECONDS: Final = 30.0
+"""The longest pause between two looks at the tasks that wait for an answer."""
 
 RESTING_BYTES: Final = 4 * 1024 * 1024
 """The bound on all resting tasks together, in bytes of JSON. In memory they take several times as much."""
@@ -395,3 +398,62 @@ class TaskRegistry:
             self._live.pop(live.id, None)
         elif live.visible.status.state not in ENDED:
             self.conclude(live, TaskState.FAILED, _UNSTORED)
+
+    async def end_unanswered(self, seconds: float) -> NoReturn:
+        """End the tasks that have waited for their client for `seconds` and have no running work."""
+        waits = _Waits(self._ids)
+        while True:
+            try:
+                found = await self._store.waiting(INTERRUPTED)
+                for task_id in waits.longer_than(round(seconds * 1000), found):
+                    await self._end_if_unanswered(task_id, found[task_id], seconds)
+            except StoreError:
+                logger.exception("tasks that nobody answers could not be looked for; tried again later")
+            await anyio.sleep(min(seconds / 4, _LOOK_SECONDS))
+
+    async def _end_if_unanswered(self, task_id: str, since_ms: int, seconds: float) -> None:
+        try:
+            live = await self.find(task_id)
+        except ValueError as exc:
+            logger.debug("task %s cannot be read and is left as it is: %s", task_id, exc)
+            return
+        if live is None or live.running is not None or not self.may_end(live):
+            return
+        if _waits_since(live.task) == since_ms:
+            words = f"This agent's question was not answered within {seconds:g} s"
+            self.conclude(live, TaskState.FAILED, words)
+
+
+def _waits_since(task: Task) -> int | None:
+    """When a task began to wait for its client, in milliseconds since the epoch; None if it does not wait."""
+    timestamp = task.status.timestamp
+    return milliseconds(timestamp) if timestamp and task.status.state in INTERRUPTED else None
+
+
+class _Waits:
+    """How long tasks have waited for their clients, by a monotonic clock.
+
+    The wall clock only gives the wait before a task was first seen, which is at most the time since the last look.
+    A task of an earlier process has only a wall-clock time; a time in the future counts as now.
+    """
+
+    def __init__(self, ids: IdsAndClock) -> None:
+        self._ids = ids
+        self._looked_ms = -math.inf
+        self._began: dict[str, tuple[int, float]] = {}
+        """By task: its `status_ms`, and the same moment on the monotonic clock, in milliseconds."""
+
+    def longer_than(self, milliseconds: int, waiting: Mapping[str, int]) -> list[str]:
+        """The tasks that have waited for longer than `milliseconds`.
+
+        `waiting` has each waiting task, with the wall-clock time at which its wait began.
+        """
+        now_ms, wall_ms, before = self._ids.elapsed_ms(), self._ids.now_ms(), self._began
+        since_look = now_ms - self._looked_ms
+        self._looked_ms, self._began = now_ms, {}
+        for task_id, since_ms in waiting.items():
+            known = before.get(task_id)
+            if known is None or known[0] != since_ms:
+                known = since_ms, now_ms - min(max(wall_ms - since_ms, 0), since_look)
+            self._began[task_id] = known
+        return [task_id for task_id, (_, began_ms) in self._began.items() if now_ms - began_ms > milliseconds]

@@ -8,7 +8,7 @@ dialect for each. `versions.py` selects the dialect.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -42,8 +42,8 @@ def refusal_from(error: JsonObject, details: JsonValue) -> ErrorObject:
     for detail in details if isinstance(details, list) else ():
         if not isinstance(detail, dict):
             continue
-        if isinstance(said := detail.get("reason"), str):
-            reason = said
+        if isinstance(named := detail.get("reason"), str):
+            reason = named
         found = detail.get("fieldViolations")
         for one in found if isinstance(found, list) else ():
             if isinstance(one, dict):
@@ -60,6 +60,9 @@ def refusal_from(error: JsonObject, details: JsonValue) -> ErrorObject:
 
 class EventEncoder(ABC):
     """Encodes the events of one stream."""
+
+    is_over: bool = False
+    """Whether the stream ends with what was written last, although its task may go on."""
 
     @abstractmethod
     def write(self, event: bytes, *, last: bool) -> Sequence[bytes]:
@@ -96,8 +99,22 @@ class Dialect(ABC):
     clients_name_tasks: ClassVar[bool] = False
     """Whether clients make the ids of tasks. An id in a request is then a name that holds for its client alone, and a
     message to a name that no task has makes one."""
+    streams_begin_late: ClassVar[bool] = False
+    """Whether clients open a stream only once its task is there. Then a task that has ended has one too, of one event,
+    and a task says how far it is."""
+    says_version: ClassVar[bool] = True
+    """Whether clients name the version in a header."""
+    is_added: ClassVar[bool] = False
+    """Whether a server speaks it only where its configuration says so. Then the card always says what its clients
+    read."""
+    statuses: ClassVar[Mapping[AnyOperation, int]] = {}
+    """The HTTP statuses of answers that are not 200."""
 
     # For a server
+
+    def identified(self, params: JsonValue, new_id: Callable[[], str]) -> JsonValue:  # noqa: ARG002
+        """The parameters of an operation, with an id for a message that can have none of its own."""
+        return params
 
     @abstractmethod
     def request_from(self, operation: Operation[RequestT, AnswerT], params: JsonValue) -> RequestT:
@@ -123,6 +140,10 @@ class Dialect(ABC):
     def http_error(self, error: A2AError) -> bytes:
         """An error as the body of an HTTP+JSON answer."""
 
+    def http_status(self, error: A2AError) -> int:
+        """The HTTP status of an error."""
+        return error.kind.http_status
+
     @abstractmethod
     def card(self, card: AgentCard) -> AgentCard:
         """The card with the fields that clients of this version read, beside its own."""
@@ -130,9 +151,16 @@ class Dialect(ABC):
     # For a client
 
     @abstractmethod
-    def card_from(self, card: JsonObject, *, is_older_place: bool) -> JsonObject | None:
-        """A card of this version as `model` has it; None for a card of another one. `is_older_place`: it stands where
-        generations before 0.3 have it."""
+    def has_card(self, card: JsonObject) -> bool:
+        """Whether a card says that it is of this version."""
+
+    @abstractmethod
+    def card_from(self, card: JsonObject) -> JsonObject:
+        """A card of this version as `model` has it."""
+
+    def has(self, operation: AnyOperation) -> bool:
+        """Whether this version has an operation."""
+        return operation in self.methods.values() or self.routes.serves(operation)
 
     def method_of(self, operation: AnyOperation) -> str:
         """The JSON-RPC method of an operation, the first one if it has several.
@@ -158,6 +186,15 @@ class Dialect(ABC):
     @abstractmethod
     def params_of(self, operation: Operation[RequestT, AnswerT], request: RequestT) -> JsonObject:
         """The parameters of an operation, from its request."""
+
+    def unread(
+        self,
+        operation: AnyOperation,  # noqa: ARG002 - one version has answers in pieces
+        params: JsonObject,  # noqa: ARG002
+        value: JsonValue,  # noqa: ARG002
+    ) -> Mapping[str, tuple[AnyOperation, JsonObject]]:
+        """What an answer leaves to be read elsewhere: fields of it, and the operation that each is the answer of."""
+        return {}
 
     @abstractmethod
     def answer_from(self, operation: Unary[RequestT, AnswerT], value: JsonValue) -> AnswerT:

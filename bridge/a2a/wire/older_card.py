@@ -44,23 +44,25 @@ _VERSIONS: Final = re.compile(r"0\.[23](\.\d+)*")
 """The versions whose messages are written as in 0.3."""
 
 
-def is_of_0_3(card: JsonObject, *, is_older_place: bool) -> bool:
-    """Whether a card is one of 0.3 or 0.2: it names its URL itself, says no other version, and is none of the first
-    generation."""
+def is_of_0_3(card: JsonObject) -> bool:
+    """Whether a card is one of 0.3 or 0.2: it names its URL itself, and says one of these versions, or none and has
+    something that 0.2 brought."""
     if not _names_url(card):
         return False
-    said = card.get("protocolVersion")
-    if said:
-        return bool(_VERSIONS.fullmatch(str(said)))
-    return not is_of_first(card, is_older_place=is_older_place)
+    if version := card.get("protocolVersion"):
+        return bool(_VERSIONS.fullmatch(str(version)))
+    return "authentication" not in card and not _OF_0_2.isdisjoint(card)
 
 
-def is_of_first(card: JsonObject, *, is_older_place: bool) -> bool:
-    """Whether a card is one of the first generation: it names its URL itself and says no version. It says in its own
-    way how to be let in, or it stands at the older path alone and has nothing that 0.2 brought."""
-    if not _names_url(card) or card.get("protocolVersion"):
-        return False
-    return "authentication" in card or (is_older_place and _OF_0_2.isdisjoint(card))
+def is_of_first(card: JsonObject) -> bool:
+    """Whether a card is one of the first generation: it names its URL itself, says no version, and says in its own way
+    how to be let in."""
+    return says_no_version(card) and "authentication" in card
+
+
+def says_no_version(card: JsonObject) -> bool:
+    """Whether a card from before 1.0 says no version."""
+    return _names_url(card) and not card.get("protocolVersion")
 
 
 def _names_url(card: JsonObject) -> bool:
@@ -82,14 +84,14 @@ def with_authentication(card: AgentCard) -> AgentCard:
 
 def read_first(card: JsonObject, version: str) -> JsonObject:
     """A card of the first generation as 1.0 has it. What 1.0 has no field for stays in it."""
-    said: JsonObject = {name: item for name, item in card.items() if item is not None}
+    present: JsonObject = {name: item for name, item in card.items() if item is not None}
     interface: JsonObject = {
         "url": card["url"],
         "protocolBinding": JSONRPC,
         "protocolVersion": version,
     }
-    converted: JsonObject = {"capabilities": {}, **said, "supportedInterfaces": [interface]}
-    named = _object(said.get("authentication")).get("schemes")
+    converted: JsonObject = {"capabilities": {}, **present, "supportedInterfaces": [interface]}
+    named = _object(present.get("authentication")).get("schemes")
     schemes = [str(name).lower() for name in named] if isinstance(named, list) else []
     if found := [name for name in schemes if name in ("bearer", "basic")]:
         converted["securitySchemes"] = {name: {"httpAuthSecurityScheme": {"scheme": name}} for name in found}
@@ -109,7 +111,7 @@ def merged(card: AgentCard, version: str, bindings: Sequence[str]) -> AgentCard:
     )
     extra = dict(card.model_extra or {})
     transports = extra.get("additionalInterfaces", [])
-    said = [*(transports if isinstance(transports, list) else ()), *map(_transport, older)]
+    interfaces = [*(transports if isinstance(transports, list) else ()), *map(_transport, older)]
     top: JsonObject = {
         "url": older[0].url,
         "preferredTransport": older[0].protocol_binding,
@@ -119,7 +121,7 @@ def merged(card: AgentCard, version: str, bindings: Sequence[str]) -> AgentCard:
     update = {
         **top,
         **extra,
-        "additionalInterfaces": said,
+        "additionalInterfaces": interfaces,
         "supported_interfaces": (*card.supported_interfaces, *older),
     }
     return card.model_copy(update={**update, **_security(card)})
@@ -128,29 +130,42 @@ def merged(card: AgentCard, version: str, bindings: Sequence[str]) -> AgentCard:
 def read(card: JsonObject, version: str) -> JsonObject:
     """A card of 0.3 in the form of 1.0. Fields that 1.0 does not have stay in it."""
     preferred: JsonObject = {"url": card["url"], "transport": card.get("preferredTransport") or JSONRPC}
-    others = card.get("additionalInterfaces")
-    listed = [preferred, *(others if isinstance(others, list) else ())]
     interfaces: list[JsonValue] = []
-    for one in listed:
-        if isinstance(one, dict):
-            transport = {
-                "url": one.get("url"),
-                "protocolBinding": one.get("transport"),
-                "protocolVersion": version,
-            }
-            if transport not in interfaces:
-                interfaces.append(transport)
-    said: JsonObject = {name: item for name, item in card.items() if item is not None}
-    converted: JsonObject = {**said, "supportedInterfaces": interfaces, **_requirements(said)}
-    if said.get("supportsAuthenticatedExtendedCard") is True and isinstance(said.get("capabilities"), dict):
-        converted["capabilities"] = {**_object(said["capabilities"]), "extendedAgentCard": True}
-    if isinstance(schemes := said.get("securitySchemes"), dict):
-        converted["securitySchemes"] = {name: _wrapped(_object(one)) for name, one in schemes.items()}
-    if isinstance(skills := said.get("skills"), list):
+    for one in [preferred, *_several(card.get("additionalInterfaces"))]:
+        transport = _interface(one, version)
+        if transport not in interfaces:
+            interfaces.append(transport)
+    present: JsonObject = {name: item for name, item in card.items() if item is not None}
+    converted: JsonObject = {**present, "supportedInterfaces": interfaces, **_requirements(present)}
+    if present.get("supportsAuthenticatedExtendedCard") is True and isinstance(
+        present.get("capabilities"), dict
+    ):
+        converted["capabilities"] = {**_object(present["capabilities"]), "extendedAgentCard": True}
+    if isinstance(schemes := present.get("securitySchemes"), dict):
+        converted["securitySchemes"] = {
+            name: _wrapped(one) if isinstance(one, dict) else one for name, one in schemes.items()
+        }
+    if isinstance(skills := present.get("skills"), list):
         converted["skills"] = [
             {**one, **_requirements(one)} if isinstance(one, dict) else one for one in skills
         ]
     return converted
+
+
+def _several(value: JsonValue) -> list[JsonValue]:
+    """The items of a list that may be absent; what is no list is an item, for the strict reader to refuse."""
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _interface(value: JsonValue, version: str) -> JsonValue:
+    """An interface of a card of 0.3 as 1.0 has it."""
+    if not isinstance(value, dict):
+        return value
+    return {
+        "url": value.get("url"),
+        "protocolBinding": value.get("transport"),
+        "protocolVersion": version,
+    }
 
 
 def _transport(interface: AgentInterface) -> JsonObject:
@@ -165,22 +180,22 @@ def _security(card: AgentCard) -> dict[str, object]:
         else skill
         for skill in card.skills
     )
-    said: dict[str, object] = {"skills": skills}
+    fields: dict[str, object] = {"skills": skills}
     if card.security_schemes:
-        said["security_schemes"] = {
+        fields["security_schemes"] = {
             name: {**one, **_flat(one)} for name, one in card.security_schemes.items()
         }
     if card.security_requirements:
-        said["security"] = _flat_requirements(card.security_requirements)
-    return said
+        fields["security"] = _flat_requirements(card.security_requirements)
+    return fields
 
 
 def _flat(scheme: JsonObject) -> JsonObject:
     """A scheme of 1.0 in the form of OpenAPI."""
     for wrapper, kind in _TYPES.items():
         if isinstance(inner := scheme.get(wrapper), dict):
-            said = {name: item for name, item in inner.items() if name != "location"}
-            return {"type": kind, **said, **({"in": inner["location"]} if "location" in inner else {})}
+            rest = {name: item for name, item in inner.items() if name != "location"}
+            return {"type": kind, **rest, **({"in": inner["location"]} if "location" in inner else {})}
     return {}
 
 
@@ -202,12 +217,14 @@ def _flat_requirements(requirements: Sequence[SecurityRequirement] | None) -> li
 def _requirements(value: JsonObject) -> JsonObject:
     """The `security` of a card or a skill in the form of 1.0."""
     security = value.get("security")
-    if not isinstance(security, list):
+    if security is None:
         return {}
-    alternatives = [one for one in security if isinstance(one, dict)]
     return {
         "securityRequirements": [
-            {"schemes": {name: {"list": scopes} for name, scopes in one.items()}} for one in alternatives
+            {"schemes": {name: {"list": scopes} for name, scopes in one.items()}}
+            if isinstance(one, dict)
+            else one
+            for one in _several(security)
         ]
     }
 

@@ -77,6 +77,14 @@ class OperationRoutes:
         """Whether a path has a route, for any verb."""
         return any(one.pattern.fullmatch(path) for one in self.routes)
 
+    def takes(self, verb: str, path: str) -> bool:
+        """Whether a path has a route for a verb."""
+        return any(verb in one.verbs and one.pattern.fullmatch(path) for one in self.routes)
+
+    def serves(self, operation: AnyOperation) -> bool:
+        """Whether an operation has a route."""
+        return any(one.operation is operation for one in self.routes)
+
     def match(self, verb: str, path: str) -> tuple[AnyOperation, dict[str, str]]:
         """The operation for a verb and a path, and the fields in the path.
 

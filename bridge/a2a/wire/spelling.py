@@ -89,32 +89,32 @@ class Spelling(ABC):
 
     def task(self, task: JsonObject) -> JsonObject:
         """A task in this spelling."""
-        return self._said("task", _change(task, self._task_changes))
+        return self._payload("task", _change(task, self._task_changes))
 
     def message(self, message: JsonObject) -> JsonObject:
         """A message in this spelling."""
-        said = _change(message, self._message_changes)
-        if "parts" in said:
-            said[self.parts_name] = said.pop("parts")
-        return self._said("message", said)
+        spelled = _change(message, self._message_changes)
+        if "parts" in spelled:
+            spelled[self.parts_name] = spelled.pop("parts")
+        return self._payload("message", spelled)
 
     def status_update(self, update: JsonObject) -> JsonObject:
         """A status update in this spelling."""
-        return self._said("statusUpdate", _change(update, self._update_changes))
+        return self._payload("statusUpdate", _change(update, self._update_changes))
 
     def artifact_update(self, update: JsonObject) -> JsonObject:
         """An artifact update in this spelling."""
-        return self._said("artifactUpdate", _change(update, self._update_changes))
+        return self._payload("artifactUpdate", _change(update, self._update_changes))
 
     def artifact(self, artifact: JsonObject) -> JsonObject:
         """An artifact in this spelling."""
         return noted(_change(artifact, self._artifact_changes), self.fields.get("artifact"))
 
-    def _said(self, name: str, value: JsonObject) -> JsonObject:
-        said = noted(value, self.fields.get(name))
+    def _payload(self, name: str, value: JsonObject) -> JsonObject:
+        payload = noted(value, self.fields.get(name))
         if self.has_kinds:
-            said["kind"] = PAYLOADS[name]
-        return said
+            payload["kind"] = PAYLOADS[name]
+        return payload
 
     # Reading: plain JSON to the form of `model`
 
@@ -174,7 +174,7 @@ class Spelling(ABC):
         status = value.get("status")
         if not isinstance(status, dict):
             return value
-        read = _changed(status, {"message": self._said_from})
+        read = _changed(status, {"message": self._agent_message_from})
         if (state := UNKNOWN_STATES.get(str(read.get("state")))) is None:
             return {**value, "status": read}
         metadata = _object(value.get("metadata"))
@@ -182,9 +182,9 @@ class Spelling(ABC):
         return {**value, "status": {**read, "state": state}, "metadata": {**metadata, **note}}
 
     def _history_from(self, value: JsonValue) -> JsonValue:
-        return [self._said_from(one) for one in value] if isinstance(value, list) else value
+        return [self._agent_message_from(one) for one in value] if isinstance(value, list) else value
 
-    def _said_from(self, value: JsonValue) -> JsonValue:
+    def _agent_message_from(self, value: JsonValue) -> JsonValue:
         """A message of an agent, which may have no parts."""
         message = self.message_from(value)
         return _changed(message, {"parts": _filled}) if isinstance(message, dict) else message
@@ -218,8 +218,8 @@ def restored(value: JsonObject) -> JsonObject:
 
 def with_note(metadata: JsonValue, note: JsonObject) -> JsonObject:
     """Metadata with more that its object's generation has no field for."""
-    said = _object(metadata)
-    return {**said, NOTE: {**_object(said.get(NOTE)), **note}} if note else said
+    present = _object(metadata)
+    return {**present, NOTE: {**_object(present.get(NOTE)), **note}} if note else present
 
 
 def _without_kind(value: JsonObject) -> JsonObject:
@@ -273,7 +273,7 @@ _WRITTEN: Final[Mapping[str, Callable[[Spelling, JsonObject], JsonObject]]] = {
 }
 _READ: Final[Mapping[str, Callable[[Spelling, JsonValue], JsonValue]]] = {
     "task": Spelling._task_from,
-    "message": Spelling._said_from,
+    "message": Spelling._agent_message_from,
     "statusUpdate": Spelling._update_from,
     "artifactUpdate": Spelling._update_from,
 }

@@ -1,7 +1,8 @@
 """Answers of other agents, put into the form that the specification has before they are read strictly. Pure.
 
 Frameworks wrap a result or leave the wrapper out, write enums and files as 0.3 did, and times without a zone. Only
-names that the protocol defines are changed; metadata and data parts are the user's and stay as they are.
+names that the protocol defines are changed; metadata and data parts are the user's and stay as they are. What is of the
+wrong type stays as well, for the strict reader to refuse: nothing is left out.
 
 Spec: A2A 1.0 sections 3.2.3 (which of the four), 4.1.3, 4.1.5, 5.5.
 """
@@ -37,14 +38,15 @@ def normalized_event(value: JsonValue) -> JsonValue:
     payloads = {name: value[name] for name in _PAYLOADS if isinstance(value.get(name), dict)}
     if not payloads and (name := _payload_of(value)):
         return {name: _EVENTS[name](value)}
-    others = {name: item for name, item in value.items() if name not in _PAYLOADS}
+    others = {name: item for name, item in value.items() if name not in payloads}
     return {**others, **{name: _EVENTS[name](item) for name, item in payloads.items()}}
 
 
 def normalized_task(value: JsonValue) -> JsonValue:
     """A Task that may be wrapped."""
-    if isinstance(value, dict) and "status" not in value and isinstance(value.get("task"), dict):
-        value = value["task"]
+    if isinstance(value, dict) and "status" not in value and isinstance(task := value.get("task"), dict):
+        others = {name: item for name, item in value.items() if name != "task"}
+        return _task({**others, **task})
     return _task(value)
 
 
@@ -53,7 +55,9 @@ def normalized_task_page(value: JsonValue) -> JsonValue:
     if not isinstance(value, dict):
         return value
     listed = value.get("tasks")
-    tasks = [_task(one) for one in listed] if isinstance(listed, list) else []
+    if not isinstance(listed, list | None):
+        return value
+    tasks = [_task(one) for one in listed or ()]
     sizes: JsonObject = {"nextPageToken": "", "pageSize": len(tasks), "totalSize": len(tasks)}
     return {**sizes, **value, "tasks": tasks}
 
@@ -62,8 +66,8 @@ def message_from(value: JsonValue) -> JsonValue:
     """A Message whose role may be written as before 1.0."""
     if not isinstance(value, dict):
         return value
-    role, said = value.get("role"), _with_parts(value)
-    return {**said, "role": _ROLES.get(role.upper(), role)} if isinstance(role, str) else said
+    role, message = value.get("role"), _with_parts(value)
+    return {**message, "role": _ROLES.get(role.upper(), role)} if isinstance(role, str) else message
 
 
 def _payload_of(value: JsonObject) -> str | None:

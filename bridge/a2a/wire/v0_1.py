@@ -62,7 +62,7 @@ _FIELDS: Final[Mapping[str, str]] = {
 """The paths of a request's fields, by those that 1.0 has, and the webhook by that of `push_name`."""
 
 
-class _FirstSpelling(JsonSpelling):
+class FirstSpelling(JsonSpelling):
     """Objects as the JSON schema of v0.1.0 has them."""
 
     states: ClassVar = {**JsonSpelling.states, **_SAID_OTHERWISE}
@@ -78,9 +78,9 @@ class _FirstSpelling(JsonSpelling):
     # Out
 
     def part(self, part: JsonObject) -> JsonObject:
-        said = super().part(part)
-        said["type"] = said.pop("kind")
-        return said
+        older = super().part(part)
+        older["type"] = older.pop("kind")
+        return older
 
     def task(self, task: JsonObject) -> JsonObject:
         _leave_out_ids(task, task["id"])
@@ -88,11 +88,11 @@ class _FirstSpelling(JsonSpelling):
             artifact["index"] = index
         if "contextId" in task:
             task["sessionId"] = task.pop("contextId")
-        return super().task(_with_state_noted(_named(task, "id")))
+        return super().task(_with_state_noted(self._named(task, "id")))
 
     def status_update(self, update: JsonObject) -> JsonObject:
         _leave_out_ids(update, update["taskId"])
-        return super().status_update(_with_state_noted(_named(update, "taskId")))
+        return super().status_update(_with_state_noted(self._named(update, "taskId")))
 
     def chunk(self, update: JsonObject, index: int) -> JsonObject:
         """An artifact update; `index` says which artifact of its task it is of."""
@@ -100,7 +100,7 @@ class _FirstSpelling(JsonSpelling):
         assert isinstance(artifact, dict)
         artifact["index"] = index
         artifact |= {name: update.pop(name) for name in _CHUNK if name in update}
-        return super().artifact_update(_named(update, "taskId"))
+        return super().artifact_update(self._named(update, "taskId"))
 
     def snapshot(self, task: JsonObject) -> tuple[list[JsonObject], JsonObject]:
         """A task as updates: its artifacts, and what else it is."""
@@ -108,8 +108,8 @@ class _FirstSpelling(JsonSpelling):
         same = {name: task[name] for name in ("contextId",) if name in task}
         same |= {"taskId": task.pop("id"), "metadata": note}
         artifacts = [{**same, "artifact": artifact} for artifact in _objects(task.pop("artifacts", None))]
-        said = with_note(task.get("metadata"), {_SNAPSHOT: True})
-        return artifacts, {**task, "taskId": same["taskId"], "metadata": said}
+        metadata = with_note(task.get("metadata"), {_SNAPSHOT: True})
+        return artifacts, {**task, "taskId": same["taskId"], "metadata": metadata}
 
     def message_as_task(self, message: JsonObject) -> JsonObject:
         """A message in place of a task: one that has ended with it."""
@@ -119,6 +119,15 @@ class _FirstSpelling(JsonSpelling):
             "metadata": {NOTE: {_MESSAGE: True}},
         }
         return {**task, "sessionId": message["contextId"]} if "contextId" in message else task
+
+    def name(self, task_id: str) -> str:
+        """What a task is called."""
+        return name_of(task_id)
+
+    def _named(self, value: JsonObject, field: str) -> JsonObject:
+        """The same object, in which the id of its task is what the task is called."""
+        value["id"] = self.name(str(value.pop(field)))
+        return value
 
     # In
 
@@ -159,10 +168,12 @@ class _FirstSpelling(JsonSpelling):
         if (artifact := read.get("artifact")) is None:
             event = tolerant.normalized_event({"statusUpdate": read})
             assert isinstance(event, dict)
-            said = event["statusUpdate"]
-            assert isinstance(said, dict)
+            status_update = event["statusUpdate"]
+            assert isinstance(status_update, dict)
             return {
-                "statusUpdate": _with_ids(self._with_status_from(said), said["taskId"], said["contextId"])
+                "statusUpdate": _with_ids(
+                    self._with_status_from(status_update), status_update["taskId"], status_update["contextId"]
+                )
             }
         if isinstance(artifact, dict):
             read["artifact"] = chunk = self._identified(artifact)
@@ -175,7 +186,7 @@ class _FirstSpelling(JsonSpelling):
 
     def _message_of(self, read: JsonObject) -> JsonValue:
         status = read.get("status")
-        return self._said_from(status.get("message")) if isinstance(status, dict) else None
+        return self._agent_message_from(status.get("message")) if isinstance(status, dict) else None
 
     def _with_status_from(self, value: JsonObject) -> JsonObject:
         read = super()._with_status_from(value)
@@ -200,13 +211,13 @@ class _FirstSpelling(JsonSpelling):
         known: dict[str, JsonObject] = {}
         for artifact in artifacts:
             if not isinstance(artifact, dict):
-                continue
+                return [*artifacts]  # for the strict reader to refuse
             read = self._identified(artifact)
             append, _ = read.pop("append", None), read.pop("lastChunk", None)
             name = str(read["artifactId"])
             before = known.get(name)
             if before is not None and append is True:
-                before["parts"] = _joined(_objects(before.get("parts")), _objects(read.get("parts")))
+                before["parts"] = _joined(before.get("parts"), read.get("parts"))
                 continue
             if before is not None:
                 read["artifactId"] = name = f"{name}.{len(known)}"
@@ -217,13 +228,13 @@ class _FirstSpelling(JsonSpelling):
 class _FirstWriter(EventEncoder):
     """Says which artifact of its task each piece is of."""
 
-    def __init__(self, spelling: _FirstSpelling) -> None:
+    def __init__(self, spelling: FirstSpelling) -> None:
         self._spelling = spelling
         self._places: dict[JsonValue, int] = {}
 
     def write(self, event: bytes, *, last: bool) -> Sequence[bytes]:
         [(name, held)] = from_json(event).items()
-        return [to_json(said) for said in self._written(name, held, last)]
+        return [to_json(written) for written in self._written(name, held, last)]
 
     def _written(self, name: str, held: JsonObject, last: bool) -> Sequence[JsonObject]:
         if name == "artifactUpdate":
@@ -249,7 +260,7 @@ class _FirstWriter(EventEncoder):
 class _FirstReader(EventDecoder):
     """Puts the updates together again that are a task as it is."""
 
-    def __init__(self, spelling: _FirstSpelling, context_id: str | None) -> None:
+    def __init__(self, spelling: FirstSpelling, context_id: str | None) -> None:
         self._spelling = spelling
         self._context_id = context_id
         self._artifacts: list[JsonValue] = []
@@ -295,7 +306,7 @@ class V0_1(V0_3):
         "tasks/pushNotification/get": operations.GET_PUSH_CONFIG,
     }
     clients_name_tasks: ClassVar = True
-    spelling: ClassVar[_FirstSpelling] = _FirstSpelling()
+    spelling: ClassVar[FirstSpelling] = FirstSpelling()
     push_name: ClassVar = "pushNotification"
 
     # For a server
@@ -310,19 +321,21 @@ class V0_1(V0_3):
         read = restored(params)
         task_id, context_id = read.pop("id", None), read.pop("sessionId", None)
         _require_name(task_id)
-        said: dict[str, JsonValue] = {
+        configuration: dict[str, JsonValue] = {
             name: item
             for name in ("acceptedOutputModes", "historyLength")
             if (item := read.pop(name, None)) is not None
         }
         if (push := read.pop(self.push_name, None)) is not None:
-            said["taskPushNotificationConfig"] = push_in(push) if isinstance(push, dict) else push
-        noted = read.get(_CONFIGURATION)
-        read["configuration"] = _with_length_from({**(noted if isinstance(noted, dict) else {}), **said})
+            configuration["taskPushNotificationConfig"] = push_in(push) if isinstance(push, dict) else push
+        noted = read.get(_CONFIGURATION, {})
+        read["configuration"] = (
+            _with_length_from({**noted, **configuration}) if isinstance(noted, dict) else noted
+        )
         message = self.spelling.message_from(read.get("message"))
         if isinstance(message, dict):
             read["message"] = {
-                **_with_message_id(message, task_id),
+                **with_message_id(message, task_id),
                 "taskId": task_id,
                 "contextId": context_id,
             }
@@ -343,7 +356,9 @@ class V0_1(V0_3):
             return super().jsonrpc_error(error)
         metadata = {**error.metadata, "taskId": name_of(error.metadata["taskId"])}
         return super().jsonrpc_error(
-            A2AError(error.kind, str(error), metadata=metadata, violations=error.violations)
+            A2AError(
+                error.kind, str(error), metadata=metadata, violations=error.violations, names=error.names
+            )
         )
 
     def card(self, card: AgentCard) -> AgentCard:
@@ -351,9 +366,11 @@ class V0_1(V0_3):
 
     # For a client
 
-    def card_from(self, card: JsonObject, *, is_older_place: bool) -> JsonObject | None:
-        is_mine = older_card.is_of_first(card, is_older_place=is_older_place)
-        return older_card.read_first(card, self.version) if is_mine else None
+    def has_card(self, card: JsonObject) -> bool:
+        return older_card.is_of_first(card)
+
+    def card_from(self, card: JsonObject) -> JsonObject:
+        return older_card.read_first(card, self.version)
 
     def params_of(self, operation: Operation[RequestT, AnswerT], request: RequestT) -> JsonObject:
         params = request.to_object()
@@ -366,17 +383,17 @@ class V0_1(V0_3):
         assert isinstance(message, dict)
         assert isinstance(configuration, dict)
         task_id, context_id = message.pop("taskId", None), message.pop("contextId", None)
-        said: JsonObject = {"id": task_id or message["messageId"]}
+        older: JsonObject = {"id": task_id or message["messageId"]}
         if (session_id := context_id or (None if task_id else message["messageId"])) is not None:
-            said["sessionId"] = session_id
-        said["historyLength"] = configuration.pop("historyLength", _ALL)
+            older["sessionId"] = session_id
+        older["historyLength"] = configuration.pop("historyLength", _ALL)
         if "acceptedOutputModes" in configuration:
-            said["acceptedOutputModes"] = configuration.pop("acceptedOutputModes")
+            older["acceptedOutputModes"] = configuration.pop("acceptedOutputModes")
         if isinstance(push := configuration.pop("taskPushNotificationConfig", None), dict):
-            said[self.push_name] = push_out(push)
+            older[self.push_name] = push_out(push)
         if unsaid := {name: item for name, item in configuration.items() if item is not False}:
-            said["metadata"] = with_note(params.get("metadata"), {_CONFIGURATION: unsaid})
-        return {**params, **said, "message": self.spelling.message(message)}
+            older["metadata"] = with_note(params.get("metadata"), {_CONFIGURATION: unsaid})
+        return {**params, **older, "message": self.spelling.message(message)}
 
     def reader(self, operation: Streamed[RequestT, AnswerT], request: RequestT) -> EventDecoder:  # noqa: ARG002
         if not isinstance(request, SendMessageRequest):
@@ -421,17 +438,17 @@ def _leave_out_ids(value: JsonObject, task_id: JsonValue) -> None:
 def _with_ids(value: JsonObject, task_id: JsonValue, context_id: JsonValue) -> JsonObject:
     """The same object, its messages with the ids that they have in 1.0."""
     for message in _messages_of(value):
-        message |= {**_with_message_id(message, task_id), "taskId": message.get("taskId") or task_id}
+        message |= {**with_message_id(message, task_id), "taskId": message.get("taskId") or task_id}
         message["contextId"] = message.get("contextId") or context_id
     return value
 
 
-def _with_message_id(message: JsonObject, task_id: JsonValue) -> JsonObject:
+def with_message_id(message: JsonObject, task_id: JsonValue) -> JsonObject:
     """A message with an id: where it says none, one that is made of what it says in its task."""
     if message.get("messageId"):
         return message
-    said = to_json([task_id, message.get("role"), message.get("parts")])
-    return {**message, "messageId": hashlib.sha256(said).hexdigest()[:32]}
+    content = to_json([task_id, message.get("role"), message.get("parts")])
+    return {**message, "messageId": hashlib.sha256(content).hexdigest()[:32]}
 
 
 def _with_state_noted(value: JsonObject) -> JsonObject:
@@ -443,25 +460,23 @@ def _with_state_noted(value: JsonObject) -> JsonObject:
     return value
 
 
-def _named(value: JsonObject, field: str) -> JsonObject:
-    """The same object, in which the id of its task is what its client calls it."""
-    value["id"] = name_of(str(value.pop(field)))
-    return value
-
-
-def _joined(parts: Sequence[JsonObject], more: Sequence[JsonObject]) -> list[JsonValue]:
-    """Parts and those that were appended: a text that goes on with a text is one with it."""
+def _joined(parts: JsonValue, more: JsonValue) -> JsonValue:
+    """Parts and those that were appended: a text that goes on with a text is one with it. What is no list of parts is
+    given back, for the strict reader to refuse."""
+    if not isinstance(parts, list) or not isinstance(more, list):
+        return more if isinstance(parts, list) else parts
     if not parts or not more:
         return [*parts, *more]
-    last, first = parts[-1], more[0]
-    one, other = last.get("text"), first.get("text")
-    if (
-        not isinstance(one, str)
-        or not isinstance(other, str)
-        or {**last, "text": ""} != {**first, "text": ""}
-    ):
-        return [*parts, *more]
-    return [*parts[:-1], {**last, "text": one + other}, *more[1:]]
+    return [*parts[:-1], *_gone_on(parts[-1], more[0]), *more[1:]]
+
+
+def _gone_on(part: JsonValue, more: JsonValue) -> list[JsonValue]:
+    """A part and the next one: one part if both are texts that differ in nothing else."""
+    if isinstance(part, dict) and isinstance(more, dict) and {**part, "text": ""} == {**more, "text": ""}:
+        one, other = part.get("text"), more.get("text")
+        if isinstance(one, str) and isinstance(other, str):
+            return [{**part, "text": one + other}]
+    return [part, more]
 
 
 def _objects(value: JsonValue) -> list[JsonObject]:

@@ -81,15 +81,15 @@ class JsonSpelling(Spelling):
 
     def part(self, part: JsonObject) -> JsonObject:
         if "text" in part:
-            kind, said = "text", part
+            kind, older = "text", part
         elif "data" in part:
-            kind, said = "data", data_out(part)
+            kind, older = "data", data_out(part)
         else:
-            kind, said = "file", part
-            said["file"] = file_out(part, _FILE)
-        said = noted(said, _PART)
-        said["kind"] = kind
-        return said
+            kind, older = "file", part
+            older["file"] = file_out(part, _FILE)
+        older = noted(older, _PART)
+        older["kind"] = kind
+        return older
 
     def part_from(self, part: JsonObject) -> JsonObject:
         read = {name: item for name, item in file_in(part).items() if item is not None or name == "data"}
@@ -155,7 +155,7 @@ class V0_3(Dialect):
         try:
             return operation.request.model_validate(self._params_from(operation, params))
         except ValidationError as exc:
-            raise invalid_params(*map(self._in_its_words, violations_from(exc))) from exc
+            raise invalid_params(*violations_from(exc)) from exc
 
     def _params_from(self, operation: AnyOperation, params: JsonValue) -> JsonValue:
         if operation.request is not SendMessageRequest or not isinstance(params, dict):
@@ -178,15 +178,11 @@ class V0_3(Dialect):
         if not isinstance(is_blocking, bool):
             raise invalid_params(Violation("configuration.blocking", "must be true or false"))
         read["returnImmediately"] = not is_blocking
+        if read.get("acceptedOutputModes") == []:
+            del read["acceptedOutputModes"]
         if (push := read.pop(self.push_name, None)) is not None:
             read["taskPushNotificationConfig"] = push_in(push) if isinstance(push, dict) else push
         return read
-
-    def _in_its_words(self, violation: Violation) -> Violation:
-        field = violation.field.replace(
-            "configuration.taskPushNotificationConfig", f"configuration.{self.push_name}"
-        )
-        return Violation(self.spelling.field(field), violation.description)
 
     def result(self, operation: Unary[RequestT, AnswerT], answer: AnswerT) -> bytes:
         return to_json(self._answered(operation, answer.to_object()))
@@ -204,7 +200,15 @@ class V0_3(Dialect):
         return _SpellingWriter(self)
 
     def jsonrpc_error(self, error: A2AError) -> JsonObject:
-        return {"code": error.kind.jsonrpc_code, "message": str(error), "data": [*error.details()]}
+        said = error.spelled({name: self._spelled(name) for name in error.names})
+        return {"code": said.kind.jsonrpc_code, "message": str(said), "data": [*said.details()]}
+
+    def _spelled(self, name: str) -> str:
+        """A state, a role, an operation or the path of a field in the spelling of this version."""
+        methods = {operation.name: method for method, operation in self.methods.items()}
+        said = {**self.spelling.states, **self.spelling.roles, **methods}.get(name)
+        push_field = "configuration.taskPushNotificationConfig"
+        return said or self.spelling.field(name.replace(push_field, f"configuration.{self.push_name}"))
 
     def http_error(self, error: A2AError) -> bytes:
         return to_json(self.jsonrpc_error(error))
@@ -214,9 +218,11 @@ class V0_3(Dialect):
 
     # For a client
 
-    def card_from(self, card: JsonObject, *, is_older_place: bool) -> JsonObject | None:
-        is_mine = older_card.is_of_0_3(card, is_older_place=is_older_place)
-        return older_card.read(card, self.version) if is_mine else None
+    def has_card(self, card: JsonObject) -> bool:
+        return older_card.is_of_0_3(card)
+
+    def card_from(self, card: JsonObject) -> JsonObject:
+        return older_card.read(card, self.version)
 
     def params_of(self, operation: Operation[RequestT, AnswerT], request: RequestT) -> JsonObject:
         params = request.to_object()
@@ -226,11 +232,13 @@ class V0_3(Dialect):
         message, configuration = params["message"], params.get("configuration", {})
         assert isinstance(message, dict)
         assert isinstance(configuration, dict)
-        said = {**configuration, "blocking": not configuration.get("returnImmediately")}
-        said.pop("returnImmediately", None)
-        if isinstance(push := said.pop("taskPushNotificationConfig", None), dict):
-            said[self.push_name] = push_out(push)
-        return {**params, "message": self.spelling.message(message), "configuration": said}
+        # 0.2 requires the modes, and an empty list says as little as none.
+        older = {"acceptedOutputModes": [], **configuration}
+        older["blocking"] = not configuration.get("returnImmediately")
+        older.pop("returnImmediately", None)
+        if isinstance(push := older.pop("taskPushNotificationConfig", None), dict):
+            older[self.push_name] = push_out(push)
+        return {**params, "message": self.spelling.message(message), "configuration": older}
 
     def answer_from(self, operation: Unary[RequestT, AnswerT], value: JsonValue) -> AnswerT:
         if operation is operations.SEND_MESSAGE:
@@ -246,15 +254,15 @@ class V0_3(Dialect):
         return refusal_from(error, error.get("data"))
 
     def http_refusal(self, body: JsonValue, status: int) -> ErrorObject | None:
-        said = body.get("error", body) if isinstance(body, dict) else None
-        if status < _ERRORS_FROM or not isinstance(said, dict):
+        error = body.get("error", body) if isinstance(body, dict) else None
+        if status < _ERRORS_FROM or not isinstance(error, dict):
             return None
-        code = said.get("code")
+        code = error.get("code")
         if not isinstance(code, int) or code == status:
-            if status not in _BY_STATUS or not isinstance(said.get("message"), str):
+            if status not in _BY_STATUS or not isinstance(error.get("message"), str):
                 return None
             code = _BY_STATUS[status].jsonrpc_code
-        return refusal_from({**said, "code": code}, said.get("data", said.get("details")))
+        return refusal_from({**error, "code": code}, error.get("data", error.get("details")))
 
 
 class _SpellingWriter(EventEncoder):
@@ -278,8 +286,8 @@ def push_out(config: JsonObject) -> JsonObject:
     authentication = config.get("authentication")
     if not isinstance(authentication, dict) or "scheme" not in authentication:
         return config
-    said = {name: item for name, item in authentication.items() if name != "scheme"}
-    return {**config, "authentication": {"schemes": [authentication["scheme"]], **said}}
+    rest = {name: item for name, item in authentication.items() if name != "scheme"}
+    return {**config, "authentication": {"schemes": [authentication["scheme"]], **rest}}
 
 
 def push_in(config: JsonObject) -> JsonObject:
@@ -287,5 +295,5 @@ def push_in(config: JsonObject) -> JsonObject:
     authentication = config.get("authentication")
     if not isinstance(authentication, dict) or not isinstance(schemes := authentication.get("schemes"), list):
         return config
-    said = {name: item for name, item in authentication.items() if name != "schemes"}
-    return {**config, "authentication": {"scheme": next(iter(schemes), ""), **said}}
+    rest = {name: item for name, item in authentication.items() if name != "schemes"}
+    return {**config, "authentication": {"scheme": next(iter(schemes), ""), **rest}}

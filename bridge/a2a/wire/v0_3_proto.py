@@ -100,13 +100,13 @@ class _ProtoSpelling(Spelling):
         return super().task_from(_by_json_names(value))
 
     def part(self, part: JsonObject) -> JsonObject:
-        said = part
+        older = part
         if "data" in part:
-            said = data_out(part)
-            said["data"] = {"data": said["data"]}
+            older = data_out(part)
+            older["data"] = {"data": older["data"]}
         elif "text" not in part:
-            said["file"] = file_out(part, _FILE)
-        return noted(said, _PART)
+            older["file"] = file_out(part, _FILE)
+        return noted(older, _PART)
 
     def part_from(self, part: JsonObject) -> JsonObject:
         read, file = dict(part), part.get("file")

@@ -128,8 +128,11 @@ class V1_0(Dialect):
     def card(self, card: AgentCard) -> AgentCard:
         return card
 
-    def card_from(self, card: JsonObject, *, is_older_place: bool) -> JsonObject | None:  # noqa: ARG002
-        return card if "supportedInterfaces" in card else None
+    def has_card(self, card: JsonObject) -> bool:
+        return "supportedInterfaces" in card
+
+    def card_from(self, card: JsonObject) -> JsonObject:
+        return card
 
     def params_of(self, operation: Operation[RequestT, AnswerT], request: RequestT) -> JsonObject:  # noqa: ARG002
         return request.to_object()

@@ -6,15 +6,24 @@ Spec: A2A 1.0 section 3.6. A version is Major.Minor. A patch number is ignored. 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Final, Literal
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from pydantic import JsonValue
 
-from bridge.a2a.model.errors import METHOD_NOT_FOUND, VERSION_NOT_SUPPORTED, A2AError
+from bridge.a2a.model.errors import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    VERSION_NOT_SUPPORTED,
+    A2AError,
+)
 from bridge.a2a.model.objects import HTTP_JSON, JSONRPC, AgentCard
 from bridge.a2a.model.operations import AnyOperation
+from bridge.a2a.wire import older_card
+from bridge.a2a.wire.choices import DialectChoice
 from bridge.a2a.wire.dialect import Dialect
+from bridge.a2a.wire.hermes import Hermes
 from bridge.a2a.wire.rest import OLDER_CARD_PATH
 from bridge.a2a.wire.v0_1 import V0_1
 from bridge.a2a.wire.v0_3 import V0_3
@@ -24,14 +33,19 @@ from bridge.errors import echoed
 
 HEADER: Final = "A2A-Version"
 _ASSUMED: Final = "0.3"
-_ASSUMED_ELSE: Final = "0.1"
-"""What a request of JSON-RPC without a version is where 0.3 has no such method, or where it is about a task that its
-client named: no client of that generation says a version."""
+_FIRST: Final = "0.1"
+_ASSUMED_ELSE: Final = {JSONRPC: _FIRST, HTTP_JSON: "hermes"}
+"""What a request without a version is where 0.3 has no such method or path, or where it is about a task that its client
+named: no client of these says a version."""
 _VERSION: Final = re.compile(r"(\d+\.\d+)(\.\d+)?")
-
-
-DialectChoice = Literal["auto", "1.0", "0.3", "0.1"]
-"""How an agent is spoken to: as its card says, or as the user does."""
+_TOLD: Final[Mapping[int, str]] = {
+    INVALID_PARAMS.jsonrpc_code: _ASSUMED,
+    **dict.fromkeys((METHOD_NOT_FOUND.jsonrpc_code, INVALID_REQUEST.jsonrpc_code), _FIRST),
+    **dict.fromkeys((400, 404, 405), _FIRST),
+}
+"""The version of an agent, by how it refuses a message of 0.3 without parameters: by the code of its error, or else by
+the HTTP status. Who knows the method misses the parameters; the first generation does not know it, and some of its
+servers do not read a request that they do not know."""
 
 
 class Versions:
@@ -59,28 +73,31 @@ class Versions:
     @property
     def serves_older_card(self) -> bool:
         """Whether the card is also served at the path that clients before 0.3 use."""
-        return self._merges_cards and len(self.names) > 1
+        return len(self.names) > 1 and (self._merges_cards or any(one.is_added for one in self._dialects))
 
     @property
     def extensions_headers(self) -> tuple[str, ...]:
         """The headers in which clients activate extensions."""
         return tuple(dict.fromkeys(dialect.extensions_header for dialect in self._dialects))
 
-    def with_current_cards(self) -> Versions:
-        """The same dialects, with cards of the current version only."""
-        return Versions(self._dialects, merges_cards=False)
+    def served(self, *, merges_cards: bool, hermes: bool) -> Versions:
+        """The dialects of a server. `merges_cards` adds the fields of every version to its card; `hermes` adds the
+        dialect that nobody can tell from a header."""
+        added = (_HERMES,) if hermes else ()
+        return Versions((*self._dialects, *added), merges_cards=merges_cards)
 
     def card(self, card: AgentCard) -> AgentCard:
         """The card to serve, for a card of the current version."""
-        if self._merges_cards:
-            for dialect in self._dialects:
+        for dialect in self._dialects:
+            if self._merges_cards or dialect.is_added:
                 card = dialect.card(card)
         return card
 
-    def find(self, said: str | None, binding: str) -> Dialect | None:
+    def find(self, asked: str | None, binding: str) -> Dialect | None:
         """The dialect of a version in a binding; None if it is not supported."""
-        found = _VERSION.fullmatch((said or "").strip() or _ASSUMED)
-        return self._spoken.get((found[1], binding.upper())) if found else None
+        version = (asked or "").strip() or _ASSUMED
+        found = _VERSION.fullmatch(version)
+        return self._spoken.get((found[1] if found else version, binding.upper()))
 
     def require(self, asked: str | None, binding: str) -> Dialect:
         """The dialect that a client asks for by header or query parameter.
@@ -90,13 +107,17 @@ class Versions:
         """
         if (dialect := self.find(asked, binding)) is not None:
             return dialect
-        said = (asked or "").strip()
+        requested = (asked or "").strip()
         served = ", ".join(dict.fromkeys(version for version, spoken in self._spoken if spoken == binding))
-        reason = f"version {said}" if said else f"a request without the header {HEADER} (it means {_ASSUMED})"
+        reason = (
+            f"version {requested}"
+            if requested
+            else f"a request without the header {HEADER} (it means {_ASSUMED})"
+        )
         raise A2AError(
             VERSION_NOT_SUPPORTED,
             f"This agent does not speak {reason}. Send {HEADER}: {self.current.version}; served: {served}",
-            metadata={"requested": said or _ASSUMED, "supported": served},
+            metadata={"requested": requested or _ASSUMED, "supported": served},
         )
 
     def called(self, asked: str | None, method: str) -> tuple[Dialect, AnyOperation]:
@@ -117,7 +138,7 @@ class Versions:
     def naming(self, asked: str | None, method: str) -> tuple[Dialect, AnyOperation] | None:
         """What a call of JSON-RPC that says no version is in the generation whose clients name tasks, if it is a
         method there."""
-        dialect = None if (asked or "").strip() else self._spoken.get((_ASSUMED_ELSE, JSONRPC))
+        dialect = self._otherwise(asked, JSONRPC)
         operation = dialect.methods.get(method) if dialect else None
         return (dialect, operation) if dialect and operation else None
 
@@ -128,6 +149,9 @@ class Versions:
             A2AError: METHOD_NOT_FOUND, with the version that has the path, if any; METHOD_NOT_ALLOWED; or
                 VERSION_NOT_SUPPORTED.
         """
+        otherwise = self._otherwise(asked, HTTP_JSON)
+        if otherwise is not None and otherwise.routes.takes(verb, path):
+            return otherwise, *otherwise.routes.match(verb, path)
         try:
             operation, path_params = (self.find(asked, HTTP_JSON) or self.current).routes.match(verb, path)
         except A2AError as exc:
@@ -137,29 +161,75 @@ class Versions:
             raise
         return self.require(asked, HTTP_JSON), operation, path_params
 
+    def _otherwise(self, asked: str | None, binding: str) -> Dialect | None:
+        """What a request that says no version may be as well."""
+        return None if (asked or "").strip() else self._spoken.get((_ASSUMED_ELSE[binding], binding))
+
     # For a client
 
     def chosen(self, choice: DialectChoice) -> Versions:
         """The dialects for an agent with this setting."""
         if choice == "auto":
             return self
-        return Versions([one for one in self._dialects if one.version == choice], is_told=True)
+        known = (*self._dialects, _HERMES)
+        return Versions([one for one in known if one.version == choice], is_told=True)
 
-    def card_from(self, value: JsonValue, place: str = "") -> JsonValue:
-        """A card of any version, found at a URL, as the current one has it; what is none stays as it is."""
+    def leaves_open(self, value: JsonValue) -> bool:
+        """Whether nothing on a card from before 1.0 says its version, so that its agent has to be asked."""
+        if not isinstance(value, dict) or not older_card.says_no_version(value):
+            return False
+        return not any(one.has_card(value) for one in self._dialects)
+
+    def presumed(self, place: str) -> str | None:
+        """The version of an open card that was found at this URL, where its agent does not tell it: only the
+        generations before 0.3 have their cards at the older path."""
+        return _FIRST if place.endswith(OLDER_CARD_PATH) else None
+
+    def card_from(self, value: JsonValue, place: str = "", told: str = "") -> JsonValue:
+        """A card of any version, found at a URL, as the current one has it; what is none stays as it is. An open card
+        is of the version that its agent `told`, or else of the presumed one, or else it is read as one of 0.3."""
         if not isinstance(value, dict):
             return value
-        is_older_place = place.endswith(OLDER_CARD_PATH)
-        cards = (one.card_from(value, is_older_place=is_older_place) for one in self._dialects)
-        return next((card for card in cards if card is not None), value)
+        if self.leaves_open(value):
+            return self._spoken[told or self.presumed(place) or _ASSUMED, JSONRPC].card_from(value)
+        return next((one.card_from(value) for one in self._dialects if one.has_card(value)), value)
+
+    @property
+    def asking(self) -> Versions:
+        """What an agent is asked in for its version, whatever is presumed of its card."""
+        return Versions([self._spoken[_ASSUMED, JSONRPC]], is_told=True)
+
+    @property
+    def tellable(self) -> tuple[str, ...]:
+        """The versions that an agent can tell by `told_by`."""
+        return tuple(dict.fromkeys(_TOLD.values()))
+
+    def told_by(self, status: int, answer: JsonValue) -> str | None:
+        """The version of an agent that was asked to send a message and got no parameters, in the words of 0.3: by the
+        HTTP status and the JSON of its answer. None if they do not tell it."""
+        error = answer.get("error") if isinstance(answer, dict) else None
+        code = error.get("code") if isinstance(error, dict) else None
+        if isinstance(error, dict) and _misses_message(error.get("data")):
+            return _ASSUMED
+        return _TOLD.get(code if isinstance(code, int) else status)
+
+
+def _misses_message(data: JsonValue) -> bool:
+    """Whether the data of an error say that the parameters of a known method lack the message, as a2a-sdk 0.2.5 writes
+    it under -32600."""
+    places = [one.get("loc") for one in data if isinstance(one, dict)] if isinstance(data, list) else []
+    return any(isinstance(place, list) and place[-2:] == ["params", "message"] for place in places)
 
 
 def _not_found(words: str, asked: str | None, others: Sequence[str]) -> A2AError:
     """METHOD_NOT_FOUND for a method or path that only other versions have."""
-    said = (asked or "").strip()
-    here = f" in A2A {said}" if said else f" without the header {HEADER}, which means A2A {_ASSUMED}"
+    version = (asked or "").strip()
+    here = f" in A2A {version}" if version else f" without the header {HEADER}, which means A2A {_ASSUMED}"
     return A2AError(METHOD_NOT_FOUND, f"{words}{here}: send {HEADER}: {others[0]}")
 
+
+_HERMES: Final = Hermes()
+"""Spoken only where the configuration says so."""
 
 VERSIONS: Final = Versions((V1_0(), V0_3(), V0_3Proto(), V0_1()))
 """What this bridge speaks, as a server and as a client."""

@@ -54,11 +54,11 @@ class AgentCalling:
         self._answered: TaskStatus | None = None
         """The question that was answered last. The task may still show it when the next turn begins."""
 
-    def opened(self, said: CallRequest) -> Message:
+    def opened(self, request: CallRequest) -> Message:
         """The first message of a new task."""
-        return self.message(said.parts(self._card), said.metadata)
+        return self.message(request.parts(self._card), request.metadata)
 
-    def resumed(self, task_id: str, said: CallRequest) -> Message | None:
+    def resumed(self, task_id: str, request: CallRequest) -> Message | None:
         """Look at an existing task; return the message that answers it, or None without an answer on the command line.
 
         Raises:
@@ -67,11 +67,11 @@ class AgentCalling:
         import anyio
 
         anyio.run(self._look, task_id)
-        if not said.has_answer:
+        if not request.has_answer:
             return None
         if self._state not in ASKING:
             raise UsageError(f"the task asks for nothing: it is {self._state}")
-        answer = said.answer(self._questions())
+        answer = request.answer(self._questions())
         self._answered = self._status
         return self.message(*answer)
 

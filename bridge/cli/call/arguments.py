@@ -51,10 +51,10 @@ class CallRequest:
         if sum((bool(pairs), given is not None, text is not None)) > 1:
             raise UsageError("give KEY=VALUE, --json or --text: one of them")
         _require_one_purpose(options, skill, bool(pairs) or given is not None or text is not None)
-        said: dict[str, tuple[str, ...]] = {}
+        values: dict[str, tuple[str, ...]] = {}
         for pair in filter(None, pairs):
-            said[pair[1]] = (*said.get(pair[1], ()), pair[2])
-        return cls(skill, said, _object_from(given), text, declines)
+            values[pair[1]] = (*values.get(pair[1], ()), pair[2])
+        return cls(skill, values, _object_from(given), text, declines)
 
     @property
     def has_answer(self) -> bool:

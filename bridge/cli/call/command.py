@@ -67,37 +67,35 @@ class _WithServer(click.Command):
 @click.argument("url", metavar="URL", required=False)
 @click.argument("words", nargs=-1, metavar="[SKILL|TOOL] [KEY=VALUE]... [-- COMMAND ARGS...]")
 @click.option("--json", "arguments", metavar="OBJECT", help="All arguments as one JSON object.")
-@click.option("--text", help="Send this text instead of arguments; SKILL may be left out then.")
+@click.option("--text", help="Send this text instead of arguments. You may leave out SKILL.")
 @click.option(
     "--task",
     "task_id",
     metavar="ID",
-    help="Go on with this task: answer what it asks with KEY=VALUE, --json or --text; or watch it.",
+    help="Go on with this task: answer its question with KEY=VALUE, --json or --text, or watch it.",
 )
-@click.option("--decline", is_flag=True, help="With --task: decline what it asks.")
-@click.option("--trace", is_flag=True, help="Show on stderr what is sent and what comes, as JSON.")
+@click.option("--decline", is_flag=True, help="With --task: decline its question.")
+@click.option("--trace", is_flag=True, help="Show all sent and received messages on stderr, as JSON.")
 @click.option(
     "--save",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
     help="Save the files of the results in this folder.",
 )
-@click.option(
-    "--no-wait", is_flag=True, help="Print the task's id, and no results, and leave the task to itself."
-)
+@click.option("--no-wait", is_flag=True, help="Print the id of the task, and do not wait for its results.")
 @click.option(
     "--env", "variables", multiple=True, metavar="NAME[=VALUE]", help="Variable for the command. Repeatable."
 )
 @call_options
 def call(**options: Any) -> int:
-    """Call a skill of an agent or a tool of an MCP server, and show what becomes of it.
+    """Call a skill of an agent or a tool of an MCP server, and show the result.
 
-    URL is an agent's, or else an MCP server's; a server may also be a command, after --. Without TOOL, a server's
-    tools are listed.
+    URL is the address of an agent or of an MCP server. An MCP server may also be a command, after --. Without TOOL, the
+    command lists the tools of the server.
 
-    Results go to stdout, all else to stderr; data that only repeats a text or a file is left to --json-output.
-    A value of KEY=VALUE is read as the skill's schema says, and where there is none as JSON, if it is JSON. An
-    array may be given item by item: KEY=VALUE KEY=VALUE.
+    Results go to stdout, and everything else goes to stderr. Only --json-output prints data that repeats a text or a
+    file. The skill's schema says how a VALUE is read. Without a schema, a VALUE that is JSON is read as JSON. To give
+    the items of an array, repeat its KEY=VALUE.
 
     \b
     mcp-a2a call http://127.0.0.1:8080 echo message=hello
@@ -105,15 +103,15 @@ def call(**options: Any) -> int:
     mcp-a2a call --text "What can you do?" https://agent.example.com
     mcp-a2a call echo message=hello -- npx -y @modelcontextprotocol/server-everything
 
-    What the agent asks for is asked at the terminal, where Ctrl+D declines. Ctrl+C cancels the task. Without a
-    terminal the task is left waiting, and --task answers it; a tool that asks is cancelled:
+    When the agent asks a question, the terminal shows it. Ctrl+D declines it. Ctrl+C cancels the task. Without a
+    terminal a call of a tool that asks is cancelled, and a task goes on waiting. --task answers it later:
 
     \b
     mcp-a2a call http://127.0.0.1:8080 --task 0198c0de-... name=Ada
     mcp-a2a call http://127.0.0.1:8080 --task 0198c0de-... --decline
 
-    Exit codes: 0 the task is completed, 1 it is not (failed, rejected, canceled), 2 the command is at fault, 3 the
-    task or tool asks for an answer and there is no terminal, or --no-wait; 130 interrupted.
+    Exit codes: 0 the task is completed; 1 it failed, or was rejected or canceled; 2 the command is at fault; 3 the task
+    or tool asks for an answer, and there is no terminal or --no-wait is given; 130 interrupted.
     """
     import anyio
 
@@ -125,17 +123,17 @@ def call(**options: Any) -> int:
     connection = AgentConnection.from_options(options)
     if options["variables"]:
         raise UsageError("--env is for a command; a URL takes --header")
-    said = CallRequest.from_options(options)
+    request = CallRequest.from_options(options)
     view = CallView(json_lines=options["json_output"], id_only=options["no_wait"], save=options["save"])
     try:
         found = anyio.run(connection.card)
     except NoCardError as exc:
-        return _call_of_url(said, view, options, exc)
+        return _call_of_url(request, view, options, exc)
     if options["trace"]:
         connection = replace(connection, on_hop=partial(view.hop, "a2a"))
     talk = AgentCalling(connection, found, view, options["timeout_seconds"])
     try:
-        message = talk.resumed(options["task_id"], said) if options["task_id"] else talk.opened(said)
+        message = talk.resumed(options["task_id"], request) if options["task_id"] else talk.opened(request)
         return talk.begin(message) if options["no_wait"] and message else talk.run(message)
     except KeyboardInterrupt:
         click.echo(err=True)  # whatever was being typed, what follows stands on a line of its own
@@ -150,20 +148,20 @@ def _call_of_command(options: dict[str, Any]) -> int:
     from bridge.cli.call.results import CallView
     from bridge.cli.call.tool import ToolCalling, require_none_for_agents, server_from
 
-    said = CallRequest.from_options(options)
+    request = CallRequest.from_options(options)
     require_none_for_agents(options)
     server = server_from(options)
     view = CallView(json_lines=options["json_output"], id_only=False, save=options["save"])
-    return ToolCalling(server, said, view, options).run()
+    return ToolCalling(server, request, view, options).run()
 
 
-def _call_of_url(said: CallRequest, view: CallView, options: dict[str, Any], no_card: PeerError) -> int:
+def _call_of_url(request: CallRequest, view: CallView, options: dict[str, Any], no_card: PeerError) -> int:
     """Call a tool of the MCP server at a URL that gives no agent card."""
     from bridge.cli.call.tool import NoServerError, ToolCalling, options_for_agents, server_from
 
     if any(options_for_agents(options)):
         raise no_card
     try:
-        return ToolCalling(server_from(options), said, view, options).run()
+        return ToolCalling(server_from(options), request, view, options).run()
     except NoServerError as exc:
         raise PeerError(f"{no_card}, and no MCP server: {exc}") from exc

@@ -82,10 +82,10 @@ def questions_in(status: TaskStatus, tool_of: Callable[[str], Tool | None]) -> l
 
 def _question(data: JsonObject, tool_of: Callable[[str], Tool | None]) -> CallQuestion:
     key, words, form = data.get("key"), data.get("message"), forms.form_from(data, tool_of)
-    said = words if isinstance(words, str) else ""
+    text = words if isinstance(words, str) else ""
     if (url := data.get("url")) is not None:
-        said = f"{said}\n{url}"
-    return CallQuestion(key if isinstance(key, str) else None, said, form is None, form)
+        text = f"{text}\n{url}"
+    return CallQuestion(key if isinstance(key, str) else None, text, form is None, form)
 
 
 # At the terminal
@@ -124,7 +124,7 @@ def _asked(question: CallQuestion, *, is_first: bool) -> str | JsonObject | None
     if question.is_visit:
         doing = "to confirm" if question.is_confirmation else "once that is done"
         words = render.ask(f"Press Enter {doing}{hint}")
-        return None if words is None else words or _said_by_enter(question)
+        return None if words is None else words or _chosen_by_enter(question)
     return render.ask(f"Your answer:{hint}")
 
 
@@ -183,7 +183,7 @@ def reply_for(questions: list[CallQuestion]) -> str:
         return json.dumps(example, ensure_ascii=False)
     if question.form is not None:
         return json.dumps(dict.fromkeys(question.form.names, "..."), ensure_ascii=False)
-    return _said_by_enter(question) if question.is_visit else "..."
+    return _chosen_by_enter(question) if question.is_visit else "..."
 
 
 def words_for(questions: list[CallQuestion]) -> str:
@@ -193,10 +193,10 @@ def words_for(questions: list[CallQuestion]) -> str:
     (question,) = questions
     if question.form is not None:
         return " ".join(shlex.quote(f"{name}=...") for name in question.form.names) or "--json '{}'"
-    return f"--text {_said_by_enter(question)}" if question.is_visit else "--text ..."
+    return f"--text {_chosen_by_enter(question)}" if question.is_visit else "--text ..."
 
 
-def _said_by_enter(question: CallQuestion) -> str:
+def _chosen_by_enter(question: CallQuestion) -> str:
     return _YES if question.is_confirmation else _DONE
 
 

@@ -50,7 +50,7 @@ class ShownParts:
                 others -= 1
                 continue
             if left := part.text[text:]:
-                rest.append(part.model_copy(update={"text": left}))
+                rest.append(part.changed(text=left))
             text = max(text - len(part.text), 0)
         return tuple(rest)
 

@@ -18,8 +18,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bridge.cli.call.questions import is_question
 from bridge.cli.call.repeats import ShownParts
-from bridge.cli.render import can_ask, err, share_a_place, write
+from bridge.cli.render import can_ask, err, share_a_place, write, write_document
 from bridge.errors import UsageError
+from bridge.file_names import fit_for_every_system
 from bridge.safe_text import with_visible_characters
 
 if TYPE_CHECKING:
@@ -50,8 +51,8 @@ class CallView:
         self._bar: Progress | None = None
         self._shown: dict[str, ShownParts] = {}
         """What was shown of each artifact."""
-        self._said_task = ""
-        self._said_status: TaskStatus | None = None
+        self._shown_task = ""
+        self._shown_status: TaskStatus | None = None
         self._line_open = False
         self._has_result = False
         if save is not None:
@@ -63,12 +64,12 @@ class CallView:
     def show(self, event: StreamResponse) -> None:
         """Show one event."""
         if self._json_lines:
-            write(event.to_json().decode() + "\n")
+            write_document(event.to_json().decode() + "\n")
         if event.task is not None:
             self._task_id(event.task.id)
             for artifact in event.task.artifacts or ():
                 self._as_known(artifact)
-            if event.task.status != self._said_status:
+            if event.task.status != self._shown_status:
                 self.status(event.task.status)
         elif event.status_update is not None:
             self._task_id(event.status_update.task_id)
@@ -99,7 +100,7 @@ class CallView:
     def message(self, message: JsonObject) -> None:
         """Show one message of a tool server, which is no event of a task."""
         if self._json_lines:
-            write(json.dumps(message, ensure_ascii=False) + "\n")
+            write_document(json.dumps(message, ensure_ascii=False) + "\n")
 
     def hop(self, protocol: str, direction: str, text: str) -> None:
         """Show a message on the wire in one line. Line ends between JSON tokens have no meaning."""
@@ -122,13 +123,13 @@ class CallView:
             self._bar = None
 
     def _task_id(self, task_id: str) -> None:
-        if task_id != self._said_task:
-            self._said_task = task_id
+        if task_id != self._shown_task:
+            self._shown_task = task_id
             self._say((f"task {task_id}", "dim"))
 
     def status(self, status: TaskStatus, metadata: JsonObject | None = None) -> None:
         """Show the state of a task, or of a tool call. `metadata` may hold its progress."""
-        self._said_status = status
+        self._shown_status = status
         word = status.state.value.removeprefix("TASK_STATE_").replace("_", " ").lower()
         parts = status.message.parts if status.message else ()
         if status.state.name == "COMPLETED" and not self._has_result:
@@ -167,8 +168,8 @@ class CallView:
             self._bar.add_task("")
             self._bar.start()
         bar = self._bar.tasks[0]
-        said = with_visible_characters(words) or bar.description
-        self._bar.update(bar.id, completed=progress, total=total, description=said)
+        text = with_visible_characters(words) or bar.description
+        self._bar.update(bar.id, completed=progress, total=total, description=text)
 
     def _as_known(self, artifact: Artifact) -> None:
         """Show the parts of a task's artifact that were missed, for example because a stream was lost."""
@@ -177,7 +178,7 @@ class CallView:
         if rest is None:
             self._artifact(artifact, goes_on=False)
         elif rest:
-            self._artifact(artifact.model_copy(update={"parts": rest}), goes_on=True)
+            self._artifact(artifact.changed(parts=rest), goes_on=True)
 
     def _artifact(self, artifact: Artifact, *, goes_on: bool) -> None:
         shown = self._shown.get(artifact.artifact_id) if goes_on else None
@@ -195,7 +196,7 @@ class CallView:
         for part in parts:
             self._has_result = True
             kept = self._kept(part, name)
-            if self._json_lines or part in repeated or (self._id_only and self._said_task):
+            if self._json_lines or part in repeated or (self._id_only and self._shown_task):
                 continue
             if self._line_open and not (goes_on and part.kind == "text"):
                 write("\n")
@@ -255,12 +256,12 @@ def _words(part: Part) -> str:
 
 def _file_name(part: Part, artifact: str) -> str:
     """A safe file name: the file's own or its artifact's, without any path that the agent may have given."""
-    said = _NOT_IN_FILES.sub("_", Path((part.filename or "").replace("\\", "/")).name).lstrip(".")[-100:]
+    name = _NOT_IN_FILES.sub("_", Path((part.filename or "").replace("\\", "/")).name).lstrip(".")[-100:]
     stem = _NOT_IN_FILES.sub("_", artifact).strip("._")[:100] or _STEM
     media_type = (part.media_type or "").partition(";")[0].strip()
     subtype = re.fullmatch(r"\w+/(?:x-)?([a-z0-9]{1,8})", media_type)
     suffix = mimetypes.guess_extension(media_type) or (f".{subtype[1]}" if subtype else ".bin")
-    return said or f"{stem}{suffix}"
+    return fit_for_every_system(name) or fit_for_every_system(f"{stem}{suffix}")
 
 
 def _written(content: bytes, name: str, folder: Path) -> Path:

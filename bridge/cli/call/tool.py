@@ -57,7 +57,7 @@ _CANCEL_SECONDS: Final = 10.0
 _LINKS: Final = LinkRules(extension_active=True, allow_file=True)
 """Show every link as it is: a person who calls a server from a shell may see links to its disk."""
 
-_FOR_AGENTS: Final = ("task_id", "no_wait", "trust", "api_key")
+_FOR_AGENTS: Final = ("task_id", "no_wait", "trust", "api_key", "dialect")
 """The options that are for agents only."""
 
 _T = TypeVar("_T")
@@ -104,9 +104,9 @@ def server_from(options: Mapping[str, Any]) -> Plan:
 class ToolCalling:
     """One call, from the connection to its result; used once."""
 
-    def __init__(self, plan: Plan, said: CallRequest, view: CallView, options: Mapping[str, Any]) -> None:
+    def __init__(self, plan: Plan, request: CallRequest, view: CallView, options: Mapping[str, Any]) -> None:
         """Of the options of the command line, `json_output`, `timeout_seconds` and `trace` are read."""
-        self._said = said
+        self._request = request
         self._view = view
         self._json_lines: bool = options["json_output"]
         self._timeout_seconds: float | None = options["timeout_seconds"]
@@ -183,9 +183,9 @@ class ToolCalling:
 
     def _tool(self) -> Tool | None:
         """The tool that the command line names; None when it names none."""
-        name = self._said.skill
+        name = self._request.skill
         tool = next((one for one in self._session.listing.tools if one.name == name), None)
-        if tool is None and (name is not None or self._said.has_answer):
+        if tool is None and (name is not None or self._request.has_answer):
             words = f"there is no tool {name!r}" if name is not None else "which tool?"
             listed = [f"  {line}" for line in self._listed()]
             raise UsageError("\n".join([f"{words}; the server has:", *listed]))
@@ -211,15 +211,15 @@ class ToolCalling:
         return lines or ["no tools"]
 
     def _arguments(self, tool: Tool) -> JsonObject:
-        said = self._said
-        if said.text is not None:
-            found = arguments_in((Part(text=said.text),), tool, None)
+        request = self._request
+        if request.text is not None:
+            found = arguments_in((Part(text=request.text),), tool, None)
             if not found:
                 raise UsageError(f"--text does not say which argument of {tool.name} it is for")
             return found
-        arguments = said.arguments
+        arguments = request.arguments
         if arguments is None:
-            arguments = {name: forms.typed_all(texts, name, tool) for name, texts in said.pairs.items()}
+            arguments = {name: forms.typed_all(texts, name, tool) for name, texts in request.pairs.items()}
         forms.check_names(arguments, tool, tool.name)
         return arguments
 
@@ -376,5 +376,5 @@ def _message(parts: Sequence[Part], metadata: JsonObject | None = None, role: Ro
 
 
 def _first_line(tool: Tool) -> str:
-    said = tool.text("description") or tool.text("title") or ""
-    return next(iter(said.strip().splitlines()), "")
+    text = tool.text("description") or tool.text("title") or ""
+    return next(iter(text.strip().splitlines()), "")

@@ -52,15 +52,19 @@ _MADE_OF: Final = {
 }
 """The tables that each kind of face is made of."""
 
-_NOUNS: Final = {
+SECTION_NOUNS: Final = {
     "tool_servers": ("a tool server", "tool servers"),
     "agents": ("an agent", "agents"),
     "catalogs": ("a catalog", "catalogs"),
     "tools_as_agent": ("a published agent", "published agents"),
     "agents_as_tools": ("a published MCP server", "published MCP servers"),
 }
+"""What the tables of each section are: one of them, and several."""
 
 NamesBySection = Mapping[str, frozenset[str]]
+
+ImportedNames = Mapping[str, frozenset[str] | None]
+"""The names of peers in imported files, by section; None when a file could not be read, so that they are unknown."""
 
 _GLOB: Final = re.compile(r"[*?\[]")
 
@@ -68,11 +72,8 @@ _UNIQUE: Final = {"skills": "id", "tools": "name"}
 """The tables of a face's overrides, and the key in them that must be unique."""
 
 
-def rule_faults(
-    data: Mapping[str, Any], imported: frozenset[str] | None = frozenset()
-) -> Iterator[ConfigFault]:
-    """Yield all faults between keys of a file. `imported` are the tool servers of hosts' files; None when they are
-    unknown."""
+def rule_faults(data: Mapping[str, Any], imported: ImportedNames) -> Iterator[ConfigFault]:
+    """Yield all faults between keys of a file."""
     for choice in CHOICES:
         yield from _choice_faults(data, choice)
     for path, table in tables_at(data, ("tool_servers", "*")):
@@ -162,17 +163,17 @@ def _headers_of_auth(auth: object) -> Iterator[str]:
 # Names in the `from` of a face, and in the skills of a principal
 
 
-def _source_faults(data: Mapping[str, Any], imported: frozenset[str] | None) -> Iterator[ConfigFault]:
-    """Yield faults of names that are unknown, named twice, or ambiguous.
-
-    `imported` are the tool servers of hosts' files; None when they are unknown.
-    """
-    names = {section: frozenset(map(str, _table(data, section))) for section in _NOUNS}
-    names["tool_servers"] |= imported or frozenset()
-    for section in _MADE_OF:
+def _source_faults(data: Mapping[str, Any], imported: ImportedNames) -> Iterator[ConfigFault]:
+    """Yield faults of names that are unknown, named twice, or ambiguous."""
+    names = {
+        section: frozenset(map(str, _table(data, section))) | (imported.get(section) or frozenset())
+        for section in SECTION_NOUNS
+    }
+    for section, kinds in _MADE_OF.items():
+        all_known = all(imported.get(kind, frozenset()) is not None for kind in kinds)
         for face, named in sources_of(data, section).items():
             for fault in _from_faults((section, face), named, names):
-                if section == "agents_as_tools" or imported is not None or not fault.unknown:
+                if all_known or not fault.unknown:
                     yield fault
     for principal, table in _table(data, "principals").items():
         written = table.get("skills") if isinstance(table, dict) else None
@@ -199,7 +200,7 @@ def _from_faults(face: KeyPath, named: Mapping[int, str], names: NamesBySection)
         elif not kinds:
             yield _unknown(where, section, name, names)
         elif len(kinds) > 1:
-            both = listed((_NOUNS[kind][0] for kind in kinds), "and")
+            both = listed((SECTION_NOUNS[kind][0] for kind in kinds), "and")
             yield ConfigFault(
                 where, f"`{name}` is {both}: which is meant cannot be told", "rename one of them"
             )
@@ -207,12 +208,12 @@ def _from_faults(face: KeyPath, named: Mapping[int, str], names: NamesBySection)
 
 
 def _unknown(where: KeyPath, section: str, name: str, names: NamesBySection) -> ConfigFault:
-    takes = listed(_NOUNS[kind][1] for kind in _MADE_OF[section])
-    others = [noun for kind, (noun, _) in _NOUNS.items() if name in names[kind]]
+    takes = listed(SECTION_NOUNS[kind][1] for kind in _MADE_OF[section])
+    others = [noun for kind, (noun, _) in SECTION_NOUNS.items() if name in names[kind]]
     if others:
         return ConfigFault(where, f"`{name}` is {others[0]}; {title(where[:2])} is made of {takes}")
     known = sorted(frozenset().union(*(names[kind] for kind in _MADE_OF[section])))
-    nouns = listed(_NOUNS[kind][0] for kind in _MADE_OF[section])
+    nouns = listed(SECTION_NOUNS[kind][0] for kind in _MADE_OF[section])
     hint = meant(name, known) or f"add {nouns}"
     return ConfigFault(
         where, f"there is no `{name}`: {title(where[:2])} is made of {takes}", hint, unknown=True

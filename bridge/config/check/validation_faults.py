@@ -74,9 +74,9 @@ def validation_faults_of(
 
 def without_guesses(faults: Iterable[ConfigFault]) -> list[ConfigFault]:
     """Remove faults of missing keys in a table with an unknown key, which is probably the missing key misspelt."""
-    said = list(faults)
-    tables = {fault.path[:-1] for fault in said if fault.unknown}
-    return [fault for fault in said if not (fault.missing and fault.path in tables)]
+    listed = list(faults)
+    tables = {fault.path[:-1] for fault in listed if fault.unknown}
+    return [fault for fault in listed if not (fault.missing and fault.path in tables)]
 
 
 def _fault(found: ErrorDetails, schema: SchemaNode, data: Mapping[str, Any]) -> ConfigFault:

@@ -67,100 +67,115 @@ class BridgeTable(Table):
     """`[bridge]`: the process itself."""
 
     host: Text = Field(
-        default="127.0.0.1", description="the address to listen on; beyond this machine it takes principals"
+        default="127.0.0.1",
+        description="the address to listen on; an address that other machines reach needs `principals`",
     )
     port: Annotated[int, Field(ge=0, le=65535)] = Field(
-        default=8080, description="the port; 0 takes a free one"
+        default=8080, description="the port; 0 means a free one"
     )
     public_url: BaseUrl | None = Field(
         default=None,
-        description="the address that cards tell others, behind a proxy; else that of each request",
+        description="the address on cards, for a bridge behind a proxy; without it, cards have the address "
+        "of each request",
     )
     store: StorePlace | None = Field(
         default=None,
-        description='where tasks are kept: `"memory:"`, `"sqlite:///PATH"` or a path; else in the user\'s state folder',
+        description='the place of tasks: `"memory:"`, `"sqlite:///PATH"` or a path; without it, a file in '
+        "the user's state folder",
     )
     keys: Annotated[tuple[KeyPlace, ...], Field(strict=False)] = Field(
         default=(),
-        description='keys that seal handles, `{ file = "PATH" }` (made on the first start) or `{ env = "NAME" }`: '
-        "the first seals, all open; else one in the user's state folder",
+        description='keys for handles, each `{ file = "PATH" }` (made on the first start) or `{ env = "NAME" '
+        "}`; "
+        "the first key seals, and every key opens; without it, a file in the user's state folder",
     )
-    hosts: HostNames = Field(default=(), description="host names under which it answers too")
+    hosts: HostNames = Field(default=(), description="more host names that the bridge answers under")
     baggage: BaggageKeys = Field(
         default=(),
-        description="keys of a trace's `baggage` that servers and agents beyond this machine are told",
+        description="keys of a trace's `baggage` that the bridge sends to servers and agents on other "
+        "machines",
     )
     allow_unauthenticated: bool = Field(
         default=False,
-        description="let everyone in where there are no principals: beyond this machine, or once the last one is "
-        "taken out while it is served",
+        description="let everyone in while there are no principals: on an address that other machines reach, "
+        "or after a reload that removes the last principal",
     )
     mapping: Text = Field(
         default=DEFAULT_PROFILE,
-        description="the profile of the process: its `server`, `store`, `requests`, `connections` and `streams`",
+        description="the mapping profile of the process: its tables `server`, `store`, `requests`, "
+        "`connections` and `streams` count",
     )
-    log_format: Literal["text", "json"] = Field(default="text", description="how log lines are written")
+    log_format: Literal["text", "json"] = Field(default="text", description="the form of log lines")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="which log lines are written"
+        default="info", description="the lowest level of log lines"
     )
 
 
 class ImportTable(Table):
-    """`[import]`: servers that are configured elsewhere already."""
+    """`[import]`: servers and agents that are configured elsewhere already."""
 
     mcp_json: FilePaths = Field(
         default=(),
-        description="files with the `mcpServers` of an MCP host, or a list of them: each is a tool server",
+        description="a file of an MCP host, or a list of files; each of its `mcpServers` becomes a tool "
+        "server",
+    )
+    known_agents: FilePaths = Field(
+        default=(),
+        description="a Hermes configuration (YAML), or a list of files; each of its "
+        "`a2a.client.known_agents` becomes an agent",
     )
 
 
 class ArgumentTable(Table):
     """`arguments.NAME` of a skill or tool: one of its arguments."""
 
-    default: Json = Field(default=None, description="the value of a call that gives none")
-    hidden: bool = Field(default=False, description="callers neither see nor set it; takes a `default`")
-    description: Text | None = Field(default=None, description="what callers read about it")
+    default: Json = Field(default=None, description="the value if a call gives none")
+    hidden: bool = Field(
+        default=False, description="callers can neither see nor set it; it needs a `default`"
+    )
+    description: Text | None = Field(default=None, description="the description that callers read")
 
 
 class SkillTable(Table):
     """`[tools_as_agent.NAME.skills]`: a skill of the agent, by its tool's name or a glob of names."""
 
-    id: Text | None = Field(default=None, description="the skill's id; not with a glob, since ids are unique")
-    name: Text | None = Field(default=None, description="its name for people")
-    description: Text | None = Field(default=None, description="what it does")
-    tags: Texts = Field(default=(), description="tags beside those it has")
+    id: Text | None = Field(
+        default=None, description="the skill's id; not for a glob, because ids are unique"
+    )
+    name: Text | None = Field(default=None, description="the name for people")
+    description: Text | None = Field(default=None, description="the description of what it does")
+    tags: Texts = Field(default=(), description="tags in addition to its own")
     examples: Texts = Field(default=(), description="examples in place of the generated ones")
-    hidden: bool = Field(default=False, description="it is neither listed nor callable")
-    text_into: Text | None = Field(default=None, description="the property that plain text goes into")
+    hidden: bool = Field(default=False, description="callers can neither see nor call it")
+    text_into: Text | None = Field(default=None, description="the property that takes plain text")
     arguments: dict[Text, ArgumentTable] = Field(default_factory=dict, description="its arguments, by name")
-    call_timeout_seconds: PositiveFloat | None = Field(default=None, description="how long a call may take")
-    concurrency: PositiveInt | None = Field(default=None, description="calls of it at the same time")
+    call_timeout_seconds: PositiveFloat | None = Field(default=None, description="the time limit of a call")
+    concurrency: PositiveInt | None = Field(default=None, description="the most calls of it at the same time")
     reply: Literal["task", "message"] | None = Field(
         default=None,
-        description="a quick call is answered with a `message`, which is not kept; else each is a `task`",
+        description="`message` answers a quick call with a message, which is not kept; `task` makes each "
+        "call a task",
     )
-    confirm: bool | None = Field(
-        default=None, description="whether a call waits until a person has agreed to it"
-    )
+    confirm: bool | None = Field(default=None, description="whether a person has to agree to each call")
 
 
 class ToolTable(Table):
     """`[agents_as_tools.NAME.tools]`: a tool of the server, by its name or a glob of names."""
 
     name: Text | None = Field(
-        default=None, description="the tool's name; not with a glob, since names are unique"
+        default=None, description="the tool's name; not for a glob, because names are unique"
     )
-    title: Text | None = Field(default=None, description="its name for people")
-    description: Text | None = Field(default=None, description="what it does")
-    hidden: bool = Field(default=False, description="it is neither listed nor callable")
+    title: Text | None = Field(default=None, description="the name for people")
+    description: Text | None = Field(default=None, description="the description of what it does")
+    hidden: bool = Field(default=False, description="callers can neither see nor call it")
     arguments: dict[Text, ArgumentTable] = Field(default_factory=dict, description="its arguments, by name")
     answer_within_seconds: PositiveFloat | None = Field(
-        default=None, description="a call whose agent is still at work is answered with a handle then"
+        default=None, description="the time after which a call returns a handle if its agent is still at work"
     )
     task_after_seconds: NotNegative | None = Field(
-        default=None, description="a call becomes a task of MCP then, for hosts that know tasks"
+        default=None, description="the time after which a call becomes an MCP task, for hosts that know tasks"
     )
-    concurrency: PositiveInt | None = Field(default=None, description="calls of it at the same time")
+    concurrency: PositiveInt | None = Field(default=None, description="the most calls of it at the same time")
 
 
 class ToolsAsAgentTable(Table):
@@ -169,14 +184,15 @@ class ToolsAsAgentTable(Table):
     sources: SourceNames = Field(alias="from", description="the tool servers that it is made of")
     mapping: Text = Field(default=DEFAULT_PROFILE, description="its mapping profile, by name or path")
     name: Text | None = Field(
-        default=None, description="what its card calls it; else what its server calls itself"
+        default=None, description="the name on its card; without it, the name of its server"
     )
     description: Text | None = Field(
-        default=None, description="what its card says of it; else the servers' instructions"
+        default=None, description="the description on its card; without it, the instructions of its servers"
     )
     fail: FailPolicy | None = Field(
         default=None,
-        description="a server of it is down at the start: end the bridge, or serve and go on trying",
+        description="if one of its servers is down at the start: `closed` ends the bridge, `open` serves and "
+        "goes on trying",
     )
     skills: dict[Text, SkillTable] = Field(
         default_factory=dict,
@@ -192,8 +208,10 @@ class AgentsAsToolsTable(Table):
         description="the agents, catalogs and published agents (`tools_as_agent`) that it is made of",
     )
     mapping: Text = Field(default=DEFAULT_PROFILE, description="its mapping profile, by name or path")
-    title: Text | None = Field(default=None, description="its name for people")
-    instructions: Text | None = Field(default=None, description="what hosts tell their models about it")
+    title: Text | None = Field(default=None, description="the name for people")
+    instructions: Text | None = Field(
+        default=None, description="the instructions that hosts give to their models"
+    )
     tools: dict[Text, ToolTable] = Field(
         default_factory=dict,
         description="its tools, by exact name or glob",
@@ -212,7 +230,7 @@ class Config(Table):
         default_factory=dict, description="catalogs of more agents, by name"
     )
     imports: ImportTable = Field(
-        default=ImportTable(), alias="import", description="servers that are configured elsewhere"
+        default=ImportTable(), alias="import", description="servers and agents that are configured elsewhere"
     )
     tools_as_agent: dict[Name, ToolsAsAgentTable] = Field(
         default_factory=dict, description="A2A agents made of tools, by name"
@@ -220,4 +238,6 @@ class Config(Table):
     agents_as_tools: dict[Name, AgentsAsToolsTable] = Field(
         default_factory=dict, description="MCP servers made of agents, by name"
     )
-    principals: dict[Name, PrincipalTable] = Field(default_factory=dict, description="who may call, by name")
+    principals: dict[Name, PrincipalTable] = Field(
+        default_factory=dict, description="the principals that may call, by name"
+    )

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, PrivateAttr
 
-from bridge.a2a.wire.versions import DialectChoice
+from bridge.a2a.wire.choices import DialectChoice
 from bridge.config.tables.values import (
     CommandWords,
     FailPolicy,
@@ -42,7 +42,7 @@ class HeaderKey(Table):
 class EndpointAuth(Table):
     """`auth` of a tool server or catalog: what it is shown to be let in."""
 
-    bearer: Token | None = Field(default=None, description="a token, sent as `Authorization: Bearer`")
+    bearer: Token | None = Field(default=None, description="the token, sent as `Authorization: Bearer`")
     api_key: HeaderKey | None = Field(
         default=None, description='a key in a header: `{ header = "X-API-Key", value = SECRET }`'
     )
@@ -57,87 +57,89 @@ class EndpointAuth(Table):
 class AgentAuth(Table):
     """`auth` of an agent: what it is shown as its card asks."""
 
-    bearer: Token | None = Field(default=None, description="a token, for the bearer schemes of its card")
-    api_key: HeaderSecret | None = Field(default=None, description="a key, sent where its card wants it")
+    bearer: Token | None = Field(default=None, description="the token for the bearer schemes on its card")
+    api_key: HeaderSecret | None = Field(default=None, description="the API key, sent as its card asks")
 
 
 class ToolServerTable(Table):
     """`[tool_servers.NAME]`: an MCP server. The rest is as the profile of `[bridge]` says."""
 
     command: CommandWords | None = Field(
-        default=None, description="what starts it, with its arguments; it speaks MCP over stdio"
+        default=None, description="the command that starts it, with its arguments; it speaks MCP over stdio"
     )
-    url: HttpUrl | None = Field(default=None, description="where it is, over Streamable HTTP or HTTP+SSE")
+    url: HttpUrl | None = Field(default=None, description="its URL, for Streamable HTTP or HTTP+SSE")
     env: dict[Text, Setting] = Field(
         default_factory=dict,
         repr=False,
-        description="variables of the command, beside HOME, PATH and the like",
+        description="variables of the command, in addition to HOME, PATH and the like",
     )
-    cwd: Folder = Field(default=Path(), description="the folder that the command works in")
+    cwd: Folder = Field(default=Path(), description="the folder in which the command runs")
     headers: dict[HeaderName, HeaderSetting] = Field(
         default_factory=dict, repr=False, description="HTTP headers for the URL"
     )
-    auth: EndpointAuth | None = Field(default=None, description="what it is shown to be let in")
+    auth: EndpointAuth | None = Field(default=None, description="the credentials that the bridge sends to it")
     era: Literal["auto", "legacy", "modern"] = Field(
         default="auto",
         description="its generation of MCP: `legacy` is 2025-11-25 and older, `modern` 2026-07-28",
     )
     fail: FailPolicy | None = Field(
-        default=None, description="it is down at the start: end the bridge, or serve and go on trying"
+        default=None,
+        description="if it is down at the start: `closed` ends the bridge, `open` serves and goes on trying",
     )
-    session: SessionOf | None = Field(default=None, description="who shares a session with it")
+    session: SessionOf | None = Field(default=None, description="which callers share a session with it")
     sessions: PositiveInt | None = Field(
-        default=None, description="sessions that all callers share at most, opened on need"
+        default=None, description="the most sessions that all callers share; each is opened when it is needed"
     )
     sessions_most: PositiveInt | None = Field(
-        default=None, description="sessions of principals or contexts at the same time"
+        default=None, description="the most sessions of principals or contexts at the same time"
     )
     session_idle_seconds: PositiveFloat | None = Field(
-        default=None, description="a principal's or context's session without calls for so long is closed"
+        default=None,
+        description="the time without calls after which the session of a principal or context is closed",
     )
     contended_question_seconds: PositiveFloat | None = Field(
         default=None,
-        description="how long a question may stay open once other calls wait for its call's place",
+        description="the time that a question may stay open while other calls wait for the place of its call",
     )
     attribution_seconds: NotNegative | None = Field(
         default=None,
-        description="how long a question that may be of several calls waits for all but one to end",
+        description="the time that a question that several calls may have asked waits until only one of them "
+        "is left",
     )
     connect_seconds: PositiveFloat | None = Field(
-        default=None, description="from the start of a connection until the tools are listed"
+        default=None, description="the time limit from the start of a connection to the list of tools"
     )
     longest_pause_seconds: PositiveFloat | None = Field(
-        default=None, description="between two attempts to connect"
+        default=None, description="the longest pause between two attempts to connect"
     )
     retire_seconds: NotNegative | None = Field(
-        default=None, description="how long calls of a connection that is being replaced may go on"
+        default=None, description="the time that calls may go on after their connection is replaced"
     )
     settle_seconds: NotNegative | None = Field(
         default=None,
-        description="how long it has to be quiet about changed tools before they are listed again",
+        description="the time without news of changed tools after which the bridge lists them again",
     )
     result_limit_bytes: PositiveInt | None = Field(
-        default=None, description="what one message of it may carry"
+        default=None, description="the largest message that it may send"
     )
     result_json_values: PositiveInt | None = Field(
-        default=None, description="values and keys in one message of it"
+        default=None, description="the most values and keys in one of its messages"
     )
-    tools_most: PositiveInt | None = Field(default=None, description="tools that it may list")
-    tools_limit_bytes: PositiveInt | None = Field(
-        default=None, description="what its list of tools may carry"
-    )
+    tools_most: PositiveInt | None = Field(default=None, description="the most tools that it may list")
+    tools_limit_bytes: PositiveInt | None = Field(default=None, description="the largest list of tools")
     schema_values: PositiveInt | None = Field(
-        default=None, description="values in the schemas of its tools, by which arguments are checked"
+        default=None,
+        description="the most values in the schemas of its tools, by which the bridge checks arguments",
     )
     unanswered_most: PositiveInt | None = Field(
-        default=None, description="requests of it whose answers it has not taken in"
+        default=None, description="the most requests of it whose answers it has not read"
     )
     allow_private: bool = Field(
         default=False,
-        description="whether the name in its URL may lead to a private address once it was public",
+        description="whether the name in its URL may lead to a private address after it was public",
     )
-    concurrency: PositiveInt | None = Field(default=None, description="calls at the same time")
-    call_timeout_seconds: PositiveFloat | None = Field(default=None, description="how long a call may take")
+    concurrency: PositiveInt | None = Field(default=None, description="the most calls at the same time")
+    call_timeout_seconds: PositiveFloat | None = Field(default=None, description="the time limit of a call")
 
     _shown: Mapping[str, Any] = PrivateAttr(default_factory=dict)
 
@@ -171,20 +173,21 @@ class ToolServerTable(Table):
 class AgentTable(Table):
     """`[agents.NAME]`: a remote A2A agent."""
 
-    card: HttpUrl = Field(description="its base URL, or that of its card")
+    card: HttpUrl = Field(description="its base URL, or the URL of its card")
     headers: dict[HeaderName, HeaderSetting] = Field(
-        default_factory=dict, repr=False, description="HTTP headers for it"
+        default_factory=dict, repr=False, description="HTTP headers for requests to it"
     )
-    auth: AgentAuth | None = Field(default=None, description="what it is shown to be let in")
+    auth: AgentAuth | None = Field(default=None, description="the credentials that the bridge sends to it")
     dialect: DialectChoice = Field(
-        default="auto", description="the version of A2A that it speaks, when its card says another one"
+        default="auto",
+        description="the version of A2A that it speaks, if its card is wrong about it or says none",
     )
     trust: Origins = Field(
-        default=(), description="origins that get its credentials too, when its card says to call it there"
+        default=(), description="origins that may get its credentials too, if its card says to call it there"
     )
     allow_private: bool | None = Field(
         default=None,
-        description="whether its card, or its own name later, may lead to a private address although it is public",
+        description="whether the card of a public agent, or its name later, may lead to a private address",
     )
 
     def request_headers(self) -> dict[str, str]:
@@ -195,13 +198,13 @@ class AgentTable(Table):
 class CatalogTable(Table):
     """`[catalogs.NAME]`: more agents, from the catalog of another bridge."""
 
-    url: HttpUrl = Field(description="where the catalog is")
-    auth: EndpointAuth | None = Field(default=None, description="what it is shown to be let in")
-    include: Texts = Field(default=("*",), description="globs of names: the agents that are taken")
-    exclude: Texts = Field(default=(), description="globs of names: those that are not, all the same")
+    url: HttpUrl = Field(description="the URL of the catalog")
+    auth: EndpointAuth | None = Field(default=None, description="the credentials that the bridge sends to it")
+    include: Texts = Field(default=("*",), description="globs of the names of agents to take")
+    exclude: Texts = Field(default=(), description="globs of the names of agents to leave out")
     allow_private: bool | None = Field(
         default=None,
-        description="whether it, or its own name later, may lead to a private address although it is public",
+        description="whether a public catalog, or its name later, may lead to a private address",
     )
 
     def request_headers(self) -> dict[str, str]:
@@ -212,16 +215,19 @@ class CatalogTable(Table):
 class PrincipalTable(Table):
     """`[principals.NAME]`: someone who may call, by name. With none, whoever reaches the bridge may."""
 
-    bearer: Token | None = Field(default=None, description="the token that it shows")
-    api_key: Token | None = Field(default=None, description="the API key that it shows")
+    bearer: Token | None = Field(default=None, description="the token of the principal")
+    api_key: Token | None = Field(default=None, description="the API key of the principal")
     skills: Texts = Field(
         default=("*",),
-        description="globs of what it may use, in every face, or as `FACE/GLOB` in those faces",
+        description="globs of the skills and tools that it may use: `GLOB` for every face, `FACE/GLOB` for "
+        "those faces",
     )
 
 
 class KeyPlace(Table):
     """One of `keys`: where a key for sealing handles is."""
 
-    file: File | None = Field(default=None, description="a file, made on the first start")
-    secret: Variable | None = Field(default=None, alias="env", description="an environment variable")
+    file: File | None = Field(default=None, description="a file with the key, made on the first start")
+    secret: Variable | None = Field(
+        default=None, alias="env", description="an environment variable with the key"
+    )

@@ -90,6 +90,7 @@ class CardTable(_Table):
 
     max_age_seconds: Count
     legacy_card: bool
+    hermes: bool
 
 
 class RouteTable(_Table):
@@ -138,6 +139,10 @@ class ServerTable(_Table):
     session_idle_seconds: PositiveFloat
     contended_question_seconds: PositiveFloat
     attribution_seconds: NotNegative
+    child_flush_seconds: NotNegative
+    child_exit_seconds: PositiveFloat
+    child_quiet_seconds: PositiveFloat
+    child_output_seconds: NotNegative
     result_limit_bytes: PositiveInt
     result_json_values: PositiveInt
     tools_most: PositiveInt
@@ -233,6 +238,7 @@ class AgentsTable(_Table):
     answer_seconds: PositiveFloat
     silence_seconds: PositiveFloat
     first_cards_seconds: NotNegative
+    first_servers_seconds: NotNegative
     card_min_seconds: PositiveFloat
     card_max_seconds: PositiveFloat
     allow_private: bool

@@ -212,6 +212,7 @@ SecretValue = Annotated[Secret, PlainValidator(secret_of), WithJsonSchema(_SECRE
 Variable = Annotated[Secret, PlainValidator(_from_variable), WithJsonSchema(_TEXT_SCHEMA)]
 HeaderSecret = Annotated[SecretValue, AfterValidator(_fit_for_header)]
 Token = Annotated[SecretValue, AfterValidator(_token)]
+TokenVariable = Annotated[Variable, AfterValidator(_token)]
 Setting = Annotated[
     str | Secret, PlainValidator(setting_of), WithJsonSchema({"anyOf": [{"type": "string"}, _SECRET_SCHEMA]})
 ]

@@ -1,4 +1,7 @@
-"""A file that was read: its text, its values with their positions, diagnostics about them, and the sources of values.
+"""Documents, and the sources of their values: a file that was read, with its text and the positions of its values, or
+the options of a command, with the data of an equivalent file.
+
+Options are checked as a file is. Messages name the option, because there are no lines to show.
 
 Precedence: command line over environment (`MCP_A2A_*`) over file over profile over default. This module does not know
 what the keys mean."""
@@ -8,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -16,6 +19,8 @@ from typing import Any, Final, Literal
 from bridge.config.text.diagnostics import ConfigError, Diagnostic, in_order
 from bridge.config.text.masking import leaves, mask, masked_line, secret_places, value_at
 from bridge.config.text.positions import KeyPath, Positions, Span, locate, place_of
+from bridge.config.text.wording import key_name
+from bridge.errors import UsageError
 
 _AT: Final = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)$")
 _SAID: Final = {"Illegal character '\\n'": "the text does not end on its line"}
@@ -71,15 +76,15 @@ class Document:
 
     def diagnostics(self, faults: Iterable[ConfigFault]) -> list[Diagnostic]:
         """The diagnostics of faults, with their places. The value of an unknown key may be a secret and is masked."""
-        said = list(faults)
-        unknown = [fault.path for fault in said if fault.unknown and fault.on_key]
+        listed = list(faults)
+        unknown = [fault.path for fault in listed if fault.unknown and fault.on_key]
         hidden = (
             self.positions[(*path, *leaf)].value
             for path in unknown
             for leaf in leaves(value_at(self.data, path))
             if (*path, *leaf) in self.positions
         )
-        return [*map(replace(self, masked=mask(self.masked, hidden)).diagnostic, said)]
+        return [*map(replace(self, masked=mask(self.masked, hidden)).diagnostic, listed)]
 
     @property
     def folder(self) -> Path:
@@ -199,10 +204,10 @@ def _json(path: Path, text: str, what: str) -> Diagnostic | None:
     return Diagnostic(path, f"this is JSON: {what} is TOML", hint)
 
 
-def _syntax(path: Path, text: str, said: str) -> Diagnostic:
+def _syntax(path: Path, text: str, problem: str) -> Diagnostic:
     """A diagnostic from the message of `tomllib`. The line is masked, because the text has no known structure."""
-    found = _AT.search(said)
-    message = said[: found.start()] if found else said
+    found = _AT.search(problem)
+    message = problem[: found.start()] if found else problem
     line = int(found["line"]) if found and found["line"] else len(text.rstrip().split("\n"))
     source = text.split("\n")[line - 1]
     column, span = (int(found["column"]) if found and found["column"] else len(source) + 1), 1
@@ -257,3 +262,48 @@ def sources_in(document: Document) -> Iterator[tuple[KeyPath, ValueSource]]:
 def source_at(document: Document, path: KeyPath, kind: SourceKind) -> ValueSource:
     """The source of a value in a file, with its line."""
     return ValueSource(kind, document.place(path))
+
+
+@dataclass(frozen=True)
+class OptionDocument:
+    """The options of a command as the data of an equivalent file, with the option behind each value."""
+
+    data: dict[str, Any] = field(repr=False)
+    option_at: Callable[[KeyPath], str]
+    """Gives the option behind the value at a path; "" if there is none."""
+    folder: Path = Path()
+    """The folder at which relative paths begin: the current one."""
+
+    def place(self, path: KeyPath) -> str:
+        """The option behind the value at a path."""
+        return self.option_at(path)
+
+    def sources(self) -> Iterator[tuple[KeyPath, ValueSource]]:
+        """Yield every value with its option."""
+        for path in leaves(self.data):
+            yield path, ValueSource("command line", self.option_at(path))
+
+    def refuse(self, faults: Iterable[ConfigFault], elsewhere: Iterable[Diagnostic]) -> None:
+        """Report the faults of the options or, if there are none, those of other files.
+
+        Raises:
+            UsageError: there is a fault.
+        """
+        if messages := list(dict.fromkeys(map(self._told, faults))):
+            raise UsageError("\n".join(messages))
+        if others := list(elsewhere):
+            raise ConfigError(others)
+
+    def _told(self, fault: ConfigFault) -> str:
+        option = self.option_at(fault.path)
+        is_entry = option == self.option_at(fault.path[:-1])
+        return told_of_option(fault, option, is_entry=is_entry)
+
+
+def told_of_option(fault: ConfigFault, option: str, *, is_entry: bool = False) -> str:
+    """The message of a fault, with the option in place of the key. `is_entry` means a single entry of the option."""
+    key = f"`{key_name(fault.path)}` "
+    words = f"{option}: {fault.message}" if option else fault.message
+    if option and not is_entry and fault.message.startswith(key):
+        words = f"{option} {fault.message.removeprefix(key)}"
+    return f"{words}; {fault.hint}" if fault.hint else words

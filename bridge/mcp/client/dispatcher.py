@@ -316,11 +316,11 @@ class Wire(JSONRPCDispatcher):
             return
         self._pass_over("something beside MCP messages", _beginning(exc))
 
-    def _pass_over(self, kind: str, said: str) -> None:
+    def _pass_over(self, kind: str, words: str) -> None:
         """Log a message that is ignored: a warning once for each kind, since there may be thousands."""
         level = logging.DEBUG if kind in self._warned else logging.WARNING
         self._warned.add(kind)
-        logger.log(level, "%s sends %s, which is passed over: %s", self._name, kind, said)
+        logger.log(level, "%s sends %s, which is passed over: %s", self._name, kind, words)
 
     def _see(self, method: str, params: Mapping[str, Any]) -> None:
         if self.on_hop is not None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.errors import UsageError
-from bridge.private_files import write_privately
+from bridge.private_files import patiently, write_privately
 
 logger = logging.getLogger(__name__)
 
@@ -143,7 +143,7 @@ def _known_in(path: Path) -> dict[str, str]:
         UsageError: the file cannot be read.
     """
     try:
-        known = json.loads(path.read_text(encoding="utf-8"))
+        known = json.loads(patiently(lambda: path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return {}
     except OSError as exc:

@@ -23,8 +23,7 @@ from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp.shared.inbound import mcp_param_headers, x_mcp_header_map
 from pydantic import JsonValue
 
-from bridge.backoff import Backoff
-from bridge.concurrency import Signal
+from bridge.concurrency import Backoff, Signal
 from bridge.errors import PeerError
 from bridge.jsonvalues import JsonObject, json_bytes
 from bridge.mcp.client.dispatcher import OnTaskNews, Stamp, UnansweredBounds, Wire
@@ -272,9 +271,13 @@ class Link:
             else:
                 self.listening.set()
             await self.wire.closed.wait()
-            self.why_lost = self.why_lost or self.wire.why_closed
-            self.lost.set()
+            self.lose()
             tasks.cancel_scope.cancel()
+
+    def lose(self) -> None:
+        """Set `lost`, since nothing can be sent any more."""
+        self.why_lost = self.why_lost or self.wire.why_closed
+        self.lost.set()
 
     async def _listen(self) -> None:
         """Keep a stream of subscriptions/listen open, and open it again when it is lost. `Wire` sees what it brings."""

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import anyio
 
-from bridge.backoff import Backoff
+from bridge.concurrency import Backoff
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.elicitation_routing import elicitation_in
 from bridge.mcp.client.values import ToolCall

@@ -29,10 +29,11 @@ that the server certainly did not take (no connection, or an unknown session) is
 # it, in one task, as the SDK's cancel scopes demand. `_came_up` and `_went_down` make the moves to up and to down.
 #
 # The move to lost is open to others, since it is only `link.lost.set()`: to `Link.watch` when the wire closes, to a
-# transport whose server is unreachable or has forgotten the session, and to `_let_it_ask` when another handshake is
-# needed. (`_hold` sets it, too, when the link ends with an exception.) `lost` is never cleared. A reason goes into
-# `why_lost` before `lost` is set: `_own` reads it when `lost` wakes it. `is_lost` may be true even before that, as soon
-# as nothing can be written.
+# transport whose server is unreachable or has forgotten the session, to `_let_it_ask` when another handshake is
+# needed, and to `_connected`. (`_hold` sets it, too, when the link ends with an exception.) `lost` is never cleared. A
+# reason goes into `why_lost` before `lost` is set: `_own` reads it when `lost` wakes it. `is_lost` may be true even
+# before that: as soon as nothing can be written, while the last messages are still read. `_connected` sets `lost` then,
+# so that a request does not wait for the end of the reading.
 #
 # Any other request moves nothing. It may set `_wanted`, which ends the pause before the next attempt, and clear `_up`.
 #
@@ -42,8 +43,10 @@ that the server certainly did not take (no connection, or an unknown session) is
 # * A request may find the link lost before `_own` does. `_up` is still set then, and waiting for it would return at
 #   once, with the lost link. That is why `_connected` clears `_up` itself.
 # * A link may be lost before `_own` waits for that. `lost` is an event that stays set, so nothing is missed.
+# * A link may be up and lost again before a request that waits for it has its turn. The request goes on waiting.
 # * The next link may be up while the last one retires. Calls that run on the last one go on, for `retire_seconds` at
-#   most; then its `_hold` closes it. Until then its `_follow` runs, too, so its late listing may replace the new one.
+#   most; then its `_hold` closes it. A listing that its `_follow` asked for may come after that of the next link. So
+#   `_follow` takes a listing only while its link is `_link`, and ends after that.
 # * A server may change its tools while they are listed for the first time. `_first_listing` waits until changes are
 #   listened to, and `_follow` lists again when one was heard.
 # * A request may set `_wanted` before or during an attempt that fails. This attempt answered it, so `_own` makes a
@@ -71,7 +74,7 @@ import anyio.abc
 from pydantic import JsonValue
 
 from bridge import trace
-from bridge.backoff import Backoff
+from bridge.concurrency import Backoff
 from bridge.errors import BridgeError, PeerError, UsageError, leaf_of
 from bridge.http.probe import FaultExplainer
 from bridge.jsonvalues import JsonObject
@@ -235,8 +238,8 @@ class Session:
                 result = await link.call(tool, call, asker, on_progress, self._tell_of_trace())
             except ServerRefusedError as exc:
                 if link.era is Era.MODERN and cannot_ask(exc):
-                    said = f"{exc} {self._let_it_ask(link)}"
-                    raise ServerRefusedError(exc.code, said, exc.data) from exc
+                    words = f"{exc} {self._let_it_ask(link)}"
+                    raise ServerRefusedError(exc.code, words, exc.data) from exc
                 raise
             if link.era is Era.MODERN and cannot_ask(result):
                 result["content"] = [*_blocks(result), {"type": "text", "text": self._let_it_ask(link)}]
@@ -283,14 +286,17 @@ class Session:
         return await request(await self._connected())
 
     async def _connected(self) -> Link:
-        if self._link is None or self._link.is_lost:
-            self._clear_up()
-            self._wanted.set()
-            with anyio.move_on_after(self._pace.connect_seconds):
+        if self._link is not None and not self._link.is_lost:
+            return self._link
+        self._wanted.set()
+        with anyio.move_on_after(self._pace.connect_seconds):
+            while self._link is None or self._link.is_lost:
+                if self._link is not None:
+                    self._link.lose()
+                self._clear_up()
                 await self._up.wait()
-        if self._link is None or self._link.is_lost:
-            raise ServerDownError(f"{self.name} is down: {self.down}")
-        return self._link
+            return self._link
+        raise ServerDownError(f"{self.name} is down: {self.down or 'its connection was lost again'}")
 
     def _let_it_ask(self, link: Link) -> str:
         """Change to the older handshake, under which the server can ask. Returns what the caller is told of that."""
@@ -433,8 +439,11 @@ class Session:
         )
 
     async def _follow(self, link: Link) -> None:
-        """List the tools again after the server has announced changes and then none for `settle_seconds`."""
-        while True:
+        """List the tools again after the server has announced changes and then none for `settle_seconds`.
+
+        Ends once another link has replaced this one.
+        """
+        while link is self._link:
             await link.tools_changed.wait()
             # A server that never stops announcing is listed all the same, now and then.
             with anyio.move_on_after(self._pace.settle_seconds * _LONGEST_SETTLING):
@@ -445,7 +454,9 @@ class Session:
             link.tools_changed = anyio.Event()
             try:
                 with anyio.fail_after(self._pace.connect_seconds):
-                    self._listed(await link.list_tools(self._pace.list_bounds))
+                    listing = await link.list_tools(self._pace.list_bounds)
+                if link is self._link:
+                    self._listed(listing)
             except (PeerError, TimeoutError) as exc:
                 logger.warning("%s: its tools changed, but cannot be listed: %s", self.name, _words(exc))
 
@@ -470,19 +481,9 @@ class Session:
 
     def _listed(self, listing: ToolListing) -> None:
         before, self.listing = self.listing, listing
-        known = {tool.name: tool.unchecked for tool in before.tools}
         self._tools = {tool.name: tool for tool in listing.tools}
-        for tool in listing.tools:
-            if tool.unchecked and known.get(tool.name) != tool.unchecked:
-                logger.warning(
-                    "%s: not all arguments of the tool %s are checked: %s",
-                    self.name,
-                    tool.name,
-                    tool.unchecked,
-                )
-        for left_out in listing.left_out:
-            if left_out not in before.left_out:
-                logger.warning("%s: the tool %s is left out: %s", self.name, left_out.name, left_out.reason)
+        for fault in listing.faults_since(before):
+            logger.warning("%s: %s", self.name, fault)
         self._on_change()
 
 

@@ -71,8 +71,8 @@ class LastWords:
     def __str__(self) -> str:
         above = [self.error] if self.error and self.error not in self.lines else []
         kept = [*above, *self.lines]
-        said = f"; its last words: {' | '.join(kept)}" if kept else ""
-        return f"{said}; {self.hint}" if self.hint else said
+        words = f"; its last words: {' | '.join(kept)}" if kept else ""
+        return f"{words}; {self.hint}" if self.hint else words
 
 
 class StderrLog:

@@ -185,14 +185,14 @@ class Upstream:
         Raises:
             QueueFullError: there is no room.
         """
-        running = self._pace.concurrency * max(self._rules.shared, 1)
-        most = running + self._rules.queue
+        most = self._pace.concurrency * max(self._rules.shared, 1) + self._rules.queue
         if (
             self._reserved.total() >= most
             and not even_if_full
             and not self._make_room_in_queue(principal, most)
         ):
-            raise QueueFullError(f"{self.name} is busy: {running} calls run and {self._rules.queue} wait")
+            running = self._reserved.total() - self.waiting
+            raise QueueFullError(f"{self.name} is busy: {running} calls run and {self.waiting} wait")
         self._reserved[principal] += 1
 
     def _make_room_in_queue(self, principal: str, most: int) -> bool:

@@ -29,6 +29,22 @@ class ToolListing:
     tools: tuple[Tool, ...] = ()
     left_out: tuple[UnservableTool, ...] = ()
 
+    def faults_since(self, before: ToolListing) -> list[str]:
+        """What is wrong with tools of this listing and was not wrong in an earlier one, in words."""
+        known = {tool.name: tool.unchecked for tool in before.tools}
+        return [
+            *(
+                f"not all arguments of the tool {tool.name} are checked: {tool.unchecked}"
+                for tool in self.tools
+                if tool.unchecked and known.get(tool.name) != tool.unchecked
+            ),
+            *(
+                f"the tool {tool.name} is left out: {tool.reason}"
+                for tool in self.left_out
+                if tool not in before.left_out
+            ),
+        ]
+
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:

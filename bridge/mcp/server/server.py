@@ -177,8 +177,8 @@ class McpServer:
         except MCPError:
             raise
         except McpRefusal as refusal:
-            said = _writable({"message": refusal.message, "data": refusal.data})
-            raise MCPError(refusal.code, str(said["message"]), said["data"]) from refusal
+            error = _writable({"message": refusal.message, "data": refusal.data})
+            raise MCPError(refusal.code, str(error["message"]), error["data"]) from refusal
         except Exception as exc:
             logger.exception("a request failed: %s", ctx.method)
             raise MCPError(INTERNAL_ERROR, "Internal error; the bridge's log says why") from exc

@@ -1,7 +1,7 @@
 """The process's stdin and stdout as a connection of the SDK's server: one JSON-RPC message in each line.
 
 The SDK has such a transport. This one bounds a line, answers a line that is no message, and ends when it is
-cancelled: the SDK's waits in a thread for a line that may never come.
+cancelled: the SDK's waits for its thread, and so for a line that may never come.
 
 A client may open a connection in either era, or try both: after waiting for `server/discover` in vain it sends
 `initialize`. The SDK's server keeps to the era of the first request. So there is a server for each era here, and
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import logging
 import os
-import stat
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from typing import Final
 import anyio
 import anyio.lowlevel
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.os.win32.utilities import rebind_std_handle_to_fd
 from mcp.shared.message import SessionMessage
 from mcp_types import (
     INVALID_REQUEST,
@@ -41,14 +41,12 @@ from pydantic_core import from_json
 
 from bridge.jsonvalues import holds_more_values
 from bridge.mcp.messages import LineSplitter, OverlongLine, line_of, message_in
+from bridge.mcp.server.pipes import CHUNK_BYTES, PipeReader, PipeWriter
 
 logger = logging.getLogger(__name__)
 
 ClientMessages = MemoryObjectReceiveStream[SessionMessage | Exception]
 ServerMessages = MemoryObjectSendStream[SessionMessage]
-
-_CHUNK_BYTES: Final = 64 * 1024
-"""The capacity of a pipe."""
 
 _LINES_AHEAD: Final = 16
 """Messages that are read before the server takes them."""
@@ -76,25 +74,20 @@ async def stdio_streams(limit_bytes: int, max_values: int) -> AsyncIterator[Stdi
     legacy, legacy_messages = anyio.create_memory_object_stream[SessionMessage | Exception](_LINES_AHEAD)
     modern, modern_messages = anyio.create_memory_object_stream[SessionMessage | Exception](_LINES_AHEAD)
     sink, outgoing = anyio.create_memory_object_stream[SessionMessage](LINES_WAITING)
-    writer = _StdoutWriter(wire_out, outgoing)
-    try:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(writer.run, tasks.cancel_scope)
-            read = partial(_message_or_refusal, limit_bytes=limit_bytes, max_values=max_values)
-            tasks.start_soon(
-                _read, wire_in, LineSplitter(limit_bytes), read, _Eras(legacy, modern), sink.clone()
-            )
-            try:
-                yield StdioClient((legacy_messages, modern_messages), sink)
-            finally:
-                sink.close()
-                legacy_messages.close()
-                modern_messages.close()
-                tasks.cancel_scope.cancel()
-                await writer.end()
-    finally:
-        os.close(wire_in)
-        os.close(wire_out)
+    reader, writer = PipeReader(wire_in, "stdin"), StdoutWriter(wire_out, outgoing)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(writer.run, tasks.cancel_scope)
+        read = partial(_message_or_refusal, limit_bytes=limit_bytes, max_values=max_values)
+        tasks.start_soon(_read, reader, LineSplitter(limit_bytes), read, _Eras(legacy, modern), sink.clone())
+        try:
+            yield StdioClient((legacy_messages, modern_messages), sink)
+        finally:
+            sink.close()
+            legacy_messages.close()
+            modern_messages.close()
+            tasks.cancel_scope.cancel()
+            reader.close()
+            await writer.end()
 
 
 def _taken_over() -> tuple[int, int]:
@@ -107,9 +100,9 @@ def _taken_over() -> tuple[int, int]:
     except OSError:  # there is no stderr
         os.dup2(nowhere, 1)
     os.close(nowhere)
-    kind = os.fstat(wire_out).st_mode
-    if stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind):  # a terminal is not ours alone
-        os.set_blocking(wire_out, False)
+    with suppress(OSError):
+        for descriptor in (0, 1):
+            rebind_std_handle_to_fd(descriptor)  # which children inherit on Windows
     return wire_in, wire_out
 
 
@@ -150,7 +143,7 @@ def _is_modern(request: JSONRPCRequest) -> bool:
 
 
 async def _read(
-    wire_in: int,
+    wire_in: PipeReader,
     lines: LineSplitter,
     read: Callable[[bytes | OverlongLine], SessionMessage],
     received: _Eras,
@@ -168,14 +161,10 @@ async def _read(
                     await received.send(message)
 
 
-async def _chunk(wire_in: int) -> bytes:
+async def _chunk(wire_in: PipeReader) -> bytes:
     """The next bytes from the client; empty when it has closed its end."""
     try:
-        await anyio.wait_readable(wire_in)
-    except PermissionError:  # a file: it never has to be waited for
-        await anyio.lowlevel.checkpoint()
-    try:
-        return os.read(wire_in, _CHUNK_BYTES)
+        return await wire_in.read()
     except OSError as exc:  # a terminal that was hung up
         logger.info("stdin ended: %s", exc.strerror)
         return b""
@@ -201,7 +190,7 @@ def _refusal(code: int, words: str) -> SessionMessage:
     return SessionMessage(JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=code, message=words)))
 
 
-class _StdoutWriter:
+class StdoutWriter:
     """Writes the server's messages. Shielded, so that messages sent while stopping still go out."""
 
     def __init__(self, wire_out: int, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:
@@ -212,15 +201,20 @@ class _StdoutWriter:
 
     async def run(self, connection: anyio.CancelScope) -> None:
         """Write until the server's stream ends. When the client no longer reads, cancel the connection."""
+
+        def break_off(fault: OSError) -> None:
+            logger.info("the client reads no more: %s", fault.strerror)
+            connection.cancel()
+
+        pipe = PipeWriter(self._wire_out, "stdout", break_off)
         try:
             with self._life:
                 async with self._outgoing:
                     async for message in self._outgoing:
-                        await self._write(await self._with_what_follows(line_of(message)))
-        except OSError as exc:
-            logger.info("the client reads no more: %s", exc.strerror)
-            connection.cancel()
+                        await pipe.write(await self._with_what_follows(line_of(message)))
+                await pipe.flush()
         finally:
+            pipe.close()
             self._done.set()
 
     async def end(self) -> None:
@@ -235,17 +229,9 @@ class _StdoutWriter:
         the client. There is no longer wait, so that a single message goes out at once."""
         lines, size = [first], len(first)
         with suppress(anyio.WouldBlock, anyio.EndOfStream):
-            while size < _CHUNK_BYTES:
+            while size < CHUNK_BYTES:
                 if not self._outgoing.statistics().current_buffer_used:
                     await anyio.lowlevel.checkpoint()
                 lines.append(line_of(self._outgoing.receive_nowait()))
                 size += len(lines[-1])
         return b"".join(lines)
-
-    async def _write(self, lines: bytes) -> None:
-        rest = memoryview(lines)
-        while rest:
-            try:
-                rest = rest[os.write(self._wire_out, rest) :]
-            except BlockingIOError:
-                await anyio.wait_writable(self._wire_out)

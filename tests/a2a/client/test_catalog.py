@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import stat
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +16,20 @@ from starlette.types import Receive, Scope, Send
 from bridge.a2a.client import catalog as catalog_source
 from bridge.a2a.client.card import CardSource
 from bridge.a2a.client.catalog import CatalogEntry, CatalogSource, Selection
-from bridge.a2a.client.http_cache import FreshnessBounds
 from bridge.a2a.client.interfaces import Trust
 from bridge.a2a.server.catalog import CatalogApp
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Access, Credential, verifiers_of
 from bridge.errors import PeerError
-from bridge.http.client import GuardedClient
-from bridge.http.peer_auth import PeerCredentials, fixed_credentials
+from bridge.http.client import GuardedClient, PeerCredentials, fixed_credentials
 from bridge.http.request_checks import FaceAddress
+from tests.a2a.client.test_http_cache import QUICK, Publisher
 from tests.a2a.server.test_catalog import Shelf
 from tests.support.limits import PROFILE, card_bounds
 from tests.support.running import listening
 
 pytestmark = pytest.mark.proves("catalog-source")
 
-QUICK = FreshnessBounds(min_seconds=0.01, max_seconds=0.02, retry_seconds=0.01)
 PUBLIC = "https://catalog.example.com/agents"
 KEY = fixed_credentials(PeerCredentials({"X-Key": "k"}))
 TOKEN = fixed_credentials(PeerCredentials({"Authorization": "Bearer token"}))
@@ -46,17 +42,12 @@ def agent(name: str, card_url: str | None = None) -> Json:
     return {"name": name, "cardUrl": card_url or f"https://{name}.example.com/card.json", "card": {}}
 
 
-class Catalog:
+class Catalog(Publisher):
     """A catalog of someone else: its pages by their tokens, each with the token of the next one."""
 
     def __init__(self, *pages: list[Any], **more: Any) -> None:
-        self.headers: dict[str, str] = {}
-        self.status = 200
-        self.asked: list[httpx2.URL] = []
-        self.sent: list[dict[str, str]] = []
-        self.answered: list[int] = []
+        super().__init__()
         self.pages: dict[str, Any] = {}
-        self._moved = anyio.Event()
         self.publish(*pages, **more)
 
     def publish(self, *pages: list[Any], **more: Any) -> None:
@@ -67,24 +58,8 @@ class Catalog:
             page = {"agents": agents, "nextPageToken": following, **more}
             self.pages[f"p{number}" if number else ""] = page
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
-        self.asked.append(httpx2.URL(str(request.url)))
-        self.sent.append(dict(request.headers))
-        page = json.dumps(self.pages[request.query_params.get("pageToken", "")])
-        etag = f'"{hash(page)}"'
-        response = Response(page, self.status, {"ETag": etag, **self.headers})
-        if request.headers.get("If-None-Match") == etag and self.status == 200:
-            response = Response(None, 304, self.headers)
-        self.answered.append(response.status_code)
-        self._moved.set()
-        self._moved = anyio.Event()
-        await response(scope, receive, send)
-
-    async def until(self, status: int, times: int) -> None:
-        """Wait until a status was answered so many times."""
-        while self.answered.count(status) < times:
-            await self._moved.wait()
+    def text(self, request: Request) -> str:
+        return json.dumps(self.pages[request.query_params.get("pageToken", "")])
 
 
 def public_source(catalog: Any, **choices: Any) -> CatalogSource:
@@ -95,12 +70,6 @@ def public_source(catalog: Any, **choices: Any) -> CatalogSource:
 
 def names(entries: tuple[CatalogEntry, ...] | None) -> list[str]:
     return [entry.name for entry in entries or ()]
-
-
-@pytest.fixture
-async def http() -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient() as http:
-        yield http
 
 
 @pytest.mark.proves("catalog-source")
@@ -127,22 +96,12 @@ async def test_the_catalog_of_another_bridge_is_read_whole(tmp_path: Path, http:
     assert not source.is_own("https://agent.example.com/")
 
 
-@pytest.mark.proves("catalog-source")
-async def test_a_catalog_that_is_down_lists_what_it_listed(tmp_path: Path, http: httpx2.AsyncClient) -> None:
-    catalog, folder = Catalog([agent("a")], [agent("b")]), tmp_path / "catalogs"
-    async with listening(catalog) as url:
-        first = CatalogSource(http, f"{url}/agents", folder, card_bounds())
-        assert first.cached() is None
-        entries = await first.refresh()
-    second = CatalogSource(http, f"{url}/agents", folder, card_bounds())
-    assert second.cached() == entries
-    with pytest.raises(PeerError, match="Connection refused"):
-        await second.refresh()
-    assert second.cached() == entries
-    [file] = folder.iterdir()
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert CatalogSource(http, f"{url}/other", folder, card_bounds()).cached() is None
-    only_b = CatalogSource(http, f"{url}/agents", folder, card_bounds(), selection=Selection(exclude=("a",)))
+async def test_a_catalog_that_is_kept_whole_lists_what_is_wanted_of_it(
+    tmp_path: Path, http: httpx2.AsyncClient
+) -> None:
+    async with listening(Catalog([agent("a")], [agent("b")])) as url:
+        await CatalogSource(http, url, tmp_path, card_bounds()).refresh()
+    only_b = CatalogSource(http, url, tmp_path, card_bounds(), selection=Selection(exclude=("a",)))
     assert names(only_b.cached()) == ["b"]
 
 
@@ -162,35 +121,6 @@ async def test_each_page_is_asked_for_with_its_validators(tmp_path: Path, http: 
         {"of": "us", "pageSize": "100"},
         {"of": "us", "pageSize": "100", "pageToken": "p1"},
     ]
-
-
-async def test_what_may_not_be_stored_is_kept_in_memory_alone(
-    tmp_path: Path, http: httpx2.AsyncClient
-) -> None:
-    catalog = Catalog([agent("a")])
-    async with listening(catalog) as url:
-        source = CatalogSource(http, url, tmp_path, card_bounds())
-        await source.refresh()
-        assert len(list(tmp_path.iterdir())) == 1
-        catalog.headers["Cache-Control"] = "no-store"
-        assert names(await source.refresh()) == ["a"]
-        assert list(tmp_path.iterdir()) == []
-        assert names(source.cached()) == ["a"]
-        (tmp_path / "file").write_text("in the way")
-        assert names(await CatalogSource(http, url, tmp_path / "file", card_bounds()).refresh()) == ["a"]
-
-
-@pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"pages": 1}', b"\xff\xfe"])
-async def test_a_file_that_cannot_be_read_is_as_good_as_absent(
-    text: bytes, tmp_path: Path, http: httpx2.AsyncClient
-) -> None:
-    async with listening(Catalog([agent("a")])) as url:
-        await CatalogSource(http, url, tmp_path, card_bounds()).refresh()
-        [file] = tmp_path.iterdir()
-        file.write_bytes(text)
-        source = CatalogSource(http, url, tmp_path, card_bounds())
-        assert source.cached() is None
-        assert names(await source.refresh()) == ["a"]
 
 
 @pytest.mark.proves("catalog-source")
@@ -374,17 +304,6 @@ async def test_a_page_that_is_too_large_is_not_read_further() -> None:
 
 
 @pytest.mark.proves("catalog-source")
-async def test_a_catalog_that_hangs_is_left_by_a_deadline(http: httpx2.AsyncClient) -> None:
-    async def hanging(scope: Scope, receive: Receive, send: Send) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-
-    async with listening(hanging) as url:
-        with anyio.fail_after(10), pytest.raises(PeerError, match="gave no catalog within"):
-            await CatalogSource(http, url, None, card_bounds(answer_seconds=0.05)).refresh()
-
-
-@pytest.mark.proves("catalog-source")
 async def test_new_agents_are_told_and_old_ones_are_not(tmp_path: Path, http: httpx2.AsyncClient) -> None:
     catalog = Catalog([agent("a"), agent("hidden")])
     catalog.headers["Cache-Control"] = "no-cache"
@@ -412,20 +331,3 @@ async def test_new_agents_are_told_and_old_ones_are_not(tmp_path: Path, http: ht
             await moved.wait()
         tasks.cancel_scope.cancel()
     assert told == [["a", "b"]]
-
-
-async def test_a_catalog_that_was_not_there_is_told_when_it_comes(http: httpx2.AsyncClient) -> None:
-    catalog, came = Catalog([]), anyio.Event()
-    catalog.status = 503
-
-    async def on_change(entries: tuple[CatalogEntry, ...]) -> None:
-        assert entries == ()
-        came.set()
-
-    async with listening(catalog) as url, anyio.create_task_group() as tasks:
-        tasks.start_soon(CatalogSource(http, url, None, QUICK).watch, on_change)
-        with anyio.fail_after(20):
-            await catalog.until(503, 2)
-            catalog.status = 200
-            await came.wait()
-        tasks.cancel_scope.cancel()

@@ -40,8 +40,7 @@ from bridge.a2a.model.objects import (
 )
 from bridge.a2a.wire.rest import CARD_PATH
 from bridge.errors import PeerError
-from bridge.http.client import GuardedClient
-from bridge.http.peer_auth import PeerCredentials, fixed_credentials
+from bridge.http.client import GuardedClient, PeerCredentials, fixed_credentials
 from tests.support.agents import give, say, serving
 from tests.support.command import ROOT
 from tests.support.faults import RESET

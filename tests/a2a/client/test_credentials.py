@@ -20,7 +20,7 @@ from bridge.a2a.client.transports import ANSWER_LIMIT_BYTES, HttpTransport, Tran
 from bridge.a2a.model.objects import AgentCard, CancelTaskRequest
 from bridge.a2a.model.operations import CANCEL_TASK
 from bridge.errors import PeerError, UsageError
-from bridge.http.peer_auth import PeerCredentials
+from bridge.http.client import PeerCredentials
 from bridge.jsonvalues import DEFAULT_MAX_VALUES
 from tests.support.agents import found_at
 from tests.support.limits import client_options, deadlines

@@ -67,12 +67,6 @@ GET = dict(zip(BINDINGS, (b'"GetTask"', b"GET /tasks/", b'"tasks/get"', b"GET /v
 PACE = pace_of(first_seconds=0.01, most_seconds=0.05)
 
 
-@pytest.fixture
-async def http() -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient() as http:
-        yield http
-
-
 def saying(words: str = "go", **fields: Any) -> SendMessageRequest:
     part = Part(text=words)
     return SendMessageRequest(

@@ -68,6 +68,7 @@ def texts(task: object) -> list[str]:
     return [part.text for one in artifacts for part in one.parts if isinstance(part, TextPart)]
 
 
+@pytest.mark.proves("a2a01-6.1-id", "a2a01-7.1-task", "a2a01-7.2.1-events", "a2a01-7.2.2-final")
 @pytest.mark.parametrize("name", ["1", "a/b c", "ü%2e", "x" * 256])
 async def test_a_task_has_the_id_that_its_client_gave_it(name: str) -> None:
     async with served() as (client, _, _):
@@ -80,6 +81,7 @@ async def test_a_task_has_the_id_that_its_client_gave_it(name: str) -> None:
         assert [type(event) for event in events] == [StatusUpdate, ArtifactUpdate, StatusUpdate]
 
 
+@pytest.mark.proves("a2a01-7.1.1-continued")
 async def test_a_message_to_a_task_that_asks_is_its_answer_whatever_session_it_says() -> None:
     async with served() as (client, _, _):
         asked = await client.send_task(id="t", sessionId="s", message=said("ask"))
@@ -136,6 +138,7 @@ async def test_two_messages_at_once_to_a_new_id_make_one_task() -> None:
         assert page["totalSize"] == 1
 
 
+@pytest.mark.proves("a2a01-7.1.1-history", "a2a01-8.1-errors")
 async def test_history_is_given_only_when_asked_for() -> None:
     async with served() as (client, _, _):
         task = await client.send_task(id="t", message=said("go"))
@@ -163,6 +166,7 @@ async def test_a_state_without_a_word_is_the_nearest_one_and_noted(
         assert task.metadata == {"urn:mcp-a2a:unsaid:v1": {"state": noted}}
 
 
+@pytest.mark.proves("a2a01-8.1-errors")
 @pytest.mark.parametrize("method", ["tasks/pushNotification/set", "tasks/pushNotification/get"])
 async def test_push_notifications_are_refused(method: str) -> None:
     async with served() as (client, _, _):
@@ -210,6 +214,7 @@ async def test_tasks_are_read_across_generations_by_their_own_ids() -> None:
         assert (answered.id, texts(answered)) == (waiting["id"], ["done: go"])
 
 
+@pytest.mark.proves("a2a01-6.7-artifact", "a2a01-7.2.2-final")
 async def test_a_stream_goes_on_with_what_is_there_already() -> None:
     async def script(job: Job) -> None:
         if job.turn.task is None:
@@ -249,7 +254,7 @@ async def test_an_id_is_its_principals_alone() -> None:
         mine = await bob.send_task(id="t", message=said(ECHO))
         assert mine.status.state is State.COMPLETED
         assert (await alice.get_task("t")).status.state is State.INPUT_REQUIRED
-        with pytest.raises(RefusedError, match="contextId"):
+        with pytest.raises(RefusedError, match="sessionId: cannot be used"):
             await bob.send_task(id="u", sessionId=(await alice.get_task("t")).sessionId, message=said(ECHO))
 
 

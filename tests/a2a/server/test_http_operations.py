@@ -24,6 +24,7 @@ from tests.support.drivers import (
     state_of,
 )
 from tests.support.first_driver import FirstDriver, is_in_it
+from tests.support.hermes_driver import HermesDriver, is_in_hermes
 from tests.support.older_drivers import EVERY_DRIVER, name_of
 from tests.support.running import (
     EXTENSION,
@@ -31,11 +32,13 @@ from tests.support.running import (
     call_part,
     config_for,
     message,
+    profile_with,
     raw_command,
     running,
     texts,
 )
 
+HERMES = "Hermes"
 NOBODYS = "00000000-0000-7000-8000-000000000000"
 ECHO = call_part("echo", text="hello")
 WAIT = call_part("wait")
@@ -51,16 +54,20 @@ async def bridges(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dic
     async with (
         running(config_for(raw_command(), store="memory:")) as in_memory,
         running(config_for(raw_command(), store=file)) as on_disk,
+        running(config_for(raw_command(), profile=profile_with(card={"hermes": True}))) as hermes,
     ):
-        yield {JsonRpcDriver.binding: in_memory, HttpJsonDriver.binding: on_disk}
+        yield {JsonRpcDriver.binding: in_memory, HttpJsonDriver.binding: on_disk, HERMES: hermes}
 
 
-@pytest.fixture(params=(*EVERY_DRIVER, FirstDriver), ids=name_of)
+@pytest.fixture(params=(*EVERY_DRIVER, FirstDriver, HermesDriver), ids=name_of)
 async def driver(request: pytest.FixtureRequest, bridges: dict[str, Running]) -> AsyncIterator[Driver]:
     if request.param is FirstDriver and not is_in_it(request):
         pytest.skip("the first generation does otherwise")
+    if request.param is HermesDriver and not is_in_hermes(request):
+        pytest.skip("Hermes does otherwise")
     async with new_client() as client:
-        yield request.param(client, bridges[request.param.binding].base_url)
+        bridge = bridges[HERMES if request.param is HermesDriver else request.param.binding]
+        yield request.param(client, bridge.base_url)
 
 
 @pytest.fixture
@@ -95,6 +102,7 @@ async def cancelled_calls(driver: Driver) -> int:
     "a2a-4-equivalent",
     "a2a03-3.4.1-equivalent",
     "a2a03-3.2.1-json-rpc",
+    "a2a01-3.2-json-rpc",
     "a2a03-3.2.3-rest",
 )
 async def test_a_message_becomes_a_task_with_ids_made_by_the_server(driver: Driver) -> None:
@@ -157,7 +165,9 @@ async def test_return_immediately_unset_and_false_are_the_same(
     assert (state_of(task), texts(task["artifacts"][0]["parts"])) == ("COMPLETED", ["2 steps"])
 
 
-@pytest.mark.proves("a2a-3.1.2-stream", "a2a-3.3.4-streaming", "a2a-5.1-equivalent", "a2a03-3.3-stream")
+@pytest.mark.proves(
+    "a2a-3.1.2-stream", "a2a-3.3.4-streaming", "a2a-5.1-equivalent", "a2a03-3.3-stream", "a2a01-3.3-stream"
+)
 async def test_a_stream_begins_with_the_task_and_ends_with_its_end(driver: Driver) -> None:
     params = message(ECHO)
     async with driver.stream("SendStreamingMessage", **params) as events:
@@ -549,7 +559,7 @@ async def test_two_cancellations_at_once_are_one(driver: Driver) -> None:
 # Subscribing
 
 
-@pytest.mark.proves("a2a-3.1.6-subscribe", "a2a03-7.9-resubscribe")
+@pytest.mark.proves("a2a-3.1.6-subscribe", "a2a03-7.9-resubscribe", "a2a01-7.7-resubscribe")
 async def test_a_subscription_begins_with_the_task_as_it_stands(driver: Driver) -> None:
     async with driver.working(WAIT) as (task_id, _):
         snapshot = await driver.get(task_id)

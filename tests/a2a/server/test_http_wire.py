@@ -405,7 +405,7 @@ async def test_what_is_no_request_is_refused_with_the_id_that_it_had(
     assert (response.status_code, answer.fault.code, response.json()["id"]) == (200, code, request_id)
 
 
-@pytest.mark.proves("a2a-9.1-jsonrpc")
+@pytest.mark.proves("a2a-9.1-jsonrpc", "a2a01-6.11.2-response")
 @pytest.mark.parametrize("request_id", ["", "x\u2028", 0, -1, 2**53, 1.5, "1"], ids=repr)
 @pytest.mark.parametrize("params", [{}, {"params": None}, {"params": {}}], ids=str)
 async def test_an_id_is_given_back_as_it_came(

@@ -39,6 +39,7 @@ CALLER = CallContext(
     Principal("carol", may_list_all=False, skills=("create_*", "devtools/read")),
     frozenset({"urn:one", "urn:two"}),
     names_tasks=True,
+    comes_late=True,
 )
 
 
@@ -90,15 +91,17 @@ def test_an_error_arrives_whole(kind: ErrorKind) -> None:
         metadata={"taskId": "t1"},
         violations=(Violation("message.parts", "too many"), Violation("pageToken", "is none")),
         headers={"Retry-After": "5"},
+        names=("message.parts", "TASK_STATE_WORKING"),
     )
     with pytest.raises(A2AError) as caught:
         reply_from(reply_bytes(refusal(error)))
     found = caught.value
-    assert (found.kind, str(found), found.details(), found.headers) == (
+    assert (found.kind, str(found), found.details(), found.headers, found.names) == (
         kind,
         "what is wrong",
         error.details(),
         {"Retry-After": "5"},
+        error.names,
     )
 
 

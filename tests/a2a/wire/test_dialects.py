@@ -183,7 +183,7 @@ async def test_events_parameters_and_errors_are_the_dialects_on_the_wire() -> No
 
 
 def test_only_the_gate_imports_a_dialect() -> None:
-    dialects = {f"bridge.a2a.wire.{file.stem}" for file in WIRE.glob("v[0-9]*.py")}
+    dialects = {f"bridge.a2a.wire.{file.stem}" for file in (*WIRE.glob("v[0-9]*.py"), WIRE / "hermes.py")}
     assert len(dialects) >= len(VERSIONS.names)
     importing = {
         (file.relative_to(BRIDGE).as_posix(), module)
@@ -196,7 +196,8 @@ def test_only_the_gate_imports_a_dialect() -> None:
     inside = {
         one
         for one in importing
-        if one[0].startswith(("a2a/wire/v", "a2a/wire/spelling")) and one[0] != "a2a/wire/versions.py"
+        if one[0].startswith(("a2a/wire/v", "a2a/wire/hermes", "a2a/wire/spelling"))
+        and one[0] != "a2a/wire/versions.py"
     }
     assert importing - inside == {("a2a/wire/versions.py", dialect) for dialect in dialects}
 

@@ -7,12 +7,22 @@ of the other generation, and back. Nothing may be lost on any way, whatever the 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import product
 from typing import Any, Final
 
 import pytest
+from pydantic import ValidationError
 
 from bridge.a2a.model import operations
+from bridge.a2a.model.errors import (
+    PUSH_NOTIFICATION_NOT_SUPPORTED,
+    A2AError,
+    Violation,
+    invalid_params,
+    task_has_ended,
+    task_not_cancelable,
+)
 from bridge.a2a.model.objects import (
     GetTaskRequest,
     SendMessageRequest,
@@ -27,15 +37,26 @@ from bridge.a2a.wire.versions import VERSIONS
 
 pytestmark = pytest.mark.proves("map-generations")
 
-SPOKEN: Final = [
+HERMES: Final = VERSIONS.chosen("hermes").current
+STREAMING: Final = [
     dialect
     for version, binding in product(VERSIONS.names, ("JSONRPC", "HTTP+JSON"))
     if (dialect := VERSIONS.find(version, binding)) is not None
 ]
-PAIRS: Final = [
-    pytest.param(one, other, id=f"{one.version} {one.bindings[0]} to {other.version} {other.bindings[-1]}")
-    for one, other in product(SPOKEN, SPOKEN)
-]
+SPOKEN: Final = [*STREAMING, HERMES]
+
+
+def pairs_of(ones: Sequence[Dialect], others: Sequence[Dialect]) -> list[Any]:
+    """Each pair, by its name."""
+    return [
+        pytest.param(
+            one, other, id=f"{one.version} {one.bindings[0]} to {other.version} {other.bindings[-1]}"
+        )
+        for one, other in product(ones, others)
+    ]
+
+
+PAIRS: Final = pairs_of(SPOKEN, SPOKEN)
 
 PARTS: Final[list[dict[str, Any]]] = [
     {"text": "plain"},
@@ -164,7 +185,7 @@ def test_a_message_in_answer_comes_back_as_the_agent_gave_it(one: Dialect, other
     assert answer == given
 
 
-@pytest.mark.parametrize(("one", "other"), PAIRS)
+@pytest.mark.parametrize(("one", "other"), pairs_of(STREAMING, STREAMING))
 @pytest.mark.parametrize(
     "operation", [operations.SEND_STREAMING_MESSAGE, operations.SUBSCRIBE_TO_TASK], ids=str
 )
@@ -182,9 +203,256 @@ def test_a_stream_comes_back_as_the_agent_gave_it(one: Dialect, other: Dialect, 
     assert events == given
 
 
+def passed(one: Dialect, other: Dialect, given: list[StreamResponse]) -> list[StreamResponse]:
+    """The events of a subscription, as one hears them of another."""
+    events = given
+    for dialect in (other, one):
+        operation = operations.SUBSCRIBE_TO_TASK
+        writer, reader = dialect.writer(operation), dialect.reader(operation, ASKED[operation])
+        texts = [
+            text
+            for at, event in enumerate(events, 1)
+            for text in writer.write(event.to_json(), last=at == len(events))
+        ]
+        events = [event for text in texts for event in reader.read(heard(dialect, text))]
+    return events
+
+
+@pytest.mark.parametrize(("one", "other"), [*pairs_of([HERMES], SPOKEN), *pairs_of(STREAMING, [HERMES])])
+@pytest.mark.parametrize("state", [state.value for state in TaskState])
+def test_a_stream_of_hermes_says_all_of_a_status_and_nothing_of_artifacts(
+    one: Dialect, other: Dialect, state: str
+) -> None:
+    task = task_in(state)
+    about = {"taskId": "t-1", "contextId": "c-1"}
+    last = {**about, "metadata": {"final": 3}, "status": task["status"]}
+    given = [
+        {"task": task},
+        EVENTS[2],
+        {"statusUpdate": {**about, "status": {"state": "TASK_STATE_WORKING"}}},
+        {"statusUpdate": last},
+    ]
+    said = {**about, "status": task["status"], "metadata": task["metadata"]}
+    assert passed(one, other, [StreamResponse.model_validate(event) for event in given]) == [
+        StreamResponse.model_validate({"statusUpdate": update})
+        for update in (said, given[2]["statusUpdate"], last)
+    ]
+
+
 @pytest.mark.parametrize("dialect", SPOKEN, ids=lambda one: f"{one.version} {one.bindings[0]}")
 @pytest.mark.parametrize("history_length", [None, 0, 3])
 def test_a_task_is_asked_for_in_each_generation(dialect: Dialect, history_length: int | None) -> None:
     request = GetTaskRequest(id="t-1", history_length=history_length)
     params = dialect.params_of(operations.GET_TASK, request)
     assert dialect.request_from(operations.GET_TASK, params) == request
+
+
+def fields_at_fault(dialect: Dialect, error: A2AError) -> list[Any]:
+    """The invalid fields in an error as this dialect writes it."""
+    said: Any = dialect.jsonrpc_error(error)
+    return [one["field"] for detail in said["data"] for one in detail.get("fieldViolations", ())]
+
+
+_PUSH: Final = A2AError(
+    PUSH_NOTIFICATION_NOT_SUPPORTED,
+    "Leave out configuration.taskPushNotificationConfig",
+    names=("configuration.taskPushNotificationConfig",),
+)
+_ENDED: Final = Task.model_validate(
+    {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_CANCELED"}, "metadata": {}}
+)
+_CONTEXT: Final = invalid_params(
+    Violation("message.contextId", "is not the context of message.taskId"), names=("message.taskId",)
+)
+_ROLE: Final = invalid_params(Violation("message.role", "must be ROLE_USER"), names=("ROLE_USER",))
+_CURRENT: Final = (
+    "Leave out configuration.taskPushNotificationConfig",
+    "The task has already ended (TASK_STATE_CANCELED)",
+    "The task has ended (TASK_STATE_CANCELED); get it with GetTask",
+    "message.contextId: is not the context of message.taskId",
+    "message.role: must be ROLE_USER",
+)
+_WORDS: Final = {
+    "1.0 JSONRPC": _CURRENT,
+    "1.0 HTTP+JSON": _CURRENT,
+    "0.3 JSONRPC": (
+        "Leave out configuration.pushNotificationConfig",
+        "The task has already ended (canceled)",
+        "The task has ended (canceled); get it with tasks/get",
+        "message.contextId: is not the context of message.taskId",
+        "message.role: must be user",
+    ),
+    "0.3 HTTP+JSON": (
+        "Leave out configuration.pushNotification",
+        "The task has already ended (TASK_STATE_CANCELLED)",
+        "The task has ended (TASK_STATE_CANCELLED); get it with GetTask",
+        "message.contextId: is not the context of message.taskId",
+        "message.role: must be ROLE_USER",
+    ),
+    "0.1 JSONRPC": (
+        "Leave out pushNotification",
+        "The task has already ended (canceled)",
+        "The task has ended (canceled); get it with tasks/get",
+        "sessionId: is not the context of id",
+        "message.role: must be user",
+    ),
+}
+
+
+@pytest.mark.parametrize("said", _WORDS)
+def test_an_error_names_states_fields_and_operations_as_its_generation_does(said: str) -> None:
+    version, binding = said.split()
+    dialect = VERSIONS.find(version, binding)
+    assert dialect is not None
+    errors = (_PUSH, task_not_cancelable(_ENDED), task_has_ended(_ENDED), _CONTEXT, _ROLE)
+    written: list[Any] = [dialect.jsonrpc_error(error) for error in errors]
+    messages = tuple(one["message"].removeprefix("Invalid parameters: ") for one in written)
+    assert messages == _WORDS[said]
+    [violation] = written[3]["data"][-1]["fieldViolations"]
+    assert f"{violation['field']}: {violation['description']}" == _WORDS[said][3]
+
+
+def _with_in_artifact(value: Any) -> dict[str, Any]:
+    return {"artifacts": [{"artifactId": "a", "index": 0, "parts": value, "content": value}]}
+
+
+_APPENDED: Final = {"artifactId": "a", "index": 0, "append": True, "parts": ["y"]}
+
+
+@pytest.mark.parametrize("dialect", SPOKEN, ids=lambda one: f"{one.version} {one.bindings[0]}")
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"artifacts": ["x"]},
+        {"artifacts": "x"},
+        {"artifacts": [{"artifactId": "a", "index": 0, "parts": [{"text": "x"}]}, "x"]},
+        {"artifacts": [{"artifactId": "a", "index": 0, "parts": [{"text": "x"}]}, _APPENDED]},
+        {"artifacts": [{"artifactId": "a", "index": 0, "parts": "x"}, {**_APPENDED, "parts": []}]},
+        _with_in_artifact([{"text": "x"}, "y"]),
+        _with_in_artifact({"text": "x"}),
+        {"history": ["x"]},
+        {"history": {}},
+        {"metadata": "x"},
+        {"status": "x"},
+    ],
+    ids=str,
+)
+def test_what_is_of_a_wrong_type_is_refused_and_never_left_out(
+    dialect: Dialect, wrong: dict[str, Any]
+) -> None:
+    task = {"id": "t", "contextId": "c", "status": {"state": dialect_state(dialect)}, **wrong}
+    reader = dialect.reader(operations.SUBSCRIBE_TO_TASK, SubscribeToTaskRequest(id="t"))
+    for read in (
+        lambda: dialect.answer_from(operations.GET_TASK, task),
+        lambda: dialect.answer_from(operations.SEND_MESSAGE, task),
+        lambda: [*reader.read(task)],
+    ):
+        with pytest.raises(ValidationError):
+            read()
+
+
+def dialect_state(dialect: Dialect) -> Any:
+    """A state as this dialect writes it."""
+    written = dialect.result(operations.GET_TASK, Task.model_validate(task_in("TASK_STATE_COMPLETED")))
+    return json.loads(written)["status"]["state"]
+
+
+@pytest.mark.parametrize("dialect", SPOKEN, ids=lambda one: f"{one.version} {one.bindings[0]}")
+def test_what_stands_beside_a_wrapped_answer_is_not_left_out(dialect: Dialect) -> None:
+    task = {"id": "t", "contextId": "c", "status": {"state": dialect_state(dialect)}}
+    read = dialect.answer_from(operations.GET_TASK, {"task": task, "strange": [1]})
+    assert read.to_object()["strange"] == [1]
+    answer = dialect.answer_from(operations.SEND_MESSAGE, {"task": task, "message": None})
+    assert answer.task is not None
+    if dialect.version != "0.1":  # which has nothing but tasks, and reads what is beside one as its field
+        with pytest.raises(ValidationError):
+            dialect.answer_from(operations.SEND_MESSAGE, {"task": task, "message": "hello"})
+
+
+def test_a_page_of_tasks_that_is_no_list_is_refused() -> None:
+    current = VERSIONS.current
+    assert current.answer_from(operations.LIST_TASKS, {}).tasks == ()
+    with pytest.raises(ValidationError):
+        current.answer_from(operations.LIST_TASKS, {"tasks": {"id": "t"}})
+
+
+def _hybrid(*, is_current: bool, has_kinds: bool, is_wrapped: bool) -> dict[str, Any]:
+    """A task, an update of its status and one of an artifact, as a hybrid writes them: with the enums of 1.0 or those
+    before, with `kind` or without, bare or wrapped."""
+
+    def kind(name: str) -> dict[str, str]:
+        return {"kind": name} if has_kinds else {}
+
+    said = {
+        **kind("message"),
+        "messageId": "m",
+        "role": "ROLE_AGENT" if is_current else "agent",
+        "parts": [{**kind("text"), "text": "Hi"}],
+    }
+    state = "TASK_STATE_INPUT_REQUIRED" if is_current else "input-required"
+    status = {"state": state, "message": said, "timestamp": "2026-01-31T12:00:00.123456"}
+    about = {"taskId": "t", "contextId": "c"}
+    artifact = {"artifactId": "a", "parts": [{**kind("data"), "data": {"kind": "x"}}]}
+    objects: dict[str, dict[str, Any]] = {
+        "task": {**kind("task"), "id": "t", "contextId": "c", "status": status, "artifacts": [artifact]},
+        "statusUpdate": {**kind("status-update"), **about, "status": status, "final": True},
+        "artifactUpdate": {**kind("artifact-update"), **about, "artifact": artifact, "append": False},
+        "message": {**said, "contextId": "c"},
+    }
+    return {name: {name: one} if is_wrapped else one for name, one in objects.items()}
+
+
+HYBRIDS: Final = [
+    pytest.param({"is_current": one, "has_kinds": two, "is_wrapped": three}, id=f"{one} {two} {three}")
+    for one, two, three in product((True, False), repeat=3)
+]
+"""langgraph-api 0.16 has the enums of 1.0 and `kind`; fasta2a 2.1 wraps what it says with the words of 0.3."""
+
+
+@pytest.mark.proves("map-liberal")
+@pytest.mark.parametrize("dialect", SPOKEN[:4], ids=lambda one: f"{one.version} {one.bindings[0]}")
+@pytest.mark.parametrize("form", HYBRIDS)
+def test_a_hybrid_is_read_whatever_version_its_card_says(dialect: Dialect, form: dict[str, bool]) -> None:
+    given = _hybrid(**form)
+    said = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "Hi"}]}
+    status = {
+        "state": "TASK_STATE_INPUT_REQUIRED",
+        "message": said,
+        "timestamp": "2026-01-31T12:00:00.123456Z",
+    }
+    artifact = {"artifactId": "a", "parts": [{"data": {"kind": "x"}}]}
+    task = {"id": "t", "contextId": "c", "status": status, "artifacts": [artifact]}
+    about = {"taskId": "t", "contextId": "c"}
+    for operation in (operations.GET_TASK, operations.CANCEL_TASK):
+        assert _known(dialect.answer_from(operation, given["task"]), task) == task
+    for name, meant in (("task", task), ("message", {**said, "contextId": "c"})):
+        answer = dialect.answer_from(operations.SEND_MESSAGE, given[name])
+        held = answer.task or answer.message
+        assert held is not None
+        assert _known(held, meant) == meant
+    reader = dialect.reader(operations.SEND_STREAMING_MESSAGE, ASKED[operations.SEND_STREAMING_MESSAGE])
+    events = [one for name in given for one in reader.read(given[name])]
+    for event, meant in zip(
+        events,
+        (
+            task,
+            {**about, "status": status},
+            {**about, "artifact": artifact, "append": False},
+            {**said, "contextId": "c"},
+        ),
+        strict=True,
+    ):
+        assert _known(event.payload, meant) == meant
+
+
+def _known(held: Any, like: dict[str, Any]) -> Any:
+    """An object without the fields that 1.0 does not know, which a reader of 1.0 keeps."""
+
+    def bare(value: Any, like: Any) -> Any:
+        if isinstance(value, dict) and isinstance(like, dict):
+            return {name: bare(item, like.get(name)) for name, item in value.items() if name in like}
+        if isinstance(value, list) and isinstance(like, list):
+            return [bare(one, other) for one, other in zip(value, like, strict=True)]
+        return value
+
+    return bare(held.to_object(), like)

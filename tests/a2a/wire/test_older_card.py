@@ -153,7 +153,7 @@ def test_a_card_of_a_generation_that_is_not_spoken_is_refused_by_name(
         read(**changes)
 
 
-@pytest.mark.proves("a2a03-5.6-declared", "map-merged-card")
+@pytest.mark.proves("a2a03-5.6-declared", "map-merged-card", "a2a01-5.1-card", "a2a01-5.5.3-no-secret")
 def test_a_merged_card_is_one_of_1_0_with_all_that_0_3_asks_for() -> None:
     shown = VERSIONS.card(AgentCard.model_validate(NEW)).to_object()
     assert shown == {
@@ -183,7 +183,7 @@ def test_a_merged_card_is_one_of_1_0_with_all_that_0_3_asks_for() -> None:
 
 @pytest.mark.proves("map-merged-card")
 def test_where_it_is_said_a_card_is_of_1_0_alone() -> None:
-    alone = VERSIONS.with_current_cards()
+    alone = VERSIONS.served(merges_cards=False, hermes=False)
     assert alone.card(AgentCard.model_validate(NEW)).to_object() == NEW
     assert alone.names == VERSIONS.names
     assert (alone.serves_older_card, VERSIONS.serves_older_card) == (False, True)
@@ -209,3 +209,22 @@ def test_an_agent_whose_card_says_another_version_is_spoken_to_as_told() -> None
         ("1.0", "0.3", ("JSONRPC",)),
         ("1.0", "0.3", ("HTTP+JSON",)),
     ]
+
+
+@pytest.mark.proves("map-dialect")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"additionalInterfaces": ["x"]},
+        {"additionalInterfaces": "x"},
+        {"security": [{"key": []}, "key"]},
+        {"security": "key"},
+        {"securitySchemes": {"key": "apiKey"}},
+    ],
+    ids=str,
+)
+def test_what_is_of_a_wrong_type_on_an_older_card_is_refused_and_never_left_out(
+    changes: dict[str, Any],
+) -> None:
+    with pytest.raises(PeerError, match="is no agent card"):
+        read(**changes)

@@ -22,6 +22,7 @@ from bridge.a2a.model.task_names import beginning_of, name_of, named_id
 from bridge.a2a.wire.spelling import NOTE
 from bridge.a2a.wire.v0_1 import V0_1
 from bridge.errors import PeerError
+from tests.a2a.wire.test_generations import fields_at_fault
 
 pytestmark = pytest.mark.proves("map-first-generation")
 
@@ -51,7 +52,6 @@ def read(**changes: Any) -> Any:
     ("place", "changes", "version"),
     [
         (OLDER_PLACE, {}, "0.1"),
-        ("http://a/.well-known/agent-card.json", {}, "0.3"),
         ("http://a/.well-known/agent-card.json", {"authentication": {"schemes": ["Bearer"]}}, "0.1"),
         (OLDER_PLACE, {"security": []}, "0.3"),
         (OLDER_PLACE, {"protocolVersion": "0.2.5"}, "0.3"),
@@ -66,6 +66,7 @@ def test_a_card_tells_the_first_generation_by_its_authentication_or_its_place(
     assert (interface.url, dialect.version) == (CARD["url"], version)
 
 
+@pytest.mark.proves("a2a01-5.1-card")
 def test_the_schemes_of_a_card_are_read_where_their_name_says_all() -> None:
     card = read(authentication={"schemes": ["Bearer", "OAuth2", "Basic"]})
     assert card.security_schemes == {
@@ -74,6 +75,7 @@ def test_the_schemes_of_a_card_are_read_where_their_name_says_all() -> None:
     }
 
 
+@pytest.mark.proves("a2a01-6.1-id")
 def test_a_message_is_written_with_an_id_of_its_task_and_a_session() -> None:
     assert FIRST.params_of(operations.SEND_MESSAGE, ASKED) == {
         "id": "m-1",
@@ -90,6 +92,7 @@ def test_a_message_is_written_with_an_id_of_its_task_and_a_session() -> None:
     assert (params["id"], params["sessionId"]) == ("t", "c")
 
 
+@pytest.mark.proves("a2a01-6.5-parts")
 def test_a_message_of_the_samples_client_is_read() -> None:
     """With null for what it does not say."""
     params = {
@@ -153,9 +156,11 @@ def test_a_field_at_fault_is_told_by_its_own_name(changes: dict[str, Any], field
     params = {"id": "t", "message": {"role": "user", "parts": [{"type": "text", "text": "hi"}]}, **changes}
     with pytest.raises(A2AError) as refused:
         FIRST.request_from(operations.SEND_MESSAGE, params)
-    assert [violation.field for violation in refused.value.violations] == [field]
+    assert fields_at_fault(FIRST, refused.value) == [field]
+    assert FIRST.jsonrpc_error(refused.value)["message"].startswith(f"Invalid parameters: {field}: ")  # type: ignore[union-attr]
 
 
+@pytest.mark.proves("a2a01-6.5-parts", "a2a01-6.7-artifact", "a2a01-7.1-task")
 def test_a_task_of_the_samples_server_is_read() -> None:
     """Which lists each piece that it sent, gives many the same place, and writes times without a zone."""
     given = {
@@ -190,6 +195,7 @@ def test_a_task_of_the_samples_server_is_read() -> None:
     assert again == task
 
 
+@pytest.mark.proves("a2a01-7.2.1-events", "a2a01-6.7-artifact")
 def test_a_stream_of_the_text_is_read_event_by_event() -> None:
     """A2A v0.1.0 section 9.2: no event says a session, so it is the one that was asked in."""
     events: list[dict[str, Any]] = [
@@ -239,6 +245,7 @@ def test_a_stream_of_the_text_is_read_event_by_event() -> None:
     ]
 
 
+@pytest.mark.proves("a2a01-7.7-resubscribe")
 def test_a_task_that_begins_a_stream_is_read_as_one() -> None:
     reader = FIRST.reader(operations.SUBSCRIBE_TO_TASK, SubscribeToTaskRequest(id="t"))
     [event] = reader.read({"id": "t", "sessionId": "s", "status": {"state": "unknown"}})
@@ -247,6 +254,7 @@ def test_a_task_that_begins_a_stream_is_read_as_one() -> None:
     assert event.task.metadata == {NOTE: {"state": "unknown"}}
 
 
+@pytest.mark.proves("a2a01-7.2.1-events")
 def test_a_stream_is_written_as_updates_alone() -> None:
     task = Task.model_validate(
         {
@@ -283,6 +291,7 @@ def test_an_id_that_holds_no_name_is_a_name(task_id: str) -> None:
     assert name_of(task_id) == task_id
 
 
+@pytest.mark.proves("a2a01-8.1-errors")
 def test_an_error_names_its_task_as_its_client_does() -> None:
     error = FIRST.jsonrpc_error(task_not_found(named_id("u", "t")))
     assert error["code"] == -32001

@@ -29,6 +29,7 @@ from bridge.a2a.wire.spelling import NOTE
 from bridge.a2a.wire.v0_3 import V0_3
 from bridge.a2a.wire.v0_3_proto import V0_3Proto
 from bridge.errors import PeerError
+from tests.a2a.wire.test_generations import fields_at_fault
 
 pytestmark = pytest.mark.proves("a2a03-6-objects")
 
@@ -210,6 +211,19 @@ def test_a_message_blocks_as_each_binding_has_it(asked: dict[str, Any], rpc: boo
         assert request.message.parts[0].text == "a"
 
 
+def test_a_message_says_its_output_modes_since_0_2_requires_them() -> None:
+    """As a2a-sdk 0.3.26 does; a2a-sdk 0.2.5 refuses a configuration without them."""
+    request = SendMessageRequest.model_validate(
+        {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "a"}]}}
+    )
+    for dialect in (RPC, REST):
+        params = dialect.params_of(operations.SEND_MESSAGE, request)
+        assert params["configuration"] == {"acceptedOutputModes": [], "blocking": True}
+        read = dialect.request_from(operations.SEND_MESSAGE, params)
+        assert read.configuration is not None
+        assert read.configuration.accepted_output_modes is None
+
+
 def test_a_blocking_that_is_no_boolean_is_refused_by_its_name() -> None:
     with pytest.raises(A2AError, match=r"configuration\.blocking: must be true or false") as refused:
         RPC.request_from(operations.SEND_MESSAGE, {"message": {}, "configuration": {"blocking": "yes"}})
@@ -227,6 +241,7 @@ def test_a_webhook_in_a_message_is_the_same_both_ways(dialect: V0_3, name: str) 
     )
     params = dialect.params_of(operations.SEND_MESSAGE, request)
     assert params["configuration"] == {
+        "acceptedOutputModes": [],
         "blocking": False,
         name: {**push, "authentication": {"schemes": ["Bearer"], "credentials": "x"}},
     }
@@ -238,7 +253,7 @@ def test_a_webhook_that_is_none_is_refused_by_its_name(dialect: V0_3, name: str)
     message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "a"}]}
     with pytest.raises(A2AError) as refused:
         dialect.request_from(operations.SEND_MESSAGE, {"message": message, "configuration": {name: "no"}})
-    assert {one.field for one in refused.value.violations} == {f"configuration.{name}"}
+    assert fields_at_fault(dialect, refused.value) == [f"configuration.{name}"]
 
 
 def task_of(status: dict[str, Any], **more: Any) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import shlex
 import signal
@@ -41,6 +40,7 @@ from tests.support.forked import Forked
 from tests.support.limits import client_options
 from tests.support.proxy import proxy_to
 from tests.support.running import Running, config_for, listening, profile_with, raw_command, running
+from tests.support.terminals import open_terminal
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class Terminal:
 @asynccontextmanager
 async def at_terminal(*arguments: str, state: Path, results: bool = False) -> AsyncIterator[Terminal]:
     """Run `call` at a terminal; `results` shows its results there too, instead of in a pipe."""
-    screen, line = pty.openpty()
+    screen, line = open_terminal()
     try:
         with anyio.fail_after(WAIT_SECONDS):
             start = partial(
@@ -257,7 +257,7 @@ async def test_files_are_saved_once_each_under_their_own_names(
 
 async def test_a_file_name_of_the_agent_leads_nowhere_else(run: Run, tmp_path: Path) -> None:
     async def script(job: Job) -> None:
-        names = ("../../evil.txt", "/etc/passwd", "..\\..\\..", ".hidden", "a b\x1b.png")
+        names = ("../../evil.txt", "/etc/passwd", "..\\..\\..", ".hidden", "a b\x1b.png", "NUL.txt")
         parts = tuple(Part(raw="aGk=", filename=name, media_type="text/plain") for name in names)
         await job.artifact(Artifact(artifact_id="a", parts=parts))
         await say(job, TaskState.COMPLETED)
@@ -265,7 +265,7 @@ async def test_a_file_name_of_the_agent_leads_nowhere_else(run: Run, tmp_path: P
     async with serving(script) as (url, _):
         await run(url, "act", "--save", str(tmp_path / "files"))
     saved = sorted(path.name for path in (tmp_path / "files").iterdir())
-    assert saved == ["a_b_.png", "artifact.txt", "evil.txt", "hidden", "passwd"]
+    assert saved == ["_NUL.txt", "a_b_.png", "artifact.txt", "evil.txt", "hidden", "passwd"]
 
 
 @pytest.mark.parametrize(

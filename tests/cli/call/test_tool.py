@@ -102,6 +102,7 @@ async def test_without_a_tool_the_tools_are_listed(options: tuple[str, ...], run
         (("--text", "hi", "add"), "--text does not say which argument of add it is for"),
         (("echo", "--no-wait"), "--no-wait is for agents"),
         (("--task", "t"), "--task is for agents"),
+        (("echo", "--dialect", "auto"), "--dialect is for agents"),
         (("echo", "--header", "a=b"), "--header is for a URL; a command takes --env"),
     ],
 )

@@ -433,7 +433,7 @@ async def test_one_call_too_many_is_refused_until_a_place_is_given_back() -> Non
     upstream = Upstream("tools", raw_command(), pace=pace, rules=rules)
     for _ in range(3):
         upstream.reserve("ann")
-    with pytest.raises(QueueFullError, match="tools is busy: 2 calls run and 1 wait"):
+    with pytest.raises(QueueFullError, match="tools is busy"):
         upstream.reserve("ann")
     upstream.release("ann")
     upstream.reserve("ann")
@@ -934,6 +934,28 @@ async def test_a_server_that_is_remembered_as_serial_gets_one_call_at_a_time(tmp
         queue.slot(Claimant("ann"), 0.05),
     ):
         assert queue.running == 2
+
+
+@pytest.mark.proves("mcp-serial", "map-overload")
+async def test_a_caller_of_a_serial_server_that_is_full_is_told_that_one_call_runs(tmp_path: Path) -> None:
+    file = tmp_path / "servers.json"
+    ServerMemory(file).remember(Fact.SERIAL, str(raw_command()), "yes")
+    pace, rules = session_pace(concurrency=3), session_rules(queue=1)
+    upstream = Upstream("tools", raw_command(), pace=pace, rules=rules, memory=ServerMemory(file))
+
+    async def hold(queue: CallQueue) -> None:
+        upstream.reserve("ann")
+        async with queue.slot(Claimant("ann"), 60):
+            await anyio.sleep_forever()
+
+    async with upstream.queue("ann", "c") as queue, anyio.create_task_group() as tasks:
+        for _ in range(4):
+            tasks.start_soon(hold, queue)
+        await anyio.wait_all_tasks_blocked()
+        assert (queue.running, queue.waiting) == (1, 3)
+        with pytest.raises(QueueFullError, match=r"^tools is busy: 1 calls run and 3 wait$"):
+            upstream.reserve("ann")
+        tasks.cancel_scope.cancel()
 
 
 # HTTP+SSE, the transport before Streamable HTTP

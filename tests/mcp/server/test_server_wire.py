@@ -87,6 +87,7 @@ async def test_a_question_is_withdrawn_when_its_call_is_cancelled() -> None:
 # Stdin and stdout
 
 
+@pytest.mark.any_loop
 @pytest.mark.proves("mcp-stdio-stdout")
 @pytest.mark.parametrize("version", ERAS)
 async def test_nothing_but_the_protocol_is_on_stdout_and_it_ends_with_stdin(version: str) -> None:
@@ -123,6 +124,7 @@ async def test_a_line_that_is_no_message_is_answered_and_the_next_one_is_read() 
         assert (await lines.tool(1, "echo"))["result"]
 
 
+@pytest.mark.any_loop
 @pytest.mark.proves("mcp-served-end")
 async def test_it_can_be_stopped_while_stdin_stays_open() -> None:
     async with lines_to(PROGRAM, MODERN) as lines:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,9 +14,9 @@ from anyio.streams.memory import MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification
 
-from bridge.mcp.server.stdio import LINES_WAITING, _StdoutWriter
+from bridge.mcp.server.stdio import LINES_WAITING, StdoutWriter
 
-pytestmark = pytest.mark.proves("mcp-stdio-server-lines")
+pytestmark = [pytest.mark.proves("mcp-stdio-server-lines"), pytest.mark.any_loop]
 
 MOST_BYTES = 1 << 20
 
@@ -40,7 +41,7 @@ async def writing() -> AsyncIterator[tuple[MemoryObjectSendStream[SessionMessage
         for end in (ours, theirs):
             end.setblocking(False)
         sink, outgoing = anyio.create_memory_object_stream[SessionMessage](LINES_WAITING)
-        writer = _StdoutWriter(ours.fileno(), outgoing)
+        writer = StdoutWriter(os.dup(ours.fileno()), outgoing)
         async with sink, anyio.create_task_group() as tasks:
             tasks.start_soon(writer.run, tasks.cancel_scope)
             yield sink, theirs

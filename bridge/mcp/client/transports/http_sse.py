@@ -304,9 +304,9 @@ class _SseConnection:
                 return None
             if response.status_code >= 400:
                 with suppress(ValidationError):
-                    said = jsonrpc_message_adapter.validate_json(await response.aread(), by_name=False)
-                    if isinstance(said, JSONRPCError):
-                        return said.error
+                    answer = jsonrpc_message_adapter.validate_json(await response.aread(), by_name=False)
+                    if isinstance(answer, JSONRPCError):
+                        return answer.error
             self.on_fault(HTTP_STATUS)
             words = f"{self.target} answered a message with {_status_words(response)}"
             return error_of(HTTP_STATUS, words, response.status_code)

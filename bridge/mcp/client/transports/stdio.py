@@ -1,6 +1,6 @@
 """The stdio transport: a tool server that runs as a child process.
 
-This module knows processes and pipes. `mcp/messages.py` reads the lines of stdout, `stderr.py` those of stderr.
+`processes.py` knows processes and pipes, `mcp/messages.py` reads the lines of stdout, `stderr.py` those of stderr.
 
 The SDK has a transport of this kind. This one reads a line in time linear in its length, keeps no more of it than
 a limit, and ends the connection when the process ends. The end of stdout does not suffice, since the child's own
@@ -16,17 +16,12 @@ Spec: MCP 2026-07-28 basic/transports (stdio), basic/lifecycle (shutdown).
 from __future__ import annotations
 
 import logging
-import os
-import signal
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
-import anyio.lowlevel
-from anyio.abc import Process
 from mcp.client._transport import TransportStreams
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
@@ -34,27 +29,14 @@ from mcp.shared.message import SessionMessage
 from bridge.errors import UsageError
 from bridge.mcp.client.faults import answer_to_many_values, answer_to_overlong
 from bridge.mcp.client.stderr import LastWords, StderrLog
+from bridge.mcp.client.transports.commands import argv_of, environment_of
+from bridge.mcp.client.transports.processes import ON_WINDOWS, ChildProcess, ProcessTree, started
 from bridge.mcp.messages import LineSplitter, OverlongLine, line_of, message_in
 
 logger = logging.getLogger(__name__)
 
-_GRACE_SECONDS: Final = 2.0
-"""How long a server may take to end after its stdin is closed, and again after SIGTERM. As in the SDK."""
-
-_FLUSH_SECONDS: Final = 0.5
-"""How long the last messages may take to be written before stdin is closed. As in the SDK."""
-
-_QUIET_SECONDS: Final = 0.2
-"""After a process has ended, a pipe that is silent for this long is taken to be empty."""
-
-_LAST_SECONDS: Final = 2.0
-"""How long stdout is read at most after the process has ended: its children may go on writing."""
-
-_EXIT_POLL_SECONDS: Final = 0.25
-"""The interval of polls for the end of the process, on systems without pidfd."""
-
-_POLL_SECONDS: Final = 0.01
-"""The interval of polls for the end of a process group. No system reports that event."""
+_GIVEN: Final = {"PYTHONUTF8": "1"}
+"""Variables of every child beside those of the SDK: Python writes to pipes in the encoding of the system otherwise."""
 
 _LINES_AT_ONCE: Final = 64
 """The most waiting messages that are written to the server together."""
@@ -62,8 +44,22 @@ _LINES_AT_ONCE: Final = 64
 _LINES_AHEAD: Final = 16
 """How many messages are read ahead of the session, so that each message of a chunk does not cost a task switch."""
 
-_GONE: Final = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
-"""The errors of a pipe whose other end is closed."""
+_GONE: Final = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError)
+"""The errors of a pipe or of a stream whose other end is closed."""
+
+
+@dataclass(frozen=True)
+class ChildPace:
+    """How long a child, and what it says, is waited for when either ends, in seconds."""
+
+    flush_seconds: float
+    """The last messages may take so long to be written before stdin is closed."""
+    exit_seconds: float
+    """A server may take so long to end after its stdin is closed, and again after SIGTERM."""
+    quiet_seconds: float
+    """After a process has ended, a pipe that is silent for so long is taken to be empty."""
+    output_seconds: float
+    """Stdout is read for so long at most after the process has ended: its children may go on writing."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +72,7 @@ class StdioTarget:
     cwd: str | None = None
     result_limit_bytes: int = field(kw_only=True)
     result_json_values: int = field(kw_only=True)
+    pace: ChildPace = field(kw_only=True)
     shown: tuple[str, ...] = field(default=(), compare=False)
     """The command line as it may be shown, when the real one holds secrets."""
 
@@ -95,8 +92,8 @@ async def child(command: StdioTarget, name: str, last_words: LastWords) -> Async
         UsageError: the command cannot be started.
     """
     with anyio.CancelScope(shield=True):  # between the start and the `try` below nothing may be awaited
-        process = await _start(command)
-    server = _Child(process, name, command, last_words)
+        process, tree = await _started(command)
+    server = _Child(process, tree, name, command, last_words)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.run)
         try:
@@ -106,14 +103,12 @@ async def child(command: StdioTarget, name: str, last_words: LastWords) -> Async
                 await server.end()
 
 
-async def _start(command: StdioTarget) -> Process:
+async def _started(command: StdioTarget) -> tuple[ChildProcess, ProcessTree]:
+    given = get_default_environment() | _GIVEN
+    env = environment_of(given, command.env, windows=ON_WINDOWS)
     try:
-        return await anyio.open_process(
-            command.argv,
-            env=get_default_environment() | dict(command.env),
-            cwd=command.cwd,
-            start_new_session=True,
-        )
+        argv = argv_of(command.argv, env, command.cwd, windows=ON_WINDOWS)
+        return await started(argv, env, command.cwd)
     except (OSError, ValueError) as exc:
         reason = getattr(exc, "strerror", None) or exc
         raise UsageError(f"cannot start {(command.shown or command.argv)[0]!r}: {reason}") from exc
@@ -122,14 +117,18 @@ async def _start(command: StdioTarget) -> Process:
 class _Child:
     """A process that runs, and the tasks that serve it."""
 
-    def __init__(self, process: Process, name: str, command: StdioTarget, last_words: LastWords) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        self._process = process
-        self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
+    def __init__(
+        self,
+        process: ChildProcess,
+        tree: ProcessTree,
+        name: str,
+        command: StdioTarget,
+        last_words: LastWords,
+    ) -> None:
+        self._process, self._tree = process, tree
         self._name = name
         self._limit_bytes, self._max_values = command.result_limit_bytes, command.result_json_values
+        self._pace = command.pace
         self._last_words = last_words
         streams = anyio.create_memory_object_stream[SessionMessage | Exception](_LINES_AHEAD)
         self._received, self.messages = streams
@@ -138,7 +137,6 @@ class _Child:
         self._reading, self._waiting, self._chunks = anyio.CancelScope(), False, 0
         self._flushed = anyio.Event()
         self._silent = anyio.Event()
-        self._exited = anyio.Event()
 
     async def run(self) -> None:
         """Serve the process until its output has ended, or `end` was called."""
@@ -153,20 +151,20 @@ class _Child:
         """Close stdin, then end the process and the rest of its group. The caller shields this."""
         self.messages.close()
         self.sink.close()
-        with anyio.move_on_after(_FLUSH_SECONDS):
+        with anyio.move_on_after(self._pace.flush_seconds):
             await self._flushed.wait()
-        await self._stdin.aclose()
-        with anyio.move_on_after(_GRACE_SECONDS):
-            await self._exited.wait()
-        await _end_group(self._process)
-        with anyio.move_on_after(_GRACE_SECONDS):
-            await self._exited.wait()
-        with anyio.move_on_after(_QUIET_SECONDS):
+        self._process.close_stdin()
+        with anyio.move_on_after(self._pace.exit_seconds):
+            await self._process.exited.wait()
+        await self._tree.end(self._pace.exit_seconds)
+        with anyio.move_on_after(self._pace.exit_seconds):
+            await self._process.exited.wait()
+        with anyio.move_on_after(self._pace.quiet_seconds):
             await self._silent.wait()
         self._life.cancel()
-        if self._process.returncode is None:
+        if not self._process.has_ended:
             logger.warning("%s: its process %d cannot be ended", self._name, self._process.pid)
-        await _release(self._process)
+        await self._process.release()
 
     # From the process
 
@@ -177,22 +175,22 @@ class _Child:
                 with suppress(*_GONE), self._reading:
                     while True:
                         self._waiting = True
-                        chunk = await self._stdout.receive()
+                        chunk = await self._process.stdout.receive()
                         self._waiting, self._chunks = False, self._chunks + 1
                         for line in lines.feed(chunk):
                             await self._deliver(line)
-                with anyio.move_on_after(_QUIET_SECONDS):
+                with anyio.move_on_after(self._pace.quiet_seconds):
                     await self._silent.wait()  # so that the last words are there when the end is reported
             while True:  # the output is dropped, but a server that cannot write cannot end
-                await self._stdout.receive()
+                await self._process.stdout.receive()
 
     async def _end_reading(self) -> None:
         """Read the rest of stdout, then end the reading: the process has ended, or no longer reads stdin."""
-        with anyio.move_on_after(_LAST_SECONDS):
+        with anyio.move_on_after(self._pace.output_seconds):
             seen = -1
             while not self._waiting or seen != self._chunks:
                 seen = self._chunks
-                await anyio.sleep(_QUIET_SECONDS)
+                await anyio.sleep(self._pace.quiet_seconds)
         self._reading.cancel()
 
     async def _deliver(self, line: bytes | OverlongLine) -> None:
@@ -208,8 +206,7 @@ class _Child:
             await self._received.send(item)
 
     async def _watch(self) -> None:
-        await _ended(self._process)
-        self._exited.set()
+        await self._process.exited.wait()
         await self._end_reading()
 
     async def _log_stderr(self) -> None:
@@ -217,7 +214,7 @@ class _Child:
         log = StderrLog(self._name, self._last_words)
         with suppress(*_GONE):
             while True:
-                log.feed(await self._stderr.receive())
+                log.feed(await self._process.stderr.receive())
         self._silent.set()
 
     # To the process
@@ -230,71 +227,8 @@ class _Child:
                     with suppress(anyio.WouldBlock, anyio.EndOfStream):
                         while len(lines) < _LINES_AT_ONCE:
                             lines.append(line_of(self._outgoing.receive_nowait()))
-                    await self._stdin.send(b"".join(lines))
+                    await self._process.send(b"".join(lines))
         except _GONE:
             self._flushed.set()
             await self._end_reading()
         self._flushed.set()
-
-
-# Processes
-
-
-async def _ended(process: Process) -> None:
-    """Wait until the process has ended and been reaped. (`process.wait` may also wait for its pipes.)"""
-    pause = _EXIT_POLL_SECONDS
-    if sys.platform == "linux" and process.returncode is None:
-        with suppress(OSError):  # the process was just reaped, or a sandbox forbids pidfd
-            handle = os.pidfd_open(process.pid)
-            try:
-                await anyio.wait_readable(handle)
-            finally:
-                os.close(handle)
-            pause = _POLL_SECONDS
-    while process.returncode is None:  # noqa: ASYNC110 - see _EXIT_POLL_SECONDS
-        await anyio.sleep(pause)
-
-
-async def _end_group(process: Process) -> None:
-    """End the process group with SIGTERM, then with SIGKILL."""
-    if sys.platform == "win32":
-        process.terminate()
-        return
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        if not _signal_group(process, number):
-            return
-        with anyio.move_on_after(_GRACE_SECONDS):
-            while _signal_group(process, 0):  # noqa: ASYNC110 - see _POLL_SECONDS
-                await anyio.sleep(_POLL_SECONDS)
-
-
-def _signal_group(process: Process, number: int) -> bool:
-    """Signal the process group. False when no process is left in it."""
-    if process.returncode is not None:
-        with suppress(ChildProcessError):  # orphans fall to us when we are the first process of a container
-            while os.waitpid(-process.pid, os.WNOHANG)[0]:
-                pass
-    try:
-        os.killpg(process.pid, number)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        logger.debug("may not signal all of the process group %d", process.pid)
-    return True
-
-
-async def _release(process: Process) -> None:
-    """Close the pipes, also those whose other end a process outside the group holds."""
-    for stream in (process.stdin, process.stdout, process.stderr):
-        if stream is not None:
-            with suppress(*_GONE):
-                await stream.aclose()
-    # asyncio's own transport keeps the descriptors until each pipe has ended. There is no public way to reach it.
-    transport = getattr(getattr(process, "_process", None), "_transport", None)
-    if transport is not None:
-        stdin = transport.get_pipe_transport(0)
-        if stdin is not None and stdin.get_write_buffer_size():
-            stdin.abort()  # closing would wait until the other end reads it
-        with suppress(PermissionError):  # the process may not be killed
-            transport.close()
-        await anyio.lowlevel.checkpoint()

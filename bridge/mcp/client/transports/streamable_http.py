@@ -20,8 +20,14 @@ from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 
 from bridge.errors import PeerError, reason_of
-from bridge.http.client import GuardedClient, GuardedTransport, guarded_by
-from bridge.http.peer_auth import PeerAuth, PeerCredentials, fixed_credentials
+from bridge.http.client import (
+    GuardedClient,
+    GuardedTransport,
+    PeerAuth,
+    PeerCredentials,
+    fixed_credentials,
+    guarded_by,
+)
 from bridge.http.private_addresses import (
     AddressGuard,
     PrivateAddressError,
@@ -198,8 +204,8 @@ class FaultMappingTransport(GuardedTransport):
                 request=request,
             )
         status = response.status_code
-        said = f"{self._name} answered HTTP {status} {response.reason_phrase}".rstrip()
-        return self._fault(request, status, HTTP_STATUS, said)
+        words = f"{self._name} answered HTTP {status} {response.reason_phrase}".rstrip()
+        return self._fault(request, status, HTTP_STATUS, words)
 
     def says_session_lost(self, request: httpx2.Request, status: int, body: bytes) -> bool:
         """Whether an error page says that the server does not know the session of a message.

@@ -6,15 +6,17 @@ import gc
 import json
 import os
 import signal
+import socket
 import sys
 import tracemalloc
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
+import anyio.to_thread
 import pytest
 from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
@@ -26,14 +28,18 @@ from bridge.mcp.client.faults import FAULT_KEY, TOO_LARGE
 from bridge.mcp.client.stderr import LastWords
 from bridge.mcp.client.transports.stdio import StdioTarget, child
 from bridge.mcp.messages import LineSplitter, OverlongLine, line_of
-from tests.support.limits import PROFILE, command_of
+from tests.support.fork_server import ROOT
+from tests.support.limits import PROFILE, child_pace, command_of
 from tests.support.processes import PROC, children_with, gone, is_running
 
-pytestmark = pytest.mark.proves("mcp-child")
+pytestmark = [pytest.mark.proves("mcp-child"), pytest.mark.any_loop]
 
 MEGABYTE: Final = 1024 * 1024
 TOLD: Final = "tell"
 """The method of the notifications that the programs send of themselves."""
+
+SHORT: Final = {"exit_seconds": 0.1, "output_seconds": 0.3}
+"""For children that do not end by themselves."""
 
 PREAMBLE: Final = f"""
 import json, os, signal, subprocess, sys, time
@@ -86,10 +92,12 @@ class Started:
 
 @asynccontextmanager
 async def started(
-    program: str, limit_bytes: int = PROFILE.server.result_limit_bytes
+    program: str, limit_bytes: int = PROFILE.server.result_limit_bytes, **pace: float
 ) -> AsyncIterator[Started]:
-    """A child that runs a program."""
-    command = command_of((sys.executable, "-c", PREAMBLE + program), result_limit_bytes=limit_bytes)
+    """A child that runs a program; `pace` says how long it is waited for at its end."""
+    command = command_of(
+        (sys.executable, "-c", PREAMBLE + program), result_limit_bytes=limit_bytes, pace=child_pace(**pace)
+    )
     last_words = LastWords()
     with anyio.fail_after(30):
         async with child(command, "tools", last_words) as streams:
@@ -239,7 +247,7 @@ tell(pid=start("time.sleep(600)").pid)
 write("".join(f'{{"jsonrpc":"2.0","id":{n},"result":{{}}}}\\n' for n in range(500)))
 os._exit(1)
 """
-    async with started(program) as there:
+    async with started(program, **SHORT) as there:
         grandchild = (await there.told())["pid"]
         assert await there.rest() == [result(n) for n in range(500)]
         assert is_running(grandchild)
@@ -252,7 +260,7 @@ async def test_the_end_is_noticed_though_a_grandchild_goes_on_writing() -> None:
 tell(pid=start("while True: print('{}', flush=True), time.sleep(0.01)").pid)
 os._exit(1)
 """
-    async with started(program) as there:
+    async with started(program, **SHORT) as there:
         grandchild = (await there.told())["pid"]
         assert len(await there.rest()) > 1
         assert is_running(grandchild)
@@ -297,7 +305,7 @@ async def test_a_package_that_cannot_be_fetched_is_told_with_the_variable_that_m
 
 
 async def test_a_server_that_closes_its_stdin_ends_the_connection_once_it_is_written_to() -> None:
-    async with started("os.close(0); tell(n=1); tell(n=2); time.sleep(600)") as there:
+    async with started("os.close(0); tell(n=1); tell(n=2); time.sleep(600)", **SHORT) as there:
         assert await there.told() == {"n": 1}
         await there.send(text="x")
         assert [message.params for message in await there.rest()] == [{"n": 2}]
@@ -315,10 +323,53 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)
 tell(pid=os.getpid(), child=start("signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)").pid)
 time.sleep(600)
 """
-    async with started(program) as there:
+    async with started(program, **SHORT) as there:
         told = await there.told()
     assert not is_running(told["pid"])
     await gone(told["child"])
+
+
+HOLDS_A_CONNECTION: Final = """
+start("import socket; held = socket.create_connection(('127.0.0.1', {port})); time.sleep(600)")
+tell()
+sys.stdin.read()
+"""
+"""A server that starts a process, which is seen to end by the end of its connection."""
+
+
+async def test_what_a_server_has_started_ends_with_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        program = HOLDS_A_CONNECTION.format(port=listener.getsockname()[1])
+        async with started(program) as there:
+            await there.told()
+            held, _ = await anyio.to_thread.run_sync(listener.accept)
+        with held, suppress(ConnectionResetError):
+            assert await anyio.to_thread.run_sync(held.recv, 1) == b""
+
+
+@pytest.mark.windows
+async def test_what_a_server_has_started_ends_when_the_bridge_is_killed() -> None:
+    """A Job Object ends what is in it once its last handle is closed."""
+    bridge = """
+import sys
+import anyio
+from bridge.mcp.client.stderr import LastWords
+from bridge.mcp.client.transports.stdio import child
+from tests.support.limits import command_of
+
+async def run():
+    async with child(command_of((sys.executable, "-c", sys.argv[1])), "tools", LastWords()):
+        await anyio.sleep_forever()
+
+anyio.run(run)
+"""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        program = PREAMBLE + HOLDS_A_CONNECTION.format(port=listener.getsockname()[1])
+        async with await anyio.open_process([sys.executable, "-c", bridge, program], cwd=ROOT) as process:
+            held, _ = await anyio.to_thread.run_sync(listener.accept)
+            process.kill()
+        with held, suppress(ConnectionResetError):
+            assert await anyio.to_thread.run_sync(held.recv, 1) == b""
 
 
 @needs_proc
@@ -416,3 +467,13 @@ async def test_a_child_gets_the_variables_of_its_command_and_few_others(tmp_path
     assert "PATH" in told["names"]
     assert "OWN" in told["names"]
     assert "NOT_FOR_CHILDREN" not in told["names"]
+
+
+@pytest.mark.parametrize(("own", "mode"), [({}, 1), ({"PYTHONUTF8": "0"}, 0)])
+async def test_a_child_of_python_speaks_utf_8_unless_its_command_says_otherwise(
+    own: dict[str, str], mode: int
+) -> None:
+    """Elsewhere it would write in the encoding of the system: cp1252 or cp932 on Windows."""
+    command = command_of((sys.executable, "-c", f"{PREAMBLE}tell(mode=sys.flags.utf8_mode)"), own)
+    async with child(command, "tools", LastWords()) as streams:
+        assert await Started(streams, LastWords()).told() == {"mode": mode}

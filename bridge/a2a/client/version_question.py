@@ -1,0 +1,70 @@
+"""The question for the version of A2A that an agent speaks, for agents whose cards do not say it.
+
+The agent is asked to send a message, in the words of one version, and gets none: so it has nothing to do, and the way
+in which it refuses tells its version. The question is asked when a card is read and never within a call, by the same
+rules as every request: it goes only where the card may lead, with the credentials that the agent may have.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import anyio
+import httpx2
+from pydantic import JsonValue
+
+from bridge.a2a.client.card import AskVersion, FoundCard, UnknownVersionError
+from bridge.a2a.client.client import ClientOptions, http_transports
+from bridge.a2a.client.http import json_from, redacted_url
+from bridge.a2a.model.operations import SEND_MESSAGE
+from bridge.a2a.wire.versions import VERSIONS
+from bridge.errors import PeerError
+from bridge.jsonvalues import shortened_json
+
+_ANSWER_SECONDS: Final = 10.0
+"""The longest time for an answer to the question. Reading the card, of which this is a part, may take 30 s."""
+
+
+def version_question(http: httpx2.AsyncClient, options: ClientOptions) -> AskVersion | None:
+    """What asks agents with these options; None if the user says the version."""
+    return None if options.versions.is_told else partial(_version_told, http, options)
+
+
+async def _version_told(http: httpx2.AsyncClient, options: ClientOptions, found: FoundCard) -> str:
+    """The version that the agent of an open card tells.
+
+    Raises:
+        UnknownVersionError: it does not. The message says what it answered, and how the user can say the version.
+    """
+    seconds = min(_ANSWER_SECONDS, options.deadlines.answer_seconds or _ANSWER_SECONDS)
+    answered = f"gave no answer within {seconds:g} s"
+    with anyio.move_on_after(seconds):
+        try:
+            [transport, *_] = http_transports(http, found, replace(options, versions=VERSIONS.asking))
+            status, text = await transport.raw_answer(SEND_MESSAGE, {})
+        except PeerError as exc:
+            raise _unknown(found, options, f"could not be asked for it ({exc})") from exc
+        answer: JsonValue = None
+        with suppress(PeerError):
+            answer = json_from(text, str(transport), options.json_values)
+        if (version := VERSIONS.told_by(status, answer)) is not None:
+            return version
+        said = f": {shortened_json(answer)}" if isinstance(answer, dict) else ""
+        answered = f"answered a message without content with HTTP {status}{said}"
+    raise _unknown(found, options, answered)
+
+
+def _unknown(found: FoundCard, options: ClientOptions, answered: str) -> UnknownVersionError:
+    versions = VERSIONS.tellable
+    if options.trust.on_command_line:
+        hint = f"give {' or '.join(f'--dialect {one}' for one in versions)}"
+    else:
+        keys = " or ".join(f'`dialect = "{one}"`' for one in versions)
+        hint = f"write {keys} into its table [agents.NAME]"
+    return UnknownVersionError(
+        f"the card at {redacted_url(found.url)} does not say which version of A2A its agent speaks, as it should "
+        f"(`protocolVersion`), and the agent {answered}. If you know the version, {hint}"
+    )

@@ -1,0 +1,43 @@
+"""How far a task is: the numbers that a status update has in its metadata. Pure."""
+
+from __future__ import annotations
+
+from typing import Final, TypeGuard
+
+from pydantic import JsonValue
+
+from bridge.a2a.model.objects import StreamResponse
+from bridge.jsonvalues import JsonObject
+
+PROGRESS: Final = "urn:mcp-a2a:tool:v1/progress"
+"""The metadata key of the numbers of a progress notification: {"progress", "total"?}."""
+
+
+def numbers_in(event: StreamResponse) -> JsonObject | None:
+    """The numbers that an event brings, as metadata of their own."""
+    metadata = event.status_update.metadata if event.status_update else None
+    return {PROGRESS: metadata[PROGRESS]} if metadata and PROGRESS in metadata else None
+
+
+def fraction_in(metadata: JsonValue) -> float | None:
+    """How far a task is, from 0 to 1; None if the numbers do not say."""
+    numbers = metadata.get(PROGRESS) if isinstance(metadata, dict) else None
+    if not isinstance(numbers, dict):
+        return None
+    progress, total = numbers.get("progress"), numbers.get("total")
+    if not _is_number(progress) or not _is_number(total) or total <= 0:
+        return None
+    return min(max(progress / total, 0.0), 1.0)
+
+
+def with_fraction(metadata: JsonValue, fraction: JsonValue) -> JsonValue:
+    """Metadata that says how far a task is, where it does not say so itself and the task is on its way."""
+    said = metadata if isinstance(metadata, dict) else {}
+    if PROGRESS in said or not _is_number(fraction) or not 0 < fraction < 1:
+        return metadata
+    numbers: JsonObject = {"progress": fraction, "total": 1}
+    return {**said, PROGRESS: numbers}
+
+
+def _is_number(value: JsonValue) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)

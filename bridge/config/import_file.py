@@ -1,0 +1,87 @@
+"""A file that `[import]` names, as it was read: the peers that it lists, by the names that the bridge gives them.
+
+An entry that cannot be used is reported only when a face uses it: the file belongs to another program, which may list
+peers that the bridge never calls.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
+
+from bridge.config.tables.peers import AgentTable, ToolServerTable
+from bridge.config.text.diagnostics import Diagnostic
+from bridge.config.text.document import ConfigFault, Document
+from bridge.config.text.positions import KeyPath
+from bridge.config.text.wording import table_name
+
+PeerTable = TypeVar("PeerTable", bound=ToolServerTable | AgentTable)
+
+
+@dataclass(frozen=True)
+class ImportedEntry(Generic[PeerTable]):
+    """A usable entry of an imported file."""
+
+    table: PeerTable
+    place: str
+    """The file and line."""
+    path: KeyPath
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """An entry that the bridge leaves out although nothing is wrong with it."""
+
+    words: str
+    """Why, and what to do."""
+    place: str
+    """The file and line."""
+    path: KeyPath
+
+
+@dataclass(frozen=True)
+class ImportedFile(Generic[PeerTable]):
+    """An imported file. Entries are added while it is read."""
+
+    document: Document
+    entries: dict[str, ImportedEntry[PeerTable]] = field(default_factory=dict)
+    """The usable entries, by the names that the bridge gives them."""
+    refused: dict[str, tuple[Diagnostic, ...]] = field(default_factory=dict)
+    """The faults of the other entries, by name."""
+    left_out: dict[str, LeftOut] = field(default_factory=dict)
+    """The entries that ask for what the bridge cannot do, by name."""
+    _written_as: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of all entries, usable or not."""
+        return frozenset((*self.entries, *self.refused, *self.left_out))
+
+    def refusal(self, name: str, message: str, hint: str = "") -> Diagnostic:
+        """A diagnostic about a usable entry as a whole."""
+        return self.document.diagnostic(ConfigFault(self.entries[name].path, message, hint, on_key=True))
+
+    def add(
+        self,
+        written: str,
+        path: KeyPath,
+        table: PeerTable | None,
+        faults: list[ConfigFault],
+        unable: str = "",
+    ) -> None:
+        """Add the entry at a path, by its written name.
+
+        The faults have paths in the entry. `unable` says why it is left out although nothing is wrong with it.
+        """
+        name = table_name(written)
+        if name in self._written_as:
+            message = f"`{self._written_as[name]}` and `{written}` would both be called `{name}`"
+            faults = [*faults, ConfigFault((), message, "rename one of them", on_key=True)]
+        self._written_as.setdefault(name, written)
+        if faults:
+            placed = (replace(fault, path=(*path, *fault.path)) for fault in faults)
+            self.refused[name] = (*self.refused.get(name, ()), *self.document.diagnostics(placed))
+        elif unable:
+            self.left_out[name] = LeftOut(unable, self.document.place(path), path)
+        elif table is not None:
+            self.entries[name] = ImportedEntry(table, self.document.place(path), path)

@@ -1,0 +1,128 @@
+"""How a system finds the program of a command line, and which words it can be given.
+
+POSIX starts what it finds in the folders of the child's PATH, with any words. Windows starts programs alone (.exe), so
+the rest is done here: it finds `npx.cmd` for `npx` by PATHEXT, and a batch file is run by a shell, which takes some
+characters of a word for its own. The batch files of npm only start Node with a script, so these two are started in
+their place. Others are given harmless words alone.
+
+Which system it is comes as a value, so that the rules of Windows are tested everywhere.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+_STARTED: Final = (".com", ".exe", ".bat", ".cmd")
+"""What Windows can start, in its own order. PATHEXT also names scripts, which only a shell can."""
+
+_BATCH: Final = (".bat", ".cmd")
+
+_TAKEN_BY_THE_SHELL: Final = frozenset('"%!^&|<>()\r\n\0')
+"""Characters that cmd.exe may take for its own in the words of a batch file, quoted or not."""
+
+_TAKEN_IN_PATHS: Final = _TAKEN_BY_THE_SHELL - frozenset("()")
+"""The same in the path of the batch file, which is quoted where it has a space: C:\\Program Files (x86)."""
+
+_SHIM_BYTES: Final = 8192
+"""How much of a batch file is read: npm's have a few hundred bytes."""
+
+_SCRIPTS: Final = (
+    re.compile(r'^"%NODE_EXE%" "%NP[MX]_CLI_JS%" %\*\s*\Z', re.MULTILINE),
+    re.compile(r'(?:"%_prog%"|"%~dp0\\node\.exe"|\bnode)\s+"%(?:~dp0|dp0%)\\([^"%]+)"\s+%\*'),
+)
+"""How a batch file of npm starts Node: `npm` and `npx` themselves, and those that `npm install` writes (cmd-shim)."""
+
+_OWN_SCRIPT: Final = re.compile(r'^SET "NP[MX]_CLI_JS=%~dp0\\([^"%]+)"', re.MULTILINE)
+"""The script of `npm` and `npx`, where no other version of npm is installed."""
+
+_SET: Final = re.compile(r"\bSET\s+\"?(\w+)=", re.IGNORECASE)
+_SET_BY_NPM: Final = re.compile(r"dp0|_prog|PATHEXT|NODE_EXE|NPM_PREFIX_\w+|NP[MX]_CLI_JS")
+"""Variables that such a file sets for itself. With others, it does more than start Node."""
+
+
+def environment_of(given: Mapping[str, str], own: Mapping[str, str], *, windows: bool) -> dict[str, str]:
+    """The variables of a child: its own before those that every child is given. On Windows, `Path` is `PATH`."""
+    if not windows:
+        return {**given, **own}
+    named = {name.upper() for name in own}
+    return {**{name: value for name, value in given.items() if name.upper() not in named}, **own}
+
+
+def argv_of(argv: Sequence[str], env: Mapping[str, str], cwd: str | None, *, windows: bool) -> Sequence[str]:
+    """The command line to start, by the variables and the folder of the child.
+
+    Raises:
+        FileNotFoundError: there is no such program.
+        ValueError: it is a batch file, which cannot be given these words safely.
+    """
+    if not windows:
+        return argv
+    variables = {name.upper(): value for name, value in env.items()}
+    program, *words = argv
+    found = next(_found(program, variables, cwd), None)
+    if found is None:
+        where = "its folder" if _has_folder(program) else "the folders of PATH"
+        raise FileNotFoundError(errno.ENOENT, f"there is no such program in {where}")
+    if found.suffix.lower() not in _BATCH:
+        return [str(found), *words]
+    if started := _started_by(found, variables):
+        return [*map(str, started), *words]
+    _require_harmless(found, words)
+    return [str(found), *words]
+
+
+def _found(program: str, variables: Mapping[str, str], cwd: str | None) -> Iterator[Path]:
+    """The files that a name means, the first one first."""
+    here = Path(cwd or "")
+    folders = [here] if _has_folder(program) else map(Path, variables.get("PATH", "").split(";"))
+    names = (
+        [program] if program.lower().endswith(_STARTED) else [program + end for end in _endings(variables)]
+    )
+    for folder in folders:
+        for name in names:
+            file = folder / name
+            if os.path.exists(file) and not os.path.isdir(file):
+                yield file
+
+
+def _has_folder(program: str) -> bool:
+    return "/" in program or "\\" in program or ":" in program
+
+
+def _endings(variables: Mapping[str, str]) -> Sequence[str]:
+    said = [ending for ending in variables.get("PATHEXT", "").lower().split(";") if ending in _STARTED]
+    return said or _STARTED
+
+
+def _started_by(batch: Path, variables: Mapping[str, str]) -> tuple[Path, Path] | None:
+    """Node and the script that a batch file of npm starts; None if it is another one."""
+    with batch.open("rb") as file:
+        text = file.read(_SHIM_BYTES).decode("utf-8", "replace").replace("\r\n", "\n")
+    if any(not _SET_BY_NPM.fullmatch(name) for name in _SET.findall(text)):
+        return None
+    own, installed = (pattern.search(text) for pattern in _SCRIPTS)
+    place = _OWN_SCRIPT.search(text) if own else installed
+    if place is None:
+        return None
+    script = batch.parent.joinpath(*place[1].split("\\"))
+    beside = batch.with_name("node.exe")
+    node = beside if beside.is_file() else next(_found("node.exe", variables, None), None)
+    return (node, script) if node is not None and script.is_file() else None
+
+
+def _require_harmless(batch: Path, words: Sequence[str]) -> None:
+    taken = _TAKEN_IN_PATHS.intersection(str(batch))
+    what = "path"
+    for number, word in enumerate(words, 1):
+        if not taken and (taken := _TAKEN_BY_THE_SHELL.intersection(word)):
+            what = f"argument {number}"
+    if taken:
+        raise ValueError(
+            f"{batch.name} is a batch file, and Windows runs it by a shell, which would take {min(taken)!r} in its"
+            f" {what} for its own: name the program that it starts, and its arguments"
+        )

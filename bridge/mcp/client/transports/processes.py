@@ -1,0 +1,256 @@
+"""A child process with three pipes, and whatever it starts itself: the same for every system.
+
+The event loop's own transports are used, which every system has: they are pipes that can be waited for, and they tell
+when the process has ended, wherever that is known from (a thread that waits, pidfd, a handle of Windows).
+
+What a child starts is found in different ways. POSIX has process groups, and SIGTERM, which asks for the end. Windows
+has Job Objects, which can only end what is in them, and do so too when this process ends, however it does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, cast
+
+import anyio
+import anyio.lowlevel
+
+logger = logging.getLogger(__name__)
+
+_CHUNKS_AHEAD: Final = 2
+"""Chunks of a pipe that are read before they are taken."""
+
+_POLL_SECONDS: Final = 0.01
+"""The interval of polls for the end of a process group. No system reports that event."""
+
+
+class OutputPipe:
+    """What a child writes to one of its pipes."""
+
+    def __init__(self) -> None:
+        self._chunks: deque[bytes] = deque()
+        self._pipe: asyncio.ReadTransport | None = None
+        self._arrived = anyio.Event()
+        self._ended = False
+
+    def opened(self, pipe: asyncio.ReadTransport) -> None:
+        """Read from here on."""
+        self._pipe = pipe
+
+    def feed(self, chunk: bytes) -> None:
+        """The child has written this."""
+        self._chunks.append(chunk)
+        if len(self._chunks) == _CHUNKS_AHEAD and self._pipe is not None:
+            self._pipe.pause_reading()
+        self._arrived.set()
+
+    def end(self) -> None:
+        """Nobody can write to it any more."""
+        self._ended = True
+        self._arrived.set()
+
+    async def receive(self) -> bytes:
+        """The next bytes.
+
+        Raises:
+            EndOfStream: there are no more.
+        """
+        while not self._chunks:
+            if self._ended:
+                raise anyio.EndOfStream
+            self._arrived = anyio.Event()
+            await self._arrived.wait()
+        chunk = self._chunks.popleft()
+        if len(self._chunks) < _CHUNKS_AHEAD and self._pipe is not None:
+            self._pipe.resume_reading()
+        return chunk
+
+
+class ChildProcess(asyncio.SubprocessProtocol):
+    """A process that runs, its pipes, and the news of its end."""
+
+    def __init__(self) -> None:
+        self.stdout, self.stderr = OutputPipe(), OutputPipe()
+        self.exited = anyio.Event()
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._room = anyio.Event()
+        self._room.set()
+        self._stdin_closed = False
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._process.get_pid()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended and been reaped."""
+        return self._process.get_returncode() is not None
+
+    async def send(self, data: bytes) -> None:
+        """Write to its stdin.
+
+        Raises:
+            BrokenResourceError: it is closed, at either end.
+        """
+        if not self._stdin_closed:
+            self._stdin.write(data)
+            await self._room.wait()
+        if self._stdin_closed:
+            raise anyio.BrokenResourceError
+
+    def close_stdin(self) -> None:
+        """Close its stdin once what was sent is written."""
+        self._stdin.close()
+
+    def kill(self) -> None:
+        """End the process alone, at once."""
+        with suppress(ProcessLookupError, PermissionError):
+            self._process.kill()
+
+    async def release(self) -> None:
+        """Close the pipes, also those whose other end a process outside the tree holds."""
+        if self._stdin.get_write_buffer_size():
+            self._stdin.abort()  # closing would wait until the other end reads it
+        with suppress(PermissionError):  # the process may not be killed
+            self._process.close()
+        await anyio.lowlevel.checkpoint()
+
+    @property
+    def _process(self) -> asyncio.SubprocessTransport:
+        assert self._transport is not None
+        return self._transport
+
+    @property
+    def _stdin(self) -> asyncio.WriteTransport:
+        return cast(asyncio.WriteTransport, self._process.get_pipe_transport(0))
+
+    # What the event loop tells
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The process runs."""
+        self._transport = cast(asyncio.SubprocessTransport, transport)
+        for number, pipe in ((1, self.stdout), (2, self.stderr)):
+            pipe.opened(cast(asyncio.ReadTransport, self._transport.get_pipe_transport(number)))
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """It has written to a pipe."""
+        (self.stdout if fd == 1 else self.stderr).feed(data)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
+        """The other end of a pipe is closed."""
+        if fd:
+            (self.stdout if fd == 1 else self.stderr).end()
+        else:
+            self._stdin_closed = True
+            self._room.set()
+
+    def pause_writing(self) -> None:
+        """It does not read what was sent."""
+        self._room = anyio.Event()
+
+    def resume_writing(self) -> None:
+        """It has read what was sent."""
+        self._room.set()
+
+    def process_exited(self) -> None:
+        """It has ended."""
+        self.exited.set()
+
+
+async def started(
+    argv: Sequence[str], env: Mapping[str, str], cwd: str | None
+) -> tuple[ChildProcess, ProcessTree]:
+    """Start a program; it, and what it will start.
+
+    Raises:
+        OSError: the system cannot start it.
+        ValueError: a word, a variable or the folder can be given to no program.
+    """
+    _, process = await asyncio.get_running_loop().subprocess_exec(
+        ChildProcess, *argv, env=env, cwd=cwd, **ProcessTree.OPTIONS
+    )
+    return process, ProcessTree(process)
+
+
+if sys.platform == "win32":
+    import pywintypes
+    import win32api
+    import win32con
+    import win32job
+
+    ON_WINDOWS: Final = True
+
+    class ProcessTree:
+        """A process and what it starts: a Job Object, of which nobody can leave."""
+
+        OPTIONS: Final[Mapping[str, Any]] = {"creationflags": subprocess.CREATE_NO_WINDOW}
+
+        def __init__(self, process: ChildProcess) -> None:
+            self._process = process
+            self._job = win32job.CreateJobObject(None, "")
+            kind = win32job.JobObjectExtendedLimitInformation
+            limits = win32job.QueryInformationJobObject(self._job, kind)
+            limits["BasicLimitInformation"]["LimitFlags"] |= win32job.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
+            win32job.SetInformationJobObject(self._job, kind, limits)
+            # What the process has started before this is not in the job. That takes it longer than this takes us.
+            rights = win32con.PROCESS_SET_QUOTA | win32con.PROCESS_TERMINATE
+            try:
+                handle = win32api.OpenProcess(rights, False, process.pid)
+                win32job.AssignProcessToJobObject(self._job, handle)
+                handle.Close()
+            except pywintypes.error as exc:  # it has ended
+                logger.debug("the process %d is in no job: %s", process.pid, exc)
+
+        async def end(self, grace_seconds: float) -> None:  # noqa: ARG002 - nothing here asks for an end
+            """End what is left."""
+            with suppress(pywintypes.error):
+                win32job.TerminateJobObject(self._job, 1)
+            self._job.Close()
+            if not self._process.has_ended:
+                self._process.kill()
+
+else:
+    ON_WINDOWS: Final = False
+
+    class ProcessTree:
+        """A process and what it starts: a process group, which a process leaves only on purpose."""
+
+        OPTIONS: Final[Mapping[str, Any]] = {"start_new_session": True}
+
+        def __init__(self, process: ChildProcess) -> None:
+            self._process = process
+
+        async def end(self, grace_seconds: float) -> None:
+            """End what is left with SIGTERM, then with SIGKILL."""
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                if not self._signal(number):
+                    return
+                with anyio.move_on_after(grace_seconds):
+                    while self._signal(0):  # noqa: ASYNC110 - see _POLL_SECONDS
+                        await anyio.sleep(_POLL_SECONDS)
+
+        def _signal(self, number: int) -> bool:
+            """Signal the group. False when no process is left in it."""
+            group = self._process.pid
+            if self._process.has_ended:
+                with suppress(
+                    ChildProcessError
+                ):  # orphans fall to us when we are the first process of a container
+                    while os.waitpid(-group, os.WNOHANG)[0]:
+                        pass
+            try:
+                os.killpg(group, number)
+            except ProcessLookupError:
+                return False
+            except PermissionError:
+                logger.debug("may not signal all of the process group %d", group)
+            return True

@@ -1,0 +1,70 @@
+"""Binds the socket of a server, so that a port has one owner on every system.
+
+A port that was just closed is kept for some minutes, in case late packets come. SO_REUSEADDR lets a server have it at
+once on POSIX, and never while another listens on it. On Windows the option of that name lets two servers listen on one
+port, of which either may get a connection. There SO_EXCLUSIVEADDRUSE is the option that keeps others out, and a closed
+port can be had at once without any option.
+
+Sources: socket(7) of Linux; learn.microsoft.com/windows/win32/winsock/using-so-reuseaddr-and-so-exclusiveaddruse.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from bridge.errors import UsageError
+
+_DEAD_PEER_MS: Final = 60_000
+"""The time after which the kernel drops a connection whose peer takes no data."""
+
+_ANOTHER_HELPS: Final = frozenset((errno.EADDRINUSE, errno.EACCES))
+"""Faults of a port, and not of the address. Windows answers EACCES for a port that another owns alone, and for one
+that it keeps for itself; POSIX answers it for a port that is for root."""
+
+
+@asynccontextmanager
+async def listening(host: str, port: int) -> AsyncIterator[socket.socket]:
+    """A bound socket for a server. It is bound before anything else starts, so that a taken port is noticed early.
+
+    Raises:
+        UsageError: the socket cannot be bound.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio turns Nagle's algorithm off only if the protocol is named; otherwise each answer waits 40 ms.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, sole_owner_option(vars(socket)), 1)
+        if family == socket.AF_INET6:
+            with suppress(OSError):  # OpenBSD keeps the families apart
+                # `::` is every address of both families, as it is by default on all systems but Windows.
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _DEAD_PEER_MS)
+        try:
+            listener.bind((host, port))
+        except (OSError, OverflowError) as exc:
+            raise refusal_of(host, port, exc) from exc
+        listener.set_inheritable(False)
+        yield listener
+    finally:
+        listener.close()
+
+
+def sole_owner_option(names: Mapping[str, int]) -> int:
+    """The socket option, of those that a system has, with which a port has one owner and can be had again at once."""
+    return names.get("SO_EXCLUSIVEADDRUSE", names["SO_REUSEADDR"])
+
+
+def refusal_of(host: str, port: int, exc: OSError | OverflowError) -> UsageError:
+    """Say why a socket could not be bound, and what helps."""
+    reason = exc.strerror if isinstance(exc, OSError) else str(exc)
+    hint = (
+        "; choose another with --port (make run: PORT=...)"
+        if isinstance(exc, OSError) and exc.errno in _ANOTHER_HELPS
+        else ""
+    )
+    return UsageError(f"cannot listen on {host} port {port}: {reason}{hint}")

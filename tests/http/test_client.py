@@ -1,0 +1,123 @@
+"""What peers are shown with each request, and that nobody else is."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from itertools import count
+
+import anyio
+import httpx2
+import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from bridge.http.client import PeerAuth, PeerCredentials, fixed_credentials
+
+Seen = list[Request]
+URL = "https://peer.example/mcp?v=1"
+TOKEN = fixed_credentials(PeerCredentials({"Authorization": "Bearer t", "X-Key": "k"}, {"key": "q"}))
+
+
+@pytest.fixture
+def seen() -> Seen:
+    return []
+
+
+@pytest.fixture
+async def http(seen: Seen) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client whose requests all come to one place, whatever their origin is."""
+
+    async def peer(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(Request(scope, receive))
+        await Response()(scope, receive, send)
+
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(peer)) as http:
+        yield http
+
+
+def own(request: Request, *names: str) -> dict[str, str | None]:
+    """These headers of a request."""
+    return {name: request.headers.get(name) for name in names}
+
+
+def said(request: Request) -> list[tuple[str, str]]:
+    """All headers of a request but those that belong to the connection."""
+    return [
+        pair for pair in request.headers.items() if pair[0] not in ("host", "accept-encoding", "connection")
+    ]
+
+
+async def test_credentials_are_waited_for_and_asked_for_anew_with_each_request(
+    http: httpx2.AsyncClient, seen: Seen
+) -> None:
+    numbers = count(1)
+
+    async def source() -> PeerCredentials:
+        await anyio.lowlevel.checkpoint()
+        return PeerCredentials({"Authorization": f"Bearer {next(numbers)}"}, {"key": "q"})
+
+    auth = PeerAuth(URL, source)
+    for _ in range(2):
+        await http.post(URL, auth=auth, json={})
+    assert [request.headers["authorization"] for request in seen] == ["Bearer 1", "Bearer 2"]
+    assert [str(request.query_params) for request in seen] == ["v=1&key=q"] * 2
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://peer.example/mcp",
+        "https://peer.example:8443/mcp",
+        "https://other.example/mcp",
+        "https://peer.example.other.example/",
+        "https://peer.example@other.example/",
+    ],
+)
+async def test_credentials_are_shown_to_no_other_origin(
+    url: str, http: httpx2.AsyncClient, seen: Seen
+) -> None:
+    async def never() -> PeerCredentials:
+        raise AssertionError("nobody is to be asked for these")
+
+    await http.get(url, auth=PeerAuth(URL, never))
+    (request,) = seen
+    assert "x-key" not in request.headers
+    assert request.headers.get("authorization", "Basic ").startswith("Basic ")
+
+
+@pytest.mark.parametrize("url", ["https://peer.example/other", "https://PEER.example:443/", URL])
+async def test_credentials_are_shown_wherever_it_is_the_same_origin(
+    url: str, http: httpx2.AsyncClient, seen: Seen
+) -> None:
+    await http.get(url, auth=PeerAuth(URL, TOKEN))
+    assert own(seen[0], "authorization", "x-key") == {"authorization": "Bearer t", "x-key": "k"}
+    assert seen[0].query_params["key"] == "q"
+
+
+async def test_what_is_shown_takes_the_place_of_what_the_library_says_and_of_nothing_else(
+    http: httpx2.AsyncClient, seen: Seen
+) -> None:
+    mine = {"User-Agent": "me", "cookie": "a=b", "accept": "text/html", "Mcp-Method": "x", "X-Key": "k"}
+    auth = PeerAuth(URL, fixed_credentials(PeerCredentials(mine)))
+    http.cookies.set("session", "1", domain="peer.example")
+    protocol = {"Accept": "application/json", "Mcp-Method": "ping"}
+    await http.get(URL, auth=auth, headers=protocol)
+    await http.get(URL, auth=auth)
+    assert said(seen[0]) == [
+        ("user-agent", "me"),
+        ("cookie", "a=b"),
+        ("x-key", "k"),
+        ("accept", "application/json"),
+        ("mcp-method", "ping"),
+    ]
+    assert said(seen[1]) == list(zip(map(str.lower, mine), mine.values(), strict=True))
+
+
+async def test_the_user_whom_a_url_names_wins(http: httpx2.AsyncClient, seen: Seen) -> None:
+    await http.get("https://ada:pass@peer.example/", auth=PeerAuth(URL, TOKEN))
+    assert own(seen[0], "authorization", "x-key") == {"authorization": "Basic YWRhOnBhc3M=", "x-key": "k"}
+
+
+def test_credentials_do_not_stand_in_a_repr() -> None:
+    assert "s3cret" not in repr(PeerCredentials({"X": "s3cret"}, {"x": "s3cret"}))

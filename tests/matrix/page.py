@@ -1,0 +1,85 @@
+"""docs/interop.md, made of what was recorded and of the reasons. `python -m tests.matrix.page` writes it anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from tests.matrix.explained import Explained
+from tests.matrix.recorded import PeerResult, Recorded
+from tests.matrix.scenarios import TITLES, Outcome, Scenario, Side
+
+FILE: Final = Path(__file__).parents[2] / "docs" / "interop.md"
+MARKS: Final = {Outcome.PASS: "yes", Outcome.FAIL: "**no**", Outcome.CANNOT: "-"}
+_HEAD: Final = """\
+# Interop
+
+Frameworks that people run, in pinned versions, with the bridge between them and MCP. This page is generated:
+`make interop-matrix` runs every cell again, and fails when one comes out differently. Nothing leaves the machine:
+where a framework wants a model, it is a stub on loopback.
+
+`yes` is a scenario that passed, **no** one that failed, `-` one that the framework has no way to do. Both have their
+reason below the tables.
+"""
+_SIDES: Final = {
+    Side.CLIENT: """
+## As clients of a wrapped MCP server
+
+The framework's own client calls the agent that `mcp-a2a wrap` makes of an MCP server. A question is an elicitation of
+the tool, a failure a result with `isError`, a stream the tool's progress.
+""",
+    Side.AGENT: """
+## As agents behind exposed tools
+
+The framework's own server is the agent, and the official MCP client calls the tools that `mcp-a2a expose` makes of it.
+A question is an elicitation in the host, a failure a result with `isError`, and two turns are tied by the context that
+the first result gave.
+""",
+}
+
+
+def page(recorded: Recorded, explained: Explained) -> str:
+    """The page."""
+    return "".join(
+        [_HEAD, *(line for side in Side for line in _side(side, recorded, explained)), *_versions(recorded)]
+    )
+
+
+def _side(side: Side, recorded: Recorded, explained: Explained) -> Iterator[str]:
+    peers = {name: peer for name, peer in recorded.peers.items() if side in peer.cells}
+    yield _SIDES[side]
+    yield f"\n| | {' | '.join(TITLES[scenario] for scenario in Scenario)} |\n"
+    yield f"|---|{'---|' * len(Scenario)}\n"
+    for peer in peers.values():
+        marks = " | ".join(MARKS[peer.cells[side][scenario].outcome] for scenario in Scenario)
+        yield f"| {_title(peer)} | {marks} |\n"
+    for name, peer in peers.items():
+        yield from _reasons(side, name, peer, explained)
+
+
+def _reasons(side: Side, name: str, peer: PeerResult, explained: Explained) -> Iterator[str]:
+    said: dict[tuple[Outcome, str], list[str]] = {}
+    for scenario, cell in peer.cells[side].items():
+        if cell.outcome is not Outcome.PASS:
+            words = explained.reasons.get((name, side, scenario), cell.words)
+            said.setdefault((cell.outcome, words), []).append(TITLES[scenario])
+    if said:
+        yield f"\n{_title(peer)}:\n\n"
+    for (_, words), titles in said.items():
+        yield f"- {', '.join(titles)}: {words}\n"
+
+
+def _title(peer: PeerResult) -> str:
+    name, version = next(iter(peer.versions.items()))
+    return f"{name} {version}"
+
+
+def _versions(recorded: Recorded) -> Iterator[str]:
+    yield "\n## Versions\n\nWhat each environment pins:\n\n"
+    for peer in recorded.peers.values():
+        yield f"- {', '.join(f'{name} {version}' for name, version in peer.versions.items())}\n"
+
+
+if __name__ == "__main__":
+    FILE.write_text(page(Recorded.in_file(), Explained.in_file()), "utf-8")

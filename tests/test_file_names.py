@@ -1,0 +1,57 @@
+"""File names that Windows takes for something else, seen from any system."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath, PureWindowsPath
+
+import pytest
+
+from bridge.file_names import fit_for_every_system, is_device, length_hint, refusal_of
+
+DEVICES = ["con", "NUL.txt", "com1.tar.gz", "LPT¹", "aux ", "prn.", "CONIN$", "nul:stream", "com0"]
+FILES = ["console", "null.txt", "com10", "a.con", "tasks.con.db", "lpt", "-con", "con-8080.db", "", "cøn"]
+
+
+@pytest.mark.parametrize(("names", "are_devices"), [(DEVICES, True), (FILES, False)])
+def test_devices_are_told_from_files(names: list[str], are_devices: bool) -> None:
+    assert {name: is_device(name) for name in names} == dict.fromkeys(names, are_devices)
+
+
+@pytest.mark.parametrize(
+    ("name", "written_as"),
+    [("report.txt", "report.txt"), ("aux.c", "_aux.c"), ("notes. ", "notes"), ("nul...", "_nul"), ("..", "")],
+)
+def test_a_name_of_a_stranger_becomes_a_file_on_every_system(name: str, written_as: str) -> None:
+    assert fit_for_every_system(name) == written_as
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        (
+            PureWindowsPath(r"C:\stores\CON.research.db"),
+            "Windows takes CON.research.db for a device: give it another name",
+        ),
+        (PureWindowsPath(r"C:\con\tasks.db"), None),
+        (PurePosixPath("/stores/con.db"), None),
+    ],
+)
+def test_a_device_is_refused_where_it_is_one(path: PurePosixPath | PureWindowsPath, said: str | None) -> None:
+    assert refusal_of(path) == said
+
+
+LONG = "; Windows takes 259 characters, unless long paths are switched on (LongPathsEnabled)"
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        (PureWindowsPath("C:\\" + "a" * 243), ""),
+        (PureWindowsPath("C:\\" + "a" * 244), LONG),
+        (PurePosixPath("/" + "a" * 4000), ""),
+    ],
+)
+def test_a_path_that_windows_may_not_find_is_said_to_be_long(
+    path: PurePosixPath | PureWindowsPath, hint: str
+) -> None:
+    assert length_hint(path, 13) == hint
