@@ -55,7 +55,16 @@ class StoreLockedError(StoreError, UsageError):
 
 
 class StoreConflictError(StoreError):
-    """A change does not follow the stored state: the task has ended, or the sequence number is taken."""
+    """A change does not follow the stored state: the task has ended, or the sequence number is taken, or another
+    replica holds the task."""
+
+
+class RepeatedMessageError(StoreConflictError):
+    """Another replica has stored a message with this id since this one was looked for."""
+
+
+class HolderGoneError(StoreError):
+    """The replica that held a task is gone, so the task has another holder or none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,6 +159,10 @@ class MemoryStore:
         """The stored message of this owner with this id; None if there is none."""
         return self._messages.get((owner, message_id))
 
+    @property
+    def replicas(self) -> None:
+        """None: this replica holds every task."""
+
     async def unfinished(self) -> AsyncIterator[StoredTask]:
         """Every unfinished task, oldest first."""
         found = [task for task in self._tasks.values() if not task.head.ended]

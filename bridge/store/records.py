@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, Self
 
 from bridge.errors import StoreConflictError
+from bridge.store.replicas import Replicas
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,9 @@ class Change:
     private: bytes | None = None
     """Replaces the worker's bytes, which are kept with the task. None leaves them; b"" clears them."""
     message: MessageKey | None = None
+    replaces: str | None = None
+    """The task that the message of this id went to before, as its writer knows it; None for a message that is new. A
+    store with replicas refuses the change with RepeatedMessageError if the message of this id goes to another task."""
     origin: TaskOrigin | None = None
 
 
@@ -80,6 +84,19 @@ class StoredTask:
     events: tuple[bytes, ...]
     """The events after the snapshot, in order."""
     private: bytes
+    holder: str | None = None
+    """The epoch of the replica that holds the task; None while it rests, after its end, and without replicas."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenAnswer:
+    """The answer to a message, which was written in full to its client."""
+
+    at_ms: int
+    is_repeatable: bool
+    """Whether the work that it answers may be done twice."""
+    age_ms: int = 0
+    """How long ago that was, by the store's one clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +105,11 @@ class StoredMessage:
 
     task_id: str
     key: MessageKey
+    age_ms: int | None = None
+    """With replicas: how long ago the message was stored, by the store's one clock. The clocks of two replicas may
+    differ."""
+    answer: WrittenAnswer | None = None
+    """With replicas: the answer, once it was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +210,15 @@ class Store(AbstractAsyncContextManager["Store"], Protocol):
         """The stored message of this owner with this id; None if there is none."""
         ...
 
+    @property
+    def replicas(self) -> Replicas | None:
+        """The other replicas on this store; None for a store of one replica, which holds every task. It is known
+        before the store is entered, and stays the same."""
+        ...
+
     def unfinished(self) -> AsyncIterator[StoredTask]:
-        """Every unfinished task, oldest first, for a new process to recover."""
+        """Every unfinished task, oldest first, for a new process to recover. It is not asked of a store with replicas,
+        where tasks rest or are adopted (`ReplicaEngine.adopt`)."""
         ...
 
     async def waiting(self, states: Collection[str]) -> Mapping[str, int]:

@@ -89,11 +89,14 @@ def tasks_over_byte_quota(ended: Iterable[EndedTask], quota: Quota) -> list[str]
 
 
 async def evict_periodically(store: Store, retention: Retention, now_ms: Callable[[], int]) -> NoReturn:
-    """Evict at once and then every `every_seconds`, until cancelled.
+    """Evict at once and then every `every_seconds`, until cancelled. Of several replicas on a store, one does it.
 
     A StoreError is logged, and the next eviction is tried as usual: a full disk must not end the loop that frees it.
     """
     while True:
+        if store.replicas is not None and not store.replicas.leads:
+            await anyio.sleep(retention.every_seconds)
+            continue
         try:
             evicted = await store.evict(now_ms() - round(retention.age_seconds * 1000), retention.quota)
         except StoreError:

@@ -183,6 +183,10 @@ class SQLiteStore:
         """The stored message of this owner with this id; None if there is none."""
         return self._look_ups.message(owner, message_id)
 
+    @property
+    def replicas(self) -> None:
+        """None: this replica holds every task."""
+
     async def unfinished(self) -> AsyncIterator[StoredTask]:
         """Every unfinished task, oldest first, in its state when its page is read."""
         after: Cursor | None = None

@@ -325,6 +325,14 @@ MAPPING: Final = (
         "operations",
         {
             "reload-agent": "An agent whose configuration changes goes on; calls that run end as they began",
+            "replicas-one-holder": (
+                "Of several replicas on one store, one at a time may add to a task; a dead one adds nothing more"
+            ),
+            "replicas-one-agent": "Several replicas on one store are one agent, whichever of them a client asks",
+            "replicas-nothing-lost": (
+                "When a replica dies or stands still, each acknowledged event is there once and in order, "
+                "and the first end wins"
+            ),
             "restart-fails-running": "After a restart, a task that was running is FAILED and says so",
             "restart-keeps-waiting": "After a restart, a task that waits for arguments goes on",
             "restart-goes-on": (

@@ -15,7 +15,7 @@ import anyio
 from starlette.types import Message, Receive, Scope, Send
 
 from bridge.a2a.server.service import Stream
-from bridge.a2a.tasks.live import WatchedEvent
+from bridge.a2a.tasks.watcher import WatchedEvent
 from bridge.a2a.wire.dialect import EventEncoder
 from bridge.http.sse import HEARTBEAT, frame
 

@@ -29,7 +29,7 @@ from bridge.a2a.model.operations import (
 )
 from bridge.a2a.tasks.engine import Engine
 from bridge.a2a.tasks.intake import CallContext
-from bridge.a2a.tasks.live import WatchedEvent, Watcher
+from bridge.a2a.tasks.watcher import WatchedEvent, Watcher
 from bridge.a2a.wire.extensions import ExtensionFilter
 
 

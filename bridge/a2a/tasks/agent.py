@@ -136,6 +136,8 @@ class RunningWork:
     held_messages: int = 0
     held_bytes: int = 0
     """Like `held_messages`, the total so far, with the messages that were used."""
+    abandoned: bool = False
+    """Whether another replica goes on with the task, so that this work may add nothing to it."""
     outlives: bool = False
     """Whether another process could resume this work from the kept bytes, although the task is working."""
     moved: Signal = field(default_factory=Signal)
@@ -155,6 +157,12 @@ class RunningWork:
         self.held_bytes += size_bytes
         self.held.append(HeldMessage(turn, anyio.current_time()))
         return True
+
+    def abandon(self) -> None:
+        """Stop the work: another replica goes on with its task."""
+        self.abandoned = True
+        self.scope.cancel()
+        self.listen(None)
 
     def finish(self) -> None:
         """Mark the work as finished, and drop the messages that it did not use."""

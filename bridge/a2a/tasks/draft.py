@@ -17,6 +17,7 @@ import anyio
 from bridge.a2a.model.objects import Message, Role, StreamResponse, Task, TaskState
 from bridge.a2a.tasks.agent import Commit, Job, PlannedWork
 from bridge.a2a.tasks.live import LiveTask, Submit
+from bridge.errors import StoreConflictError, StoreError
 from bridge.store.records import Change, MessageKey, OnStored, TaskOrigin
 
 
@@ -57,19 +58,44 @@ class DraftTask(LiveTask):
     """A task in memory that may become a Message instead."""
 
     def __init__(
-        self, task_id: str, origin: TaskOrigin, submit: Submit, on_change: Callable[[LiveTask], None]
+        self,
+        task_id: str,
+        origin: TaskOrigin,
+        submit: Submit,
+        on_change: Callable[[LiveTask], None],
+        *,
+        is_shared: bool = False,
     ) -> None:
         self._held = _HeldBack(submit)
-        super().__init__(task_id, origin, self._held.take, on_change)
+        super().__init__(task_id, origin, self._held.take, on_change, is_shared=is_shared)
         self._decided = anyio.Event()
         self._reply: Message | None = None
         self._first: Commit | None = None
         self._on_task: Callable[[Commit], None] = lambda _: None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it is not yet decided what becomes of the draft, so that nothing of it was given to the store."""
+        return not self._decided.is_set()
+
     async def reply(self) -> Message | None:
         """The Message that answers the work; None if the draft has become a task. Waits until that is decided."""
         await self._decided.wait()
         return self._reply
+
+    async def is_forestalled(self) -> bool:
+        """Whether another replica made a task of the same message before. Waits until that is known.
+
+        It is asked of a draft that has become a task.
+        """
+        assert self._first is not None
+        try:
+            await self._first
+        except StoreConflictError:
+            return True
+        except StoreError:
+            return False
+        return False
 
     @property
     def idle(self) -> bool:
@@ -86,10 +112,15 @@ class DraftTask(LiveTask):
         self._on_task = then
 
     def accept(
-        self, event: StreamResponse, *, keep: bytes | None = None, message: MessageKey | None = None
+        self,
+        event: StreamResponse,
+        *,
+        keep: bytes | None = None,
+        message: MessageKey | None = None,
+        replaces: str | None = None,
     ) -> Commit:
         """See `LiveTask.accept`. While nothing is stored, the commit is already done."""
-        commit = super().accept(event, keep=keep, message=message)
+        commit = super().accept(event, keep=keep, message=message, replaces=replaces)
         if self._decided.is_set():
             return commit
         self._first = self._first or commit

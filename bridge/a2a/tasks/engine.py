@@ -1,7 +1,8 @@
 """Running tasks: takes messages in, starts the agent's work, and answers what clients ask of a task.
 
 The engine owns every running task, in one task group, and knows nothing of wires. All state that outlives the
-process is in the store. A running engine is the only writer of its store.
+process is in the store. A running engine is the only writer of its store, or one of several replicas (`others.py`), of
+which one at a time writes to a task.
 
 Spec: A2A 1.0 sections 3.1 (operations), 3.3.1 (idempotency), 3.4 (contexts and tasks), 13.1 (scope).
 """
@@ -44,6 +45,16 @@ Spec: A2A 1.0 sections 3.1 (operations), 3.3.1 (idempotency), 3.4 (contexts and 
 # - The process starts: `_recover` is done before any message comes in. Each unfinished task is resumed, goes on
 #   waiting, or becomes FAILED.
 #
+# Several replicas on one store
+# -----------------------------
+#
+# - Work begins once its message is stored: only then is it sure that no other replica began it as well.
+# - Work that returns with a question releases its task. The answer may then come to any replica.
+# - A replica that is gone: another one adopts its tasks, by the rules of `_recover`.
+# - A replica that was taken for dead, or was too late: its work is *abandoned*, which is cancelled and can add nothing.
+#   The task stays in memory for those who wait for it or watch it, and follows what the others store.
+# - The process stops: what another replica can resume is handed over at once.
+#
 # What breaks without these rules
 # -------------------------------
 #
@@ -58,6 +69,7 @@ Spec: A2A 1.0 sections 3.1 (operations), 3.3.1 (idempotency), 3.4 (contexts and 
 # - `drain` sets `_closing` before anything else. Otherwise new work would use up the time that is left for the old.
 # - `_run` adds no event to a task that has a `failure`: the store has a gap there and would refuse it. The registry
 #   ends such a task, from its last stored state.
+# - Abandoned work adds nothing, although its task may be at rest: its event could otherwise be stored as a claim.
 
 from __future__ import annotations
 
@@ -101,17 +113,20 @@ from bridge.a2a.tasks.draft import DraftTask
 from bridge.a2a.tasks.idempotency import MessageBook
 from bridge.a2a.tasks.intake import AcceptedMessage, CallContext, EngineLimits, Intake
 from bridge.a2a.tasks.listing import listed_task, query_from, response_from
-from bridge.a2a.tasks.live import LiveTask, Watcher
+from bridge.a2a.tasks.live import LiveTask, refused_commit
+from bridge.a2a.tasks.others import OtherReplicas
 from bridge.a2a.tasks.registry import TaskRegistry
+from bridge.a2a.tasks.watcher import Watcher
 from bridge.access.principals import Principal
 from bridge.errors import StoreError
-from bridge.store.records import Store
+from bridge.store.records import Store, StoredTask
 from bridge.store.retention import Retention, evict_periodically
 
 logger = logging.getLogger(__name__)
 
 
 _RESTARTED: Final = "The bridge restarted while this task was running, so its outcome is not known"
+_GONE: Final = "The replica of the bridge that ran this task is gone, so its outcome is not known"
 _STOPPED: Final = "The bridge was stopped while this task was running"
 _BROKE: Final = "The bridge failed while it worked on this task; its log says why"
 _SILENT: Final = "The work on this task ended without a result"
@@ -142,6 +157,11 @@ class Engine:
         self._idle = anyio.Event()
         self._tasks = TaskRegistry(store, ids, self.limits.store_pace, self._look_whether_idle)
         self._intake = Intake(agent, store, ids, self._tasks, self._messages, self._start)
+        self._others = (
+            None
+            if store.replicas is None
+            else OtherReplicas(store.replicas, self._tasks, self._messages, self)
+        )
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -154,7 +174,10 @@ class Engine:
             self._group = await stack.enter_async_context(anyio.create_task_group())
             self._tasks.start(self._group)
             try:
-                await self._recover()
+                if self._store.replicas is not None and self._others is not None:
+                    self._store.replicas.start(self._others)
+                else:
+                    await self._recover()
             except BaseException:
                 self._group.cancel_scope.cancel()
                 raise
@@ -246,8 +269,12 @@ class Engine:
         """
         configuration = request.configuration or SendMessageConfiguration()
         accepted = await self._take(request, caller, watch=False)
-        if isinstance(accepted.live, DraftTask) and (reply := await accepted.live.reply()) is not None:
-            return reply
+        while isinstance(accepted.live, DraftTask):
+            if (reply := await accepted.live.reply()) is not None:
+                return reply
+            if self._others is None or not await accepted.live.is_forestalled():
+                break
+            accepted = await self._take(request, caller, watch=False)
         is_left = self._closing and accepted.live.running is None
         settled = not (configuration.return_immediately or is_left or accepted.is_held)
         task = await self._tasks.reached(accepted.live, accepted.seq, settled=settled)
@@ -293,9 +320,16 @@ class Engine:
         Raises:
             A2AError: TASK_NOT_FOUND, or TASK_NOT_CANCELABLE when the task ended in another way.
         """
+        if self._others is not None:
+            return await self._others.cancel(task_id, caller)
+        return await self.cancel_here(task_id, caller)
+
+    async def cancel_here(self, task_id: str, caller: CallContext) -> Task:
+        """See `ReplicaWork.cancel_here`."""
         live = await self._own(task_id, caller)
         if live.task.status.state in ENDED:
             raise task_not_cancelable(await self._tasks.reached(live, live.next_seq - 1, settled=True))
+        self._tasks.require_here(live)
         running = live.running
         if running is not None:
             running.canceled = True
@@ -303,8 +337,9 @@ class Engine:
             with anyio.move_on_after(self.limits.cancel_grace_seconds):
                 await running.finished.wait()
             live = await self._own(live.id, caller)  # which may have left memory with its work
+            self._tasks.require_here(live)
         if live.task.status.state not in ENDED:
-            self._tasks.conclude(live, TaskState.CANCELED, _CANCELED)
+            await self._tasks.unless_overtaken(self._tasks.conclude(live, TaskState.CANCELED, _CANCELED))
         task = await self._tasks.reached(live, live.next_seq - 1, settled=True)
         if task.status.state is not TaskState.CANCELED:
             raise task_not_cancelable(task)
@@ -320,6 +355,7 @@ class Engine:
         task = await self._tasks.shown(live)
         if task.status.state in ENDED and not caller.comes_late:
             raise task_has_ended(task)
+        live = self._tasks.attached(live)
         return live.watch(self.limits.watch_events, note=live.progress if caller.comes_late else None)
 
     def new_id(self) -> str:
@@ -341,7 +377,17 @@ class Engine:
     async def _take(
         self, request: SendMessageRequest, caller: CallContext, *, watch: bool
     ) -> AcceptedMessage:
-        return await self._intake.take(request, caller, self.limits, self._require_running, watch=watch)
+        if self._others is not None:
+            return await self._others.take(request, caller, watch=watch)
+        return await self.take_here(request, caller, watch=watch)
+
+    async def take_here(
+        self, request: SendMessageRequest, caller: CallContext, *, watch: bool, only: str | None = None
+    ) -> AcceptedMessage:
+        """See `ReplicaWork.take_here`."""
+        return await self._intake.take(
+            request, caller, self.limits, self._require_running, watch=watch, only=only
+        )
 
     # Doing the work
 
@@ -351,7 +397,7 @@ class Engine:
         job = Job(
             turn,
             self._tasks.events_of(live),
-            partial(self._emit, live),
+            partial(self._emit, live, running),
             stored,
             running,
             partial(self._is_left, live, running),
@@ -362,12 +408,18 @@ class Engine:
         broke = False
         with running.scope:
             try:
+                if self._others is not None:
+                    await job.accepted
                 await work(job)
-            except StoreError:
-                logger.warning("task %s is given up: the store cannot write", live.id)
+            except StoreError as exc:
+                level = logging.INFO if running.abandoned else logging.WARNING
+                logger.log(level, "task %s is given up: %s", live.id, exc)
             except Exception:
                 logger.exception("the work on task %s failed", live.id)
                 broke = True
+        if running.abandoned:
+            running.finish()
+            return self._tasks.changed(live)
         live.running = None
         if live.task.status.state not in SETTLED and live.failure is None:
             if self._is_left(live, running):
@@ -378,10 +430,24 @@ class Engine:
                 self._tasks.conclude(live, TaskState.FAILED, _STOPPED)
             else:
                 self._tasks.conclude(live, TaskState.FAILED, _BROKE if broke else _SILENT)
+        self._give_back(live, running)
         running.finish()
         self._tasks.changed(live)
+        return None
 
-    def _emit(self, live: LiveTask, event: StreamResponse, keep: bytes | None) -> Commit:
+    def _give_back(self, live: LiveTask, running: RunningWork) -> None:
+        """Let other replicas go on with a task that has not ended and has no more work here."""
+        replicas = self._store.replicas
+        if replicas is None or live.overtaken or live.failure is not None or live.task.status.state in ENDED:
+            return
+        give = replicas.hand_over if self._is_left(live, running) else replicas.release
+        give(live.id, live.next_seq - 1)
+
+    def _emit(
+        self, live: LiveTask, running: RunningWork, event: StreamResponse, keep: bytes | None
+    ) -> Commit:
+        if running.abandoned:
+            return refused_commit(live.id)
         try:
             return live.accept(event, keep=keep)
         except IllegalTransitionError as exc:
@@ -389,9 +455,10 @@ class Engine:
             return Commit(done=True)
 
     def _is_left(self, live: LiveTask, running: RunningWork) -> bool:
-        """Whether this process stops and the next one can resume the task."""
-        can_go_on = running.outlives or live.task.status.state in INTERRUPTED
-        return self._closing and self._store.lasts and not running.canceled and can_go_on
+        """Whether this process stops, or may not go on, and another one can resume the task."""
+        waits = live.state in INTERRUPTED
+        is_ending = self._closing and self._store.lasts and not running.canceled
+        return (is_ending or running.abandoned) and (running.outlives or waits)
 
     # Tasks of the last process
 
@@ -403,22 +470,43 @@ class Engine:
         """
         last = Commit(done=True)
         async for stored in self._store.unfinished():
-            state = TaskState(stored.head.state)
             try:
-                work = self._agent.resume(stored.private, state, stored.origin.owner)
-                if work is None and state in INTERRUPTED:
-                    self._tasks.count(stored.origin.owner, stored.task_id)
-                    continue
-                live = self._tasks.hold(stored)
+                concluded = self._go_on(stored, _RESTARTED)
             except ValueError:
                 logger.exception("task %s cannot be read and is left as it is", stored.task_id)
-                continue
-            if work is None:
-                last = self._tasks.conclude(live, TaskState.FAILED, _RESTARTED)
             else:
-                live.running = RunningWork()
-                self._start(live, live.running, _turn_left(live), Commit(done=True), work)
+                last = concluded or last
         await last
+
+    def _go_on(self, stored: StoredTask, gone: str) -> Commit | None:
+        """Go on with a task whose process is gone. `gone` says so, in a task that cannot go on; its commit is returned.
+
+        Raises:
+            ValueError: the stored bytes cannot be read.
+        """
+        state = TaskState(stored.head.state)
+        work = self._agent.resume(stored.private, state, stored.origin.owner)
+        if work is None and state in INTERRUPTED:
+            if self._store.replicas is not None:
+                self._store.replicas.release(stored.task_id, stored.seq)
+            else:
+                self._tasks.open.add(stored.origin.owner, stored.task_id)
+            return None
+        live = self._tasks.take_over(stored)
+        if work is None:
+            return self._tasks.conclude(live, TaskState.FAILED, gone)
+        live.running = RunningWork()
+        self._start(live, live.running, _turn_left(live), Commit(done=True), work)
+        return None
+
+    def go_on_with(self, task: StoredTask) -> None:
+        """See `ReplicaWork.go_on_with`. A stopping replica leaves the task to the next one."""
+        if self._closing:
+            return
+        try:
+            self._go_on(task, _GONE)
+        except ValueError:
+            logger.exception("task %s cannot be read and is left as it is", task.task_id)
 
     def _look_whether_idle(self) -> None:
         if self._closing and not any(live.running and not live.running.hearing for live in self._tasks):
@@ -430,6 +518,8 @@ class Engine:
         """Refuse new messages, let running work go on for `seconds`, then stop it. Streams end with their tasks."""
         self._closing = True
         self._end_waiting_streams()
+        if self._others is not None:
+            self._leave_to_others()
         self._look_whether_idle()
         if not self._idle.is_set():
             with anyio.move_on_after(seconds):
@@ -446,6 +536,14 @@ class Engine:
                 if live.running is not None:
                     await live.running.finished.wait()
         self._end_waiting_streams()
+
+    def _leave_to_others(self) -> None:
+        """Hand over what other replicas can resume, and end the streams and waits of what they work on."""
+        for live in self._tasks:
+            if live.running is not None and self._is_left(live, live.running):
+                live.running.scope.cancel()
+            elif not live.is_mine:
+                live.leave()
 
     def _end_waiting_streams(self) -> None:
         """End the streams of tasks that wait for their clients: no event will come, and the stop need not wait."""

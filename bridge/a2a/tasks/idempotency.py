@@ -15,6 +15,9 @@ mean a new message each time. So the rules are:
 - Once the answer was written in full, it is a new message. The exception is work that is harmful to do twice: there
   it remains a repeat for a short time, in which a proxy may have sent the message again.
 
+Several replicas on one store judge alike. The store has the age of a message and whether its answer was written, and
+the state of the task says whether it is at work.
+
 Spec: A2A 1.0 sections 3.3.1 (idempotency), 3.4.1 (contexts).
 """
 
@@ -24,9 +27,9 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.a2a.model.life import IdsAndClock
+from bridge.a2a.model.life import SETTLED, IdsAndClock
 from bridge.a2a.tasks.agent import Commit, WorkStatus
-from bridge.store.records import MessageKey, Store, TaskOrigin
+from bridge.store.records import MessageKey, Store, StoredMessage, TaskOrigin, WrittenAnswer
 
 REPEATED: Final = "urn:mcp-a2a:tool:v1/repeated"
 """Metadata of a task that answers a repeat of an answered message: {"answeredAt"}."""
@@ -45,6 +48,16 @@ class Repeat:
     """When its answer was written in full, in milliseconds since the epoch; None if it was not."""
 
 
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What is known of the earlier messages of an id."""
+
+    repeat: Repeat | None = None
+    """The message that is repeated; None for a new message."""
+    task_id: str | None = None
+    """The task that the last message of this id went to."""
+
+
 @dataclass(slots=True)
 class _AnswerRecord:
     """What is known about the answer to a message. Times are those of `IdsAndClock.elapsed_ms`."""
@@ -56,6 +69,8 @@ class _AnswerRecord:
     written_ms: int | None = None
     answered: Repeat | None = None
     """Set with `written_ms`."""
+    may_repeat: bool = False
+    """Whether another replica says that the work is idempotent."""
 
     @property
     def is_at_work(self) -> bool:
@@ -63,7 +78,7 @@ class _AnswerRecord:
 
     @property
     def is_repeatable(self) -> bool:
-        return self.work_status is not None and self.work_status.is_repeatable
+        return self.may_repeat or (self.work_status is not None and self.work_status.is_repeatable)
 
 
 class MessageBook:
@@ -81,44 +96,73 @@ class MessageBook:
         self._ids = ids
         self._repeat_ms = repeat_seconds * 1000
         self._repeat_answered_ms = repeat_answered_seconds * 1000
-        self._messages: dict[tuple[str, str], tuple[str, MessageKey]] = {}
+        self._messages: dict[tuple[str, str], StoredMessage] = {}
         self._records: OrderedDict[tuple[str, str], _AnswerRecord] = OrderedDict()
         self._contexts: dict[str, str] = {}
 
-    async def repeat_of(self, owner: str, key: MessageKey) -> Repeat | None:
-        """The earlier message that this one repeats; None for a new message."""
+    async def earlier(self, owner: str, key: MessageKey) -> Earlier:
+        """What is known of the messages before this one that have its id."""
         owned_id = owner, key.message_id
         known = await self._known(owned_id)
-        if known is None or known[1].digest != key.digest:
-            return None
+        if known is None or known.key.digest != key.digest:
+            return Earlier(None, None if known is None else known.task_id)
         now_ms, record = self._ids.elapsed_ms(), self._records.get(owned_id)
-        if record is None or record.task_id != known[0]:
-            age_ms = max(key.accepted_ms - known[1].accepted_ms, 0)
-            record = self._remember(owned_id, _AnswerRecord(known[0], now_ms - age_ms))
-        if record.written_ms is None or record.is_at_work:
+        if record is None or record.task_id != known.task_id:
+            age_ms = known.age_ms
+            if age_ms is None:
+                age_ms = max(key.accepted_ms - known.key.accepted_ms, 0)
+            record = self._remember(owned_id, _AnswerRecord(known.task_id, now_ms - age_ms))
+        is_at_work = record.is_at_work
+        if self._store.replicas is not None and not is_at_work:
+            is_at_work = await self._learn_from_others(record, known)
+        return Earlier(self._repeat(record, now_ms, is_at_work=is_at_work), known.task_id)
+
+    def _repeat(self, record: _AnswerRecord, now_ms: int, *, is_at_work: bool) -> Repeat | None:
+        if record.written_ms is None or is_at_work:
             is_late = now_ms - record.accepted_ms > self._repeat_ms
-            return None if is_late and not record.is_at_work else Repeat(record.task_id, None)
+            return None if is_late and not is_at_work else Repeat(record.task_id, None)
         if record.is_repeatable or now_ms - record.written_ms > self._repeat_answered_ms:
             return None
         return record.answered
 
+    async def _learn_from_others(self, record: _AnswerRecord, known: StoredMessage) -> bool:
+        """Learn whether a message was answered by another replica; returns whether one is at work on it."""
+        answer = known.answer
+        if answer is not None and record.written_ms is None:
+            record.written_ms = self._ids.elapsed_ms() - answer.age_ms
+            record.answered = Repeat(record.task_id, answer.at_ms)
+            record.may_repeat = answer.is_repeatable
+        if record.work_status is not None:
+            return False
+        task = await self._store.load(known.task_id)
+        return task is not None and task.head.state not in SETTLED
+
     async def task_of(self, owner: str, message_id: str) -> str | None:
         """The task that the last message of this id went to."""
         known = await self._known((owner, message_id))
-        return None if known is None else known[0]
+        return None if known is None else known.task_id
 
-    async def _known(self, owned_id: tuple[str, str]) -> tuple[str, MessageKey] | None:
-        if (known := self._messages.get(owned_id)) is not None:
-            return known
-        stored = await self._store.find_message(*owned_id)
-        return None if stored is None else (stored.task_id, stored.key)
+    async def _known(self, owned_id: tuple[str, str]) -> StoredMessage | None:
+        return self._messages.get(owned_id) or await self._store.find_message(*owned_id)
 
     def written(self, owner: str, message_id: str) -> None:
         """Note that the answer to a message was written in full."""
         record = self._records.get((owner, message_id))
-        if record is not None:
-            record.written_ms = self._ids.elapsed_ms()
-            record.answered = Repeat(record.task_id, self._ids.now_ms())
+        if record is None:
+            return
+        at_ms, replicas = self._ids.now_ms(), self._store.replicas
+        record.written_ms = self._ids.elapsed_ms()
+        record.answered = Repeat(record.task_id, at_ms)
+        if replicas is not None:
+            answer = WrittenAnswer(at_ms, record.is_repeatable)
+            replicas.note_answer(owner, message_id, record.task_id, answer)
+
+    def note_elsewhere(self, owner: str, message_id: str, task_id: str) -> None:
+        """Remember a message of a client of this replica that another one took in, for when its answer is written."""
+        owned_id = owner, message_id
+        record = self._records.get(owned_id)
+        if record is None or record.task_id != task_id:
+            self._remember(owned_id, _AnswerRecord(task_id, self._ids.elapsed_ms()))
 
     def _remember(self, owned_id: tuple[str, str], record: _AnswerRecord) -> _AnswerRecord:
         self._records[owned_id] = record
@@ -144,12 +188,12 @@ class MessageBook:
     ) -> None:
         """Remember an accepted message until the store has kept it, and the record of its answer for longer."""
         owned_id = origin.owner, key.message_id
-        self._messages[owned_id] = task_id, key
+        self._messages[owned_id] = told = StoredMessage(task_id, key)
         self._contexts[origin.context_id] = origin.owner
         self._remember(owned_id, _AnswerRecord(task_id, self._ids.elapsed_ms(), work_status))
 
         def forget() -> None:
-            if self._messages.get(owned_id) == (task_id, key):
+            if self._messages.get(owned_id) is told:
                 del self._messages[owned_id]
             self._contexts.pop(origin.context_id, None)
 

@@ -37,11 +37,13 @@ from bridge.a2a.model.objects import (
 from bridge.a2a.model.task_names import beginning_of
 from bridge.a2a.tasks.agent import Agent, Commit, HeldLimits, PlannedWork, RunningWork, Turn
 from bridge.a2a.tasks.draft import BriefWork, DraftTask
-from bridge.a2a.tasks.idempotency import REPEATED, MessageBook, Repeat
-from bridge.a2a.tasks.live import LiveTask, Watcher
-from bridge.a2a.tasks.registry import StorePace, TaskRegistry
+from bridge.a2a.tasks.idempotency import REPEATED, Earlier, MessageBook, Repeat
+from bridge.a2a.tasks.live import LiveTask
+from bridge.a2a.tasks.registry import HeldElsewhereError, StorePace, TaskRegistry
+from bridge.a2a.tasks.watcher import Watcher
 from bridge.access.principals import Principal
 from bridge.concurrency import Signal, one_at_a_time
+from bridge.errors import StoreConflictError, StoreError
 from bridge.jsonvalues import JsonObject
 from bridge.store.records import MessageKey, Query, Store
 
@@ -76,6 +78,17 @@ class AcceptedMessage:
     """Whether the message is held for running work, so that there is no answer to wait for."""
     note: JsonObject | None = None
     """Metadata to add to the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A message that goes to a task, or that makes one."""
+
+    turn: Turn
+    key: MessageKey
+    size_bytes: int
+    replaces: str | None
+    """The task that a message of this id went to before."""
 
 
 StartWork = Callable[[LiveTask, RunningWork, Turn, Commit, PlannedWork], None]
@@ -134,6 +147,7 @@ class Intake:
         self._tasks = tasks
         self._book = book
         self._start = start
+        self._is_shared = store.replicas is not None
         self._taking: dict[tuple[str, str], Signal] = {}
 
     async def take(
@@ -144,11 +158,16 @@ class Intake:
         require_running: Callable[[], None],
         *,
         watch: bool,
+        only: str | None = None,
     ) -> AcceptedMessage:
         """Take a message in. `require_running` is called before any new work, and raises A2AError to refuse it.
 
+        With `only`, the message is for this task. Where other replicas use the same store, the message is stored.
+
         Raises:
             A2AError: the message is refused.
+            HeldElsewhereError: another replica has to take the message in, or it goes to another task than `only`.
+            StoreConflictError: another replica was first. Try again.
         """
         message, principal = request.message, caller.principal
         if message.role is not Role.USER:
@@ -157,26 +176,55 @@ class Intake:
         name = message.task_id if caller.names_tasks else None
         began_by = message.message_id if name is None else beginning_of(name)
         async with one_at_a_time(self._taking, (principal.name, began_by)):
-            told = _without_configuration(request)
-            key = MessageKey(began_by, hashlib.sha256(told).digest(), self._ids.now_ms())
-            # Callers that share one name would get each other's tasks: for them, the task id is the capability.
-            # Where clients name tasks, messages have no ids of their own: the same words are a new message.
-            knows = name is None and (principal.may_list_all or message.task_id is not None)
-            repeat = await self._book.repeat_of(principal.name, key) if knows else None
-            if repeat is not None:
-                return await self._join(repeat, principal, request, limits, watch=watch)
-            require_running()
-            if name is not None:
-                request = await self._by_its_id(name, request, principal)
-            turn, live = await self._addressed(request, caller)
-            if live is not None and name is not None:
-                turn = self._with_new_id(turn, live.task)
-                key = replace(key, message_id=turn.message.message_id)
-            # No await from here on: nobody else can take the room that was found, or start work on the task.
-            self._require_room(live, turn, len(told), limits)
-            if live is not None and live.running is not None:
-                return self._hear(live, live.running, turn, len(told), key, limits, watch=watch)
-            return self._begin(live, turn, key, limits, name=name, watch=watch)
+            accepted = await self._take_in(request, caller, limits, require_running, watch=watch, only=only)
+            if self._is_shared:
+                await _stored_or_closed(accepted)
+            return accepted
+
+    async def _take_in(
+        self,
+        request: SendMessageRequest,
+        caller: CallContext,
+        limits: EngineLimits,
+        require_running: Callable[[], None],
+        *,
+        watch: bool,
+        only: str | None,
+    ) -> AcceptedMessage:
+        message, principal = request.message, caller.principal
+        name = message.task_id if caller.names_tasks else None
+        began_by = message.message_id if name is None else beginning_of(name)
+        told = _without_configuration(request)
+        key = MessageKey(began_by, hashlib.sha256(told).digest(), self._ids.now_ms())
+        # Callers that share one name would get each other's tasks: for them, the task id is the capability.
+        # Where clients name tasks, messages have no ids of their own: the same words are a new message.
+        knows = name is None and (principal.may_list_all or message.task_id is not None)
+        earlier = await self._book.earlier(principal.name, key) if knows or self._is_shared else Earlier()
+        if knows and earlier.repeat is not None:
+            return await self._join(earlier.repeat, principal, request, limits, watch=watch)
+        require_running()
+        if self._is_shared:
+            await self._tasks.open.look(principal.name, limits.open_tasks)
+        before = earlier.task_id
+        if name is not None:
+            request = await self._by_its_id(name, request, principal)
+            if request.message.task_id is not None and self._is_shared:
+                before = await self._book.task_of(principal.name, message.message_id)
+        turn, live = await self._addressed(request, caller)
+        if live is not None and name is not None:
+            turn = self._with_new_id(turn, live.task)
+            key = replace(key, message_id=turn.message.message_id)
+            before = before if turn.message.message_id == message.message_id else None
+        # No await from here on: nobody else can take the room that was found, or start work on the task.
+        self._require_room(live, turn, len(told), limits)
+        if only is not None and (live is None or live.id != only):
+            raise HeldElsewhereError(only, None)
+        if live is not None:
+            self._tasks.require_here(live)
+        sent = _Sent(turn, key, len(told), before)
+        if live is not None and live.running is not None:
+            return self._hear(live, live.running, sent, limits, watch=watch)
+        return self._begin(live, sent, limits, name=name, watch=watch)
 
     async def task_named(self, name: str, principal: Principal) -> str | None:
         """The id of the task that this principal calls so now."""
@@ -204,7 +252,7 @@ class Intake:
 
     def _require_room(self, live: LiveTask | None, turn: Turn, turn_bytes: int, limits: EngineLimits) -> None:
         if live is None:
-            if self._tasks.open_of(turn.principal.name) >= limits.open_tasks:
+            if self._tasks.open.of(turn.principal.name) >= limits.open_tasks:
                 raise too_many_open_tasks(limits.open_tasks)
             return
         if len(live.task.history or ()) >= limits.history.messages:
@@ -252,8 +300,8 @@ class Intake:
             raise invalid_params(said, names=("message.taskId",))
         if live.task.status.state in ENDED:
             await self._tasks.reached(live, live.next_seq - 1, settled=True)
-        is_at_work = live.running is not None and live.task.status.state not in SETTLED
-        if not is_at_work:
+        has_worker = live.running is not None or self._tasks.is_elsewhere(live)
+        if not has_worker or live.task.status.state in SETTLED:
             require_answerable(live.task)
         return live
 
@@ -292,6 +340,7 @@ class Intake:
         """Answer a repeat with the task of the earlier message."""
         live = await self._tasks.own(repeat.task_id, principal)
         await self._tasks.reached(live, live.next_seq - 1, settled=False)
+        live = self._tasks.attached(live)
         length = request.configuration.history_length if request.configuration else None
         at_ms = repeat.answered_ms
         note: JsonObject | None = None if at_ms is None else {REPEATED: {"answeredAt": timestamp(at_ms)}}
@@ -305,28 +354,25 @@ class Intake:
         self,
         live: LiveTask,
         running: RunningWork,
-        turn: Turn,
-        turn_bytes: int,
-        key: MessageKey,
+        sent: _Sent,
         limits: EngineLimits,
         *,
         watch: bool,
     ) -> AcceptedMessage:
         """Give a message to running work: as an answer if the work listens, else to be held."""
         if running.hearing is not None:
-            hear = running.hearing(turn)
-            accepted = self._accept(live, turn, key, running, limits, watch=watch)
+            hear = running.hearing(sent.turn)
+            accepted = self._accept(live, sent, running, limits, watch=watch)
             hear(accepted.stored)
             return accepted
-        if not running.hold(turn, turn_bytes, limits.held):
+        if not running.hold(sent.turn, sent.size_bytes, limits.held):
             raise task_is_at_work(live.task)
-        return self._accept(live, turn, key, running, limits, watch=watch, is_held=True)
+        return self._accept(live, sent, running, limits, watch=watch, is_held=True)
 
     def _begin(
         self,
         live: LiveTask | None,
-        turn: Turn,
-        key: MessageKey,
+        sent: _Sent,
         limits: EngineLimits,
         *,
         name: str | None,
@@ -336,6 +382,7 @@ class Intake:
 
         A task that its client named is never answered with a Message alone.
         """
+        turn = sent.turn
         work = self._agent.plan(turn)
         is_brief = isinstance(work, BriefWork) and name is None
         is_draft = is_brief and not turn.configuration.return_immediately
@@ -343,15 +390,14 @@ class Intake:
             turn.principal.name, turn.message.context_id, name=name, is_draft=is_draft
         )
         live.running = running = RunningWork()
-        accepted = self._accept(live, turn, key, running, limits, watch=watch)
+        accepted = self._accept(live, sent, running, limits, watch=watch)
         self._start(live, running, turn, accepted.stored, work)
         return accepted
 
     def _accept(
         self,
         live: LiveTask,
-        turn: Turn,
-        key: MessageKey,
+        sent: _Sent,
         running: RunningWork,
         limits: EngineLimits,
         *,
@@ -363,15 +409,15 @@ class Intake:
         The message becomes the first event of a new task, or a message of the history. An answer also sets the
         task to WORKING; a held message does not.
         """
-        context_id = live.origin.context_id
+        turn, key, context_id = sent.turn, sent.key, live.origin.context_id
         message = turn.message.changed(task_id=live.id, context_id=context_id)
         length = turn.configuration.history_length
         if turn.task is None:
             first = _first_event(live.id, context_id, message, key)
             watcher = live.watch(limits.watch_events, length, from_next=True) if watch else None
-            commit = live.accept(first, message=key)
+            commit = live.accept(first, message=key, replaces=sent.replaces)
         else:
-            commit = live.accept(StreamResponse(message=message), message=key)
+            commit = live.accept(StreamResponse(message=message), message=key, replaces=sent.replaces)
             watcher = live.watch(limits.watch_events, length, from_next=not is_held) if watch else None
             if not is_held:
                 live.accept(self._tasks.events_of(live).status(TaskState.WORKING))
@@ -381,6 +427,22 @@ class Intake:
         else:
             note(commit)
         return AcceptedMessage(live, live.next_seq - 1, watcher, commit, is_held)
+
+
+async def _stored_or_closed(accepted: AcceptedMessage) -> None:
+    """Wait until a message is stored. Where another replica was first, nobody watches.
+
+    Raises:
+        StoreConflictError: another replica was first.
+    """
+    try:
+        await accepted.stored
+    except BaseException as exc:
+        if isinstance(exc, StoreError) and not isinstance(exc, StoreConflictError):
+            return  # whoever waits for the task is told
+        if accepted.watcher is not None:
+            accepted.watcher.close()
+        raise
 
 
 def _first_event(task_id: str, context_id: str, message: Message, key: MessageKey) -> StreamResponse:

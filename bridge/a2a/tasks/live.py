@@ -26,6 +26,12 @@ crash could take back. A watcher that does not keep up is cut off; the task goes
 # - `fall_back` moves `task` back to `visible`. Only the registry calls it, after a failure, and once the store can
 #   write again.
 # - `leave` moves neither: it ends the streams and the waits, because another process goes on.
+# - `told` and `advance` move both, by events that another replica stored. They wait while the store has not answered
+#   for every own event: one of those may be told as well, and another one may have been stored in its place.
+#
+# Of several replicas, one works on a task. A replica whose event another one forestalled, or that was taken for dead,
+# is *overtaken*: it accepts nothing more, waits for the store's last answer, falls back, and follows. Its watchers have
+# seen what is visible, so their streams go on.
 #
 # Orders of events
 # ----------------
@@ -55,32 +61,22 @@ crash could take back. A watcher that does not keep up is cut off; the task goes
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Self
+from typing import Final
 
-import anyio
-
-from bridge.a2a.model.life import (
-    CLOSES_STREAM,
-    ENDED,
-    INTERRUPTED,
-    SETTLED,
-    apply_event,
-    with_history,
-    with_note,
-)
+from bridge.a2a.model.life import ENDED, INTERRUPTED, SETTLED, apply_event
 from bridge.a2a.model.objects import StreamResponse, Task, TaskState, milliseconds
 from bridge.a2a.model.progress import numbers_in
 from bridge.a2a.tasks.agent import Commit, RunningWork
+from bridge.a2a.tasks.foreign import UnreadableEventError, events_of, steps_after
+from bridge.a2a.tasks.watcher import Watcher
 from bridge.concurrency import Signal
-from bridge.errors import StoreError
+from bridge.errors import StoreConflictError, StoreError
 from bridge.jsonvalues import JsonObject
 from bridge.store.records import Change, MessageKey, OnStored, StoredTask, TaskHead, TaskOrigin
-
-logger = logging.getLogger(__name__)
+from bridge.store.replicas import ForeignEvent
 
 FOLDED_EVENTS: Final = 16
 """The number of events from which on a snapshot of a waiting task may replace them."""
@@ -101,105 +97,28 @@ class _Entry:
     commit: Commit
 
 
-@dataclass(frozen=True, slots=True)
-class WatchedEvent:
-    """One StreamResponse as JSON, for a watcher."""
-
-    text: bytes
-    last: bool
-    """Nothing follows on this stream."""
-
-
-class Watcher:
-    """One reader of a task's stream. Iterate it; close it when the reader is gone."""
-
-    def __init__(
-        self,
-        live: LiveTask,
-        from_seq: int,
-        history_length: int | None,
-        queue_events: int,
-        closed_by: frozenset[TaskState],
-        note: JsonObject | None,
-    ) -> None:
-        self._live = live
-        self._note = note
-        self._from_seq = from_seq
-        self._history_length = history_length
-        self._closed_by = closed_by
-        self._send, self._receive = anyio.create_memory_object_stream[WatchedEvent](queue_events)
-        self._started = False
-        self.cut_off = False
-        """True when the reader was too slow."""
-
-    def start(self, task: Task) -> None:
-        """Send the snapshot that begins a stream (sections 3.1.2 and 3.1.6)."""
-        self._started = True
-        snapshot = StreamResponse(task=with_note(with_history(task, self._history_length), self._note))
-        self._put(WatchedEvent(snapshot.to_json(), last=task.status.state in self._closed_by))
-
-    def see(self, entry: _Entry) -> None:
-        """Send an event that has become visible, if it belongs to this stream."""
-        if entry.seq < self._from_seq:
-            return
-        if not self._started:
-            self.start(entry.task)
-        elif entry.event.message is None:
-            update = entry.event.status_update
-            self._put(
-                WatchedEvent(entry.text, last=update is not None and update.status.state in CLOSES_STREAM)
-            )
-
-    def finish(self, reply: StreamResponse) -> None:
-        """Send a Message as the only event, and end the stream."""
-        self._put(WatchedEvent(reply.to_json(), last=True))
-
-    def _put(self, seen: WatchedEvent) -> None:
-        try:
-            self._send.send_nowait(seen)
-        except anyio.WouldBlock:
-            self.cut_off = True
-            logger.warning("a reader of task %s is too slow and was cut off; the task goes on", self._live.id)
-            self.end()
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            self.end()
-        else:
-            if seen.last:
-                self.end()
-
-    def end(self) -> None:
-        """End the stream. The reader can still read what is queued."""
-        self._send.close()
-        self._live.forget(self)
-
-    def close(self) -> None:
-        """End the stream for a reader that is gone, and drop what is queued."""
-        self.end()
-        self._receive.close()
-
-    async def next(self) -> WatchedEvent | None:
-        """The next event; None once the stream has ended or was closed."""
-        try:
-            return await self._receive.receive()
-        except (anyio.EndOfStream, anyio.ClosedResourceError):
-            return None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
 class LiveTask:
     """One task in memory."""
 
     def __init__(
-        self, task_id: str, origin: TaskOrigin, submit: Submit, on_change: Callable[[LiveTask], None]
+        self,
+        task_id: str,
+        origin: TaskOrigin,
+        submit: Submit,
+        on_change: Callable[[LiveTask], None],
+        *,
+        is_shared: bool = False,
     ) -> None:
+        """`is_shared` says that other replicas may work on this task."""
         self.id = task_id
         self.origin = origin
         self.kept = b""
+        self.holder: str | None = None
+        """The replica that held the task when it was last read from the store."""
+        self.overtaken = False
+        """Whether another replica goes on with the task, and the store has not yet answered for every own event."""
+        self.pins = 0
+        """How many callers wait for the task without watching it."""
         self.running: RunningWork | None = None
         self.left = False
         """Whether another process goes on with this task: no more events come in this one."""
@@ -209,6 +128,13 @@ class LiveTask:
         """The numbers of the last progress report that is visible, as metadata. They are not stored with the task."""
         self._submit = submit
         self._on_change = on_change
+        self._is_shared = is_shared
+        self._unanswered = 0
+        self._told: list[ForeignEvent] = []
+        """What others stored, while the store has not answered for every own event."""
+        self._falls = 0
+        self._fell_to = 0
+        """How often the task fell back, and to which event the last time."""
         self._watchers: set[Watcher] = set()
         self._task: Task | None = None
         self._visible: Task | None = None
@@ -228,13 +154,18 @@ class LiveTask:
         self._snapshot_bytes = len(stored.snapshot)
         self._since_bytes = sum(map(len, stored.events))
         self._since_events = len(stored.events)
-        self.kept = stored.private
+        self.kept, self.holder = stored.private, stored.holder
 
     @property
     def task(self) -> Task:
         """The task with every accepted event."""
         assert self._task is not None
         return self._task
+
+    @property
+    def state(self) -> TaskState | None:
+        """The state after every accepted event; None while there is no event."""
+        return None if self._task is None else self._task.status.state
 
     @property
     def visible(self) -> Task | None:
@@ -265,8 +196,19 @@ class LiveTask:
 
     @property
     def idle(self) -> bool:
-        """Whether the task may leave memory: every event is stored, no work runs, and nobody watches."""
-        return self._seq == self._visible_seq and self.running is None and not self._watchers
+        """Whether the task may leave memory: every event is stored, no work runs, and nobody watches or waits."""
+        is_used = self._watchers or self.pins
+        return self._seq == self._visible_seq and self.running is None and not is_used
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the store has answered for every accepted event."""
+        return self._unanswered == 0
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this replica works on the task, or has just added to it."""
+        return self.running is not None or self._seq != self._visible_seq
 
     def accept(
         self,
@@ -274,15 +216,18 @@ class LiveTask:
         *,
         keep: bytes | None = None,
         message: MessageKey | None = None,
+        replaces: str | None = None,
     ) -> Commit:
         """Accept the next event. Returns a commit that says when it is stored.
 
         `keep` replaces the bytes that the worker keeps with the task. `message` is the key of a message that
-        became this event.
+        became this event, and `replaces` the task that a message of this id went to before.
 
         Raises:
             IllegalTransitionError: the event cannot follow.
         """
+        if self.overtaken:
+            return refused_commit(self.id)
         first = self._task is None
         task = event.task if self._task is None else apply_event(self._task, event)
         assert task is not None
@@ -302,8 +247,10 @@ class LiveTask:
             snapshot=self._snapshot_of(entry, moved=moved),
             private=keep,
             message=message,
+            replaces=replaces,
             origin=self.origin if first else None,
         )
+        self._unanswered += 1
         self._submit(change, partial(self._stored, entry))
         return entry.commit
 
@@ -331,14 +278,19 @@ class LiveTask:
         return self._since_events >= FOLDED_EVENTS and self._since_bytes >= self._snapshot_bytes
 
     def _stored(self, entry: _Entry, error: Exception | None) -> None:
-        if error is not None:
-            self.failure = self.failure or error
-            self.end_streams()
-        else:
+        self._unanswered -= 1
+        if error is None:
             self._visible, self._visible_seq = entry.task, entry.seq
             self.progress = numbers_in(entry.event) or self.progress
             for watcher in tuple(self._watchers):
-                watcher.see(entry)
+                watcher.see(entry.seq, entry.task, entry.event, entry.text)
+        elif self._is_shared and isinstance(error, StoreConflictError):
+            self.overtaken = True
+        else:
+            self.failure = self.failure or error
+            self.end_streams()
+        if self._told:
+            self._take_in()
         try:
             entry.commit.settle(error)
         finally:  # a callback of the commit may raise, and those who wait for the task must still be told
@@ -349,6 +301,43 @@ class LiveTask:
         """Drop the events that could not be stored, so that the task can go on from its stored state."""
         self._task, self._seq = self._visible, self._visible_seq
         self.failure = self._history_bytes = None
+        self.overtaken = False
+        self._falls, self._fell_to = self._falls + 1, self._visible_seq
+        self._take_in()
+        self._moved.tell()
+
+    def told(self, events: tuple[ForeignEvent, ...]) -> None:
+        """Take in what another replica stored, once the store has answered for every own event."""
+        self._told += events
+        self._take_in()
+        self._moved.tell()
+        self._on_change(self)
+
+    def advance(self, task: Task, stored: StoredTask) -> None:
+        """Go on to a later state from the store. `task` is the fold of `stored`, of which no event is missing."""
+        if stored.seq > self._visible_seq:
+            self._told += events_of(stored)
+            self._take_in()
+            self._moved.tell()
+        if self._visible_seq == self._seq == stored.seq:
+            self.restore(task, stored)
+
+    def _take_in(self) -> None:
+        if self._visible is None or self._unanswered or self.overtaken or self.failure:
+            return
+        told, self._told = self._told, []
+        try:
+            for step in steps_after(self._visible, self._visible_seq, told):
+                self._task = self._visible = step.task
+                self._seq = self._visible_seq = step.seq
+                self._history_bytes = None
+                if step.event is not None:
+                    self.progress = numbers_in(step.event) or self.progress
+                for watcher in tuple(self._watchers):
+                    watcher.see(step.seq, step.task, step.event, step.text)
+        except UnreadableEventError as exc:
+            self.failure = exc
+            self.end_streams()
 
     def watch(
         self,
@@ -364,7 +353,7 @@ class LiveTask:
         A snapshot in a state of `closed_by` ends the stream at once. `note` is added to the snapshot's metadata.
         """
         from_seq = self.next_seq if from_next else self._visible_seq + 1
-        watcher = Watcher(self, from_seq, history_length, queue_events, closed_by, note)
+        watcher = Watcher(self.id, from_seq, history_length, queue_events, closed_by, note, self.forget)
         self._watchers.add(watcher)
         if not from_next and self._visible is not None:
             watcher.start(self._visible)
@@ -386,6 +375,18 @@ class LiveTask:
         for watcher in tuple(self._watchers):
             watcher.finish(reply)
 
+    def overtake(self) -> None:
+        """Accept nothing more, because another replica goes on with the task."""
+        self.overtaken, self.failure = True, None
+        self._on_change(self)
+
+    def has_reached(self, seq: int, *, settled: bool) -> bool:
+        """Whether event `seq` is stored; with `settled`, also whether the task asks for something or has ended."""
+        task = self._visible
+        if task is None or self._visible_seq < seq:
+            return False
+        return not settled or self.left or task.status.state in SETTLED
+
     def leave(self) -> None:
         """Leave the task to another process. Those who wait for it here get its current state."""
         self.left = True
@@ -398,16 +399,33 @@ class LiveTask:
         With `settled`, also wait until the task asks for something, has ended, or was left.
 
         Raises:
+            StoreConflictError: another replica has gone on with the task before event `seq`.
             StoreError: the store could not keep an event.
         """
+        falls = self._falls
         while True:
             if self.failure is not None:
                 raise StoreError(f"the store could not keep task {self.id}") from self.failure
-            task = self._visible
-            stored = task is not None and self._visible_seq >= seq
-            if task is not None and stored and (not settled or self.left or task.status.state in SETTLED):
-                return task
+            if self._task is None or (self._falls != falls and self._fell_to < seq):
+                raise StoreConflictError(f"another replica has gone on with task {self.id}")
+            if self._visible is not None and self.has_reached(seq, settled=settled):
+                return self._visible
             await self._moved.wait()
+
+    async def caught_up(self, seq: int) -> None:
+        """Wait while this replica works on the task, and its event `seq` is not yet visible here.
+
+        Also wait while it is not clear which of the own events are stored.
+        """
+        while self.overtaken or (self.is_mine and self._visible_seq < seq and self.failure is None):
+            await self._moved.wait()
+
+
+def refused_commit(task_id: str) -> Commit:
+    """The commit of an event that this replica may no longer add."""
+    commit = Commit()
+    commit.settle(StoreConflictError(f"another replica goes on with task {task_id}"))
+    return commit
 
 
 def _task_in(text: bytes) -> bytes:

@@ -4,6 +4,9 @@ A task is in memory while work runs on it, a client watches it, or an event of i
 leaves. A task that waits for its client then stays in an LRU cache, so that the answer need not load it again. The
 registry ends a task whose events could not be stored, once the store can write again, and a task whose client did not
 answer in time.
+
+Where other replicas use the same store, no task is cached, and `find` always looks into the store. A task in memory
+that this replica does not work on follows what the others store.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NoReturn
 
 import anyio
@@ -24,12 +28,15 @@ from bridge.a2a.model.objects import Part, Task, TaskState, milliseconds
 from bridge.a2a.model.task_names import named_id
 from bridge.a2a.tasks.agent import Commit
 from bridge.a2a.tasks.draft import DraftTask
+from bridge.a2a.tasks.foreign import UnreadableEventError
 from bridge.a2a.tasks.listing import task_from_stored
 from bridge.a2a.tasks.live import LiveTask
+from bridge.a2a.tasks.open_tasks import OpenTasks
 from bridge.access.principals import Principal
 from bridge.concurrency import Signal, one_at_a_time
 from bridge.errors import StoreConflictError, StoreError
 from bridge.store.records import Store, StoredTask, TaskOrigin
+from bridge.store.replicas import ForeignEvent
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +58,16 @@ class StorePace:
     """The pause before a failed store is tried again."""
 
 
+class HeldElsewhereError(Exception):
+    """Another replica works on the task and has to be asked."""
+
+    def __init__(self, task_id: str, holder: str | None) -> None:
+        super().__init__(f"task {task_id} is held by {holder or 'nobody any more'}")
+        self.task_id = task_id
+        self.holder = holder
+        """None: look again."""
+
+
 class TaskRegistry:
     """Finds, loads and holds the tasks of one engine. Runs in the task group that `start` is given."""
 
@@ -62,13 +79,16 @@ class TaskRegistry:
         self._ids = ids
         self._pace = pace
         self._on_change = on_change
+        self._is_shared = store.replicas is not None
         self._live: dict[str, LiveTask] = {}
         self._loading: dict[str, Signal] = {}
         self._resting: OrderedDict[str, LiveTask] = OrderedDict()
         """Tasks that wait for their clients, the most recently used last."""
         self._resting_bytes = 0
-        self._open: dict[str, set[str]] = {}
-        """The ids of unfinished tasks, by owner."""
+        self.open = OpenTasks(ids, store.replicas)
+        """How many unfinished tasks each owner has."""
+        self._following: dict[str, Callable[[], None]] = {}
+        """How to follow a task no more, by its id."""
         self._unstored: dict[str, LiveTask] = {}
         """Tasks whose events could not be stored."""
         self._disturbed = anyio.Event()
@@ -92,24 +112,14 @@ class TaskRegistry:
         """
         task_id = self._ids.new() if name is None else named_id(self._ids.new(), name)
         origin = TaskOrigin(context_id or self._ids.new(), owner, self._ids.now_ms())
-        live = (DraftTask if is_draft else LiveTask)(task_id, origin, self._store.submit, self.changed)
+        kind = DraftTask if is_draft else LiveTask
+        live = kind(task_id, origin, self._store.submit, self.changed, is_shared=self._is_shared)
         self._live[task_id] = live
-        self.count(origin.owner, task_id)
+        self.open.add(origin.owner, task_id)
         return live
 
-    def open_of(self, owner: str) -> int:
-        """The number of unfinished tasks of an owner."""
-        return len(self._open.get(owner, ()))
-
-    def count(self, owner: str, task_id: str) -> None:
-        """Count a task among the unfinished ones of its owner."""
-        self._open.setdefault(owner, set()).add(task_id)
-
     def _count_out(self, live: LiveTask) -> None:
-        mine = self._open.get(live.origin.owner, set())
-        mine.discard(live.id)
-        if not mine:
-            self._open.pop(live.origin.owner, None)
+        self.open.drop(live.origin.owner, live.id)
 
     async def own(self, task_id: str, principal: Principal) -> LiveTask:
         """The principal's task, from memory or the store.
@@ -127,8 +137,80 @@ class TaskRegistry:
         return task_id in self._live or task_id in self._resting
 
     async def find(self, task_id: str) -> LiveTask | None:
-        """The task with this id, whoever owns it; None if there is none."""
+        """The task with this id, whoever owns it; None if there is none.
+
+        Where other replicas use the same store, the task is as the store has it, or later.
+        """
+        if self._is_shared:
+            return await self._look_up(task_id)
         return self._live.get(task_id) or await self._load(task_id)
+
+    async def _look_up(self, task_id: str) -> LiveTask | None:
+        while True:
+            stored = await self._store.load(task_id)
+            live = self._live.get(task_id)
+            if stored is None or live is None:
+                return live if stored is None else self.hold(stored)
+            if live.is_mine or live.failure is not None:
+                await live.caught_up(stored.seq)
+                if live.is_mine or live.failure is not None:
+                    return live
+            elif self._has_advanced(live, stored):
+                return self._attached(live)
+
+    def _has_advanced(self, live: LiveTask, stored: StoredTask) -> bool:
+        """Bring a task that this replica does not work on to its stored state; False if it is later already."""
+        live.advance(task_from_stored(stored), stored)
+        self.changed(live)
+        return live.next_seq == stored.seq + 1
+
+    def attached(self, live: LiveTask) -> LiveTask:
+        """The task in memory under the id of this one, which may have left memory since it was found."""
+        return self._attached(live) if self._is_shared else live
+
+    def _attached(self, live: LiveTask) -> LiveTask:
+        here = self._live.get(live.id, live)
+        return here if here.task.status.state in ENDED else self._held(here)
+
+    def require_here(self, live: LiveTask) -> None:
+        """Require that this replica may add to a task.
+
+        Raises:
+            HeldElsewhereError: another replica holds it.
+        """
+        replicas = self._store.replicas
+        if replicas is not None and not live.is_mine and live.holder not in (None, replicas.epoch):
+            raise HeldElsewhereError(live.id, live.holder)
+
+    def may_end(self, live: LiveTask) -> bool:
+        """Whether this replica is the one to end a task that nobody answers."""
+        replicas = self._store.replicas
+        if replicas is None or live.holder == replicas.epoch:
+            return True
+        return live.holder is None and replicas.leads
+
+    async def unless_overtaken(self, stored: Commit) -> None:
+        """With other replicas, wait for an event to be stored; whoever waits for its task is told of a failure.
+
+        Raises:
+            StoreConflictError: another replica was faster.
+        """
+        if not self._is_shared:
+            return
+        try:
+            await stored
+        except StoreConflictError:
+            raise
+        except StoreError as exc:
+            logger.debug("an event is not stored: %s", exc)
+
+    def is_elsewhere(self, live: LiveTask) -> bool:
+        """Whether another replica holds a task."""
+        try:
+            self.require_here(live)
+        except HeldElsewhereError:
+            return True
+        return False
 
     async def _load(self, task_id: str) -> LiveTask | None:
         async with one_at_a_time(self._loading, task_id):
@@ -146,9 +228,32 @@ class TaskRegistry:
         Raises:
             ValueError: the stored bytes cannot be read.
         """
-        live = LiveTask(stored.task_id, stored.origin, self._store.submit, self.changed)
+        live = LiveTask(
+            stored.task_id, stored.origin, self._store.submit, self.changed, is_shared=self._is_shared
+        )
         live.restore(task_from_stored(stored), stored)
         return live if live.task.status.state in ENDED else self._held(live)
+
+    def take_over(self, stored: StoredTask) -> LiveTask:
+        """A task that another replica worked on, as a live one of this replica.
+
+        Raises:
+            ValueError: the stored bytes cannot be read.
+        """
+        live = self._live.get(stored.task_id)
+        if live is None or live.is_mine:
+            return self.hold(stored)
+        live.advance(task_from_stored(stored), stored)
+        self.changed(live)
+        return self._attached(live)
+
+    def give_up(self) -> None:
+        """Give up all work, because this replica was taken for dead. What others can go on with is followed."""
+        for live in self:
+            is_open = isinstance(live, DraftTask) and live.is_open
+            if not is_open and (live.is_mine or live.failure is not None):
+                live.overtake()
+        self._unstored.clear()
 
     def _held(self, live: LiveTask) -> LiveTask:
         self._live[live.id] = live
@@ -167,9 +272,11 @@ class TaskRegistry:
         """See `LiveTask.reached`.
 
         Raises:
-            A2AError: UNAVAILABLE, the store cannot write.
+            A2AError: UNAVAILABLE, the store cannot write, or another replica has gone on without that event.
         """
         try:
+            if self._is_shared and not live.has_reached(seq, settled=settled):
+                return await self._awaited(live, seq, settled=settled)
             return await live.reached(seq, settled=settled)
         except StoreError as exc:
             raise temporarily_unavailable("The bridge cannot store tasks at the moment") from exc
@@ -187,14 +294,63 @@ class TaskRegistry:
         """React to a change of a task: it may have ended, need mending, or be free to leave memory."""
         if live.is_over:
             self._count_out(live)
-        if live.failure is not None:
+        if live.overtaken:
+            self._yield_to_others(live)
+        elif live.failure is not None:
             self._mend(live)
-        elif live.idle and self._live.pop(live.id, None) is not None:
+        elif live.idle and self._live.get(live.id) is live:
+            del self._live[live.id]
             self._rest(live)
+        if self._is_shared:
+            self._follow_or_not(live)
         self._on_change()
 
+    def _yield_to_others(self, live: LiveTask) -> None:
+        """Stop what this replica does for a task. Once the store has answered for all events, follow the others."""
+        if live.running is not None:
+            live.running.abandon()
+            live.running = None
+        if not live.is_answered:
+            return
+        if live.visible is None:
+            self._count_out(live)
+            live.end_streams()
+            if self._live.get(live.id) is live:
+                del self._live[live.id]
+        live.fall_back()
+        self.changed(live)
+
+    def _follow_or_not(self, live: LiveTask) -> None:
+        """Follow a task in memory that this replica does not work on, and no other one."""
+        replicas, unfollow = self._store.replicas, self._following.get(live.id)
+        here = self._live.get(live.id)
+        is_foreign = here is not None and here.running is None and here.visible is not None
+        if unfollow is not None and not is_foreign:
+            del self._following[live.id]
+            unfollow()
+        elif unfollow is None and is_foreign and here is live and replicas is not None and not live.is_mine:
+            self._following[live.id] = replicas.follow(
+                live.id, live.next_seq - 1, partial(self._told, live.id)
+            )
+
+    def _told(self, task_id: str, events: tuple[ForeignEvent, ...]) -> None:
+        live = self._live.get(task_id)
+        if live is not None:
+            live.told(events)
+
+    async def _awaited(self, live: LiveTask, seq: int, *, settled: bool) -> Task:
+        """See `LiveTask.reached`. The task stays in memory meanwhile, and follows the others."""
+        live = self._live.setdefault(live.id, live)
+        live.pins += 1
+        self._follow_or_not(live)
+        try:
+            return await live.reached(seq, settled=settled)
+        finally:
+            live.pins -= 1
+            self.changed(live)
+
     def _rest(self, live: LiveTask) -> None:
-        if live.is_over or live.weight_bytes > RESTING_BYTES:
+        if live.is_over or self._is_shared or live.weight_bytes > RESTING_BYTES:
             return
         self._resting[live.id] = live
         self._resting_bytes += live.weight_bytes
@@ -204,7 +360,11 @@ class TaskRegistry:
 
     def _mend(self, live: LiveTask) -> None:
         """Stop a task whose events could not be stored. It is ended once the store can write again."""
-        if live.running is not None:
+        if isinstance(live.failure, UnreadableEventError):
+            logger.error("task %s is no longer followed", live.id, exc_info=live.failure)
+            if self._live.get(live.id) is live:
+                del self._live[live.id]
+        elif live.running is not None:
             live.running.scope.cancel()
         else:
             self._unstored[live.id] = live
@@ -257,7 +417,9 @@ class TaskRegistry:
         except ValueError as exc:
             logger.debug("task %s cannot be read and is left as it is: %s", task_id, exc)
             return
-        if live is not None and live.running is None and _waits_since(live.task) == since_ms:
+        if live is None or live.running is not None or not self.may_end(live):
+            return
+        if _waits_since(live.task) == since_ms:
             words = f"This agent's question was not answered within {seconds:g} s"
             self.conclude(live, TaskState.FAILED, words)
 

@@ -27,8 +27,8 @@ from bridge.a2a.model.objects import ListTasksRequest, Part, Task, TaskState, te
 from bridge.a2a.tasks.agent import Commit, HeldLimits, Job, RunningWork, Turn
 from bridge.a2a.tasks.idempotency import REPEATED
 from bridge.a2a.tasks.intake import CallContext, HistoryLimits
-from bridge.a2a.tasks.live import WatchedEvent, Watcher
 from bridge.a2a.tasks.registry import RESTING_BYTES
+from bridge.a2a.tasks.watcher import WatchedEvent, Watcher
 from bridge.access.principals import Principal
 from bridge.errors import StoreError
 from bridge.store.memory import MemoryStore

@@ -1,0 +1,67 @@
+"""What other replicas stored, as steps of a task's life. Pure.
+
+A task that this replica does not work on follows the feed of its store. An event there is the JSON of a StreamResponse,
+as `LiveTask` stores it. A snapshot is the JSON of a task, in place of all events up to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from pydantic_core import from_json
+
+from bridge.a2a.model.life import IllegalTransitionError, apply_event
+from bridge.a2a.model.objects import StreamResponse, Task
+from bridge.errors import StoreError
+from bridge.store.records import StoredTask
+from bridge.store.replicas import ForeignEvent
+
+
+class UnreadableEventError(StoreError):
+    """An event of another replica does not follow here, so the task can no longer be followed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A task after one event or snapshot of another replica."""
+
+    seq: int
+    task: Task
+    event: StreamResponse | None = None
+    """None for a snapshot."""
+    text: bytes = b""
+    """The event as JSON."""
+
+
+def steps_after(task: Task, seq: int, told: Iterable[ForeignEvent]) -> Iterator[Step]:
+    """The steps after event `seq` of a task. Events up to it are left out.
+
+    Raises:
+        UnreadableEventError: an event is missing, or does not follow.
+    """
+    for one in told:
+        if one.seq <= seq:
+            continue
+        try:
+            step = _step(task, seq, one)
+        except (ValueError, IllegalTransitionError) as exc:
+            raise UnreadableEventError(f"event {one.seq} of task {task.id} cannot be read") from exc
+        yield step
+        task, seq = step.task, step.seq
+
+
+def _step(task: Task, seq: int, one: ForeignEvent) -> Step:
+    if one.snapshot is not None:
+        return Step(one.seq, Task.model_validate(from_json(one.snapshot)))
+    if one.event is None or one.seq != seq + 1:
+        raise ValueError(f"event {seq + 1} is missing")
+    event = StreamResponse.model_validate(from_json(one.event))
+    return Step(one.seq, apply_event(task, event), event, one.event)
+
+
+def events_of(stored: StoredTask) -> tuple[ForeignEvent, ...]:
+    """A stored task as its feed would tell it from the start."""
+    first = stored.seq - len(stored.events)
+    events = (ForeignEvent(first + number, event) for number, event in enumerate(stored.events, 1))
+    return ForeignEvent(first, snapshot=stored.snapshot), *events

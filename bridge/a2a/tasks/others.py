@@ -1,0 +1,186 @@
+"""What replicas of one agent do for each other: asking the one that works on a task, and going on where one is gone.
+
+A replica whose client wants something of a task looks where the task is. A task at rest is claimed by the event that
+follows. Otherwise the replica that holds the task is asked, does what a client of its own could ask for, and replies;
+the replica that asked then follows the task for its client. A replica that was asked never asks on: it says that the
+task is elsewhere, and the other one looks again.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, Protocol
+
+from bridge.a2a.model.errors import INTERNAL, A2AError, a2a_error_of, temporarily_unavailable
+from bridge.a2a.model.life import CLOSES_STREAM, with_history
+from bridge.a2a.model.objects import SendMessageRequest, Task, TaskState
+from bridge.a2a.tasks.agent import Commit
+from bridge.a2a.tasks.commands import (
+    CancelCommand,
+    CanceledReply,
+    Command,
+    ElsewhereReply,
+    Reply,
+    SendCommand,
+    TakenReply,
+    command_bytes,
+    command_from,
+    refusal,
+    reply_bytes,
+    reply_from,
+)
+from bridge.a2a.tasks.idempotency import MessageBook
+from bridge.a2a.tasks.intake import AcceptedMessage, CallContext, EngineLimits
+from bridge.a2a.tasks.registry import HeldElsewhereError, TaskRegistry
+from bridge.errors import BridgeError, HolderGoneError, StoreConflictError, StoreError
+from bridge.store.records import StoredTask
+from bridge.store.replicas import Replicas
+
+logger = logging.getLogger(__name__)
+
+MOST_LOOKS: Final = 8
+"""How often one request looks where its task is. Each further look means that a replica was faster, or died."""
+
+
+class ReplicaWork(Protocol):
+    """What an engine does by itself, without asking another replica.
+
+    Each method raises HeldElsewhereError if another replica has to be asked, and StoreConflictError if one was faster.
+    """
+
+    @property
+    def limits(self) -> EngineLimits:
+        """The engine's times and bounds."""
+        ...
+
+    async def take_here(
+        self, request: SendMessageRequest, caller: CallContext, *, watch: bool, only: str | None = None
+    ) -> AcceptedMessage:
+        """Take a message in; with `only`, a message to this task."""
+        ...
+
+    async def cancel_here(self, task_id: str, caller: CallContext) -> Task:
+        """Cancel a task."""
+        ...
+
+    def go_on_with(self, task: StoredTask) -> None:
+        """Go on with a task that this replica has adopted."""
+        ...
+
+
+class OtherReplicas:
+    """The other replicas, for the engine of this one, which they call a `ReplicaEngine`."""
+
+    def __init__(self, replicas: Replicas, tasks: TaskRegistry, book: MessageBook, work: ReplicaWork) -> None:
+        self._replicas = replicas
+        self._tasks = tasks
+        self._book = book
+        self._work = work
+
+    # What this replica asks of the others
+
+    async def take(self, request: SendMessageRequest, caller: CallContext, *, watch: bool) -> AcceptedMessage:
+        """Take a message in, here or where its task is.
+
+        Raises:
+            A2AError: the message is refused.
+        """
+        for _ in range(MOST_LOOKS):
+            try:
+                return await self._work.take_here(request, caller, watch=watch)
+            except StoreConflictError as exc:
+                logger.info("another replica was faster: %s", exc)
+            except HeldElsewhereError as there:
+                reply = await self._asked(there, SendCommand(there.task_id, request, caller))
+                if isinstance(reply, TakenReply):
+                    return await self._followed(reply, request, caller, watch=watch)
+                if reply is None and caller.names_tasks:
+                    # Such messages have no ids, so it cannot be told whether this one was taken in.
+                    raise temporarily_unavailable("The replica that works on the task is gone") from None
+        raise temporarily_unavailable("The task goes from one replica to another at the moment")
+
+    async def cancel(self, task_id: str, caller: CallContext) -> Task:
+        """Cancel a task, here or where it is.
+
+        Raises:
+            A2AError: TASK_NOT_FOUND, TASK_NOT_CANCELABLE.
+        """
+        for _ in range(MOST_LOOKS):
+            try:
+                return await self._work.cancel_here(task_id, caller)
+            except StoreConflictError as exc:
+                logger.info("another replica was faster: %s", exc)
+            except HeldElsewhereError as there:
+                reply = await self._asked(there, CancelCommand(there.task_id, caller))
+                if isinstance(reply, ElsewhereReply):
+                    continue
+                # A replica that is gone may have canceled the task before.
+                live = await self._tasks.own(there.task_id, caller.principal)
+                task = await self._tasks.shown(live)
+                if isinstance(reply, CanceledReply) or task.status.state is TaskState.CANCELED:
+                    return with_history(task, None)
+        raise temporarily_unavailable("The task goes from one replica to another at the moment")
+
+    async def _asked(
+        self, there: HeldElsewhereError, command: Command
+    ) -> TakenReply | CanceledReply | ElsewhereReply | None:
+        """The reply of a task's holder; None if that is gone."""
+        assert there.holder is not None
+        try:
+            return reply_from(await self._replicas.ask(there.holder, command_bytes(command)))
+        except HolderGoneError as exc:
+            logger.info("task %s is looked for again: %s", there.task_id, exc)
+            return None
+        except StoreError as exc:
+            raise temporarily_unavailable("The replica that works on the task cannot be reached") from exc
+
+    async def _followed(
+        self, reply: TakenReply, request: SendMessageRequest, caller: CallContext, *, watch: bool
+    ) -> AcceptedMessage:
+        """A message that another replica took in, with its task as this replica follows it."""
+        live = await self._tasks.own(reply.task_id, caller.principal)
+        self._book.note_elsewhere(caller.principal.name, request.message.message_id, reply.task_id)
+        length = request.configuration.history_length if request.configuration else None
+        watcher = None
+        if watch:
+            most = self._work.limits.watch_events
+            watcher = live.watch(most, length, closed_by=CLOSES_STREAM, note=reply.note)
+        return AcceptedMessage(live, reply.seq, watcher, Commit(done=True), reply.is_held, reply.note)
+
+    # What the others ask of this replica
+
+    async def answer(self, command: bytes) -> bytes:
+        """See `ReplicaEngine.answer`."""
+        return reply_bytes(await self._reply(command))
+
+    async def _reply(self, command: bytes) -> Reply:
+        try:
+            return await self._done(command_from(command))
+        except (HeldElsewhereError, StoreConflictError):
+            return ElsewhereReply()
+        except A2AError as refused:
+            return refusal(refused)
+        except BridgeError as exc:
+            return refusal(a2a_error_of(exc))
+        except Exception:
+            logger.exception("what another replica asked for failed")
+            return refusal(A2AError(INTERNAL, "The bridge failed on this request; its log says why"))
+
+    async def _done(self, command: Command) -> Reply:
+        if isinstance(command, CancelCommand):
+            await self._work.cancel_here(command.task_id, command.caller)
+            return CanceledReply()
+        accepted = await self._work.take_here(
+            command.request, command.caller, watch=False, only=command.task_id
+        )
+        await self._tasks.reached(accepted.live, accepted.seq, settled=False)
+        return TakenReply(accepted.live.id, accepted.seq, accepted.is_held, accepted.note)
+
+    async def adopt(self, task: StoredTask) -> None:
+        """See `ReplicaEngine.adopt`."""
+        self._work.go_on_with(task)
+
+    def fenced(self) -> None:
+        """See `ReplicaEngine.fenced`."""
+        logger.warning("this replica was silent for too long; others go on with its tasks")
+        self._tasks.give_up()

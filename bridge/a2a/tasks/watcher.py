@@ -1,0 +1,108 @@
+"""One reader of a task's stream: a snapshot first, and then each visible event once, in order. Its queue is bounded."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+import anyio
+
+from bridge.a2a.model.life import CLOSES_STREAM, with_history, with_note
+from bridge.a2a.model.objects import StreamResponse, Task, TaskState
+from bridge.jsonvalues import JsonObject
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedEvent:
+    """One StreamResponse as JSON, for a watcher."""
+
+    text: bytes
+    last: bool
+    """Nothing follows on this stream."""
+
+
+class Watcher:
+    """One reader of a task's stream. Iterate it; close it when the reader is gone."""
+
+    def __init__(
+        self,
+        task_id: str,
+        from_seq: int,
+        history_length: int | None,
+        queue_events: int,
+        closed_by: frozenset[TaskState],
+        note: JsonObject | None,
+        on_end: Callable[[Watcher], None],
+    ) -> None:
+        self._task_id = task_id
+        self._on_end = on_end
+        self._note = note
+        self._from_seq = from_seq
+        self._history_length = history_length
+        self._closed_by = closed_by
+        self._send, self._receive = anyio.create_memory_object_stream[WatchedEvent](queue_events)
+        self._started = False
+        self.cut_off = False
+        """True when the reader was too slow."""
+
+    def start(self, task: Task) -> None:
+        """Send the snapshot that begins a stream (sections 3.1.2 and 3.1.6)."""
+        self._started = True
+        snapshot = StreamResponse(task=with_note(with_history(task, self._history_length), self._note))
+        self._put(WatchedEvent(snapshot.to_json(), last=task.status.state in self._closed_by))
+
+    def see(self, seq: int, task: Task, event: StreamResponse | None, text: bytes) -> None:
+        """Send an event that has become visible, if it belongs to this stream; None for a snapshot in its place."""
+        if seq < self._from_seq:
+            return
+        if event is None:
+            self._closed_by = CLOSES_STREAM
+        if not self._started or event is None:
+            self.start(task)
+        elif event.message is None:
+            update = event.status_update
+            self._put(WatchedEvent(text, last=update is not None and update.status.state in CLOSES_STREAM))
+
+    def finish(self, reply: StreamResponse) -> None:
+        """Send a Message as the only event, and end the stream."""
+        self._put(WatchedEvent(reply.to_json(), last=True))
+
+    def _put(self, seen: WatchedEvent) -> None:
+        try:
+            self._send.send_nowait(seen)
+        except anyio.WouldBlock:
+            self.cut_off = True
+            logger.warning("a reader of task %s is too slow and was cut off; the task goes on", self._task_id)
+            self.end()
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            self.end()
+        else:
+            if seen.last:
+                self.end()
+
+    def end(self) -> None:
+        """End the stream. The reader can still read what is queued."""
+        self._send.close()
+        self._on_end(self)
+
+    def close(self) -> None:
+        """End the stream for a reader that is gone, and drop what is queued."""
+        self.end()
+        self._receive.close()
+
+    async def next(self) -> WatchedEvent | None:
+        """The next event; None once the stream has ended or was closed."""
+        try:
+            return await self._receive.receive()
+        except (anyio.EndOfStream, anyio.ClosedResourceError):
+            return None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,135 @@
+"""One task in memory that other replicas may work on, too: what is accepted, refused, told and visible."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.a2a.model.life import EventMaker
+from bridge.a2a.model.objects import Part, StreamResponse, Task, TaskState
+from bridge.a2a.tasks.live import LiveTask
+from bridge.errors import StoreConflictError, StoreError
+from bridge.store.records import Change, OnStored, StoredTask, TaskHead, TaskOrigin
+from bridge.store.replicas import ForeignEvent
+from tests.support.agents import Clock
+
+W, C, INPUT = TaskState.WORKING, TaskState.COMPLETED, TaskState.INPUT_REQUIRED
+EVENTS = EventMaker(Clock().ids, "t", "talk")
+
+pytestmark = pytest.mark.proves("replicas-one-holder")
+
+
+def status(state: TaskState, words: str = "") -> StreamResponse:
+    """An event that sets the state."""
+    return EVENTS.status(state, EVENTS.message((Part(text=words),)))
+
+
+class Lived:
+    """A task that waits at event 3, and a store that answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Change, OnStored]] = []
+        made = Task.model_validate(
+            {
+                "id": "t",
+                "contextId": "talk",
+                "status": {"state": "TASK_STATE_INPUT_REQUIRED", "timestamp": "2026-01-01T00:00:00Z"},
+            }
+        )
+        self.live = LiveTask("t", TaskOrigin("talk", "ann", 1), self.submit, lambda _: None, is_shared=True)
+        self.stored = StoredTask(
+            "t", self.live.origin, TaskHead("x", False, 1), 3, made.to_json(), (), b"k", "r1"
+        )
+        self.live.restore(made, self.stored)
+
+    def submit(self, change: Change, done: OnStored) -> None:
+        """Keep the change for the test."""
+        self.asked.append((change, done))
+
+    def answer(self, error: Exception | None = None) -> None:
+        """Answer the oldest change."""
+        self.asked.pop(0)[1](error)
+
+    @property
+    def words(self) -> str:
+        """What the visible status says."""
+        assert self.live.visible is not None
+        message = self.live.visible.status.message
+        return "" if message is None else message.parts[0].text or ""
+
+
+def told(seq: int, event: StreamResponse) -> tuple[ForeignEvent, ...]:
+    """What a feed tells."""
+    return (ForeignEvent(seq, event=event.to_json()),)
+
+
+def test_an_event_that_is_told_moves_the_task() -> None:
+    lived = Lived()
+    lived.live.told(told(4, status(W, "theirs")))
+    assert (lived.words, lived.live.next_seq, lived.live.is_mine) == ("theirs", 5, False)
+
+
+def test_what_is_told_waits_for_the_answers_to_own_events() -> None:
+    lived = Lived()
+    mine = status(W, "mine")
+    lived.live.accept(mine)
+    lived.live.told((*told(4, mine), *told(5, status(INPUT, "theirs"))))
+    assert (lived.words, lived.live.next_seq) == ("", 5)
+    lived.answer()
+    assert (lived.words, lived.live.next_seq) == ("theirs", 6)
+
+
+def test_an_event_that_was_forestalled_gives_way_to_the_one_in_its_place() -> None:
+    lived = Lived()
+    commit = lived.live.accept(status(W, "mine"))
+    second = lived.live.accept(status(C, "mine, too"))
+    lived.live.told(told(4, status(W, "theirs")))
+    lived.answer(StoreConflictError("forestalled"))
+    assert (lived.live.overtaken, lived.live.is_answered) == (True, False)
+    late = lived.live.accept(status(C, "late"))
+    assert [change.seq for change, _ in lived.asked] == [5]
+    lived.answer(StoreConflictError("forestalled"))
+    lived.live.fall_back()
+    assert (lived.words, lived.live.next_seq, lived.live.is_mine) == ("theirs", 5, False)
+    for refused in (commit, second, late):
+        with pytest.raises(StoreConflictError):
+            refused.__await__().send(None)
+
+
+async def test_who_waits_for_an_event_that_was_forestalled_is_told() -> None:
+    lived = Lived()
+    lived.live.accept(status(W, "mine"))
+    waiting = lived.live.reached(4, settled=False)
+    step = waiting.send(None)
+    assert step is not None
+    lived.answer(StoreConflictError("forestalled"))
+    lived.live.fall_back()
+    lived.live.told(told(4, status(W, "theirs")))
+    with pytest.raises(StoreConflictError):
+        waiting.send(None)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        told(5, status(W)),
+        (ForeignEvent(4, event=b"{"),),
+        (ForeignEvent(4, event=b'{"later":{}}'),),
+        (ForeignEvent(4, snapshot=b"[]"),),
+        told(4, EventMaker(Clock().ids, "other", "talk").status(W)),
+    ],
+    ids=["gap", "no JSON", "unknown", "no task", "another task"],
+)
+def test_what_cannot_be_followed_ends_the_streams(events: tuple[ForeignEvent, ...]) -> None:
+    lived = Lived()
+    with lived.live.watch(10) as watcher:
+        lived.live.told(events)
+        assert isinstance(lived.live.failure, StoreError)
+        assert not lived.live._watchers
+        assert watcher.cut_off is False
+
+
+def test_a_state_of_the_store_that_is_older_than_the_task_changes_nothing() -> None:
+    lived = Lived()
+    lived.live.told(told(4, status(INPUT, "theirs")))
+    lived.live.advance(lived.live.task, lived.stored)
+    assert (lived.words, lived.live.next_seq) == ("theirs", 5)

@@ -1,0 +1,617 @@
+"""Several engines on one store: which of them a client asks makes no difference, and what happens when one is gone."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import pytest
+
+from bridge.a2a.model.errors import (
+    INVALID_PARAMS,
+    OVERLOADED,
+    TASK_NOT_CANCELABLE,
+    TASK_NOT_FOUND,
+    UNSUPPORTED_OPERATION,
+    A2AError,
+)
+from bridge.a2a.model.objects import ListTasksRequest, Task, text_of_parts
+from bridge.a2a.tasks.agent import Job, Turn
+from bridge.a2a.tasks.commands import ElsewhereReply, SendCommand, command_bytes, reply_from
+from bridge.a2a.tasks.draft import BriefWork
+from bridge.a2a.tasks.idempotency import REPEATED
+from bridge.a2a.tasks.intake import CallContext
+from bridge.a2a.tasks.watcher import Watcher
+from bridge.access.principals import Principal
+from tests.support.agents import ALICE, Scripted, asked, give, say
+from tests.support.drivers import PATIENCE_SECONDS
+from tests.support.fleet import (
+    AT_ONCE,
+    AUTH,
+    INPUT,
+    C,
+    F,
+    Listening,
+    Replica,
+    Steps,
+    W,
+    X,
+    ask_then_finish,
+    finish,
+    first_of,
+    fleet,
+    never,
+    pair,
+    refused,
+    shape,
+    task_of,
+    texts,
+    words,
+)
+
+BOB = CallContext(Principal("bob"))
+
+pytestmark = pytest.mark.proves("replicas-one-agent")
+
+
+@pytest.fixture(autouse=True)
+async def deadline() -> AsyncIterator[None]:
+    """No test waits for ever."""
+    with anyio.fail_after(PATIENCE_SECONDS):
+        yield
+
+
+# What clients see
+
+
+async def test_a_task_of_one_replica_is_got_listed_and_watched_at_another() -> None:
+    work = Steps()
+    async with pair(work) as (one, two):
+        task = await task_of(one.engine, asked(configuration=AT_ONCE), ALICE)
+        await work.began.wait()
+        assert await two.engine.get(task.id, None, ALICE) == await one.engine.get(task.id, None, ALICE)
+        (listed,) = (await two.engine.list(ListTasksRequest(), ALICE)).tasks
+        assert (listed.id, listed.status.state) == (task.id, W)
+        async with refused(TASK_NOT_FOUND):
+            await two.engine.get(task.id, None, BOB)
+        stream = await two.engine.subscribe(task.id, ALICE)
+        work.go()
+        work.go()
+        assert await shape(stream) == ["task WORKING", "artifactUpdate", "statusUpdate COMPLETED"]
+        assert texts(await two.engine.get(task.id, None, ALICE)) == ["piece 0"]
+        await anyio.wait_all_tasks_blocked()
+        assert not list(one.engine._tasks)
+        assert not list(two.engine._tasks)
+        assert two.store.followed == []
+
+
+async def test_a_get_never_lags_behind_what_another_replica_said() -> None:
+    work = Steps()
+    async with pair(work) as (one, two):
+        task = await task_of(one.engine, asked(configuration=AT_ONCE), ALICE)
+        await work.began.wait()
+        stream = await two.engine.subscribe(task.id, ALICE)
+        two.store.hold_feed()
+        watched = await one.engine.subscribe(task.id, ALICE)
+        work.go()
+        work.go()
+        assert (await shape(watched))[-1] == "statusUpdate COMPLETED"
+        assert (await two.engine.get(task.id, None, ALICE)).status.state is C
+        async with refused(UNSUPPORTED_OPERATION):
+            await two.engine.subscribe(task.id, ALICE)
+        assert (await shape(stream))[-1].endswith("COMPLETED")
+
+
+async def test_a_stream_whose_events_were_folded_before_they_were_told_goes_on_with_the_whole_task() -> None:
+    work = Steps()
+    async with fleet(work) as found:
+        one, two = await found.start(), await found.start()
+        task = await task_of(one.engine, asked(configuration=AT_ONCE), ALICE)
+        await work.began.wait()
+        stream = await two.engine.subscribe(task.id, ALICE)
+        two.store.hold_feed()
+        watched = await one.engine.subscribe(task.id, ALICE)
+        work.go()
+        work.go()
+        await shape(watched)
+        found.shared.forget_events(task.id)
+        two.store.let_feed()
+        assert await shape(stream) == ["task WORKING", "task COMPLETED"]
+
+
+# Messages
+
+
+async def test_an_answer_to_a_task_at_rest_is_worked_on_where_it_arrives() -> None:
+    async with pair(ask_then_finish) as (one, two):
+        task = await task_of(one.engine, asked(), ALICE)
+        assert (task.status.state, words(task)) == (INPUT, "Which?")
+        watched = await one.engine.subscribe(task.id, ALICE)
+        done = await task_of(two.engine, asked({"text": "this"}, taskId=task.id), ALICE)
+        assert (done.status.state, texts(done)) == (C, ["this"])
+        assert (one.turns, two.turns) == (["go"], ["this"])
+        assert await shape(watched) == [
+            "task INPUT_REQUIRED",
+            "statusUpdate WORKING",
+            "artifactUpdate",
+            "statusUpdate COMPLETED",
+        ]
+        assert await one.engine.get(task.id, None, ALICE) == done
+
+
+@pytest.mark.parametrize("delayed", [True, False])
+async def test_of_two_answers_at_once_the_first_is_worked_on_and_the_other_is_held_or_refused(
+    delayed: bool,
+) -> None:
+    gate = anyio.Event()
+
+    async def work(job: Job) -> None:
+        if job.turn.task is None:
+            return await say(job, INPUT, "Which?")
+        await gate.wait()
+        await give(job, text_of_parts(job.turn.message.parts))
+        return await say(job, C)
+
+    async with pair(work) as (one, two):
+        task = await task_of(one.engine, asked(), ALICE)
+        answers: dict[str, Task] = {}
+
+        async def answer(replica: Replica, text: str) -> None:
+            answers[text] = await task_of(replica.engine, asked({"text": text}, taskId=task.id), ALICE)
+
+        if delayed:
+            one.store.hold_writes()
+            two.store.hold_writes()
+        async with anyio.create_task_group() as group:
+            group.start_soon(answer, one, "this")
+            group.start_soon(answer, two, "that")
+            await anyio.wait_all_tasks_blocked()
+            two.store.let_writes()
+            one.store.let_writes()
+            await anyio.wait_all_tasks_blocked()
+            gate.set()
+        task = await one.engine.get(task.id, None, ALICE)
+        said = [text_of_parts(message.parts) for message in task.history or ()]
+        assert sorted(said) == ["Which?", "go", "that", "this"]
+        (winner,) = texts(task)
+        assert answers[winner] == task
+
+
+async def test_an_answer_at_a_replica_whose_stream_has_just_ended_is_worked_on_there() -> None:
+    gate = anyio.Event()
+
+    async def work(job: Job) -> None:
+        if job.turn.task is None:
+            await say(job, W)
+            await asks.wait()
+            return await say(job, INPUT, "Which?")
+        await gate.wait()
+        return await say(job, C)
+
+    asks = anyio.Event()
+    async with pair(work) as (one, two):
+        task = await task_of(one.engine, asked(), ALICE, AT_ONCE)
+        await anyio.wait_all_tasks_blocked()
+        stream = await two.engine.subscribe(task.id, ALICE)
+        two.store.hold_feed()
+        asks.set()
+        await anyio.wait_all_tasks_blocked()
+        answered = await two.engine.stream(asked({"text": "this"}, taskId=task.id), ALICE)
+        assert await shape(stream) == ["task WORKING", "statusUpdate INPUT_REQUIRED"]
+        answered.close()
+        held = await task_of(two.engine, asked({"text": "and that"}, taskId=task.id), ALICE, AT_ONCE)
+        assert held.status.state is W
+        (live,) = two.engine._tasks
+        assert live.running is not None
+        assert len(live.running.held) == 1
+        gate.set()
+
+
+async def test_an_answer_goes_with_what_was_kept_last_also_if_the_feed_overtakes_a_read() -> None:
+    kept: list[bytes] = []
+
+    async def work(job: Job) -> None:
+        kept.append(job.turn.kept)
+        if len(kept) < 3:
+            return await job.status(AUTH, keep=b"round %d" % len(kept))
+        return await say(job, C)
+
+    async with pair(work) as (one, two):
+        task = await task_of(one.engine, asked(), ALICE)
+        await anyio.wait_all_tasks_blocked()
+        answers: list[Task] = []
+
+        async def answer() -> None:
+            answers.append(await task_of(two.engine, asked({"text": "last"}, taskId=task.id), ALICE))
+
+        waiting = await two.engine.subscribe(task.id, ALICE)
+        async with anyio.create_task_group() as group:
+            two.store.hold_reads()
+            group.start_soon(answer)
+            await anyio.wait_all_tasks_blocked()
+            await task_of(one.engine, asked({"text": "next"}, taskId=task.id), ALICE)
+            await anyio.wait_all_tasks_blocked()
+            two.store.let_reads()
+        waiting.close()
+        assert kept == [b"", b"round 1", b"round 2"]
+        assert answers[0].status.state is C
+
+
+async def test_a_message_to_a_working_task_reaches_the_replica_that_works_on_it() -> None:
+    work = Steps()
+    async with pair(work) as (one, two):
+        task = await task_of(one.engine, asked(configuration=AT_ONCE), ALICE)
+        await work.began.wait()
+        held = await task_of(two.engine, asked({"text": "and that"}, taskId=task.id), ALICE)
+        assert held.status.state is W
+        assert [text_of_parts(message.parts) for message in held.history or ()] == ["go", "and that"]
+        (live,) = one.engine._tasks
+        assert live.running is not None
+        assert [text_of_parts(message.turn.message.parts) for message in live.running.held] == ["and that"]
+        assert two.turns == []
+
+
+async def test_an_answer_to_an_open_call_reaches_it_and_its_refusal_comes_back() -> None:
+    work = Listening()
+    async with pair(work) as (one, two):
+        task = await task_of(one.engine, asked(), ALICE)
+        assert task.status.state is INPUT
+        with pytest.raises(A2AError) as caught:
+            await two.engine.send(asked({"text": "no"}, taskId=task.id), ALICE)
+        assert (caught.value.kind, str(caught.value)) == (INVALID_PARAMS, "That is no answer")
+        assert caught.value.headers == {"X-Why": "no"}
+        stream = await two.engine.stream(asked({"text": "this"}, taskId=task.id), ALICE)
+        seen = await shape(stream)
+        assert seen[0].startswith("task ")
+        assert seen[-1].endswith(" COMPLETED")
+        assert texts(await two.engine.get(task.id, None, ALICE)) == ["this"]
+        assert work.runs == 1
+
+
+async def test_an_owner_checks_who_asks_as_for_its_own_clients() -> None:
+    async with pair(Listening()) as (one, two):
+        task = await task_of(one.engine, asked(), ALICE)
+        for engine in (one.engine, two.engine):
+            async with refused(TASK_NOT_FOUND):
+                await engine.send(asked({"text": "this"}, taskId=task.id), BOB)
+            async with refused(TASK_NOT_FOUND):
+                await engine.cancel(task.id, BOB)
+
+
+async def test_who_is_asked_about_a_task_that_the_message_does_not_go_to_does_nothing() -> None:
+    async with pair(finish) as (one, two):
+        for request in (asked(), asked(contextId="talk")):
+            reply = await two.store.ask(
+                one.store.epoch, command_bytes(SendCommand("another", request, ALICE))
+            )
+            assert reply_from(reply) == ElsewhereReply()
+        assert one.turns == []
+        assert (await one.engine.list(ListTasksRequest(), ALICE)).tasks == ()
+
+
+async def test_a_message_to_a_task_that_ended_elsewhere_is_refused() -> None:
+    async with pair(finish) as (one, two):
+        task = await task_of(one.engine, asked(), ALICE)
+        async with refused(UNSUPPORTED_OPERATION):
+            await two.engine.send(asked(taskId=task.id), ALICE)
+
+
+# Cancelling
+
+
+async def test_a_task_is_canceled_from_any_replica() -> None:
+    async with pair(never) as (one, two):
+        task = await task_of(one.engine, asked(configuration=AT_ONCE), ALICE)
+        canceled = await two.engine.cancel(task.id, ALICE)
+        assert canceled.status.state is X
+        assert await one.engine.get(task.id, None, ALICE) == canceled
+        assert one.engine.running == 0
+        for replica in (one, two):
+            async with refused(TASK_NOT_CANCELABLE):
+                await replica.engine.cancel(task.id, ALICE)
+
+
+async def test_a_task_at_rest_is_canceled_from_any_replica() -> None:
+    async with pair(ask_then_finish) as (one, two):
+        task = await task_of(one.engine, asked(), ALICE)
+        assert (await two.engine.cancel(task.id, ALICE)).status.state is X
+        async with refused(UNSUPPORTED_OPERATION):
+            await one.engine.send(asked(taskId=task.id), ALICE)
+
+
+async def test_a_cancellation_that_an_answer_forestalled_cancels_the_work_on_it() -> None:
+    async def work(job: Job) -> None:
+        if job.turn.task is None:
+            return await say(job, INPUT, "Which?")
+        return await never(job)
+
+    async with pair(work) as (one, two):
+        task = await task_of(one.engine, asked(), ALICE)
+        await anyio.wait_all_tasks_blocked()
+        one.store.hold_writes()
+        canceled: list[Task] = []
+
+        async def cancel() -> None:
+            canceled.append(await one.engine.cancel(task.id, ALICE))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(cancel)
+            await anyio.wait_all_tasks_blocked()
+            answered = await task_of(two.engine, asked({"text": "this"}, taskId=task.id), ALICE, AT_ONCE)
+            assert answered.status.state is W
+            one.store.let_writes()
+        assert canceled[0].status.state is X
+        assert two.engine.running == 0
+        assert await two.engine.get(task.id, None, ALICE) == canceled[0]
+
+
+async def test_of_a_cancellation_and_an_answer_at_once_the_first_wins() -> None:
+    async with pair(ask_then_finish) as (one, two):
+        task = await task_of(one.engine, asked(), ALICE)
+        await anyio.wait_all_tasks_blocked()
+        one.store.hold_writes()
+        two.store.hold_writes()
+        outcomes: dict[str, Any] = {}
+
+        async def cancel() -> None:
+            outcomes["cancel"] = await one.engine.cancel(task.id, ALICE)
+
+        async def answer() -> None:
+            async with refused(UNSUPPORTED_OPERATION):
+                await two.engine.send(asked({"text": "late"}, taskId=task.id), ALICE)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(cancel)
+            group.start_soon(answer)
+            await anyio.wait_all_tasks_blocked()
+            one.store.let_writes()
+            await anyio.wait_all_tasks_blocked()
+            two.store.let_writes()
+        assert outcomes["cancel"].status.state is X
+        assert await two.engine.get(task.id, None, ALICE) == outcomes["cancel"]
+        assert two.engine.running == 0
+
+
+# The same message twice
+
+
+async def test_of_two_equal_messages_at_two_replicas_one_is_worked_on() -> None:
+    work = Steps()
+    async with pair(work) as (one, two):
+        one.store.hold_writes()
+        two.store.hold_writes()
+        request, found = asked(), []
+
+        async def send(replica: Replica) -> None:
+            found.append(await task_of(replica.engine, request, ALICE))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(send, one)
+            group.start_soon(send, two)
+            await anyio.wait_all_tasks_blocked()
+            two.store.let_writes()
+            one.store.let_writes()
+            work.go()
+            work.go()
+        assert found[0] == found[1]
+        assert work.runs == 1
+        (listed,) = (await one.engine.list(ListTasksRequest(), ALICE)).tasks
+        assert listed.id == found[0].id
+
+
+async def test_of_two_equal_streams_at_two_replicas_both_show_the_one_task() -> None:
+    work = Steps()
+    async with pair(work) as (one, two):
+        request = asked()
+        streams: list[Watcher] = []
+
+        async def open_at(replica: Replica) -> None:
+            streams.append(await replica.engine.stream(request, ALICE))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(open_at, one)
+            group.start_soon(open_at, two)
+        work.go()
+        work.go()
+        ids = {(await first_of(stream))["task"]["id"] for stream in streams}
+        assert len(ids) == 1
+        assert [(await shape(stream))[-1] for stream in streams] == ["statusUpdate COMPLETED"] * 2
+        assert work.runs == 1
+
+
+async def test_a_repeat_at_another_replica_finds_the_task_while_it_works() -> None:
+    work = Steps()
+    async with fleet(work, repeat_seconds=10) as found:
+        one, two = await found.start(), await found.start()
+        request = asked(configuration=AT_ONCE)
+        task = await task_of(one.engine, request, ALICE)
+        await work.began.wait()
+        found.clock.pass_ms(60_000)
+        assert (await task_of(two.engine, request, ALICE)).id == task.id
+        assert work.runs == 1
+
+
+async def test_a_repeat_is_judged_by_one_clock_whatever_the_clocks_of_the_replicas_say() -> None:
+    async with fleet(finish, repeat_seconds=10, repeat_answered_seconds=5) as found:
+        one = await found.start()
+        two = await found.start()
+        request = asked()
+        task = await task_of(one.engine, request, ALICE)
+        found.clock.now_ms += 3_600_000
+        assert (await task_of(two.engine, request, ALICE)).id == task.id
+        found.clock.pass_ms(11_000)
+        three = await found.start()
+        assert (await task_of(three.engine, request, ALICE)).id != task.id
+
+
+async def test_a_message_that_was_answered_elsewhere_is_a_repeat_for_a_short_time() -> None:
+    async with fleet(finish, repeat_seconds=100, repeat_answered_seconds=5) as found:
+        one, two = await found.start(), await found.start()
+        request = asked()
+        task = await task_of(one.engine, request, ALICE)
+        one.engine.written(request, ALICE)
+        await anyio.wait_all_tasks_blocked()
+        repeated = await task_of(two.engine, request, ALICE)
+        assert repeated.id == task.id
+        assert REPEATED in (repeated.metadata or {})
+        found.clock.pass_ms(6_000)
+        again = await task_of(two.engine, request, ALICE)
+        assert again.id != task.id
+
+
+async def test_idempotent_work_that_was_answered_elsewhere_is_done_again() -> None:
+    async def work(job: Job) -> None:
+        job.allow_repeats()
+        await say(job, C)
+
+    async with pair(work) as (one, two):
+        request = asked()
+        task = await task_of(one.engine, request, ALICE)
+        one.engine.written(request, ALICE)
+        await anyio.wait_all_tasks_blocked()
+        assert (await task_of(two.engine, request, ALICE)).id != task.id
+
+
+async def test_the_answer_of_a_task_that_another_replica_works_on_counts_as_written() -> None:
+    async with fleet(Listening(), repeat_seconds=100, repeat_answered_seconds=5) as found:
+        one, two = await found.start(), await found.start()
+        task = await task_of(one.engine, asked(), ALICE)
+        request = asked({"text": "this"}, taskId=task.id)
+        done = await task_of(two.engine, request, ALICE)
+        two.engine.written(request, ALICE)
+        await anyio.wait_all_tasks_blocked()
+        for replica in (one, two):
+            repeated = await task_of(replica.engine, request, ALICE)
+            assert (repeated.id, REPEATED in (repeated.metadata or {})) == (done.id, True)
+        found.clock.pass_ms(6_000)
+        for replica in (one, two):
+            async with refused(UNSUPPORTED_OPERATION):
+                await replica.engine.send(request, ALICE)
+
+
+async def test_other_content_under_the_same_id_is_a_new_message_at_any_replica() -> None:
+    async with pair(finish) as (one, two):
+        message_id = "always-the-same"
+        tasks = [
+            await task_of(replica.engine, asked({"text": str(number)}, messageId=message_id), ALICE)
+            for number, replica in enumerate((one, two, one, two))
+        ]
+        assert len({task.id for task in tasks}) == 4
+
+
+async def test_brief_work_that_fails_at_two_replicas_makes_one_task() -> None:
+    gate = anyio.Event()
+
+    async def fail(job: Job) -> None:
+        await gate.wait()
+        await say(job, F, "It failed")
+
+    class Brief(Scripted):
+        def plan(self, turn: Turn) -> BriefWork:
+            return BriefWork(super().plan(turn))
+
+    async with fleet(fail) as found:
+        one, two = await found.start(), await found.start()
+        one.engine._intake._agent = Brief(fail)
+        two.engine._intake._agent = Brief(fail)
+        request, answers = asked(), []
+
+        async def send(replica: Replica) -> None:
+            answers.append(await task_of(replica.engine, request, ALICE))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(send, one)
+            group.start_soon(send, two)
+            await anyio.wait_all_tasks_blocked()
+            gate.set()
+        assert answers[0] == answers[1]
+        (listed,) = (await one.engine.list(ListTasksRequest(), ALICE)).tasks
+        assert listed.id == answers[0].id
+
+
+# Contexts, names, bounds
+
+
+async def test_a_context_that_two_principals_begin_at_once_belongs_to_one_of_them() -> None:
+    async with pair(finish) as (one, two):
+        one.store.hold_writes()
+        two.store.hold_writes()
+        outcomes: list[str] = []
+
+        async def send(replica: Replica, caller: CallContext) -> None:
+            try:
+                await replica.engine.send(asked(contextId="talk"), caller)
+                outcomes.append("taken")
+            except A2AError as refusal:
+                outcomes.append(refusal.kind.reason)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(send, one, ALICE)
+            group.start_soon(send, two, BOB)
+            await anyio.wait_all_tasks_blocked()
+            one.store.let_writes()
+            two.store.let_writes()
+        assert sorted(outcomes) == ["INVALID_PARAMS", "taken"]
+
+
+async def test_a_name_that_a_client_gives_at_two_replicas_is_of_one_task() -> None:
+    caller = replace(ALICE, names_tasks=True)
+    gate = anyio.Event()
+
+    async def work(job: Job) -> None:
+        await say(job, W)
+        await gate.wait()
+        await say(job, C)
+
+    async with pair(work) as (one, two):
+        one.store.hold_writes()
+        two.store.hold_writes()
+        tasks: list[Task] = []
+
+        async def send(replica: Replica, text: str) -> None:
+            request = asked({"text": text}, taskId="mine", configuration=AT_ONCE)
+            tasks.append(await task_of(replica.engine, request, caller))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(send, one, "first")
+            group.start_soon(send, two, "second")
+            await anyio.wait_all_tasks_blocked()
+            one.store.let_writes()
+            two.store.let_writes()
+        assert tasks[0].id == tasks[1].id
+        assert await two.engine.is_named("mine", caller)
+        gate.set()
+        done = await task_of(two.engine, asked(taskId="mine", configuration=AT_ONCE), caller)
+        task = await one.engine.get("mine", None, caller)
+        assert task.id == done.id
+
+
+async def test_the_bound_on_open_tasks_holds_over_all_replicas() -> None:
+    async with fleet(ask_then_finish, open_tasks=3) as found:
+        one, two = await found.start(), await found.start()
+        tasks = [await task_of(replica.engine, asked(), ALICE) for replica in (one, two, one)]
+        found.clock.pass_ms(1_001)
+        for replica in (one, two):
+            async with refused(OVERLOADED):
+                await replica.engine.send(asked(), ALICE)
+        await task_of(two.engine, asked(taskId=tasks[0].id), ALICE)
+        assert (await task_of(one.engine, asked(), ALICE)).status.state is INPUT
+
+
+async def test_a_message_of_a_context_answers_the_task_that_another_replica_holds() -> None:
+    class Taking(Scripted):
+        def takes_as_answer(self, turn: Turn) -> bool:
+            return text_of_parts(turn.message.parts) == "this"
+
+    work = Listening()
+    async with pair(work) as (one, two):
+        for replica in (one, two):
+            replica.engine._intake._agent = Taking(work)
+        task = await task_of(one.engine, asked(contextId="talk"), ALICE)
+        other = await task_of(two.engine, asked({"text": "else"}, contextId="talk"), ALICE)
+        assert other.id != task.id
+        assert (await two.engine.cancel(other.id, ALICE)).status.state is X
+        done = await task_of(two.engine, asked({"text": "this"}, contextId="talk"), ALICE)
+        assert (done.id, done.status.state, texts(done)) == (task.id, C, ["this"])
