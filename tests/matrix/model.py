@@ -1,9 +1,10 @@
 """A model for the frameworks: an endpoint for chat completions on loopback that answers without any thinking.
 
 It does what the last message of the user says: `fail` is an error, `wait` no answer, `recall` gives back all that
-the user has said, `ask` calls a tool that asks a person, where there is one, anything else what is in the message. Whatever is no text is given back as JSON, but for the text of
-a file in base64, which is decoded. A message `delegate NAME {...}` calls the tool NAME with these arguments, and what
-the tool gave is the answer: so a framework's own agent calls another.
+the user has said, `ask` calls a tool that asks a person, where there is one, and anything else gives back what is in
+the message. Whatever is no text is given back as JSON, but for the text of a file in base64, which is decoded. A
+message `delegate NAME {...}` calls the tool NAME with these arguments, and what the tool gave is the answer: so a
+framework's own agent calls another.
 """
 
 from __future__ import annotations

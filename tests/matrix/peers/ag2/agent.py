@@ -2,7 +2,7 @@
 
 import contract as c
 from ag2 import Agent
-from ag2.a2a import A2AServer, build_card
+from ag2.a2a import A2AServer
 from ag2.config import OpenAIConfig
 
 NO_ASK = "A2AServer asks for the results of tools that its client brought, and for nothing else"

@@ -3,7 +3,6 @@
 import asyncio
 from typing import Any
 
-
 import contract as c
 from ag2 import Agent, AgentReply
 from ag2.a2a import A2AConfig
