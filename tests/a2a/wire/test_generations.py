@@ -366,7 +366,8 @@ def test_what_stands_beside_a_wrapped_answer_is_not_left_out(dialect: Dialect) -
     assert read.to_object()["strange"] == [1]
     answer = dialect.answer_from(operations.SEND_MESSAGE, {"task": task, "message": None})
     assert answer.task is not None
-    if dialect.version not in ("0.1", "hermes"):  # which have tasks alone, and read what is beside one as its field
+    # These two have tasks alone, and read what is beside one as its field.
+    if dialect.version not in ("0.1", "hermes"):
         with pytest.raises(ValidationError):
             dialect.answer_from(operations.SEND_MESSAGE, {"task": task, "message": "hello"})
 
