@@ -54,7 +54,7 @@ from bridge.assembly.plan import (
 )
 from bridge.assembly.published_agent import PublishedAgent, path_of, published
 from bridge.assembly.routes import MCP, Router, RoutingTable, readiness
-from bridge.errors import UsageError
+from bridge.errors import PeerError, UsageError
 from bridge.jsonvalues import JsonObject
 from bridge.mcp.client.known_servers import FILE_NAME, Fact, ServerMemory
 from bridge.mcp.client.transports.stdio import StdioTarget
@@ -156,6 +156,8 @@ class Bridge:
                     logger.warning("let in no more all the same: %s", ", ".join(sorted(turned_away)))
                 raise
             self._take_over(plan, fresh)
+            for key in filter(plan.fails_closed, first.missing):
+                self._group.start_soon(self._require_later, first, key, fresh.upstreams[key])
             for name, left_out in plan.left_out.items():
                 if self._read.left_out.get(name) != left_out:
                     logger.warning("agents.%s at %s is left out: %s", name, left_out.place, left_out.words)
@@ -229,19 +231,24 @@ class Bridge:
         if not fresh.servers:
             return
         first.expect(fresh.servers)
-        required = {key: one for key, one in fresh.upstreams.items() if plan.fails_closed(key)}
-        for key, upstream in fresh.upstreams.items():
-            if key not in required:
-                self._group.start_soon(first.look, key, upstream)
-        with anyio.move_on_after(patience_seconds):
+        with anyio.move_on_after(patience_seconds) as waiting:
             async with anyio.create_task_group() as group:
-                for key, upstream in required.items():
-                    group.start_soon(first.require, key, upstream)
+                for key, upstream in fresh.upstreams.items():
+                    if plan.fails_closed(key):
+                        group.start_soon(first.require, key, upstream)
+                    else:
+                        self._group.start_soon(first.look, key, upstream)
             await first.seen.wait()
-            return
-        logger.info("served before its tool servers are up: the start has waited %g s", patience_seconds)
-        for key in first.missing & required.keys():
-            self._group.start_soon(first.require, key, required[key])
+        if waiting.cancelled_caught:
+            logger.info("served before its tool servers are up: the start has waited %g s", patience_seconds)
+
+    async def _require_later(self, first: FirstConnections, key: str, upstream: Upstream) -> None:
+        """End the bridge if a server that it serves without turns out to be down, unless a newer plan leaves it out."""
+        try:
+            await first.require(key, upstream)
+        except (PeerError, UsageError):
+            if self._parts.upstreams.get(key) is upstream:
+                raise
 
     def _upstream(self, key: str, plan: ServerPlan) -> Upstream:
         target = plan.target

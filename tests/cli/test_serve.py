@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -319,6 +320,20 @@ async def test_a_bridge_that_serves_already_ends_when_what_it_needs_turns_out_to
         with pytest.raises(ExceptionGroup) as ended:
             await serve_and_close_the_gate()
     assert str(leaf_of(ended.value)) == "raw ended before it said anything of MCP"
+
+
+@pytest.mark.outside
+async def test_a_server_that_is_left_out_before_it_was_up_ends_nothing(tmp_path: Path) -> None:
+    retired = anyio.Event()
+    with a_late_server(tmp_path) as (file, _), anyio.fail_after(WAIT_SECONDS):
+        plan = for_stdio(plan_from_file(load(file, {})), "team", "not told")
+        async with unannounced_bridge(plan) as (bridge, here):
+            await bridge.apply(here, patience_seconds=0)
+            assert list(bridge.upstreams) == ["raw"]
+            bridge.on_retired = retired.set
+            await bridge.apply(replace(here, servers={}, published={}, offered={}))
+            await retired.wait()
+            assert list(bridge.upstreams) == []
 
 
 @pytest.mark.outside
