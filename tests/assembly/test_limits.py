@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import MISSING, Field, fields
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 from bridge.a2a.client.client import ClientOptions
@@ -16,12 +17,14 @@ from bridge.a2a.tasks.agent import HeldLimits
 from bridge.a2a.tasks.intake import EngineLimits, HistoryLimits
 from bridge.a2a.wire.jsontext import parse_json
 from bridge.agents_as_tools.options import FaceOptions
+from bridge.assembly.plan_from_file import plan_from_file
+from bridge.config.load import load
 from bridge.http.connections import ConnectionLimits
 from bridge.http.server import RequestLimits
 from bridge.mcp.client.dispatcher import UnansweredBounds
 from bridge.mcp.client.link import ListBounds
 from bridge.mcp.client.session import SessionPace
-from bridge.mcp.client.transports.stdio import StdioTarget
+from bridge.mcp.client.transports.stdio import ChildPace, StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget
 from bridge.mcp.client.upstream import SessionRules
 from bridge.mcp.client.values import ToolCall
@@ -31,7 +34,8 @@ from bridge.store.records import Quota
 from bridge.store.retention import Retention
 from bridge.tools_as_agent.options import AgentOptions
 from bridge.translate.skill_tools import ToolRules
-from tests.support.limits import PROFILE
+from tests.support.files import written
+from tests.support.limits import PROFILE, child_pace
 
 
 def test_what_a_profile_says_has_no_default_in_the_code() -> None:
@@ -40,6 +44,7 @@ def test_what_a_profile_says_has_no_default_in_the_code() -> None:
         FreshnessBounds,
         ClientOptions,
         StdioTarget,
+        ChildPace,
         ConnectionLimits,
         Deadlines,
         EngineLimits,
@@ -93,6 +98,19 @@ def test_a_default_of_what_is_also_made_without_a_profile_is_that_of_the_default
         PROFILE.requests.json_depth,
         PROFILE.requests.json_values,
     )
+
+
+def test_how_long_the_end_of_a_server_is_waited_for_is_said_of_it_or_by_the_profile(tmp_path: Path) -> None:
+    slow = "[tool_servers.slow]\ncommand = ['slow']\nchild_exit_seconds = 30\n"
+    other = "[tool_servers.other]\ncommand = ['other']\n[tools_as_agent.both]\nfrom = ['slow', 'other']\n"
+    profile = "extends = 'default'\n[server]\nchild_quiet_seconds = 1\n"
+    written(tmp_path, profile, name="mine.toml")
+    file = written(tmp_path, "[bridge]\nmapping = 'mine.toml'\n", slow, other)
+    targets = {key: one.target for key, one in plan_from_file(load(file, {})).servers.items()}
+    assert {key: target.pace for key, target in targets.items() if isinstance(target, StdioTarget)} == {
+        "slow": child_pace(exit_seconds=30, quiet_seconds=1),
+        "other": child_pace(quiet_seconds=1),
+    }
 
 
 def _defaults_of(kind: Any) -> set[str]:

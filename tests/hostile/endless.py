@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from bridge.mcp.client.transports.stdio import StdioTarget
-from tests.support.limits import command_of
+from tests.support.limits import child_pace, command_of
 
 FLOODING_SERVER: Final = Path(__file__).with_name("flooding_server.py")
 
 
 def flooding(*options: str) -> StdioTarget:
-    """The server that floods."""
-    return command_of((sys.executable, str(FLOODING_SERVER), *options))
+    """The server that floods. One that takes in nothing does not end by itself either."""
+    pace = child_pace(flush_seconds=0.1, exit_seconds=0.1)
+    return command_of((sys.executable, str(FLOODING_SERVER), *options), pace=pace)
 
 
 def events_of(*results: dict[str, Any]) -> bytes:

@@ -318,7 +318,8 @@ async def servers(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ser
         stack.callback(quiet.close)
         for name, command in commands.items():
             program, *words = command.argv
-            parameters = StdioServerParameters(command=program, args=words, env=dict(command.env))
+            env = {"PYTHONUTF8": "1", **command.env}  # which `get-env` tells
+            parameters = StdioServerParameters(command=program, args=words, env=env)
             transport = stdio_client(parameters, errlog=quiet)
             direct = Client(transport, mode="legacy", elicitation_callback=made.answer)
             made.direct[name] = await stack.enter_async_context(direct)

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from tests.support.kills import kill_often
-from tests.support.limits import command_of
+from tests.support.limits import child_pace, command_of
 from tests.support.processes import PROC, children_with, gone
 from tests.support.running import RAW_SERVER, Rpc, call_part, config_for, running, texts
 
@@ -89,7 +89,8 @@ async def test_rubbish_on_stdout_is_passed_over_and_half_a_line_at_the_end_is_no
 
 @pytest.mark.proves("map-lost", "mcp-no-leak")
 async def test_a_server_that_is_killed_leaves_nobody_behind_that_holds_its_stdout() -> None:
-    command = command_of((sys.executable, "-S", "-E", "-c", WITH_GRANDCHILD, "with-grandchild"))
+    argv = (sys.executable, "-S", "-E", "-c", WITH_GRANDCHILD, "with-grandchild")
+    command = command_of(argv, pace=child_pace(flush_seconds=0.1, quiet_seconds=0.1))
     async with running(config_for(command)) as bridge, httpx2.AsyncClient(timeout=30) as http:
         rpc = Rpc(http, bridge.base_url)
         grandchildren: list[int] = []

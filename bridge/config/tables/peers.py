@@ -119,6 +119,20 @@ class ToolServerTable(Table):
         default=None,
         description="the time without news of changed tools after which the bridge lists them again",
     )
+    child_flush_seconds: NotNegative | None = Field(
+        default=None,
+        description="how long the last messages may take to be written before its stdin is closed",
+    )
+    child_exit_seconds: PositiveFloat | None = Field(
+        default=None,
+        description="how long it may take to end once its stdin is closed, and again once it was told to end",
+    )
+    child_quiet_seconds: PositiveFloat | None = Field(
+        default=None, description="after its end its pipes are read until they are silent for so long"
+    )
+    child_output_seconds: NotNegative | None = Field(
+        default=None, description="how long they are read then at most"
+    )
     result_limit_bytes: PositiveInt | None = Field(
         default=None, description="the largest message that it may send"
     )

@@ -37,7 +37,7 @@ from bridge.mcp.client.transports.streamable_http import ServerTarget
 from bridge.mcp.client.upstream import QueueFullError, SessionRules, Upstream
 from bridge.mcp.client.values import OnProgress, ProgressReport
 from tests.support.forked import through_server
-from tests.support.limits import call_of, command_of, session_pace, session_rules, url_at
+from tests.support.limits import call_of, child_pace, command_of, session_pace, session_rules, url_at
 from tests.support.ports import free_port
 from tests.support.processes import PROC, children_with, gone
 from tests.support.running import RAW_SERVER, listening, raw_command
@@ -1087,7 +1087,8 @@ async def test_no_child_is_left(how: str) -> None:
 async def test_no_child_is_left_when_it_is_stopped_while_it_starts(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "bridge.mcp.client.stderr")
     program = "import sys, time; print('starting slowly', file=sys.stderr, flush=True); time.sleep(60)"
-    async with met(command_of((sys.executable, "-c", program)), ready=False):
+    pace = child_pace(exit_seconds=0.1)
+    async with met(command_of((sys.executable, "-c", program), pace=pace), ready=False):
         await _logged(caplog, "starting slowly")
         (pid,) = children_with("starting slowly")
     await gone(pid)
