@@ -42,7 +42,7 @@ Spec: A2A 1.0 sections 3.1 (operations), 3.3.1 (idempotency), 3.4 (contexts and 
 # - The work returns: `_run` clears `running`, then ends a task that has no outcome, then calls `finish`.
 # - The process stops: `drain` refuses new messages, lets the work go on, and cancels it when the time is up. Work
 #   that listens does not hold the drain up. What the next process can resume is left; all else becomes FAILED.
-# - The process starts: `_recover` is done before any message comes in. Each unfinished task is resumed, goes on
+# - The process starts: `Recovery` is done before any message comes in. Each unfinished task is resumed, goes on
 #   waiting, or becomes FAILED.
 #
 # Several replicas on one store
@@ -50,7 +50,7 @@ Spec: A2A 1.0 sections 3.1 (operations), 3.3.1 (idempotency), 3.4 (contexts and 
 #
 # - Work begins once its message is stored: only then is it sure that no other replica began it as well.
 # - Work that returns with a question releases its task. The answer may then come to any replica.
-# - A replica that is gone: another one adopts its tasks, by the rules of `_recover`.
+# - A replica that is gone: another one adopts its tasks, by the rules of `Recovery`.
 # - A replica that was taken for dead, or was too late: its work is *abandoned*, which is cancelled and can add nothing.
 #   The task stays in memory for those who wait for it or watch it, and follows what the others store.
 # - The process stops: what another replica can resume is handed over at once.
@@ -98,7 +98,6 @@ from bridge.a2a.model.objects import (
     ListTasksResponse,
     Message,
     Model,
-    Role,
     SendMessageConfiguration,
     SendMessageRequest,
     SendMessageResponse,
@@ -115,9 +114,9 @@ from bridge.a2a.tasks.intake import AcceptedMessage, CallContext, EngineLimits, 
 from bridge.a2a.tasks.listing import listed_task, query_from, response_from
 from bridge.a2a.tasks.live import LiveTask, refused_commit
 from bridge.a2a.tasks.others import OtherReplicas
+from bridge.a2a.tasks.recovery import Recovery
 from bridge.a2a.tasks.registry import TaskRegistry
 from bridge.a2a.tasks.watcher import Watcher
-from bridge.access.principals import Principal
 from bridge.errors import StoreError
 from bridge.store.records import Store, StoredTask
 from bridge.store.retention import Retention, evict_periodically
@@ -125,8 +124,6 @@ from bridge.store.retention import Retention, evict_periodically
 logger = logging.getLogger(__name__)
 
 
-_RESTARTED: Final = "The bridge restarted while this task was running, so its outcome is not known"
-_GONE: Final = "The replica of the bridge that ran this task is gone, so its outcome is not known"
 _STOPPED: Final = "The bridge was stopped while this task was running"
 _BROKE: Final = "The bridge failed while it worked on this task; its log says why"
 _SILENT: Final = "The work on this task ended without a result"
@@ -157,6 +154,7 @@ class Engine:
         self._idle = anyio.Event()
         self._tasks = TaskRegistry(store, ids, self.limits.store_pace, self._look_whether_idle)
         self._intake = Intake(agent, store, ids, self._tasks, self._messages, self._start)
+        self._recovery = Recovery(agent, store, self._tasks, self._start)
         self._others = (
             None
             if store.replicas is None
@@ -177,7 +175,7 @@ class Engine:
                 if self._store.replicas is not None and self._others is not None:
                     self._store.replicas.start(self._others)
                 else:
-                    await self._recover()
+                    await self._recovery.recover()
             except BaseException:
                 self._group.cancel_scope.cancel()
                 raise
@@ -381,6 +379,11 @@ class Engine:
             return await self._others.take(request, caller, watch=watch)
         return await self.take_here(request, caller, watch=watch)
 
+    def adopt(self, task: StoredTask) -> None:
+        """See `ReplicaWork.adopt`. A stopping replica leaves the task to the next one."""
+        if not self._closing:
+            self._recovery.adopt(task)
+
     async def take_here(
         self, request: SendMessageRequest, caller: CallContext, *, watch: bool, only: str | None = None
     ) -> AcceptedMessage:
@@ -430,18 +433,11 @@ class Engine:
                 self._tasks.conclude(live, TaskState.FAILED, _STOPPED)
             else:
                 self._tasks.conclude(live, TaskState.FAILED, _BROKE if broke else _SILENT)
-        self._give_back(live, running)
+        if self._others is not None:
+            self._others.give_back(live, is_left=self._is_left(live, running))
         running.finish()
         self._tasks.changed(live)
         return None
-
-    def _give_back(self, live: LiveTask, running: RunningWork) -> None:
-        """Let other replicas go on with a task that has not ended and has no more work here."""
-        replicas = self._store.replicas
-        if replicas is None or live.overtaken or live.failure is not None or live.task.status.state in ENDED:
-            return
-        give = replicas.hand_over if self._is_left(live, running) else replicas.release
-        give(live.id, live.next_seq - 1)
 
     def _emit(
         self, live: LiveTask, running: RunningWork, event: StreamResponse, keep: bytes | None
@@ -459,54 +455,6 @@ class Engine:
         waits = live.state in INTERRUPTED
         is_ending = self._closing and self._store.lasts and not running.canceled
         return (is_ending or running.abandoned) and (running.outlives or waits)
-
-    # Tasks of the last process
-
-    async def _recover(self) -> None:
-        """Recover the unfinished tasks of the last process.
-
-        The agent may resume a task. Otherwise a task that waits for its client goes on waiting (sections 3.4.3, 7.6),
-        and any other task becomes FAILED.
-        """
-        last = Commit(done=True)
-        async for stored in self._store.unfinished():
-            try:
-                concluded = self._go_on(stored, _RESTARTED)
-            except ValueError:
-                logger.exception("task %s cannot be read and is left as it is", stored.task_id)
-            else:
-                last = concluded or last
-        await last
-
-    def _go_on(self, stored: StoredTask, gone: str) -> Commit | None:
-        """Go on with a task whose process is gone. `gone` says so, in a task that cannot go on; its commit is returned.
-
-        Raises:
-            ValueError: the stored bytes cannot be read.
-        """
-        state = TaskState(stored.head.state)
-        work = self._agent.resume(stored.private, state, stored.origin.owner)
-        if work is None and state in INTERRUPTED:
-            if self._store.replicas is not None:
-                self._store.replicas.release(stored.task_id, stored.seq)
-            else:
-                self._tasks.open.add(stored.origin.owner, stored.task_id)
-            return None
-        live = self._tasks.take_over(stored)
-        if work is None:
-            return self._tasks.conclude(live, TaskState.FAILED, gone)
-        live.running = RunningWork()
-        self._start(live, live.running, _turn_left(live), Commit(done=True), work)
-        return None
-
-    def go_on_with(self, task: StoredTask) -> None:
-        """See `ReplicaWork.go_on_with`. A stopping replica leaves the task to the next one."""
-        if self._closing:
-            return
-        try:
-            self._go_on(task, _GONE)
-        except ValueError:
-            logger.exception("task %s cannot be read and is left as it is", task.task_id)
 
     def _look_whether_idle(self) -> None:
         if self._closing and not any(live.running and not live.running.hearing for live in self._tasks):
@@ -556,10 +504,3 @@ class Engine:
             raise temporarily_unavailable("The bridge is stopping")
         if self._store.failure is not None:
             raise temporarily_unavailable("The bridge cannot store tasks at the moment")
-
-
-def _turn_left(live: LiveTask) -> Turn:
-    """The turn for a task of an earlier process: the last message of its client."""
-    message = next(message for message in reversed(live.task.history or ()) if message.role is Role.USER)
-    principal = Principal(live.origin.owner)
-    return Turn(principal, message, SendMessageConfiguration(), {}, frozenset(), live.task, live.kept)

@@ -12,7 +12,7 @@ import logging
 from typing import Final, Protocol
 
 from bridge.a2a.model.errors import INTERNAL, A2AError, a2a_error_of, temporarily_unavailable
-from bridge.a2a.model.life import CLOSES_STREAM, with_history
+from bridge.a2a.model.life import CLOSES_STREAM, ENDED, with_history
 from bridge.a2a.model.objects import SendMessageRequest, Task, TaskState
 from bridge.a2a.tasks.agent import Commit
 from bridge.a2a.tasks.commands import (
@@ -31,6 +31,7 @@ from bridge.a2a.tasks.commands import (
 )
 from bridge.a2a.tasks.idempotency import MessageBook
 from bridge.a2a.tasks.intake import AcceptedMessage, CallContext, EngineLimits
+from bridge.a2a.tasks.live import LiveTask
 from bridge.a2a.tasks.registry import HeldElsewhereError, TaskRegistry
 from bridge.errors import BridgeError, HolderGoneError, StoreConflictError, StoreError
 from bridge.store.records import StoredTask
@@ -63,7 +64,7 @@ class ReplicaWork(Protocol):
         """Cancel a task."""
         ...
 
-    def go_on_with(self, task: StoredTask) -> None:
+    def adopt(self, task: StoredTask) -> None:
         """Go on with a task that this replica has adopted."""
         ...
 
@@ -147,6 +148,13 @@ class OtherReplicas:
             watcher = live.watch(most, length, closed_by=CLOSES_STREAM, note=reply.note)
         return AcceptedMessage(live, reply.seq, watcher, Commit(done=True), reply.is_held, reply.note)
 
+    def give_back(self, live: LiveTask, *, is_left: bool) -> None:
+        """Let the others go on with a task that has no more work here. `is_left` says that it needs work there."""
+        if live.overtaken or live.failure is not None or live.task.status.state in ENDED:
+            return
+        give = self._replicas.hand_over if is_left else self._replicas.release
+        give(live.id, live.next_seq - 1)
+
     # What the others ask of this replica
 
     async def answer(self, command: bytes) -> bytes:
@@ -178,7 +186,7 @@ class OtherReplicas:
 
     async def adopt(self, task: StoredTask) -> None:
         """See `ReplicaEngine.adopt`."""
-        self._work.go_on_with(task)
+        self._work.adopt(task)
 
     def fenced(self) -> None:
         """See `ReplicaEngine.fenced`."""
