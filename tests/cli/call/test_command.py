@@ -142,9 +142,8 @@ class Terminal:
         return Done(await anyio.to_thread.run_sync(self.process.wait, WAIT_SECONDS), out, self.shown)
 
     async def _read(self) -> bool:
-        await anyio.wait_readable(self._screen)
         try:
-            read = os.read(self._screen, 65536)
+            read = await anyio.to_thread.run_sync(os.read, self._screen, 65536, abandon_on_cancel=True)
         except OSError:  # how Linux tells that nobody holds the other end any more
             return False
         self.shown += read.decode().replace("\r\n", "\n")
@@ -923,6 +922,7 @@ async def test_ctrl_d_declines(bridge: Running, tmp_path: Path) -> None:
     assert "rejected: The question was declined" in done.err
 
 
+@pytest.mark.any_loop
 @pytest.mark.parametrize(
     ("skill", "words"), [("wait", "working"), ("echo", "text (string; required): What to say:")]
 )
