@@ -73,7 +73,7 @@ class SharedMemory(MemoryStore):
         if holder not in (None, epoch):
             raise StoreConflictError(f"task {change.task_id} is held by {holder}")
         owner = self._owner_of(change)
-        if change.message is not None and owner is not None:
+        if change.message is not None and owner is not None and holder is None:
             earlier = self._messages.get((owner, change.message.message_id))
             if earlier is not None and earlier.task_id != change.replaces:
                 raise RepeatedMessageError(f"message {change.message.message_id} went to {earlier.task_id}")
