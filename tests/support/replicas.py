@@ -236,7 +236,8 @@ class ReplicaStore:
         self._queue: deque[tuple[int, Callable[[], object]]] = deque()
         self._numbers = count(1)
         self._given = 0
-        self._refused: dict[str, int] = {}
+        self._refused: dict[tuple[str, str], int] = {}
+        """By task and epoch: up to which number its changes are refused."""
         self._following: set[_Following] = set()
         self._may_write: float = float("inf")
         self._may_tell = True
@@ -345,15 +346,17 @@ class ReplicaStore:
             self._epoch = self.shared.new_epoch()
             if self._engine is not None:
                 self._engine.fenced()
+            if self.leads:
+                self._adopt_left()
 
     def keep(self, number: int, epoch: str, change: Change) -> Exception | None:
         """Store a change that was submitted under a number; the reason if it is refused."""
-        if number <= self._refused.get(change.task_id, 0):
+        if number <= self._refused.get((change.task_id, epoch), 0):
             return StoreConflictError(f"a change of {change.task_id} before this one was refused")
         try:
             self.shared.change(change, epoch)
         except StoreConflictError as conflict:
-            self._refused[change.task_id] = self._given
+            self._refused[change.task_id, epoch] = self._given
             return conflict
         return None
 
@@ -443,6 +446,10 @@ class ReplicaStore:
     def start(self, engine: ReplicaEngine) -> None:
         """See `Replicas.start`."""
         self._engine = engine
+        self._adopt_left()
+
+    def _adopt_left(self) -> None:
+        """Adopt what was left when no other replica could adopt it."""
         for epoch in self.shared.gone_epochs():
             self.take(self.shared.adopt_of(epoch, self))
 

@@ -295,6 +295,32 @@ async def test_a_send_whose_message_was_not_stored_before_the_fence_is_taken_in_
         assert listed.id == answers[0].id
 
 
+@pytest.mark.parametrize("pending", [True, False])
+async def test_a_replica_that_is_fenced_and_alone_goes_on_with_its_own_tasks(pending: bool) -> None:
+    work = Steps()
+    async with fleet(work) as found:
+        one = await found.start()
+        stream = await one.engine.stream(asked(), ALICE)
+        task_id = (await first_of(stream))["task"]["id"]
+        await work.began.wait()
+        await anyio.wait_all_tasks_blocked()
+        if pending:
+            one.store.hold_writes()
+            work.go()
+            await anyio.wait_all_tasks_blocked()
+        found.shared.pause(one.store)
+        found.shared.notice(one.store)
+        found.shared.resume(one.store)
+        await anyio.wait_all_tasks_blocked()
+        one.store.let_writes()
+        await anyio.wait_all_tasks_blocked()
+        task = await one.engine.get(task_id, None, ALICE)
+        assert (task.status.state, task.artifacts) == (F, None)
+        seen = await shape(stream)
+        assert seen == ["statusUpdate WORKING", "statusUpdate FAILED"]
+        assert not list(one.engine._tasks)
+
+
 async def test_a_send_that_waits_at_a_fenced_replica_is_answered_with_the_end_of_another() -> None:
     async with fleet(never) as found:
         one, _ = await found.start(), await found.start()
