@@ -18,7 +18,7 @@ import anyio.abc
 from anyio.lowlevel import checkpoint
 
 from bridge.concurrency import Signal
-from bridge.errors import HolderGoneError, RepeatedMessageError, StoreConflictError
+from bridge.errors import HolderGoneError, RepeatedMessageError, StoreConflictError, StoreError
 from bridge.store.memory import MemoryStore
 from bridge.store.records import (
     Change,
@@ -226,6 +226,9 @@ class ReplicaStore:
         self.shared = shared
         self.moved = Signal()
         self.is_dead = False
+        self.is_away = False
+        """Whether the database cannot be written by this replica."""
+        self.failure: str | None = None
         self.looks = True
         self.running = anyio.Event()
         self.running.set()
@@ -351,6 +354,9 @@ class ReplicaStore:
 
     def keep(self, number: int, epoch: str, change: Change) -> Exception | None:
         """Store a change that was submitted under a number; the reason if it is refused."""
+        if self.is_away:
+            self.failure = "the database is away"
+            return StoreError(self.failure)
         if number <= self._refused.get((change.task_id, epoch), 0):
             return StoreConflictError(f"a change of {change.task_id} before this one was refused")
         try:
@@ -404,12 +410,13 @@ class ReplicaStore:
         return await self.shared.evict(ended_before_ms, quota)
 
     lasts = True
-    failure: str | None = None
 
     async def probe(self) -> bool:
         """See `Store.probe`."""
         await self._up()
-        return True
+        if not self.is_away:
+            self.failure = None
+        return not self.is_away
 
     async def check(self) -> None:
         """See `Store.check`."""
@@ -441,7 +448,8 @@ class ReplicaStore:
     @property
     def adopts(self) -> bool:
         """Whether tasks of the dead may be given to this replica."""
-        return self._is_up and self._engine is not None and not self._is_stopping
+        is_well = self._is_up and not self.is_away and not self.shared.is_gone(self._epoch)
+        return is_well and self._engine is not None and not self._is_stopping
 
     def start(self, engine: ReplicaEngine) -> None:
         """See `Replicas.start`."""
