@@ -67,7 +67,9 @@ class Change:
     message: MessageKey | None = None
     replaces: str | None = None
     """The task that the message of this id went to before, as its writer knows it; None for a message that is new. A
-    store with replicas refuses the change with RepeatedMessageError if the message of this id goes to another task."""
+    store with replicas refuses a change that makes or claims a task with RepeatedMessageError if the message of this id
+    goes to another task. It never refuses the holder's change for its message: the newest message wins there as well,
+    since a refusal would take the events of running work with it."""
     origin: TaskOrigin | None = None
 
 

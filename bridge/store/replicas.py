@@ -6,8 +6,8 @@ that is never used again. An unfinished task has a *holder*, the epoch that may 
 - A change by a replica claims a task that rests, in the same step in which the change is stored.
 - A change to a task that another living replica holds is refused with StoreConflictError. Whoever wants something of
   such a task asks its holder.
-- A change belongs to the epoch in which it was submitted. A refused change takes with it every change of its task that
-  was submitted before that answer was given.
+- A change belongs to the epoch in which it was submitted. A refused change takes with it every change of its task and
+  epoch that was submitted before that answer was given.
 - A replica that is dead, or that was silent for a lease, is *fenced*: its epoch is marked as gone, and from then on
   nothing of that epoch is stored. The tasks that it held are adopted by another replica in the same step.
 - A replica that finds itself fenced drops what it has in memory and goes on under a new epoch. Its engine is told
@@ -56,7 +56,11 @@ class ReplicaEngine(Protocol):
         ...
 
     async def adopt(self, task: StoredTask) -> None:
-        """Go on with a task whose holder is gone. This replica holds the task now. It does not wait for the store."""
+        """Go on with a task whose holder is gone. This replica holds the task now.
+
+        It may wait for the store, so it is called in an async task other than the one that stores. A replica that goes
+        on under a new epoch may adopt what it held itself.
+        """
         ...
 
     def fenced(self) -> None:

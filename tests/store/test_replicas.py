@@ -412,6 +412,16 @@ async def test_the_message_of_a_released_task_is_refused_like_that_of_a_new_one(
     assert (await loaded(two, "t2")).holder is None
 
 
+async def test_the_message_of_a_holder_is_kept_whatever_task_had_its_id(members: Members) -> None:
+    one, two, _ = members
+    await keep(one.store, first("t1"))
+    await keep(two.store, first("t2", context_id="other", message=KEY))
+    await keep(one.store, Change("t1", 2, b"two", message=KEY), Change("t1", 3, b"three"))
+    found = await two.store.find_message("ann", "m1")
+    assert found is not None
+    assert found.task_id == "t1"
+
+
 async def test_a_written_answer_is_seen_by_all_until_the_message_goes_elsewhere(members: Members) -> None:
     one, two, _ = members
     await keep(one.store, first("t1", message=KEY))

@@ -18,7 +18,7 @@ import anyio.abc
 from anyio.lowlevel import checkpoint
 
 from bridge.concurrency import Signal
-from bridge.errors import HolderGoneError, RepeatedMessageError, StoreConflictError
+from bridge.errors import HolderGoneError, RepeatedMessageError, StoreConflictError, StoreError
 from bridge.store.memory import MemoryStore
 from bridge.store.records import (
     Change,
@@ -73,7 +73,7 @@ class SharedMemory(MemoryStore):
         if holder not in (None, epoch):
             raise StoreConflictError(f"task {change.task_id} is held by {holder}")
         owner = self._owner_of(change)
-        if change.message is not None and owner is not None:
+        if change.message is not None and owner is not None and holder is None:
             earlier = self._messages.get((owner, change.message.message_id))
             if earlier is not None and earlier.task_id != change.replaces:
                 raise RepeatedMessageError(f"message {change.message.message_id} went to {earlier.task_id}")
@@ -226,6 +226,9 @@ class ReplicaStore:
         self.shared = shared
         self.moved = Signal()
         self.is_dead = False
+        self.is_away = False
+        """Whether the database cannot be written by this replica."""
+        self.failure: str | None = None
         self.looks = True
         self.running = anyio.Event()
         self.running.set()
@@ -236,7 +239,8 @@ class ReplicaStore:
         self._queue: deque[tuple[int, Callable[[], object]]] = deque()
         self._numbers = count(1)
         self._given = 0
-        self._refused: dict[str, int] = {}
+        self._refused: dict[tuple[str, str], int] = {}
+        """By task and epoch: up to which number its changes are refused."""
         self._following: set[_Following] = set()
         self._may_write: float = float("inf")
         self._may_tell = True
@@ -345,15 +349,20 @@ class ReplicaStore:
             self._epoch = self.shared.new_epoch()
             if self._engine is not None:
                 self._engine.fenced()
+            if self.leads:
+                self._adopt_left()
 
     def keep(self, number: int, epoch: str, change: Change) -> Exception | None:
         """Store a change that was submitted under a number; the reason if it is refused."""
-        if number <= self._refused.get(change.task_id, 0):
+        if self.is_away:
+            self.failure = "the database is away"
+            return StoreError(self.failure)
+        if number <= self._refused.get((change.task_id, epoch), 0):
             return StoreConflictError(f"a change of {change.task_id} before this one was refused")
         try:
             self.shared.change(change, epoch)
         except StoreConflictError as conflict:
-            self._refused[change.task_id] = self._given
+            self._refused[change.task_id, epoch] = self._given
             return conflict
         return None
 
@@ -401,12 +410,13 @@ class ReplicaStore:
         return await self.shared.evict(ended_before_ms, quota)
 
     lasts = True
-    failure: str | None = None
 
     async def probe(self) -> bool:
         """See `Store.probe`."""
         await self._up()
-        return True
+        if not self.is_away:
+            self.failure = None
+        return not self.is_away
 
     async def check(self) -> None:
         """See `Store.check`."""
@@ -438,11 +448,16 @@ class ReplicaStore:
     @property
     def adopts(self) -> bool:
         """Whether tasks of the dead may be given to this replica."""
-        return self._is_up and self._engine is not None and not self._is_stopping
+        is_well = self._is_up and not self.is_away and not self.shared.is_gone(self._epoch)
+        return is_well and self._engine is not None and not self._is_stopping
 
     def start(self, engine: ReplicaEngine) -> None:
         """See `Replicas.start`."""
         self._engine = engine
+        self._adopt_left()
+
+    def _adopt_left(self) -> None:
+        """Adopt what was left when no other replica could adopt it."""
         for epoch in self.shared.gone_epochs():
             self.take(self.shared.adopt_of(epoch, self))
 

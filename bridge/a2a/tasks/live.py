@@ -412,6 +412,11 @@ class LiveTask:
                 return self._visible
             await self._moved.wait()
 
+    async def answered(self) -> None:
+        """Wait until the store has answered for every accepted event."""
+        while self.overtaken or self._unanswered:
+            await self._moved.wait()
+
     async def caught_up(self, seq: int) -> None:
         """Wait while this replica works on the task, and its event `seq` is not yet visible here.
 

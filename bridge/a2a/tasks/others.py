@@ -185,8 +185,9 @@ class OtherReplicas:
         return TakenReply(accepted.live.id, accepted.seq, accepted.is_held, accepted.note)
 
     async def adopt(self, task: StoredTask) -> None:
-        """See `ReplicaEngine.adopt`."""
-        self._work.adopt(task)
+        """See `ReplicaEngine.adopt`. This replica may have just claimed the task, or lost it."""
+        if await self._tasks.is_free(task.task_id):
+            self._work.adopt(task)
 
     def fenced(self) -> None:
         """See `ReplicaEngine.fenced`."""

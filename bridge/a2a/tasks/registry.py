@@ -234,6 +234,14 @@ class TaskRegistry:
         live.restore(task_from_stored(stored), stored)
         return live if live.task.status.state in ENDED else self._held(live)
 
+    async def is_free(self, task_id: str) -> bool:
+        """Whether this replica does not work on a task, once the store has answered for every event of it."""
+        live = self._live.get(task_id)
+        if live is None:
+            return True
+        await live.answered()
+        return not live.is_mine
+
     def take_over(self, stored: StoredTask) -> LiveTask:
         """A task that another replica worked on, as a live one of this replica.
 
@@ -241,7 +249,7 @@ class TaskRegistry:
             ValueError: the stored bytes cannot be read.
         """
         live = self._live.get(stored.task_id)
-        if live is None or live.is_mine:
+        if live is None:
             return self.hold(stored)
         live.advance(task_from_stored(stored), stored)
         self.changed(live)

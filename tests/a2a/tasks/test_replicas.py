@@ -501,6 +501,31 @@ async def test_other_content_under_the_same_id_is_a_new_message_at_any_replica()
         assert len({task.id for task in tasks}) == 4
 
 
+async def test_a_message_whose_id_another_replica_uses_meanwhile_does_not_end_the_work_on_its_task() -> None:
+    work = Steps()
+    async with pair(work) as (one, two):
+        task = await task_of(one.engine, asked(), ALICE, AT_ONCE)
+        await work.began.wait()
+        one.store.hold_writes()
+        held: list[Task] = []
+
+        async def say_more() -> None:
+            held.append(
+                await task_of(one.engine, asked({"text": "more"}, taskId=task.id, messageId="same"), ALICE)
+            )
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(say_more)
+            await anyio.wait_all_tasks_blocked()
+            other = await task_of(two.engine, asked({"text": "else"}, messageId="same"), ALICE, AT_ONCE)
+            one.store.let_writes()
+        assert held[0].id == task.id != other.id
+        streams = [await two.engine.subscribe(task_id, ALICE) for task_id in (task.id, other.id)]
+        for _ in range(4):
+            work.go()
+        assert [(await shape(stream))[-1] for stream in streams] == ["statusUpdate COMPLETED"] * 2
+
+
 async def test_brief_work_that_fails_at_two_replicas_makes_one_task() -> None:
     gate = anyio.Event()
 

@@ -295,6 +295,71 @@ async def test_a_send_whose_message_was_not_stored_before_the_fence_is_taken_in_
         assert listed.id == answers[0].id
 
 
+@pytest.mark.parametrize("pending", [True, False])
+async def test_a_replica_that_is_fenced_and_alone_goes_on_with_its_own_tasks(pending: bool) -> None:
+    work = Steps()
+    async with fleet(work) as found:
+        one = await found.start()
+        stream = await one.engine.stream(asked(), ALICE)
+        task_id = (await first_of(stream))["task"]["id"]
+        await work.began.wait()
+        await anyio.wait_all_tasks_blocked()
+        if pending:
+            one.store.hold_writes()
+            work.go()
+            await anyio.wait_all_tasks_blocked()
+        found.shared.pause(one.store)
+        found.shared.notice(one.store)
+        found.shared.resume(one.store)
+        await anyio.wait_all_tasks_blocked()
+        one.store.let_writes()
+        await anyio.wait_all_tasks_blocked()
+        task = await one.engine.get(task_id, None, ALICE)
+        assert (task.status.state, task.artifacts) == (F, None)
+        seen = await shape(stream)
+        assert seen == ["statusUpdate WORKING", "statusUpdate FAILED"]
+        assert not list(one.engine._tasks)
+
+
+async def test_a_replica_whose_database_was_away_ends_no_task_that_another_one_let_rest_meanwhile() -> None:
+    async with fleet(Listening()) as found:
+        one, two = await found.start(), await found.start()
+        task = await task_of(one.engine, asked(), ALICE)
+        one.store.is_away = True
+        async with refused(UNAVAILABLE):
+            await one.engine.send(asked({"text": "this"}, taskId=task.id), ALICE)
+        assert not one.engine.ready
+        one.store.looks = False
+        found.shared.notice(one.store)
+        await anyio.wait_all_tasks_blocked()
+        assert found.shared.holder_of(task.id) is None
+        one.store.look()
+        await anyio.wait_all_tasks_blocked()
+        one.store.is_away = False
+        while not one.engine.ready:
+            await anyio.sleep(0.001)
+        await anyio.wait_all_tasks_blocked()
+        assert await two.engine.get(task.id, None, ALICE) == task
+        done = await task_of(one.engine, asked({"text": "that"}, taskId=task.id), ALICE)
+        assert done.id == task.id
+
+
+async def test_a_task_whose_events_could_not_be_stored_is_ended_by_its_replica_once_it_can_store_again() -> (
+    None
+):
+    work = Steps()
+    async with fleet(work) as found:
+        one, two = await found.start(), await found.start()
+        task = await task_of(one.engine, asked(), ALICE, AT_ONCE)
+        await work.began.wait()
+        stream = await two.engine.subscribe(task.id, ALICE)
+        one.store.is_away = True
+        work.go()
+        await anyio.wait_all_tasks_blocked()
+        one.store.is_away = False
+        assert await shape(stream) == ["task WORKING", "statusUpdate FAILED"]
+
+
 async def test_a_send_that_waits_at_a_fenced_replica_is_answered_with_the_end_of_another() -> None:
     async with fleet(never) as found:
         one, _ = await found.start(), await found.start()
