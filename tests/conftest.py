@@ -119,8 +119,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run tests marked `any_loop` on both kinds of event loop."""
-    if metafunc.definition.get_closest_marker("any_loop") and not metafunc.config.getoption(LIKE_WINDOWS):
+    """Run tests marked `any_loop` on both kinds of event loop. Windows has but one."""
+    is_one = sys.platform == "win32" or metafunc.config.getoption(LIKE_WINDOWS)
+    if metafunc.definition.get_closest_marker("any_loop") and not is_one:
         metafunc.parametrize("_event_loops", [False, True], ids=["", "like Windows"], indirect=True)
 
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NoReturn
@@ -27,6 +29,11 @@ class ProactorLikeLoop(asyncio.SelectorEventLoop):
 
     The loop's own transports go on, as they do there; they need the pairs of what is refused (`remove_reader`).
     """
+
+    def __init__(self) -> None:
+        super().__init__()
+        if sys.version_info >= (3, 14):
+            self._watcher = asyncio.unix_events._ThreadedChildWatcher()
 
     def add_reader(self, fd: Any, callback: Any, *args: Any) -> NoReturn:
         """Refuse to wait for a descriptor."""
@@ -48,27 +55,34 @@ def _refuse(fd: Any) -> NoReturn:
     raise NotImplementedError
 
 
-class _Policy(asyncio.DefaultEventLoopPolicy):
-    _loop_factory = ProactorLikeLoop
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._watcher = asyncio.ThreadedChildWatcher()
+@contextmanager
+def _policies_allowed() -> Iterator[None]:
+    """Policies are deprecated from Python 3.14 on, and the only way to the loops that others make."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
 
 
 def install() -> None:
     """Make every event loop that this process makes from here on such a loop."""
-    asyncio.set_event_loop_policy(_Policy())
+    with _policies_allowed():
+        policy: Any = asyncio.DefaultEventLoopPolicy()
+        policy._loop_factory = ProactorLikeLoop
+        if sys.version_info < (3, 14):  # where the policy waits for children, and not the loop
+            policy._watcher = asyncio.ThreadedChildWatcher()
+        asyncio.set_event_loop_policy(policy)
 
 
 @contextmanager
 def installed() -> Iterator[None]:
     """Make every event loop such a loop, here and in programs that the fork server starts meanwhile."""
-    before = asyncio.get_event_loop_policy()
+    with _policies_allowed():
+        before = asyncio.get_event_loop_policy()
     install()
     os.environ[VARIABLE] = "1"
     try:
         yield
     finally:
-        asyncio.set_event_loop_policy(before)
+        with _policies_allowed():
+            asyncio.set_event_loop_policy(before)
         del os.environ[VARIABLE]
