@@ -23,8 +23,10 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 FAILS_WITH: Final = "Out of paper"
+BEFORE: Final = "Current Task:"
+"""What CrewAI puts before the words of a task."""
 ASKS: Final = "Which colour?"
-_BASE64: Final = re.compile(r"(?:data:[^,\"\\]*;base64,)([A-Za-z0-9+/=]{4,})")
+_BASE64: Final = re.compile(r"(?:;base64,|\"file_data\": \")([A-Za-z0-9+/=]{4,})")
 _DELEGATE: Final = re.compile(r"delegate (\w+) (\{.*\})", re.DOTALL)
 Json = dict[str, Any]
 
@@ -34,7 +36,8 @@ async def completions(request: Request) -> Response:
     asked = await request.json()
     said = [words_of(message) for message in asked["messages"] if message["role"] == "user"]
     last = asked["messages"][-1]
-    words = said[-1].strip() if said else ""
+    words = said[-1].strip().removeprefix(BEFORE).strip() if said else ""
+    tools = [tool["function"]["name"] for tool in asked.get("tools") or ()]
     if last["role"] == "tool":
         return _answered(asked, {"content": words_of(last)})
     if words.startswith("fail"):
@@ -45,15 +48,14 @@ async def completions(request: Request) -> Response:
             pass
         return Response(status_code=503)
     if words.startswith("recall"):
-        return _answered(asked, {"content": " | ".join(said)})
-    tools = [tool["function"]["name"] for tool in asked.get("tools") or ()]
+        return _answered(asked, _in_words(" | ".join(said), tools))
     if words.startswith("ask") and "ask_person" in tools:
         return _answered(
             asked, {"content": None, "tool_calls": [_call("ask_person", json.dumps({"question": ASKS}))]}
         )
     if (wanted := _DELEGATE.search(words)) and tools:
         return _answered(asked, {"content": None, "tool_calls": [_call(*wanted.groups())]})
-    return _answered(asked, {"content": f"You said: {words}"})
+    return _answered(asked, _in_words(f"You said: {words}", tools))
 
 
 def words_of(message: Json) -> str:
@@ -69,6 +71,13 @@ def words_of(message: Json) -> str:
 def _decoded(text: str) -> str:
     found = [base64.b64decode(one + "=" * (-len(one) % 4)) for one in _BASE64.findall(text)]
     return " ".join([unquote(text), *(content.decode(errors="replace") for content in found)])
+
+
+def _in_words(words: str, tools: list[str]) -> Json:
+    """The answer, by the tool that BeeAI takes an answer from where there is one."""
+    if "final_answer" in tools:
+        return {"content": None, "tool_calls": [_call("final_answer", json.dumps({"response": words}))]}
+    return {"content": words}
 
 
 def _call(name: str, arguments: str) -> Json:

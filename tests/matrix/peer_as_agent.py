@@ -97,7 +97,7 @@ async def stream(host: Host) -> None:
 async def _streams(url: str) -> int:
     """How many streams the agent has answered with, as its own process tells."""
     async with httpx2.AsyncClient(trust_env=False) as client:
-        return int((await client.get(f"{url}/_streams")).raise_for_status().json())
+        return int((await client.get(str(httpx2.URL(url).join("/_streams")))).raise_for_status().json())
 
 
 async def ask(host: Host) -> None:
@@ -139,8 +139,9 @@ SCENARIOS: Final[Mapping[Scenario, Callable[[Host], Awaitable[None]]]] = {
     Scenario.STREAM: stream,
     Scenario.ASK: ask,
     Scenario.FAIL: fail,
-    Scenario.CANCEL: cancel,
     Scenario.TURNS: turns,
+    # The last one: an agent whose only worker it holds up answers nothing more.
+    Scenario.CANCEL: cancel,
 }
 
 
@@ -149,7 +150,8 @@ async def cells_of_agent(
 ) -> dict[Scenario, Cell]:
     """Start the script of an agent, and call it; what came of each scenario."""
     async with _agent(command, environment, folder) as (url, cannot), _host(url, folder) as host:
-        return {scenario: await _cell(host, scenario, cannot.get(scenario)) for scenario in SCENARIOS}
+        cells = {scenario: await _cell(host, scenario, cannot.get(scenario)) for scenario in SCENARIOS}
+        return {scenario: cells[scenario] for scenario in Scenario}
 
 
 async def _cell(host: Host, scenario: Scenario, cannot: str | None) -> Cell:
@@ -187,11 +189,25 @@ async def _agent(
         try:
             lines = Lines(process, process.stdout)
             ready = json.loads(await anyio.to_thread.run_sync(lines.until, '{"url"', READY_SECONDS))
+            await _answering(ready["url"])
             yield ready["url"], ready["cannot"]
         finally:
             process.terminate()
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(_end, process)
+
+
+async def _answering(url: str) -> None:
+    """Wait until something listens: a framework that starts its server itself cannot be asked to say so."""
+    parts = httpx2.URL(url)
+    with anyio.fail_after(READY_SECONDS):
+        while True:
+            try:
+                stream = await anyio.connect_tcp(parts.host, parts.port or 80)
+            except OSError:
+                await anyio.sleep(0.2)
+            else:
+                return await stream.aclose()
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -65,6 +65,11 @@ CANCEL = WORDS["cancel"]
 TURNS, TURNS_GIVE = tuple(WORDS["turns"]), tuple(WORDS["turns_give"])
 
 
+_SAID = os.fdopen(os.dup(1), "w", buffering=1)
+"""What the runner reads. All that a framework prints goes to stderr instead, and into the log of the run."""
+os.dup2(2, 1)
+
+
 class Cannot(Exception):
     """The framework has no way to do it; the message says which way is missing."""
 
@@ -89,7 +94,6 @@ def play(
 
     asyncio.run(every())
     # What a framework left at work behind a cancelled scenario does not hold up the end.
-    sys.stdout.flush()
     os._exit(0)
 
 
@@ -115,7 +119,7 @@ def _innermost(exc: BaseException) -> BaseException:
 
 def say(line: Mapping[str, Any]) -> None:
     """Tell the runner something."""
-    print(json.dumps(line), flush=True)
+    _SAID.write(json.dumps(line) + "\n")
 
 
 def listener() -> socket.socket:
@@ -128,13 +132,27 @@ def url_of(bound: socket.socket) -> str:
     return f"http://127.0.0.1:{bound.getsockname()[1]}"
 
 
-def serve(app: Any, bound: socket.socket, cannot: Mapping[str, str] | None = None) -> None:
-    """Serve an ASGI application, and say so."""
+def serve(app: Any, bound: socket.socket, cannot: Mapping[str, str] | None = None, path: str = "") -> None:
+    """Serve an ASGI application whose agent is at a path, and say so."""
     import uvicorn
 
-    say({"url": url_of(bound), "cannot": dict(cannot or {})})
+    say({"url": url_of(bound) + path, "cannot": dict(cannot or {})})
     config = uvicorn.Config(watched(app), log_level="warning", ws="none", timeout_graceful_shutdown=1)
     uvicorn.Server(config).run(sockets=[bound])
+
+
+def serve_by(run: Callable[[], None], url: str, cannot: Mapping[str, str] | None = None) -> None:
+    """Let a framework serve that starts uvicorn itself, and say so: the runner waits until it answers."""
+    import uvicorn
+
+    class Watched(uvicorn.Config):
+        def load(self) -> None:
+            super().load()
+            self.loaded_app = watched(self.loaded_app)
+
+    sys.modules["uvicorn.main"].Config = Watched  # the attribute of that name is a function
+    say({"url": url, "cannot": dict(cannot or {})})
+    run()
 
 
 def watched(app: Any) -> Any:
