@@ -20,7 +20,11 @@ Frameworks that people run, in pinned versions, with the bridge between them and
 where a framework wants a model, it is a stub on loopback.
 
 `yes` is a scenario that passed, **no** one that failed, `-` one that the framework has no way to do. Both have their
-reason below the tables.
+reason below the tables. What a framework can do is what its own interface offers: a way around it through the SDK
+below it counts for the SDK.
+
+Each framework is a folder of `tests/matrix/peers/`, where `contract.py` says what its scripts keep to;
+`python -m tests.matrix NAME` runs one alone.
 """
 _SIDES: Final = {
     Side.CLIENT: """

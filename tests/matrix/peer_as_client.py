@@ -25,6 +25,8 @@ from tests.support.command import process_of, wrapping
 TOOL_SERVER: Final = Path(__file__).with_name("tool_server.py")
 PEER_SECONDS: Final = 300
 """How long all scenarios of one peer may take."""
+Task = Mapping[str, Any]
+"""A task as the bridge lists it, in the JSON of 1.0."""
 _SILENT: Final = Cell(Outcome.FAIL, "the script ended without a word about it")
 
 
@@ -46,10 +48,7 @@ async def cells_of_client(
     async with wrapped_server(folder) as url:
         said = await _said_by([*command, url], environment, folder)
         cells = {scenario: said.get(scenario, _SILENT) for scenario in Scenario}
-        for scenario, complaint in (await _complaints(url)).items():
-            if cells[scenario].outcome is Outcome.PASS:
-                cells[scenario] = Cell(Outcome.FAIL, complaint)
-    return cells
+        return borne_out(cells, await _tasks(url))
 
 
 async def _said_by(
@@ -73,21 +72,28 @@ def cells_in(text: str) -> dict[Scenario, Cell]:
     return cells
 
 
-async def _complaints(url: str) -> dict[Scenario, str]:
-    """What the bridge's own tasks say against a pass."""
+async def _tasks(url: str) -> list[Task]:
     async with httpx2.AsyncClient(trust_env=False, headers={"A2A-Version": "1.0"}) as client:
         answer = await client.get(f"{url}/tasks", params={"pageSize": 100, "historyLength": 100})
-    tasks = answer.raise_for_status().json()["tasks"]
-    found = {}
+    return list(answer.raise_for_status().json()["tasks"])
+
+
+def borne_out(cells: Mapping[Scenario, Cell], tasks: Sequence[Task]) -> dict[Scenario, Cell]:
+    """The cells; a pass that the bridge's own tasks speak against is a failure."""
+    against = {}
     if not any(task["status"]["state"] == "TASK_STATE_CANCELED" for task in tasks):
-        found[Scenario.CANCEL] = "the bridge has no canceled task"
+        against[Scenario.CANCEL] = "the bridge has no canceled task"
     first, second = (_contexts(tasks, words) for words in ("first", "second"))
     if not first & second:
-        found[Scenario.TURNS] = "the two turns came to the bridge in two contexts"
-    return found
+        against[Scenario.TURNS] = "the two turns came to the bridge in two contexts"
+    failed = {scenario: Cell(Outcome.FAIL, words) for scenario, words in against.items()}
+    return {
+        scenario: failed.get(scenario, cell) if cell.outcome is Outcome.PASS else cell
+        for scenario, cell in cells.items()
+    }
 
 
-def _contexts(tasks: Sequence[Mapping[str, Any]], words: str) -> set[str]:
+def _contexts(tasks: Sequence[Task], words: str) -> set[str]:
     """The contexts of the tasks that were asked to echo some words."""
     return {
         task["contextId"] for task in tasks if f"echo text={words}" in json.dumps(task.get("history", []))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from tests.matrix import page
 from tests.matrix.cells import Cell
 from tests.matrix.environments import peers
 from tests.matrix.explained import Explained, complaints
-from tests.matrix.peer_as_client import cells_in
+from tests.matrix.peer_as_client import borne_out, cells_in
 from tests.matrix.recorded import PeerResult, Recorded
 from tests.matrix.scenarios import Outcome, Scenario, Side
 
@@ -84,6 +85,29 @@ def test_the_page_gives_each_reason_once_with_the_scenarios_that_it_is_for() -> 
 def test_what_a_script_prints_beside_the_lines_of_the_contract_is_no_cell() -> None:
     said = 'Loading...\n{"scenario": "card", "outcome": "fail", "words": "broke"}\n{"else": 1}\n'
     assert cells_in(said) == {Scenario.CARD: FAILS}
+
+
+def listed(context: str, words: str, state: str = "COMPLETED") -> dict[str, Any]:
+    """A task as the bridge lists it."""
+    history = [{"parts": [{"text": words}]}]
+    return {"contextId": context, "status": {"state": f"TASK_STATE_{state}"}, "history": history}
+
+
+def test_a_pass_that_the_tasks_of_the_bridge_bear_out_stays_one() -> None:
+    cells = dict.fromkeys(Scenario, PASSES)
+    turns = [listed("c", "echo text=first"), listed("c", "echo text=second")]
+    assert borne_out(cells, [*turns, listed("d", "wait {}", "CANCELED")]) == cells
+
+
+def test_a_pass_that_the_tasks_of_the_bridge_speak_against_is_a_failure() -> None:
+    turns = [listed("c", "echo text=first"), listed("d", "echo text=second")]
+    assert borne_out(dict.fromkeys(Scenario, PASSES), [*turns, listed("e", "wait {}", "WORKING")]) == {
+        **dict.fromkeys(Scenario, PASSES),
+        Scenario.CANCEL: Cell(Outcome.FAIL, "the bridge has no canceled task"),
+        Scenario.TURNS: Cell(Outcome.FAIL, "the two turns came to the bridge in two contexts"),
+    }
+    cannot = {Scenario.CANCEL: CANNOT}
+    assert borne_out(cannot, []) == cannot
 
 
 def test_no_environment_names_a_registry() -> None:
