@@ -14,7 +14,8 @@ from itertools import cycle
 from random import SystemRandom
 from typing import Final
 
-_FIRST: Final = 10_000
+_FIRST: Final = 10_100
+"""Above 10,080, the last of the ports that `fetch` of Node refuses to call."""
 _BLOCK: Final = 2_500
 _BLOCKS: Final = 9
 """Together they end below 32,768, where the ports begin that Linux gives by itself. Windows and macOS begin higher."""
