@@ -26,8 +26,8 @@ READY_SECONDS: Final = 90
 """How long an agent may take to start: the largest framework imports for ten seconds on a machine that is busy."""
 CELL_SECONDS: Final = 45
 END_SECONDS: Final = 10
-_WITHIN_SECONDS: Final = 6
-"""After this a call of an agent at work is answered with a handle."""
+_WITHIN_SECONDS: Final = 12
+"""After this a call of an agent at work is answered with a handle. The LangGraph API was seen not to name its task within six."""
 _FOLLOW_UPS: Final = {"task_result", "task_reply", "task_cancel"}
 _FILE: Final = {"name": "list.txt", "mediaType": "text/plain", "base64": "bWlsayBhbmQgYnJlYWQ="}
 _CONTEXT: Final = "mcp-a2a/context"
