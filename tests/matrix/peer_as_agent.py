@@ -27,7 +27,8 @@ READY_SECONDS: Final = 90
 CELL_SECONDS: Final = 45
 END_SECONDS: Final = 10
 _WITHIN_SECONDS: Final = 12
-"""After this a call of an agent at work is answered with a handle. The LangGraph API was seen not to name its task within six."""
+"""After this a call of an agent at work is answered with a handle. The LangGraph API was seen to need more than six
+to name its task."""
 _FOLLOW_UPS: Final = {"task_result", "task_reply", "task_cancel"}
 _FILE: Final = {"name": "list.txt", "mediaType": "text/plain", "base64": "bWlsayBhbmQgYnJlYWQ="}
 _CONTEXT: Final = "mcp-a2a/context"
