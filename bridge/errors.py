@@ -54,6 +54,10 @@ class StoreLockedError(StoreError, UsageError):
     """Another process owns the store's file."""
 
 
+class StoreAwayError(StoreError):
+    """The store cannot be reached at the moment. Whether the last change was stored may be unknown."""
+
+
 class StoreConflictError(StoreError):
     """A change does not follow the stored state: the task has ended, or the sequence number is taken, or another
     replica holds the task."""

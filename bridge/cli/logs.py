@@ -89,4 +89,6 @@ def set_up(log_format: str, level: str) -> None:
     # to which it would add one where the log is a file beside the configuration.
     for name in ("httpx2", "httpcore2", "watchfiles"):
         logging.getLogger(name).setLevel("WARNING")
+    # It warns of what it ignored while a connection broke, beside the fault that it raises.
+    logging.getLogger("psycopg").setLevel("INFO" if level == "debug" else "ERROR")
     logging.getLogger("bridge").setLevel(level.upper())

@@ -20,6 +20,7 @@ def first(
     created_ms: int = 10,
     head: TaskHead | None = None,
     message: MessageKey | None = None,
+    replaces: str | None = None,
 ) -> Change:
     """The change that makes a task."""
     return Change(
@@ -30,6 +31,7 @@ def first(
         snapshot=b"task as made",
         origin=TaskOrigin(context_id, owner, created_ms),
         message=message,
+        replaces=replaces,
     )
 
 

@@ -15,6 +15,7 @@ from bridge.store.records import Change, MessageKey, Query, Store, StoredTask, T
 from bridge.store.replicas import ForeignEvent, Replicas
 from tests.store.changes import first, keep, keep_all
 from tests.support.drivers import PATIENCE_SECONDS
+from tests.support.postgres_cluster import PostgresCluster
 from tests.support.replicas import Recorder, SharedMemory
 
 WORKING = TaskHead("working", ended=False, status_ms=20)
@@ -64,7 +65,7 @@ class Member:
         return self.store.replicas
 
 
-FACTORIES: dict[str, Callable[[], Cluster]] = {"memory": SharedMemory}
+FACTORIES: dict[str, Callable[[], Cluster]] = {"memory": SharedMemory, "postgres": PostgresCluster}
 
 
 @pytest.fixture(autouse=True)
@@ -231,7 +232,7 @@ async def _first_adopted(member: Member, scope: anyio.CancelScope) -> None:
 async def test_nothing_of_a_fenced_epoch_is_stored_and_it_goes_on_under_another(
     cluster: Cluster, members: Members
 ) -> None:
-    one, two, _ = members
+    one, two, three = members
     await keep(two.store, first("t1"))
     epoch = two.replicas.epoch
     cluster.pause(two.store)
@@ -246,7 +247,9 @@ async def test_nothing_of_a_fenced_epoch_is_stored_and_it_goes_on_under_another(
     two.store.submit(Change("t1", 2, b"late"), answered)
     two.store.submit(first("t2", context_id="other"), answered)
     cluster.notice(two.store)
-    await one.engine.until(lambda engine: engine.adopted)
+    async with anyio.create_task_group() as group:
+        for member in (one, three):
+            group.start_soon(_first_adopted, member, group.cancel_scope)
     cluster.resume(two.store)
     await two.engine.until(lambda engine: engine.fences)
     await told.wait()

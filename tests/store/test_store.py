@@ -11,6 +11,7 @@ import pytest
 
 from bridge.errors import StoreConflictError, StoreError
 from bridge.store.memory import MemoryStore
+from bridge.store.postgres.store import PostgresStore
 from bridge.store.records import (
     Change,
     Cursor,
@@ -26,9 +27,10 @@ from bridge.store.records import (
 from bridge.store.retention import Retention, evict_periodically, surplus_of
 from bridge.store.sqlite import SQLiteStore
 from tests.store.changes import first, keep, keep_all
+from tests.support.postgres import BOUNDS, database_url, new_agent
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
 WORKING = TaskHead("working", ended=False, status_ms=20)
@@ -36,10 +38,16 @@ COMPLETED = TaskHead("completed", ended=True, status_ms=30)
 FAILED = TaskHead("failed", ended=True, status_ms=31)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+STORES: Mapping[str, Callable[[Path], Store]] = {
+    "memory": lambda _: MemoryStore(),
+    "sqlite": lambda folder: SQLiteStore(folder / "tasks.db"),
+    "postgres": lambda _: PostgresStore(database_url(), new_agent(), BOUNDS),
+}
+
+
+@pytest.fixture(params=STORES)
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    made: Store = MemoryStore() if request.param == "memory" else SQLiteStore(tmp_path / "tasks.db")
-    async with made:
+    async with STORES[request.param](tmp_path) as made:
         yield made
 
 
@@ -49,13 +57,19 @@ async def loaded(store: Store, task_id: str) -> StoredTask:
     return task
 
 
+async def message_of(store: Store, owner: str, message_id: str) -> StoredMessage | None:
+    """A stored message as every store gives it: only those with replicas tell its age."""
+    found = await store.find_message(owner, message_id)
+    return None if found is None else replace(found, age_ms=None)
+
+
 async def listed(store: Store, query: Query) -> list[str]:
     return [task.task_id for task in (await store.list(query)).tasks]
 
 
 async def test_a_made_task_is_read_back_whole(store: Store) -> None:
     await keep(store, first("t1"))
-    assert await store.load("t1") == StoredTask(
+    assert replace(await loaded(store, "t1"), holder=None) == StoredTask(
         task_id="t1",
         origin=TaskOrigin("talk", "ann", 10),
         head=TaskHead("submitted", ended=False, status_ms=10),
@@ -125,18 +139,20 @@ async def test_a_conflict_refuses_its_change_alone(store: Store) -> None:
     answers = await keep_all(
         store,
         first("t1"),
-        first("t1"),
-        Change("t1", 2, b"two"),
-        Change("t1", 2, b"two again"),
-        Change("unknown", 2, b"two"),
         first("t2"),
-        Change("t1", 3, b"three"),
+        first("t1"),
+        Change("unknown", 2, b"two"),
+        Change("t2", 2, b"two"),
+        Change("t2", 2, b"two again"),
+        first("t3"),
     )
     assert [type(answer) for answer in answers] == [
-        *(type(None), StoreConflictError, type(None), StoreConflictError),
-        *(StoreConflictError, type(None), type(None)),
+        *(type(None), type(None), StoreConflictError, StoreConflictError),
+        *(type(None), StoreConflictError, type(None)),
     ]
-    assert (await loaded(store, "t1")).events == (b"two", b"three")
+    await keep(store, Change("t1", 2, b"two"), Change("t2", 3, b"three"))
+    assert (await loaded(store, "t1")).events == (b"two",)
+    assert (await loaded(store, "t2")).events == (b"two", b"three")
     assert await store.load("unknown") is None
 
 
@@ -193,11 +209,11 @@ async def test_private_bytes_are_replaced_left_or_cleared(store: Store) -> None:
 async def test_a_message_is_known_by_its_owner_and_the_newest_wins(store: Store) -> None:
     early, late = MessageKey("m1", b"early", 10), MessageKey("m1", b"late", 11)
     await keep(store, first("t1", message=early), first("t2", owner="bob", context_id="b"))
-    assert await store.find_message("ann", "m1") == StoredMessage("t1", early)
+    assert await message_of(store, "ann", "m1") == StoredMessage("t1", early)
     assert await store.find_message("bob", "m1") is None
-    await keep(store, Change("t2", 2, b"", message=early), first("t3", message=late))
-    assert await store.find_message("bob", "m1") == StoredMessage("t2", early)
-    assert await store.find_message("ann", "m1") == StoredMessage("t3", late)
+    await keep(store, Change("t2", 2, b"", message=early), first("t3", message=late, replaces="t1"))
+    assert await message_of(store, "bob", "m1") == StoredMessage("t2", early)
+    assert await message_of(store, "ann", "m1") == StoredMessage("t3", late)
 
 
 async def test_a_message_goes_with_the_task_that_it_went_to(store: Store) -> None:
@@ -212,9 +228,10 @@ async def test_a_message_goes_with_the_task_that_it_went_to(store: Store) -> Non
 
 async def test_a_message_that_went_to_a_newer_task_outlives_the_older(store: Store) -> None:
     key = MessageKey("m1", b"d", 10)
-    await keep(store, first("t1", head=COMPLETED, message=key), first("t2", message=key))
+    await keep(store, first("t1", head=COMPLETED, message=key))
+    await keep(store, first("t2", message=key, replaces="t1"))
     assert await store.evict(0, Quota(0, 0)) == 1
-    assert await store.find_message("ann", "m1") == StoredMessage("t2", key)
+    assert await message_of(store, "ann", "m1") == StoredMessage("t2", key)
 
 
 @pytest.mark.proves("store-contract")
@@ -357,6 +374,8 @@ async def test_unfinished_tasks_are_read_oldest_first_while_they_change(store: S
         first("ended", head=COMPLETED),
         first("also", created_ms=0),
     )
+    if store.replicas is not None:
+        pytest.skip("a store with replicas is not asked for unfinished tasks")
     seen = []
     async for task in store.unfinished():
         seen.append(task.task_id)

@@ -1,0 +1,420 @@
+"""One group of changes as one transaction: which of them follow, and the rows that they become.
+
+This module knows the statements of the writer. It must not know queues, tasks or connections that break.
+
+The transaction locks the fence of its epoch first, and then the rows that it judges by, in the order of their keys. It
+takes two round trips: one that locks and reads, and one that writes and commits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, LiteralString, TypeAlias
+
+from bridge.errors import RepeatedMessageError, StoreConflictError
+from bridge.store.records import TaskPosition, position_after
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from psycopg import AsyncConnection, AsyncCursor
+
+    from bridge.store.postgres.schema import Namespace
+    from bridge.store.records import Change, WrittenAnswer
+
+
+class FencedError(Exception):
+    """This epoch is gone: another replica took this one for dead, and holds its tasks now."""
+
+
+class RaceError(Exception):
+    """Another replica stored a row between the look and the write. The transaction is to be made anew."""
+
+
+NOBODY: Final = 0
+"""The holder of a task that is handed over: no epoch, so that it is adopted like one of the dead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Lets a task rest, or hands it over to `NOBODY`, unless a change followed `seq`."""
+
+    task_id: str
+    seq: int
+    to: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """Notes that the answer to a message was written, if the message still goes to this task."""
+
+    owner: str
+    message_id: str
+    task_id: str
+    answer: WrittenAnswer
+
+
+Entry: TypeAlias = "Change | Release | Answered"
+Outcome: TypeAlias = "Exception | None"
+MessageOf: TypeAlias = tuple[str, str]
+"""An owner and a message id."""
+
+# The database itself ends a transaction whose replica stands still: nobody could fence that replica before.
+_FENCE: Final = """
+    SELECT set_config('idle_in_transaction_session_timeout', %s, true)
+    FROM {ns}.epochs WHERE epoch = %s AND NOT gone FOR SHARE"""
+_TASKS: Final = """
+    SELECT task_id, owner, seq, snapshot_seq, ended, state, holder, weight FROM {ns}.tasks
+    WHERE task_id = ANY(%s) ORDER BY task_id FOR UPDATE"""
+_CONTEXTS: Final = """
+    SELECT context_id, owner FROM {ns}.contexts WHERE context_id = ANY(%s) ORDER BY context_id FOR SHARE"""
+_MESSAGES: Final = """
+    SELECT owner, message_id, task_id FROM {ns}.messages
+    WHERE (owner, message_id) IN (SELECT * FROM unnest(%s::text[], %s::text[]))
+    ORDER BY owner, message_id FOR UPDATE"""
+_KEPT: Final = """
+    SELECT task_id, seq, event FROM {ns}.events
+    WHERE (task_id, seq) IN (SELECT * FROM unnest(%s::text[], %s::bigint[])) AND epoch = %s"""
+
+_ADD_CONTEXTS: Final = """
+    INSERT INTO {ns}.contexts SELECT * FROM unnest(%s::text[], %s::text[]) ON CONFLICT DO NOTHING"""
+_ADD_TASKS: Final = """
+    INSERT INTO {ns}.tasks
+    SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::bigint[], %s::text[], %s::boolean[], %s::bigint[],
+        %s::bigint[], %s::bigint[], %s::bigint[], %s::integer[])
+    ON CONFLICT DO NOTHING"""
+_MOVE_TASKS: Final = """
+    UPDATE {ns}.tasks AS t SET seq = v.seq, snapshot_seq = v.snapshot_seq, weight = v.weight, holder = v.holder
+    FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::bigint[], %s::integer[])
+        AS v(task_id, seq, snapshot_seq, weight, holder)
+    WHERE t.task_id = v.task_id"""
+_MOVE_HEADS: Final = """
+    UPDATE {ns}.tasks AS t SET state = v.state, ended = v.ended, status_ms = v.status_ms
+    FROM unnest(%s::text[], %s::text[], %s::boolean[], %s::bigint[]) AS v(task_id, state, ended, status_ms)
+    WHERE t.task_id = v.task_id"""
+_ADD_EVENTS: Final = """
+    INSERT INTO {ns}.events (task_id, seq, event, epoch)
+    SELECT * FROM unnest(%s::text[], %s::bigint[], %s::bytea[], %s::integer[])"""
+_SET_SNAPSHOTS: Final = """
+    INSERT INTO {ns}.snapshots SELECT * FROM unnest(%s::text[], %s::bytea[])
+    ON CONFLICT (task_id) DO UPDATE SET snapshot = excluded.snapshot"""
+_SET_PRIVATES: Final = """
+    INSERT INTO {ns}.privates SELECT * FROM unnest(%s::text[], %s::bytea[])
+    ON CONFLICT (task_id) DO UPDATE SET private = excluded.private"""
+_ADD_MESSAGES: Final = """
+    INSERT INTO {ns}.messages (owner, message_id, task_id, digest, accepted_ms)
+    SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::bytea[], %s::bigint[]) ON CONFLICT DO NOTHING"""
+_MOVE_MESSAGES: Final = """
+    UPDATE {ns}.messages AS m
+    SET task_id = v.task_id, digest = v.digest, accepted_ms = v.accepted_ms, stored_at = now(), answered_at = NULL,
+        answer_ms = NULL, is_repeatable = NULL
+    FROM unnest(%s::text[], %s::text[], %s::text[], %s::bytea[], %s::bigint[])
+        AS v(owner, message_id, task_id, digest, accepted_ms)
+    WHERE m.owner = v.owner AND m.message_id = v.message_id"""
+_ANSWER_MESSAGES: Final = """
+    UPDATE {ns}.messages AS m
+    SET answered_at = now() - v.age_ms * interval '1 millisecond', answer_ms = v.at_ms, is_repeatable = v.is_repeatable
+    FROM unnest(%s::text[], %s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::boolean[])
+        AS v(owner, message_id, task_id, age_ms, at_ms, is_repeatable)
+    WHERE m.owner = v.owner AND m.message_id = v.message_id AND m.task_id = v.task_id"""
+_COUNT: Final = """
+    INSERT INTO {ns}.counts AS c
+    SELECT * FROM unnest(%s::text[], %s::text[], %s::boolean[], %s::integer[], %s::bigint[], %s::bigint[])
+    ON CONFLICT (owner, state, ended, epoch)
+    DO UPDATE SET tasks = c.tasks + excluded.tasks, weight = c.weight + excluded.weight"""
+
+
+@dataclass(slots=True)
+class _Row:
+    """A task as the transaction goes on."""
+
+    position: TaskPosition
+    state: str
+    holder: int | None
+    weight: int
+    """The bytes of its snapshot, and of the worker's."""
+
+
+@dataclass(slots=True)
+class _Group:
+    """The rows of a group of changes, collected change by change."""
+
+    epoch: int
+    rows: dict[str, _Row]
+    contexts: dict[str, str]
+    messages: dict[MessageOf, str]
+    kept: dict[tuple[str, int], bytes]
+    """What this epoch stored of these events. Empty unless an earlier commit of this group is in doubt."""
+    refused: set[str] = field(default_factory=set)
+    """The tasks of which a change was refused: nothing of them follows."""
+    new_tasks: dict[str, Change] = field(default_factory=dict)
+    new_contexts: dict[str, str] = field(default_factory=dict)
+    new_messages: dict[MessageOf, Change] = field(default_factory=dict)
+    moved_messages: dict[MessageOf, Change] = field(default_factory=dict)
+    moved: set[str] = field(default_factory=set)
+    heads: dict[str, Change] = field(default_factory=dict)
+    events: list[Change] = field(default_factory=list)
+    snapshots: dict[str, bytes] = field(default_factory=dict)
+    privates: dict[str, bytes] = field(default_factory=dict)
+    answers: dict[MessageOf, Answered] = field(default_factory=dict)
+    counts: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
+    weights: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
+
+    def add(self, entry: Entry) -> Outcome:
+        """Add an entry. Returns why it is refused, or None."""
+        if isinstance(entry, Release):
+            self._release(entry)
+            return None
+        if isinstance(entry, Answered):
+            self.answers[entry.owner, entry.message_id] = entry
+            return None
+        if entry.task_id in self.refused:
+            return StoreConflictError(f"a change of task {entry.task_id} before this one was refused")
+        if self.kept.get((entry.task_id, entry.seq)) == entry.event:
+            return None
+        try:
+            self._add(entry)
+        except StoreConflictError as conflict:
+            self.refused.add(entry.task_id)
+            return conflict
+        return None
+
+    def _release(self, release: Release) -> None:
+        row = self.rows.get(release.task_id)
+        if row is not None and row.holder == self.epoch and row.position.seq == release.seq:
+            row.holder = release.to
+            self.moved.add(release.task_id)
+
+    def _add(self, change: Change) -> None:
+        task_id, row = change.task_id, self.rows.get(change.task_id)
+        if row is not None and row.holder not in (None, self.epoch):
+            raise StoreConflictError(f"task {task_id} is held by replica {row.holder}")
+        origin = change.origin
+        context_owner = None if origin is None else self.contexts.get(origin.context_id)
+        after = position_after(change, None if row is None else row.position, context_owner)
+        self._note_message(change, after.owner, is_held=row is not None and row.holder is not None)
+        before = None if row is None else (row.state, row.position.ended, row.weight)
+        if row is None:
+            assert origin is not None
+            assert change.head is not None
+            row = self.rows[task_id] = _Row(after, change.head.state, None, 0)
+            self.new_tasks[task_id] = change
+            if context_owner is None:
+                self.contexts[origin.context_id] = self.new_contexts[origin.context_id] = origin.owner
+        row.position = after
+        row.holder = None if after.ended else self.epoch
+        self.moved.add(task_id)
+        self.events.append(change)
+        if change.head is not None:
+            row.state = change.head.state
+            self.heads[task_id] = change
+        if change.snapshot is not None:
+            self.snapshots[task_id] = change.snapshot
+            row.weight = len(change.snapshot)
+        if change.private is not None:
+            self.privates[task_id] = change.private
+        self._count(row, before)
+
+    def _note_message(self, change: Change, owner: str, *, is_held: bool) -> None:
+        """Note where a message goes. The change of a task's holder is never refused for it."""
+        if change.message is None:
+            return
+        key = owner, change.message.message_id
+        stored = self.messages.get(key)
+        if stored is not None and not is_held and stored not in (change.replaces, change.task_id):
+            raise RepeatedMessageError(
+                f"message {change.message.message_id} went to task {stored} at another replica"
+            )
+        if stored is None or key in self.new_messages:
+            self.new_messages[key] = change
+        else:
+            self.moved_messages[key] = change
+        self.messages[key] = change.task_id
+
+    def _count(self, row: _Row, before: tuple[str, bool, int] | None) -> None:
+        owner = row.position.owner
+        if before is not None:
+            state, ended, weight = before
+            self.counts[owner, state, ended] -= 1
+            self.weights[owner, state, ended] -= weight
+        self.counts[owner, row.state, row.position.ended] += 1
+        self.weights[owner, row.state, row.position.ended] += row.weight
+
+
+async def append(
+    connection: AsyncConnection,
+    place: Namespace,
+    epoch: int,
+    entries: Sequence[Entry],
+    *,
+    seconds: float,
+    in_doubt: bool,
+) -> list[Outcome]:
+    """Store the changes that follow, in one transaction. Returns for each why it was refused, or None.
+
+    `seconds` is how long the database waits for this replica in the middle of the transaction. `in_doubt` says that an
+    earlier commit of these changes may have worked: those that are stored are not refused.
+
+    Raises:
+        FencedError: this epoch is gone. Nothing was stored.
+        RaceError: another replica was faster. Nothing was stored.
+        psycopg.Error: the database refused, or the connection is lost; a commit may have worked then.
+    """
+    async with connection.transaction():
+        idle_ms = str(round(seconds * 1000))
+        group = await _locked(connection, place, epoch, idle_ms, entries, in_doubt=in_doubt)
+        outcomes = [group.add(entry) for entry in entries]
+        await _write(connection, place, group)
+    return outcomes
+
+
+async def _locked(
+    connection: AsyncConnection,
+    place: Namespace,
+    epoch: int,
+    idle_ms: str,
+    entries: Sequence[Entry],
+    *,
+    in_doubt: bool,
+) -> _Group:
+    changes = [entry for entry in entries if not isinstance(entry, (Release, Answered))]
+    task_ids = sorted({entry.task_id for entry in entries if not isinstance(entry, Answered)})
+    contexts = sorted({change.origin.context_id for change in changes if change.origin is not None})
+    keys = sorted({change.message.message_id for change in changes if change.message is not None})
+    async with connection.pipeline():
+        fence = await connection.execute(place.sql(_FENCE), (idle_ms, epoch))
+        tasks = await connection.execute(place.sql(_TASKS), (task_ids,))
+        owners = await connection.execute(place.sql(_CONTEXTS), (contexts,)) if contexts else None
+        kept = (
+            await connection.execute(
+                place.sql(_KEPT), [*_columns([(c.task_id, c.seq) for c in changes], 2), epoch]
+            )
+            if in_doubt
+            else None
+        )
+    if await fence.fetchone() is None:
+        raise FencedError(f"replica {epoch} was taken for dead")
+    rows = {
+        task_id: _Row(TaskPosition(owner, seq, snapshot_seq, ended), state, holder, weight)
+        for task_id, owner, seq, snapshot_seq, ended, state, holder, weight in await tasks.fetchall()
+    }
+    messages = await _messages(connection, place, changes, rows) if keys else {}
+    return _Group(
+        epoch,
+        rows,
+        dict(await owners.fetchall()) if owners is not None else {},
+        messages,
+        {(task_id, seq): event for task_id, seq, event in await kept.fetchall()} if kept is not None else {},
+    )
+
+
+async def _messages(
+    connection: AsyncConnection, place: Namespace, changes: Sequence[Change], rows: dict[str, _Row]
+) -> dict[MessageOf, str]:
+    """Where the messages of these changes went before. Their owners are known only once the tasks are."""
+    owners = {task_id: row.position.owner for task_id, row in rows.items()}
+    owners |= {change.task_id: change.origin.owner for change in changes if change.origin is not None}
+    keys = sorted(
+        {
+            (owners[change.task_id], change.message.message_id)
+            for change in changes
+            if change.message is not None and change.task_id in owners
+        }
+    )
+    found = await connection.execute(place.sql(_MESSAGES), _columns(keys, 2))
+    return {(owner, message_id): task_id for owner, message_id, task_id in await found.fetchall()}
+
+
+async def _write(connection: AsyncConnection, place: Namespace, group: _Group) -> None:
+    must_be_new: list[tuple[AsyncCursor, int]] = []
+
+    async def run(text: LiteralString, rows: Sequence[tuple[object, ...]], *, all_new: bool = False) -> None:
+        if rows:
+            cursor = await connection.execute(place.sql(text), _columns(rows, len(rows[0])))
+            if all_new:
+                must_be_new.append((cursor, len(rows)))
+
+    old = sorted(group.moved - group.new_tasks.keys())
+    async with connection.pipeline():
+        await run(_ADD_CONTEXTS, sorted(group.new_contexts.items()), all_new=True)
+        await run(_ADD_TASKS, [_task_row(group, task_id) for task_id in group.new_tasks], all_new=True)
+        await run(_MOVE_TASKS, [_position_row(group, task_id) for task_id in old])
+        await run(_MOVE_HEADS, [_head_row(group.heads[task_id]) for task_id in old if task_id in group.heads])
+        await run(_ADD_EVENTS, _event_rows(group))
+        await run(_SET_SNAPSHOTS, sorted(group.snapshots.items()))
+        await run(_SET_PRIVATES, sorted(group.privates.items()))
+        await run(_ADD_MESSAGES, _message_rows(group.new_messages), all_new=True)
+        await run(_MOVE_MESSAGES, _message_rows(group.moved_messages))
+        await run(_ANSWER_MESSAGES, [_answer_row(group.answers[key]) for key in sorted(group.answers)])
+        await run(_COUNT, _count_rows(group))
+    for cursor, number in must_be_new:
+        if cursor.rowcount != number:
+            raise RaceError
+
+
+def _columns(rows: Sequence[tuple[object, ...]], width: int) -> list[list[object]]:
+    """Rows as the arrays of their columns."""
+    return [[row[column] for row in rows] for column in range(width)]
+
+
+def _task_row(group: _Group, task_id: str) -> tuple[object, ...]:
+    origin, head, row = group.new_tasks[task_id].origin, group.heads[task_id].head, group.rows[task_id]
+    assert origin is not None
+    assert head is not None
+    return (
+        task_id,
+        origin.context_id,
+        origin.owner,
+        origin.created_ms,
+        head.state,
+        head.ended,
+        head.status_ms,
+        row.position.seq,
+        row.position.snapshot_seq,
+        row.weight,
+        row.holder,
+    )
+
+
+def _position_row(group: _Group, task_id: str) -> tuple[object, ...]:
+    row = group.rows[task_id]
+    return task_id, row.position.seq, row.position.snapshot_seq, row.weight, row.holder
+
+
+def _head_row(change: Change) -> tuple[object, ...]:
+    assert change.head is not None
+    return change.task_id, change.head.state, change.head.ended, change.head.status_ms
+
+
+def _event_rows(group: _Group) -> list[tuple[object, ...]]:
+    return [(change.task_id, change.seq, change.event, group.epoch) for change in group.events]
+
+
+def _message_rows(messages: Mapping[MessageOf, Change]) -> list[tuple[object, ...]]:
+    rows: list[tuple[object, ...]] = []
+    for (owner, message_id), change in sorted(messages.items(), key=lambda item: item[0]):
+        assert change.message is not None
+        key = change.message
+        rows.append((owner, message_id, change.task_id, key.digest, key.accepted_ms))
+    return rows
+
+
+def _answer_row(entry: Answered) -> tuple[object, ...]:
+    answer = entry.answer
+    return entry.owner, entry.message_id, entry.task_id, answer.age_ms, answer.at_ms, answer.is_repeatable
+
+
+def _count_rows(group: _Group) -> list[tuple[object, ...]]:
+    keys = sorted(key for key in group.counts if group.counts[key] or group.weights[key])
+    return [
+        (
+            owner,
+            state,
+            ended,
+            group.epoch,
+            group.counts[owner, state, ended],
+            group.weights[owner, state, ended],
+        )
+        for owner, state, ended in keys
+    ]

@@ -1,0 +1,192 @@
+"""What replicas on one PostgreSQL ask of each other: a row for each command, and the reply in the same row.
+
+A hint says when to look, and a poll finds what a lost hint would have told. A command is done at most once by an epoch:
+it is remembered until its reply is stored, or its row is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final
+from uuid import UUID, uuid4
+
+import anyio
+
+from bridge.concurrency import Backoff, Signal
+from bridge.errors import HolderGoneError, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+    from typing import NoReturn
+
+    from psycopg import AsyncConnection
+
+    from bridge.store.postgres.connections import Connections, StoreTasks
+    from bridge.store.postgres.feed import Hints
+    from bridge.store.postgres.schema import Namespace
+    from bridge.store.replicas import ReplicaEngine
+
+logger = logging.getLogger(__name__)
+
+ASKED_AT_ONCE: Final = 100
+"""How many commands are read by one statement."""
+
+# A command that is sent twice, since the first connection broke, is one row.
+_ADD: Final = """
+    INSERT INTO {ns}.commands (request, holder, command) VALUES (%s, %s, %s)
+    ON CONFLICT (request) DO UPDATE SET request = excluded.request RETURNING id"""
+_REPLY: Final = """
+    SELECT c.reply, EXISTS (SELECT FROM {ns}.epochs e WHERE e.epoch = c.holder AND NOT e.gone)
+    FROM {ns}.commands c WHERE c.id = %s"""
+# The numbers of rows say nothing about the order in which they became visible.
+_ASKED: Final = """
+    SELECT id, command FROM {ns}.commands WHERE holder = %s AND reply IS NULL AND id <> ALL(%s::bigint[])
+    ORDER BY id LIMIT %s"""
+
+
+class Commands:
+    """Asks other replicas, and does what they ask."""
+
+    def __init__(
+        self,
+        tasks: StoreTasks,
+        connections: Connections,
+        place: Namespace,
+        hints: Hints,
+        epoch: Callable[[], int],
+        poll_seconds: float,
+    ) -> None:
+        self._tasks = tasks
+        self._connections = connections
+        self._place = place
+        self._hints = hints
+        self._epoch = epoch
+        self._poll_seconds = poll_seconds
+        self._engine: ReplicaEngine | None = None
+        self._called = anyio.Event()
+        """Set when this replica may have been asked something."""
+        self._at_work: set[int] = set()
+        """The commands that are being done."""
+        self._asked: dict[int, Signal] = {}
+        """The commands that this replica waits for."""
+
+    def start(self, engine: ReplicaEngine) -> None:
+        """Let this engine do what is asked from now on."""
+        self._engine = engine
+        self._called.set()
+
+    def called(self) -> None:
+        """Look at once: this replica may have been asked something."""
+        self._called.set()
+
+    def replied(self, number: int) -> None:
+        """Look at once: there may be a reply to this command."""
+        if (signal := self._asked.get(number)) is not None:
+            signal.tell()
+
+    def look(self) -> None:
+        """Look at once: hints may have been lost, or a holder may be gone."""
+        self._called.set()
+        for signal in self._asked.values():
+            signal.tell()
+
+    async def ask(self, holder: str, command: bytes) -> bytes:
+        """See `Replicas.ask`."""
+        place = self._place
+        number = await self._connections.run(
+            partial(_add, place=place, request=uuid4(), holder=int(holder), command=command)
+        )
+        signal = self._asked[number] = Signal()
+        try:
+            self._hints.add(f"c{holder}")
+            while True:
+                moved = signal.next
+                reply, lives = await self._connections.run(partial(_reply_to, place=place, number=number))
+                if reply is not None:
+                    return reply
+                if not lives:
+                    raise HolderGoneError(f"replica {holder} is gone")
+                with anyio.move_on_after(self._poll_seconds):
+                    await moved.wait()
+        finally:
+            del self._asked[number]
+            with suppress(StoreError):  # the store is closed; the sweep finds the row
+                self._tasks.start(self._forget, number)
+
+    async def _forget(self, number: int) -> None:
+        try:
+            await self._connections.run(
+                lambda connection: connection.execute(
+                    self._place.sql("DELETE FROM {ns}.commands WHERE id = %s"), (number,)
+                )
+            )
+        except StoreError:
+            logger.debug("command %d is left for the sweep", number)
+
+    async def serve(self) -> NoReturn:
+        """Do what other replicas ask of this one."""
+        while True:
+            with anyio.move_on_after(self._poll_seconds):
+                await self._called.wait()
+            self._called = anyio.Event()
+            if self._engine is not None:
+                try:
+                    await self._look_for_commands(self._engine)
+                except StoreError as exc:
+                    logger.debug("what other replicas ask cannot be read at the moment: %s", exc)
+
+    async def _look_for_commands(self, engine: ReplicaEngine) -> None:
+        while True:
+            epoch = self._epoch()
+            asked = await self._connections.run(
+                partial(_asked_of, place=self._place, holder=epoch, but=tuple(self._at_work))
+            )
+            for number, command in asked:
+                self._at_work.add(number)
+                self._tasks.start(self._reply, engine, epoch, number, command)
+            if len(asked) < ASKED_AT_ONCE:
+                return
+
+    async def _reply(self, engine: ReplicaEngine, epoch: int, number: int, command: bytes) -> None:
+        try:
+            reply = await engine.answer(command)
+            pauses = Backoff(0.1, 5.0)
+            while epoch == self._epoch():  # an epoch that is gone has told its askers so
+                try:
+                    await self._connections.run(
+                        lambda connection: connection.execute(
+                            self._place.sql("UPDATE {ns}.commands SET reply = %s WHERE id = %s"),
+                            (reply, number),
+                        )
+                    )
+                except StoreError as exc:
+                    logger.debug("the reply to another replica waits: %s", exc)
+                    await anyio.sleep(pauses.next())
+                else:
+                    self._hints.add(f"r{number}")
+                    return
+        finally:
+            self._at_work.discard(number)
+
+
+async def _add(
+    connection: AsyncConnection, place: Namespace, request: UUID, holder: int, command: bytes
+) -> int:
+    found = await connection.execute(place.sql(_ADD), (request, holder, command))
+    row = await found.fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+async def _reply_to(connection: AsyncConnection, place: Namespace, number: int) -> tuple[bytes | None, bool]:
+    row = await (await connection.execute(place.sql(_REPLY), (number,))).fetchone()
+    return (None, False) if row is None else (row[0], row[1])
+
+
+async def _asked_of(
+    connection: AsyncConnection, place: Namespace, holder: int, but: Collection[int]
+) -> Sequence[tuple[int, bytes]]:
+    found = await connection.execute(place.sql(_ASKED), (holder, list(but), ASKED_AT_ONCE))
+    return await found.fetchall()

@@ -1,0 +1,263 @@
+"""Connections to PostgreSQL that come back by themselves, and jobs that no caller's cancellation interrupts.
+
+A job runs in a task of the store's own. A cancelled caller stops waiting for it, and the job ends by itself: a driver
+that is interrupted in the middle of a statement waits for the database before it gives the connection up. For the same
+reason a job that takes too long is not cancelled. Its connection is cut, and the job fails as if the network broke.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import anyio
+import psycopg
+from psycopg import AsyncConnection
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from bridge.errors import StoreAwayError, StoreError
+
+if TYPE_CHECKING:
+    import anyio.abc
+
+T = TypeVar("T")
+Job = Callable[[AsyncConnection], Awaitable[T]]
+
+CONNECT_SECONDS: Final = 5
+"""How long making a connection may take, unless the URL says otherwise. libpq takes whole seconds, at least 2."""
+
+# What a connection that is cut in silence costs: keep-alives find it after 4 s, unread data after 5 s.
+_LIVENESS: Final[dict[str, Any]] = {
+    "connect_timeout": CONNECT_SECONDS,
+    "keepalives": 1,
+    "keepalives_idle": 2,
+    "keepalives_interval": 1,
+    "keepalives_count": 2,
+    "tcp_user_timeout": 5000,
+    "target_session_attrs": "read-write",
+    "application_name": "mcp-a2a",
+}
+
+_READ_ONLY: Final = "25006"
+"""The state of a statement that a server refuses because it has become a standby."""
+_OF_CONTENT: Final = ("21", "22", "23", "54")
+"""The classes of faults of what is to be stored: cardinality, data, integrity, and limits of the database."""
+
+
+class StoreTasks:
+    """The tasks of one store. Only `stop` ends them: a cancellation from outside the store does not, since the last
+    changes are stored while the block of the store ends."""
+
+    def __init__(self) -> None:
+        self._group: anyio.abc.TaskGroup | None = None
+        self._scopes: set[anyio.CancelScope] = set()
+        self._is_stopped = False
+
+    async def begin(self) -> None:
+        """Take tasks from now on."""
+        self._group = await anyio.create_task_group().__aenter__()
+
+    def start(self, work: Callable[..., Awaitable[object]], *arguments: object) -> None:
+        """Run some work until it is done or `stop` is called.
+
+        Raises:
+            StoreError: the store is closed.
+        """
+        if self._group is None or self._is_stopped:
+            raise StoreError("the store is closed")
+        self._group.start_soon(self._shielded, work, arguments)
+
+    async def _shielded(self, work: Callable[..., Awaitable[object]], arguments: tuple[object, ...]) -> None:
+        with anyio.CancelScope(shield=True) as scope:
+            if self._is_stopped:
+                scope.cancel()
+            self._scopes.add(scope)
+            try:
+                await work(*arguments)
+            finally:
+                self._scopes.discard(scope)
+
+    def stop(self) -> None:
+        """Take nothing more, and end all tasks."""
+        self._is_stopped = True
+        for scope in tuple(self._scopes):
+            scope.cancel()
+
+    async def join(self) -> None:
+        """Wait until all tasks have ended, once `stop` was called."""
+        if self._group is not None:
+            # Not with the exception of the store's block: the group would wrap it in an exception group.
+            await self._group.__aexit__(None, None, None)
+
+
+def with_defaults(url: str) -> str:
+    """The connection string of a URL, in which what the URL leaves open is set. Beyond this machine the server has to
+    prove by TLS who it is."""
+    said = conninfo_to_dict(url)
+    hosts = [str(host) for key in ("host", "hostaddr") if said.get(key) for host in str(said[key]).split(",")]
+    defaults = dict(_LIVENESS)
+    if not all(map(_is_here, hosts or [os.environ.get("PGHOST", "")])):
+        defaults["sslmode"] = "verify-full"
+    return make_conninfo("", **{**defaults, **said})
+
+
+def _is_here(host: str) -> bool:
+    """Whether a host is this machine: loopback, or the folder or name of a unix socket."""
+    if not host or host[0] in "/@" or host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+async def connect(conninfo: str, seconds: float, *, is_direct: bool) -> AsyncConnection:
+    """A new connection, without transactions of its own, made within some seconds.
+
+    A connection that is not direct may be one of a pool that gives each transaction another session, so it prepares
+    nothing.
+
+    Raises:
+        StoreAwayError: the database cannot be reached.
+    """
+    try:
+        with anyio.fail_after(seconds):
+            return await AsyncConnection.connect(
+                conninfo, autocommit=True, prepare_threshold=5 if is_direct else None
+            )
+    except TimeoutError as exc:
+        raise StoreAwayError(f"the database cannot be reached: no answer within {seconds:g} s") from exc
+    except (psycopg.Error, OSError) as exc:
+        raise StoreAwayError(f"the database cannot be reached: {first_line(exc)}") from exc
+
+
+def cut(connection: AsyncConnection) -> None:
+    """Let whatever waits for this connection fail now, as if the network broke."""
+    with suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(connection.fileno())) as ours:
+        ours.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def bounded(connection: AsyncConnection, seconds: float) -> Iterator[None]:
+    """Cut a connection if what is done with it in this block takes longer."""
+    timer = asyncio.get_running_loop().call_later(seconds, cut, connection)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+async def close(connection: AsyncConnection) -> None:
+    """Close a connection, whatever state it is in."""
+    with anyio.CancelScope(shield=True), suppress(psycopg.Error, OSError):
+        await connection.close()
+
+
+def first_line(exc: BaseException) -> str:
+    """What the driver says, without the lines of context after it."""
+    return str(exc).strip().split("\n", 1)[0] or type(exc).__name__
+
+
+def is_of_content(exc: psycopg.Error) -> bool:
+    """Whether a fault is one of what was to be stored, so that it would come again with another connection."""
+    return exc.sqlstate[:2] in _OF_CONTENT if exc.sqlstate else isinstance(exc, psycopg.DataError)
+
+
+def is_lost(exc: psycopg.Error, connection: AsyncConnection) -> bool:
+    """Whether a fault is one of the connection or of the server, and not of the statement."""
+    if connection.closed or exc.sqlstate == _READ_ONLY:
+        return True
+    return isinstance(exc, (psycopg.OperationalError, psycopg.InterfaceError)) and not is_of_content(exc)
+
+
+class Connections:
+    """A few connections that jobs share."""
+
+    def __init__(
+        self, tasks: StoreTasks, conninfo: str, most: int, job_seconds: float, *, is_direct: bool
+    ) -> None:
+        self._tasks = tasks
+        self._conninfo = conninfo
+        self._job_seconds = job_seconds
+        self._is_direct = is_direct
+        self._free: list[AsyncConnection] = []
+        self._busy: set[AsyncConnection] = set()
+        self._slots = anyio.Semaphore(most)
+
+    async def run(self, job: Job[T]) -> T:
+        """Run a job on a connection that nobody else uses meanwhile. A job that finds a connection lost that rested
+        before is run once more on a new one, so it must be one that may run twice.
+
+        Raises:
+            StoreError: the database cannot be reached, or refuses.
+        """
+        outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._tasks.start(self._settle, job, outcome)
+        return await asyncio.shield(outcome)
+
+    async def _settle(self, job: Job[T], outcome: asyncio.Future[T]) -> None:
+        try:
+            result = await self._tried(job)
+        except Exception as exc:  # noqa: BLE001 - the caller's, and not the end of the store
+            _fail(outcome, exc)
+        except BaseException:
+            _fail(outcome, StoreError("the store was closed meanwhile"))
+            raise
+        else:
+            outcome.set_result(result)
+
+    async def _tried(self, job: Job[T]) -> T:
+        async with self._slots:
+            if self._free:
+                with suppress(StoreAwayError):
+                    return await self._done(job, self._free.pop())
+                await self._drop_free()
+            return await self._done(job, await self._connect())
+
+    async def _connect(self) -> AsyncConnection:
+        return await connect(self._conninfo, self._job_seconds, is_direct=self._is_direct)
+
+    async def _done(self, job: Job[T], connection: AsyncConnection) -> T:
+        is_good = False
+        self._busy.add(connection)
+        try:
+            with bounded(connection, self._job_seconds):
+                result = await job(connection)
+            is_good = True
+        except psycopg.Error as exc:
+            if is_lost(exc, connection):
+                raise StoreAwayError(f"the database is away: {first_line(exc)}") from exc
+            is_good = True
+            raise StoreError(f"the database refused: {first_line(exc)}") from exc
+        finally:
+            self._busy.discard(connection)
+            if is_good:
+                self._free.append(connection)
+            else:
+                await close(connection)
+        return result
+
+    async def _drop_free(self) -> None:
+        """Close the connections that rest: where one was lost, the others are, too."""
+        free, self._free = self._free, []
+        for connection in free:
+            await close(connection)
+
+    def cut(self) -> None:
+        """Let the jobs that run fail now."""
+        for connection in self._busy:
+            cut(connection)
+
+    async def close(self) -> None:
+        """Close all connections. No job runs any more."""
+        await self._drop_free()
+
+
+def _fail(outcome: asyncio.Future[Any], exc: Exception) -> None:
+    outcome.set_exception(exc)
+    outcome.exception()  # a cancelled caller never asks for it

@@ -1,0 +1,184 @@
+"""The events that other replicas store, for those here who follow a task, and the hints that tell of them.
+
+A hint is a NOTIFY after the commit, and only a hint: it says which task moved, and what happened is read from the
+tables. What a lost hint would have told is read by the next poll. A NOTIFY inside the commit would make all commits
+of a database wait for each other.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from bridge.errors import StoreError
+from bridge.store.postgres import reads
+from bridge.store.replicas import ForeignEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import NoReturn
+
+    from psycopg import AsyncConnection
+
+    from bridge.store.postgres.connections import Connections
+    from bridge.store.postgres.schema import Namespace
+    from bridge.store.replicas import OnForeignEvents
+
+logger = logging.getLogger(__name__)
+
+_EVENTS_AT_ONCE: Final = 1_000
+_MOST_PAYLOAD: Final = 7_900
+"""PostgreSQL takes less than 8,000 bytes."""
+
+
+GONE: Final = "g"
+"""The word that tells of a replica that was fenced."""
+
+
+def hint_of(task_id: str) -> str:
+    """The word that tells of a task. Ids that clients made may hold spaces, and be longer than a hint may be."""
+    return "t" + blake2b(task_id.encode(errors="surrogatepass"), digest_size=8).hexdigest()
+
+
+@dataclass(eq=False, slots=True)
+class _Follower:
+    task_id: str
+    seq: int
+    """The last event that was told."""
+    on_events: OnForeignEvents
+
+
+class Feed:
+    """Follows tasks for this replica's engine. `run` reads, with one statement for all followed tasks."""
+
+    def __init__(self, connections: Connections, place: Namespace, poll_seconds: float) -> None:
+        self._connections = connections
+        self._place = place
+        self._poll_seconds = poll_seconds
+        self._followers: defaultdict[str, set[_Follower]] = defaultdict(set)
+        self._hints: set[str] = set()
+        """The words that tell of these tasks."""
+        self._wake = anyio.Event()
+
+    def follow(self, task_id: str, seq: int, on_events: OnForeignEvents) -> Callable[[], None]:
+        """See `Replicas.follow`."""
+        follower = _Follower(task_id, seq, on_events)
+        self._followers[task_id].add(follower)
+        self._hints.add(hint_of(task_id))
+        self._wake.set()
+
+        def unfollow() -> None:
+            followers = self._followers.get(task_id, set())
+            followers.discard(follower)
+            if not followers:
+                self._followers.pop(task_id, None)
+                self._hints.discard(hint_of(task_id))
+
+        return unfollow
+
+    def hinted(self, words: Iterable[str]) -> None:
+        """Look at once if one of these words tells of a task that is followed."""
+        if not self._hints.isdisjoint(words):
+            self._wake.set()
+
+    def look(self) -> None:
+        """Look at once: hints may have been lost."""
+        self._wake.set()
+
+    async def run(self) -> NoReturn:
+        """Read what is new, at each hint and at each poll."""
+        while True:
+            with anyio.move_on_after(self._poll_seconds):
+                await self._wake.wait()
+            self._wake = anyio.Event()
+            try:
+                while self._followers and await self._told():
+                    pass
+            except StoreError as exc:
+                logger.debug("what other replicas stored cannot be read at the moment: %s", exc)
+
+    async def _told(self) -> bool:
+        """Read once and tell. Returns whether there may be more to read."""
+        seen = [(task_id, min(f.seq for f in some)) for task_id, some in self._followers.items()]
+        rows = await self._connections.run(
+            lambda connection: reads.news(connection, self._place, seen, _EVENTS_AT_ONCE)
+        )
+        news: defaultdict[str, list[ForeignEvent]] = defaultdict(list)
+        for task_id, seq, event in rows:
+            events = news[task_id]
+            if seq is not None:
+                events.append(ForeignEvent(seq, event))
+        since = dict(seen)
+        torn = [
+            task_id for task_id, events in news.items() if not events or events[0].seq != since[task_id] + 1
+        ]
+        if torn:
+            folded = await self._connections.run(
+                lambda connection: reads.snapshots(connection, self._place, torn)
+            )
+            for task_id in torn:
+                upto, snapshot = folded.get(task_id, (0, b""))
+                later = [event for event in news[task_id] if event.seq > upto]
+                news[task_id] = [ForeignEvent(upto, snapshot=snapshot), *later] if upto else []
+        for task_id, events in news.items():
+            self._tell(task_id, events)
+        return len(rows) == _EVENTS_AT_ONCE
+
+    def _tell(self, task_id: str, events: Sequence[ForeignEvent]) -> None:
+        for follower in tuple(self._followers.get(task_id, ())):
+            fresh = tuple(event for event in events if event.seq > follower.seq)
+            if not fresh or follower not in self._followers.get(task_id, ()):
+                continue
+            follower.seq = fresh[-1].seq
+            try:
+                follower.on_events(fresh)
+            except Exception:  # one task that cannot be read must not end the feed of all others
+                logger.exception("events of task %s could not be taken over", task_id)
+
+
+class Hints:
+    """Hints to other replicas, gathered while the last ones are on their way."""
+
+    def __init__(self, connections: Connections, place: Namespace) -> None:
+        self._connections = connections
+        self._place = place
+        self._words: dict[str, None] = {}
+        self._more = anyio.Event()
+
+    def add(self, *words: str) -> None:
+        """Send these words soon. Words that are waiting already are sent once."""
+        self._words.update(dict.fromkeys(words))
+        self._more.set()
+
+    async def run(self) -> NoReturn:
+        """Send what is gathered."""
+        while True:
+            await self._more.wait()
+            self._more, words, self._words = anyio.Event(), self._words, {}
+            try:
+                await self._connections.run(
+                    partial(_notify, channel=self._place.name, payloads=list(_payloads(words)))
+                )
+            except StoreError as exc:
+                logger.debug("a hint to other replicas is lost: %s", exc)
+
+
+async def _notify(connection: AsyncConnection, channel: str, payloads: Sequence[str]) -> None:
+    await connection.execute("SELECT pg_notify(%s, unnest(%s::text[]))", (channel, list(payloads)))
+
+
+def _payloads(words: Iterable[str]) -> Iterable[str]:
+    line = ""
+    for word in words:
+        if line and len(line) + 1 + len(word) > _MOST_PAYLOAD:
+            yield line
+            line = ""
+        line = f"{line} {word}" if line else word
+    if line:
+        yield line

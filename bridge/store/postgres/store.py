@@ -1,0 +1,220 @@
+"""A store in PostgreSQL, which any number of replicas share. See `Store` for the promises, `replicas.py` for the rest.
+
+It needs two to four connections for each agent, and one that is direct, where a pool stands in front of the database.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final, Self
+
+import anyio
+import psycopg
+
+from bridge.errors import StoreError, UsageError
+from bridge.store.postgres import evictions, reads
+from bridge.store.postgres.connections import (
+    Connections,
+    StoreTasks,
+    bounded,
+    close,
+    connect,
+    first_line,
+    with_defaults,
+)
+from bridge.store.postgres.replicas import PostgresReplicas
+from bridge.store.postgres.schema import Namespace, migrate
+from bridge.store.postgres.writer import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection, Mapping
+    from types import TracebackType
+
+    from bridge.store.postgres.bounds import PostgresBounds
+    from bridge.store.records import Change, OnStored, Query, Quota, StoredMessage, StoredTask, TaskPage
+
+_MIGRATE_SECONDS: Final = 600.0
+"""How long the tables may take to be made or changed, with the wait for another replica that does it."""
+_END_SECONDS: Final = 2.0
+"""How long the end of a replica may take to be noted. Others find out by themselves, too."""
+
+
+class PostgresStore:
+    """Keeps the tasks of one agent in PostgreSQL, beside other replicas of it."""
+
+    def __init__(
+        self, url: str, agent: str, bounds: PostgresBounds, *, direct_url: str | None = None
+    ) -> None:
+        """Name the database by a URL that libpq understands, and the agent.
+
+        `direct_url` leads past a connection pool that gives each transaction another session; without one, `url` is
+        direct itself.
+
+        Raises:
+            UsageError: libpq does not understand a URL.
+        """
+        try:
+            self._conninfo = with_defaults(url)
+            direct = self._conninfo if direct_url is None else with_defaults(direct_url)
+        except psycopg.ProgrammingError as exc:  # what it says may quote the URL
+            raise UsageError("the URL of the store is not one that libpq understands") from exc
+        self._is_direct = direct_url is None
+        self._place = Namespace.of(agent)
+        self._bounds = bounds
+        self._tasks = StoreTasks()
+        self._connections = Connections(
+            self._tasks,
+            self._conninfo,
+            bounds.connections,
+            bounds.statement_seconds,
+            is_direct=self._is_direct,
+        )
+        self._replicas = PostgresReplicas(
+            self._tasks, self._conninfo, direct, self._connections, self._place, bounds
+        )
+        self._writer = Writer(
+            self._conninfo,
+            self._place,
+            bounds,
+            lambda: self._replicas.number,
+            self._replicas.stored,
+            self._replicas.renew,
+            is_direct=self._is_direct,
+        )
+
+    async def __aenter__(self) -> Self:
+        """Make or update the tables, and begin an epoch.
+
+        Raises:
+            UsageError: the database cannot be reached or refuses, or the tables are of a newer release.
+        """
+        try:
+            seconds = self._bounds.statement_seconds
+            connection = await connect(self._conninfo, seconds, is_direct=self._is_direct)
+            try:
+                with bounded(connection, _MIGRATE_SECONDS):
+                    await migrate(connection, self._place)
+            finally:
+                await close(connection)
+        except StoreError as exc:
+            raise UsageError(str(exc)) from exc
+        except psycopg.Error as exc:
+            raise UsageError(f"the store {self._place.name} cannot be made: {first_line(exc)}") from exc
+        await self._tasks.begin()
+        try:
+            await self._replicas.begin()
+        except BaseException as exc:
+            await self._end()
+            if isinstance(exc, StoreError):
+                raise UsageError(str(exc)) from exc
+            raise
+        self._tasks.start(self._writer.run)
+        self._replicas.run(self._writer)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Store and answer the submitted changes, and leave the other replicas what is left. A cancellation does not
+        cut this short, and a database that is away does not make it long."""
+        with anyio.CancelScope(shield=True):
+            await self._writer.close()
+            with anyio.move_on_after(min(_END_SECONDS, self._bounds.close_seconds)):
+                await self._replicas.end()
+        await self._end()
+
+    async def _end(self) -> None:
+        """End all tasks. What they wait for fails first: a driver that is interrupted waits for the database."""
+        self._writer.cut()
+        self._replicas.cut()
+        self._connections.cut()
+        self._tasks.stop()
+        try:
+            await self._tasks.join()
+        finally:
+            await self._replicas.close()
+            await self._connections.close()
+
+    def submit(self, change: Change, done: OnStored) -> None:
+        """Queue a change; see `Store.submit`."""
+        self._writer.submit(change, done)
+
+    async def load(self, task_id: str) -> StoredTask | None:
+        """The task with this id, whoever owns it; None if there is none.
+
+        Raises:
+            StoreError: the database cannot be reached. All reads raise it.
+        """
+        return await self._connections.run(partial(reads.task, place=self._place, task_id=task_id))
+
+    async def list(self, query: Query) -> TaskPage:
+        """One page of the owner's tasks."""
+        return await self._connections.run(partial(reads.listing, place=self._place, query=query))
+
+    async def context_owner(self, context_id: str) -> str | None:
+        """The owner of a context; None if it has no task."""
+        return await self._connections.run(
+            partial(reads.context_owner, place=self._place, context_id=context_id)
+        )
+
+    async def find_message(self, owner: str, message_id: str) -> StoredMessage | None:
+        """The stored message of this owner with this id; None if there is none."""
+        return await self._connections.run(
+            partial(reads.message, place=self._place, owner=owner, message_id=message_id)
+        )
+
+    @property
+    def replicas(self) -> PostgresReplicas:
+        """The other replicas on this store."""
+        return self._replicas
+
+    async def unfinished(self) -> AsyncIterator[StoredTask]:
+        """Nothing: tasks rest, or are adopted."""
+        nothing: tuple[StoredTask, ...] = ()
+        for task in nothing:
+            yield task
+
+    async def waiting(self, states: Collection[str]) -> Mapping[str, int]:
+        """The unfinished tasks in one of these states: their ids, with the `status_ms` of each."""
+        return await self._connections.run(partial(reads.waiting, place=self._place, states=states))
+
+    async def evict(self, ended_before_ms: int, quota: Quota) -> int:
+        """Delete ended tasks that are too old or beyond a quota, and return how many. It is asked of the leading
+        replica.
+
+        Raises:
+            StoreError: the store cannot write. Tasks that were deleted before stay deleted.
+        """
+        return await evictions.evict(
+            self._connections, self._place, self._replicas.number, ended_before_ms, quota
+        )
+
+    @property
+    def lasts(self) -> bool:
+        """True: the store is a database."""
+        return True
+
+    @property
+    def failure(self) -> str | None:
+        """Why the store cannot write, in words; None while it can."""
+        return self._writer.failure or self._replicas.failure
+
+    async def probe(self) -> bool:
+        """Try to write, and return whether it worked. Success clears `failure`."""
+        try:
+            await self._connections.run(
+                lambda connection: connection.execute(
+                    self._place.sql("SELECT FROM {ns}.epochs WHERE epoch = %s FOR SHARE"),
+                    (self._replicas.number,),
+                )
+            )
+        except StoreError:
+            return False
+        self._writer.failure = None
+        return self.failure is None
+
+    async def check(self) -> None:
+        """Do nothing: the beats of this replica find out."""

@@ -1,0 +1,144 @@
+"""Taking over the tasks of the dead: the fence, the claim, and giving them to the engine.
+
+Every step can be done again, since a connection may break under it. A claim names the tasks that it saw without a
+living holder: those that this epoch holds afterwards are the ones that it took.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from bridge.concurrency import Backoff
+from bridge.errors import StoreError
+from bridge.store.postgres import reads
+from bridge.store.postgres.feed import GONE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from psycopg import AsyncConnection
+
+    from bridge.store.postgres.connections import Connections, StoreTasks
+    from bridge.store.postgres.feed import Hints
+    from bridge.store.postgres.schema import Namespace
+    from bridge.store.records import StoredTask
+    from bridge.store.replicas import ReplicaEngine
+
+logger = logging.getLogger(__name__)
+
+ADOPTED_AT_ONCE: Final = 64
+"""How many tasks one transaction takes over."""
+
+_FENCE: Final = "UPDATE {ns}.epochs SET gone = true WHERE epoch = ANY(%s) AND NOT gone"
+HAS_ORPHANS: Final = """
+    SELECT EXISTS (SELECT FROM {ns}.tasks WHERE holder NOT IN (SELECT epoch FROM {ns}.epochs WHERE NOT gone))"""
+_ORPHANS: Final = """
+    SELECT task_id FROM {ns}.tasks WHERE holder NOT IN (SELECT epoch FROM {ns}.epochs WHERE NOT gone)
+    ORDER BY task_id LIMIT %s"""
+_CLAIM: Final = """
+    UPDATE {ns}.tasks SET holder = %(epoch)s WHERE task_id IN (
+        SELECT task_id FROM {ns}.tasks WHERE task_id = ANY(%(tasks)s)
+        AND (holder = %(epoch)s OR holder NOT IN (SELECT epoch FROM {ns}.epochs WHERE NOT gone))
+        ORDER BY task_id FOR UPDATE SKIP LOCKED
+    ) RETURNING task_id"""
+_MINE: Final = "SELECT FROM {ns}.epochs WHERE epoch = %s AND NOT gone FOR SHARE"
+
+
+class Takeover:
+    """Takes over the tasks of the dead, one take-over at a time."""
+
+    def __init__(
+        self,
+        tasks: StoreTasks,
+        connections: Connections,
+        place: Namespace,
+        hints: Hints,
+        epoch: Callable[[], int],
+    ) -> None:
+        self._tasks = tasks
+        self._connections = connections
+        self._place = place
+        self._hints = hints
+        self._epoch = epoch
+        self._engine: ReplicaEngine | None = None
+        self._is_stopping = False
+        self._is_running = False
+
+    def start(self, engine: ReplicaEngine) -> None:
+        """Give the tasks to this engine from now on."""
+        self._engine = engine
+
+    def stop(self) -> None:
+        """Adopt nothing more."""
+        self._is_stopping = True
+
+    def begin(self, dead: Sequence[int]) -> None:
+        """Fence the dead, and adopt what has no living holder, in a task of its own. While that goes on, further calls
+        do nothing: the next look at the others finds the same again."""
+        if not self._is_running:
+            self._is_running = True
+            self._tasks.start(self._run, tuple(dead))
+
+    async def _run(self, dead: Sequence[int]) -> None:
+        try:
+            if dead:
+                await self._fence(dead)
+            if self._engine is not None and not self._is_stopping:
+                await self._adopt(self._engine, self._epoch())
+        except StoreError as exc:
+            logger.debug("a take-over failed, and is done again later: %s", exc)
+        finally:
+            self._is_running = False
+
+    async def _fence(self, dead: Sequence[int]) -> None:
+        """Mark epochs as gone. This waits for what they are storing at the moment."""
+        await self._connections.run(
+            lambda connection: connection.execute(self._place.sql(_FENCE), (list(dead),))
+        )
+        logger.warning("replica %s is gone; its tasks go on here or elsewhere", ", ".join(map(str, dead)))
+        self._hints.add(GONE)
+
+    async def _adopt(self, engine: ReplicaEngine, epoch: int) -> None:
+        place = self._place
+        while orphans := await self._connections.run(partial(_orphans, place=place)):
+            claim = partial(_claimed, place=place, epoch=epoch, orphans=orphans)
+            pauses = Backoff(0.1, 2.0)
+            while epoch == self._epoch():
+                try:
+                    claimed = await self._connections.run(claim)
+                    adopted = await self._connections.run(partial(reads.tasks, place=place, task_ids=claimed))
+                except StoreError as exc:  # what was claimed already must not be left to nobody
+                    logger.debug("a take-over waits: %s", exc)
+                    await anyio.sleep(pauses.next())
+                    continue
+                for task in adopted:
+                    self._tasks.start(self._give, engine, task)
+                if not claimed:
+                    return
+                break
+            else:
+                return
+
+    async def _give(self, engine: ReplicaEngine, task: StoredTask) -> None:
+        if task.holder == str(self._epoch()):
+            await engine.adopt(task)
+
+
+async def _orphans(connection: AsyncConnection, place: Namespace) -> list[str]:
+    found = await connection.execute(place.sql(_ORPHANS), (ADOPTED_AT_ONCE,))
+    return [task_id for (task_id,) in await found.fetchall()]
+
+
+async def _claimed(
+    connection: AsyncConnection, place: Namespace, epoch: int, orphans: Sequence[str]
+) -> list[str]:
+    async with connection.transaction():
+        mine = await connection.execute(place.sql(_MINE), (epoch,))
+        if await mine.fetchone() is None:
+            return []
+        found = await connection.execute(place.sql(_CLAIM), {"epoch": epoch, "tasks": list(orphans)})
+        return [task_id for (task_id,) in await found.fetchall()]

@@ -1,0 +1,322 @@
+"""The writer of a store in PostgreSQL: groups of changes, and what becomes of them when the database is away.
+
+One task and one connection. While a group is on its way, the next one gathers. A change is answered only by what a
+COMMIT answered: when the connection is lost under a commit, the writer looks on a new connection whether the group is
+stored (`append(in_doubt=True)`), and writes what is not.
+
+While the database is away, changes wait, for a bounded time and up to a bounded size. Then they are refused, and the
+engine ends their tasks once the store can write again. A change that was refused takes with it those of its task and
+epoch that were submitted before its answer was given: whoever submitted them took it for granted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import anyio
+import psycopg
+
+from bridge.concurrency import Backoff
+from bridge.errors import StoreAwayError, StoreConflictError, StoreError
+from bridge.store.postgres.append import Answered, Entry, FencedError, Outcome, RaceError, Release, append
+from bridge.store.postgres.connections import (
+    bounded,
+    close,
+    connect,
+    cut,
+    first_line,
+    is_of_content,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from psycopg import AsyncConnection
+
+    from bridge.store.postgres.bounds import PostgresBounds
+    from bridge.store.postgres.schema import Namespace
+    from bridge.store.records import Change, OnStored
+
+logger = logging.getLogger(__name__)
+
+GROUP_ENTRIES: Final = 256
+GROUP_BYTES: Final = 16 * 1024 * 1024
+"""The bounds of one transaction. The first change of a group may be larger."""
+
+_RACES: Final = 20
+"""How often a group is tried that others are faster than."""
+
+
+class ContentError(Exception):
+    """Something cannot be stored at all, as text with a NUL, or bytes beyond the limit of a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Submitted:
+    change: Change
+    done: OnStored
+    epoch: int
+    """The one in which it was submitted."""
+    number: int
+    refusal: StoreError | None = None
+    """Why it was refused at once. It waits for those before it, since answers come in order."""
+
+    @property
+    def size(self) -> int:
+        return len(self.change.event) + len(self.change.snapshot or b"") + len(self.change.private or b"")
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """An entry that nobody waits for."""
+
+    entry: Release | Answered
+    epoch: int
+    size = 0
+
+
+_Item: TypeAlias = "_Submitted | _Note"
+
+
+class Writer:
+    """Stores changes in the order of their submission. All methods are for the event loop's thread."""
+
+    def __init__(
+        self,
+        conninfo: str,
+        place: Namespace,
+        bounds: PostgresBounds,
+        epoch: Callable[[], int],
+        on_stored: Callable[[Sequence[Change]], None],
+        on_fenced: Callable[[int], Awaitable[None]],
+        *,
+        is_direct: bool,
+    ) -> None:
+        """`epoch` gives the epoch to write under. `on_stored` is told the changes that were stored, for hints to
+        others. `on_fenced` is told the epoch that was found gone, and begins another one before changes are refused.
+        """
+        self.failure: str | None = None
+        """Why nothing can be stored at the moment, in words; None while it can."""
+        self._conninfo = conninfo
+        self._place = place
+        self._bounds = bounds
+        self._epoch = epoch
+        self._on_stored = on_stored
+        self._on_fenced = on_fenced
+        self._is_direct = is_direct
+        self._waiting: deque[_Item] = deque()
+        self._waiting_bytes = 0
+        self._given = 0
+        """The number of the last change that was submitted."""
+        self._refused: dict[tuple[str, int], int] = {}
+        """By task and epoch: the last number that was given when a change of them was refused."""
+        self._more = anyio.Event()
+        self._closing = anyio.Event()
+        self._ended = anyio.Event()
+        self._connection: AsyncConnection | None = None
+
+    def submit(self, change: Change, done: OnStored) -> None:
+        """Queue a change; see `Store.submit`."""
+        if self._closing.is_set():
+            done(StoreError(f"the store is closed; task {change.task_id} is not changed"))
+            return
+        self._given += 1
+        item = _Submitted(change, done, self._epoch(), self._given)
+        if self._waiting_bytes + item.size > self._bounds.waiting_bytes:
+            refusal = StoreError(f"too much waits for the database; task {change.task_id} is not changed")
+            kept = replace(change, event=b"", snapshot=None, private=None)
+            item = replace(item, change=kept, refusal=refusal)
+        self._waiting_bytes += item.size
+        self._queue(item)
+
+    def note(self, entry: Release | Answered) -> None:
+        """Queue an entry that nobody waits for, after what was submitted before."""
+        if not self._closing.is_set():
+            self._queue(_Note(entry, self._epoch()))
+
+    def _queue(self, item: _Item) -> None:
+        self._waiting.append(item)
+        self._more.set()
+
+    async def close(self) -> None:
+        """Take nothing more in, and wait until all that was submitted is answered. What the database does not take in
+        time is refused."""
+        self._closing.set()
+        self._more.set()
+        with anyio.move_on_after(self._bounds.close_seconds):
+            await self._ended.wait()
+
+    def cut(self) -> None:
+        """Let the group that is on its way fail now."""
+        if self._connection is not None:
+            cut(self._connection)
+
+    async def run(self) -> None:
+        """Write until closed."""
+        try:
+            while self._waiting or not self._closing.is_set():
+                if not self._waiting:
+                    self._refused.clear()
+                    self._more = anyio.Event()
+                    await self._more.wait()
+                elif group := self._group():
+                    await self._answer(group)
+        finally:
+            left = StoreError("the store was closed before this could be stored")
+            self._tell(tuple(self._waiting), [left] * len(self._waiting))
+            self._waiting.clear()
+            self._ended.set()
+            await self._disconnect()
+
+    def _group(self) -> list[_Item]:
+        """The next items that one transaction takes: all of one epoch."""
+        group = [self._waiting.popleft()]
+        size = group[0].size
+        while self._waiting and len(group) < GROUP_ENTRIES:
+            item = self._waiting[0]
+            if item.epoch != group[0].epoch or size + item.size > GROUP_BYTES:
+                break
+            size += item.size
+            group.append(self._waiting.popleft())
+        self._waiting_bytes -= size
+        return group
+
+    async def _answer(self, group: Sequence[_Item]) -> None:
+        outcomes: list[Outcome] = [StoreError("the store was closed; whether this is stored is not known")]
+        outcomes *= len(group)
+        try:
+            outcomes = await self._judged(group)
+        finally:
+            self._tell(group, outcomes)
+
+    def _tell(self, group: Sequence[_Item], outcomes: Sequence[Outcome]) -> None:
+        answers = [
+            (item, error) for item, error in zip(group, outcomes, strict=True) if isinstance(item, _Submitted)
+        ]
+        if kept := [item.change for item, error in answers if error is None]:
+            self._on_stored(kept)
+        for item, error in answers:
+            key = item.change.task_id, item.epoch
+            if error is not None and item.number > self._refused.get(key, 0):
+                self._refused[key] = self._given
+            try:
+                item.done(error)
+            except Exception:  # a failing callback must not stop the answers of other changes
+                logger.exception("what was to be told about a change failed")
+
+    async def _judged(self, group: Sequence[_Item]) -> list[Outcome]:
+        """The outcomes of a group: of what takes part in its transaction, and of what is refused without it."""
+        refusals: list[Outcome] = []
+        refused: set[str] = set()
+        for item in group:
+            refusals.append(self._refusal(item, refused))
+        fit = [item for item, refusal in zip(group, refusals, strict=True) if refusal is None]
+        stored = iter(await self._stored(fit) if fit else [])
+        return [next(stored) if refusal is None else refusal for refusal in refusals]
+
+    def _refusal(self, item: _Item, refused: set[str]) -> Outcome:
+        """Why an item is refused without a look at the database. `refused` has the tasks that it happened to before."""
+        if not isinstance(item, _Submitted):
+            return None
+        task_id = item.change.task_id
+        if item.refusal is not None:
+            refused.add(task_id)
+            return item.refusal
+        if task_id in refused or item.number <= self._refused.get((task_id, item.epoch), 0):
+            return _after_a_refused_one(task_id)
+        return None
+
+    async def _stored(self, group: Sequence[_Item]) -> list[Outcome]:
+        """Store a group, over outages and races."""
+        entries = [item.change if isinstance(item, _Submitted) else item.entry for item in group]
+        ends_at, pauses = anyio.current_time() + self._bounds.patience_seconds, Backoff(0.1, 2.0)
+        epoch, in_doubt, races = group[0].epoch, False, 0
+        while True:
+            has_rested = self._connection is not None
+            try:
+                outcomes = await self._tried(epoch, entries, in_doubt=in_doubt)
+            except FencedError as exc:
+                await self._on_fenced(epoch)
+                return [StoreConflictError(str(exc))] * len(group)
+            except RaceError:
+                races += 1
+                if races == _RACES:
+                    return [StoreConflictError("other replicas were faster, again and again")] * len(group)
+            except StoreAwayError as exc:
+                in_doubt = True
+                if has_rested and not self._closing.is_set():
+                    continue  # the connection may have been lost long ago, and the database be there
+                self._fails(str(exc))
+                if self._closing.is_set() or anyio.current_time() >= ends_at:
+                    return [exc] * len(group)
+                with anyio.move_on_after(pauses.next()):
+                    await self._closing.wait()
+            except ContentError as exc:
+                if len(group) > 1:
+                    return await self._one_by_one(group)
+                return [StoreError(f"the store cannot keep this: {exc}")]
+            else:
+                if self.failure is not None:
+                    logger.info("the store can be written again")
+                self.failure = None
+                return outcomes
+
+    async def _one_by_one(self, group: Sequence[_Item]) -> list[Outcome]:
+        """Store the items of a group in which one cannot be kept: the others must not suffer."""
+        outcomes: list[Outcome] = []
+        refused: set[str] = set()
+        for item in group:
+            outcome = self._refusal(item, refused) or (await self._stored([item]))[0]
+            if outcome is not None and isinstance(item, _Submitted):
+                refused.add(item.change.task_id)
+            outcomes.append(outcome)
+        return outcomes
+
+    async def _tried(self, epoch: int, entries: Sequence[Entry], *, in_doubt: bool) -> list[Outcome]:
+        """One try.
+
+        Raises:
+            StoreAwayError: the connection is lost, and whether the changes are stored is not known.
+            FencedError, RaceError: as `append`; nothing was stored.
+            ContentError: something in this group cannot be stored at all; nothing was stored.
+        """
+        seconds = self._bounds.statement_seconds
+        if self._connection is None:
+            self._connection = await connect(self._conninfo, seconds, is_direct=self._is_direct)
+        try:
+            with bounded(self._connection, seconds):
+                return await append(
+                    self._connection,
+                    self._place,
+                    epoch,
+                    entries,
+                    seconds=min(seconds, self._bounds.lease.silence_seconds),
+                    in_doubt=in_doubt,
+                )
+        except (psycopg.errors.DeadlockDetected, psycopg.errors.UniqueViolation) as exc:
+            raise RaceError from exc
+        except UnicodeError as exc:
+            raise ContentError(str(exc)) from exc
+        except psycopg.Error as exc:
+            if is_of_content(exc) and not self._connection.closed:
+                raise ContentError(first_line(exc)) from exc
+            await self._disconnect()
+            raise StoreAwayError(f"the database is away: {first_line(exc)}") from exc
+
+    def _fails(self, why: str) -> None:
+        if self.failure is None:
+            logger.error("%s; nothing is acknowledged until it is back", why)
+        self.failure = why
+
+    async def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await close(connection)
+
+
+def _after_a_refused_one(task_id: str) -> StoreConflictError:
+    return StoreConflictError(f"a change of task {task_id} before this one was refused")

@@ -1,0 +1,185 @@
+"""What a store in PostgreSQL does beyond what every store promises: its bounds, its places, and its faults."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from bridge.errors import StoreConflictError, StoreError, UsageError
+from bridge.store.postgres.connections import with_defaults
+from bridge.store.postgres.schema import Namespace
+from bridge.store.postgres.store import PostgresStore
+from bridge.store.records import Change, MessageKey, Quota, TaskHead
+from tests.store.changes import first, keep, keep_all
+from tests.support.command import ROOT
+from tests.support.pages import blocks_of
+from tests.support.postgres import BOUNDS, database_url, new_agent
+from tests.support.postgres_cluster import Gate, socket_of
+from tests.support.replicas import Recorder
+
+
+@pytest.fixture
+async def gate() -> AsyncIterator[Gate]:
+    """A way to the database that can be shut."""
+    with tempfile.TemporaryDirectory(prefix="mcp-a2a-gate-") as folder:
+        made = Gate(Path(folder), socket_of(database_url()))
+        await made.start()
+        try:
+            yield made
+        finally:
+            await made.stop()
+
+
+def execute(text: str) -> None:
+    with psycopg.connect(database_url(), autocommit=True) as connection:
+        connection.execute(text)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    ("url", "mode"),
+    [
+        ("postgresql:///a", None),
+        ("postgresql://localhost/a", None),
+        ("postgresql://127.0.0.1/a", None),
+        ("postgresql://[::1]/a", None),
+        ("postgresql:///a?host=/run/postgresql", None),
+        ("postgresql://db.example/a", "verify-full"),
+        ("postgresql://localhost,db.example/a", "verify-full"),
+        ("postgresql://10.1.2.3/a", "verify-full"),
+        ("postgresql://db.example/a?sslmode=require", "require"),
+    ],
+)
+def test_a_server_beyond_this_machine_has_to_prove_who_it_is(url: str, mode: str | None) -> None:
+    assert conninfo_to_dict(with_defaults(url)).get("sslmode") == mode
+
+
+async def test_agents_whose_names_differ_in_marks_alone_have_their_own_places() -> None:
+    names = ["a-b", "a_b", "A_b", "x" * 80, "x" * 81]
+    assert len({Namespace.of(name).name for name in names}) == len(names)
+    assert all(len(Namespace.of(name).name.encode()) <= 63 for name in names)
+
+
+async def test_text_that_cannot_be_stored_is_refused_and_what_came_with_it_is_kept() -> None:
+    async with PostgresStore(database_url(), new_agent(), BOUNDS) as store:
+        answers = await keep_all(
+            store,
+            first("t1"),
+            first("t\0", context_id="b"),
+            first("\ud800", context_id="c"),
+            Change("t1", 2, b"two"),
+            first("t2", message=MessageKey("m\0", b"", 1)),
+            Change("t2", 2, b"two"),
+        )
+        kinds = [type(answer) for answer in answers]
+        none = type(None)
+        assert kinds == [none, StoreError, StoreError, none, StoreError, StoreConflictError]
+        assert store.failure is None
+
+
+async def test_a_commit_whose_answer_is_lost_is_stored_once(gate: Gate) -> None:
+    async with PostgresStore(gate.url, new_agent(), BOUNDS) as store:
+        await keep(store, first("t1"))
+        for seq in range(2, 14):
+            answers: list[Exception | None] = []
+            store.submit(Change("t1", seq, b"%d" % seq), answers.append)
+            for _ in range(seq):  # another moment of the commit each time
+                await anyio.lowlevel.checkpoint()
+            gate.refuse()
+            gate.accept()
+            while not answers:
+                await anyio.sleep(0.001)
+            assert answers == [None]
+        found = await store.load("t1")
+        assert found is not None
+        assert found.events == tuple(b"%d" % seq for seq in range(2, 14))
+
+
+async def test_a_database_that_is_silent_is_given_up_and_holds_up_no_end(gate: Gate) -> None:
+    bounds = replace(BOUNDS, statement_seconds=0.2, close_seconds=0.3, patience_seconds=0.1)
+    answers: list[Exception | None] = []
+    async with PostgresStore(gate.url, new_agent(), bounds) as store:
+        await keep(store, first("t1"))
+        gate.shut()
+        store.submit(Change("t1", 2, b"two"), answers.append)
+        with pytest.raises(StoreError):
+            await store.load("t1")
+    (answer,) = answers
+    assert isinstance(answer, StoreError)
+
+
+async def test_what_waits_for_the_database_is_bounded_and_answered_in_order(gate: Gate) -> None:
+    async with PostgresStore(gate.url, new_agent(), replace(BOUNDS, waiting_bytes=1000)) as store:
+        await keep(store, first("t1"))
+        gate.shut()
+        answers: list[Exception | None] = []
+        store.submit(Change("t1", 2, b"x"), answers.append)
+        await anyio.lowlevel.checkpoint()
+        store.submit(Change("t1", 3, b"x" * 900), answers.append)
+        store.submit(Change("t1", 4, b"x" * 900), answers.append)
+        store.submit(Change("t1", 5, b"x"), answers.append)
+        assert answers == []
+        gate.open()
+        while len(answers) < 4:
+            await anyio.sleep(0.001)
+        assert [type(answer) for answer in answers] == [
+            type(None),
+            type(None),
+            StoreError,
+            StoreConflictError,
+        ]
+
+
+async def test_a_newer_schema_that_this_release_cannot_read_is_refused() -> None:
+    agent = new_agent()
+    async with PostgresStore(database_url(), agent, BOUNDS):
+        pass
+    execute(f"UPDATE {Namespace.of(agent).name}.store SET version = 7, readable_by = 7")
+    with pytest.raises(UsageError, match="written by a newer release"):
+        async with PostgresStore(database_url(), agent, BOUNDS):
+            pass
+
+
+async def test_a_newer_schema_that_this_release_can_read_is_used_as_it_is() -> None:
+    agent = new_agent()
+    async with PostgresStore(database_url(), agent, BOUNDS) as store:
+        await keep(store, first("t1"))
+    execute(f"UPDATE {Namespace.of(agent).name}.store SET version = 7, readable_by = 1")
+    async with PostgresStore(database_url(), agent, BOUNDS) as store:
+        await keep(store, first("t2"))
+        assert await store.load("t1") is not None
+
+
+async def test_a_database_that_cannot_be_reached_ends_the_start_in_words() -> None:
+    with pytest.raises(UsageError, match="the database cannot be reached"):
+        async with PostgresStore("postgresql://postgres@/a?host=/nowhere", new_agent(), BOUNDS):
+            pass
+
+
+def test_a_url_that_cannot_be_understood_is_not_repeated() -> None:
+    with pytest.raises(UsageError) as refused:
+        PostgresStore("postgresql://u:hunter2@h/a?nonsense=1", new_agent(), BOUNDS)
+    assert "hunter2" not in str(refused.value)
+
+
+async def test_a_role_that_may_only_read_and_write_rows_is_enough_once_the_tables_are_there() -> None:
+    agent = new_agent()
+    place = Namespace.of(agent).name
+    async with PostgresStore(database_url(), agent, BOUNDS):
+        pass
+    (least,) = (block.text for block in blocks_of(ROOT / "docs" / "replicas.md") if block.language == "sql")
+    execute(least.replace("mcp_a2a_files", place).replace("bridge", place))
+    url = database_url().replace("postgres@", f"{place}@")
+    async with PostgresStore(url, agent, BOUNDS) as store:
+        store.replicas.start(Recorder())
+        await keep(store, first("t1"), Change("t1", 2, b"two", head=TaskHead("ended", True, 30)))
+        assert await store.replicas.ask(store.replicas.epoch, b"please") == b"done: please"
+        assert await store.evict(100, Quota(0, 0)) == 1
+        while not store.replicas.leads:
+            await anyio.sleep(0.01)
