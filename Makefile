@@ -5,12 +5,13 @@ PORT ?= 8080
 WORKERS ?= 3
 CASES ?= 20000
 MINUTES ?= 30
+SECONDS ?= 60
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # With it, each of the hundreds of commands that the tests start would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-fast fuzz attacks soak interop interop-matrix conformance tck proxies bench cost check format peers clean
+.PHONY: help run test test-fast fuzz attacks soak shake interop interop-matrix conformance tck proxies bench cost check format peers clean
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +38,9 @@ attacks: .venv/developing ## Attack a bridge in every known way beside an honest
 
 soak: .venv/developing ## Load one bridge with good and hostile callers, and see that it stays flat (MINUTES=30)
 	@$(BIN)/python -m tests.hostile.soak --minutes $(MINUTES)
+
+shake: .venv/developing ## Kill, stop and crash replicas of one PostgreSQL, and check every event (SECONDS=60)
+	@$(BIN)/python -m tests.shake --seconds $(SECONDS)
 
 interop: .venv/developing ## Run the tests that take minutes: a thousand kills, long runs, real peers both ways
 	@$(BIN)/python -m tests.run interop

@@ -44,6 +44,7 @@ TASKS: Final = {
             ("ruff", "format", "--check", *CODE),
             ("ruff", "check", *CODE),
             ("mypy",),
+            *(("mypy", "--platform", system, "bridge") for system in ("win32", "darwin")),
             ("lint-imports",),
         ),
     ),
