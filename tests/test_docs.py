@@ -34,6 +34,7 @@ NOT_TYPED: Final[Mapping[str, str]] = {
     r"cd mcp-a2a$": "the reader is there",
     r"\. \.venv/bin/activate$": "the reader has the commands on their path",
     r"make (check|test|interop|attacks|bench|cost|fuzz|soak|conformance|proxies)\b": "CI or people run it, for minutes",
+    r"make shake\b": "CI runs it, and tests/shake/test_history.py has what it finds",
     r"python -m tests\.benchmarks ": "they measure for minutes; tests/test_benchmarks.py has their options",
     r".*\bexample\.com": "nobody answers at example.com",
     r".*\buvx mcp-server-time": "it is fetched from the network; the one from npm is run from .peers",
@@ -96,15 +97,8 @@ BLOCKS: Final = [block for page in PAGES for block in blocks_of(page)]
 
 
 def test_blocks_are_of_languages_that_are_looked_at() -> None:
-    known = {
-        "console",
-        "toml",
-        "yaml",
-        "json",
-        "python",
-        *PARSED_ALONE,
-        "",
-    }  # without a language it is a drawing
+    # Without a language it is a drawing; tests/store/test_postgres.py runs what is SQL.
+    known = {"console", "toml", "json", "yaml", "python", "sql", *PARSED_ALONE, ""}
     assert [block.name for block in BLOCKS if block.language not in known] == []
 
 
@@ -121,10 +115,10 @@ def test_json_is_json(block: Block) -> None:
 
 
 class Anything(Mapping[str, str]):
-    """An environment in which every variable is set, each to a value of its own."""
+    """An environment in which every variable is set, each to a value of its own, and to a URL if it is named so."""
 
     def __getitem__(self, name: str) -> str:
-        return f"value-of-{name}"
+        return f"postgresql:///value-of-{name}" if name.endswith("_URL") else f"value-of-{name}"
 
     def __iter__(self) -> Iterator[str]:
         return iter(())

@@ -15,6 +15,7 @@ from bridge.a2a.tasks.intake import EngineLimits, HistoryLimits
 from bridge.config.tables.profile import Profile
 from bridge.http.connections import ConnectionLimits
 from bridge.http.server import HttpServerLimits, RequestLimits
+from bridge.store.postgres.bounds import Lease, PostgresBounds
 
 logger = logging.getLogger(__name__)
 
@@ -76,3 +77,18 @@ def agent_limits(profile: Profile, process: Profile) -> AgentLimits:
 def stream_pace(process: Profile) -> StreamPace:
     """How long an agent's stream may be silent, and how long a client may leave it unread."""
     return StreamPace(process.streams.heartbeat_seconds, process.streams.stall_seconds)
+
+
+def postgres_bounds(process: Profile) -> PostgresBounds:
+    """The bounds of an agent's store in PostgreSQL."""
+    store = process.store
+    return PostgresBounds(
+        lease=Lease.of(store.lease_seconds),
+        connections=store.connections,
+        statement_seconds=store.statement_seconds,
+        patience_seconds=store.patience_seconds,
+        waiting_bytes=store.waiting_limit_bytes,
+        poll_seconds=store.poll_seconds,
+        events_seconds=store.keep_events_seconds,
+        close_seconds=store.close_seconds,
+    )

@@ -21,6 +21,7 @@ from bridge.access.verifiers import Credential
 from bridge.config.import_file import LeftOut
 from bridge.config.tables.profile import Profile, RunTable, ServerTable
 from bridge.config.tables.values import MEMORY_STORE
+from bridge.config.text.wording import shown_url
 from bridge.errors import UsageError
 from bridge.http.request_checks import FaceAddress, is_loopback
 from bridge.mcp.client.eras import Era
@@ -126,13 +127,26 @@ class CatalogPlan:
 
 
 @dataclass(frozen=True)
+class SharedStore:
+    """A PostgreSQL in which several replicas keep the tasks of their agents."""
+
+    url: str = field(repr=False)
+    direct_url: str | None = field(default=None, repr=False)
+    """The URL past a connection pool that gives each transaction another session."""
+
+    def __str__(self) -> str:
+        """Without the user and the password."""
+        return shown_url(self.url)
+
+
+@dataclass(frozen=True)
 class PublishedPlan:
     """An agent made of tools."""
 
     servers: tuple[str, ...]
     profile: Profile
-    store: str | None = None
-    """`memory:` or the path of the store's file; None is a file in the user's state folder."""
+    store: str | SharedStore | None = None
+    """`memory:`, the path of the store's file, or a database; None is a file in the user's state folder."""
     card_name: str | None = None
     card_description: str | None = None
     fail: Fail | None = None

@@ -16,6 +16,7 @@ from bridge.assembly.plan import (
     PublishedPlan,
     RemotePlan,
     ServerPlan,
+    SharedStore,
 )
 from bridge.config.load import LoadedConfig
 from bridge.config.tables.models import (
@@ -31,6 +32,8 @@ from bridge.config.tables.models import (
 )
 from bridge.config.tables.profile import Profile, ServerTable
 from bridge.config.tables.values import MEMORY_STORE
+from bridge.config.text.secrets import Secret
+from bridge.config.text.wording import POSTGRES_SCHEMES
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.stdio import ChildPace, StdioTarget
 from bridge.mcp.client.transports.streamable_http import HttpTarget, ServerTarget
@@ -143,16 +146,28 @@ def _catalog(table: CatalogTable) -> CatalogPlan:
 
 
 def _published(name: str, table: ToolsAsAgentTable, loaded: LoadedConfig) -> PublishedPlan:
-    store = loaded.config.bridge.store
     return PublishedPlan(
         servers=tuple(table.sources),
         profile=loaded.profile_of(table),
-        store=store if loaded.on_command_line else store_of(store, name),
+        store=_store(name, loaded),
         card_name=table.name,
         card_description=table.description,
         fail=table.fail,
         overrides={pattern: _skill(one) for pattern, one in table.skills.items()},
     )
+
+
+def _store(name: str, loaded: LoadedConfig) -> str | SharedStore | None:
+    bridge = loaded.config.bridge
+    place = bridge.store
+    if isinstance(place, Secret) or (place is not None and place.startswith(POSTGRES_SCHEMES)):
+        direct = bridge.store_direct
+        return SharedStore(_in_plain(place), None if direct is None else _in_plain(direct))
+    return place if loaded.on_command_line else store_of(place, name)
+
+
+def _in_plain(url: str | Secret) -> str:
+    return url.value if isinstance(url, Secret) else url
 
 
 def _offered(table: AgentsAsToolsTable, loaded: LoadedConfig) -> OfferedPlan:

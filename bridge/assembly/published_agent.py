@@ -18,10 +18,11 @@ from bridge.a2a.wire.extensions import ExtensionFilter
 from bridge.a2a.wire.versions import VERSIONS
 from bridge.access.verifiers import Access
 from bridge.assembly.ids import OrderedIds, elapsed_ms, now_ms
-from bridge.assembly.limits import agent_limits, engine_limits, stream_pace
-from bridge.assembly.plan import ProcessPlan, PublishedPlan
+from bridge.assembly.limits import agent_limits, engine_limits, postgres_bounds, stream_pace
+from bridge.assembly.plan import ProcessPlan, PublishedPlan, SharedStore
 from bridge.config.tables.profile import Profile
 from bridge.config.tables.values import MEMORY_STORE
+from bridge.errors import UsageError
 from bridge.store.memory import MemoryStore
 from bridge.store.records import Quota, Store
 from bridge.store.retention import Retention
@@ -94,7 +95,7 @@ async def published(
     """Run an agent while the context is open, with its stored tasks recovered.
 
     Raises:
-        UsageError: the store is in use, or too new.
+        UsageError: the store is in use, too new, or out of reach.
     """
     agent = ToolsAgent(sources, agent_options_of(plan), plan.overrides, now_ms=now_ms)
     store, where = _store_for(name, plan, place, process)
@@ -143,11 +144,22 @@ def agent_options_of(plan: PublishedPlan) -> AgentOptions:
 
 
 def _store_for(name: str, plan: PublishedPlan, place: ProcessPlan, process: Profile) -> tuple[Store, str]:
+    if isinstance(plan.store, SharedStore):
+        return _shared(name, plan.store, process), f"{plan.store}, which replicas share"
     if plan.store == MEMORY_STORE:
         return MemoryStore(), "memory only: tasks are lost when the bridge stops"
     folder = place.state or state_folder()
     path = Path(plan.store) if plan.store else folder / f"{name}-{place.port}.db"
     return SQLiteStore(path, synchronous=process.store.synchronous), str(path)
+
+
+def _shared(name: str, store: SharedStore, process: Profile) -> Store:
+    try:
+        from bridge.store.postgres.store import PostgresStore  # its driver is an optional extra
+    except ImportError as exc:
+        message = f"a store in PostgreSQL takes psycopg ({exc}): pip install 'mcp-a2a[postgres]'"
+        raise UsageError(message) from exc
+    return PostgresStore(store.url, name, postgres_bounds(process), direct_url=store.direct_url)
 
 
 def _engine_for(agent: ToolsAgent, store: Store, profile: Profile, process: Profile) -> Engine:

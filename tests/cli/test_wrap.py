@@ -84,7 +84,7 @@ REFUSED = [
     (
         ["--store", "postgresql://x", "--", sys.executable, "tests/support/raw_server.py"],
         2,
-        "--store: PostgreSQL is not supported yet",
+        "--store: replicas that share a PostgreSQL share `keys` as well, which only a file names",
     ),
     (["--public-url", "bridge.example", "--", "x"], 2, "--public-url takes"),
     (["--port", "99999", "--", "x"], 2, "--port"),

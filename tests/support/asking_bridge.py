@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import anyio
 
+from bridge.assembly.plan import SharedStore
 from bridge.mcp.client.eras import Era
 from bridge.mcp.client.transports.streamable_http import ServerTarget
 from tests.support.asking import asking_command, asking_url
@@ -117,16 +118,22 @@ async def asking(
     *options: str,
     http: bool = False,
     target: ServerTarget | None = None,
-    store: str = "memory:",
+    store: str | SharedStore = "memory:",
+    keys: tuple[str, ...] = (),
+    name: str | None = None,
+    kept: Mapping[str, Any] | None = None,
     **tables: Any,
 ) -> AsyncIterator[Asked]:
-    """The asking server, by default over stdio, behind a bridge; `run={...}` changes its profile."""
+    """The asking server, by default over stdio, behind a bridge; `run={...}` changes its profile, and `kept` the table
+    `[store]` of it."""
     async with AsyncExitStack() as stack:
         if http:
             target = url_at(stack.enter_context(asking_url(era, *options)))
         found = target or asking_command(era, *options)
-        profile = profile_with(**{**tables, "run": {"drain_seconds": 0.0, **tables.get("run", {})}})
-        config = config_for(found, era=Era(era), store=store, profile=profile)
+        profile = profile_with(
+            **{**tables, "store": {**(kept or {})}, "run": {"drain_seconds": 0.0, **tables.get("run", {})}}
+        )
+        config = config_for(found, era=Era(era), store=store, keys=keys, name=name, profile=profile)
         bridge = await stack.enter_async_context(running(config))
         client = await stack.enter_async_context(new_client())
         driver = Asked(client, bridge.base_url)

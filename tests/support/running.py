@@ -19,7 +19,7 @@ from bridge.a2a.tasks.engine import Engine
 from bridge.access.verifiers import Credential
 from bridge.assembly.bridge import Bridge
 from bridge.assembly.limits import server_limits
-from bridge.assembly.plan import Plan, ProcessPlan, PublishedPlan, ServerPlan
+from bridge.assembly.plan import Plan, ProcessPlan, PublishedPlan, ServerPlan, SharedStore
 from bridge.config.tables.profile import Profile, load_profile
 from bridge.http.server import BoundedServer, HttpServerLimits
 from bridge.mcp.client.eras import Era
@@ -67,7 +67,8 @@ class WrapConfig:
     name: str | None = None
     description: str | None = None
     public_url: str | None = None
-    store: str | None = None
+    store: str | SharedStore | None = None
+    keys: tuple[Path | str, ...] = ()
     credentials: Sequence[Credential] = ()
     allow_unauthenticated: bool = False
     hosts: frozenset[str] = frozenset()
@@ -78,13 +79,13 @@ class WrapConfig:
         """The same as a plan."""
         name = slug(self.name) if self.name else ""
         server = ServerPlan.as_profile_says(self.target, self.era, self.profile.server, self.profile.run)
-        store = self.store.removeprefix("sqlite:///") if self.store else None
+        store = self.store.removeprefix("sqlite:///") if isinstance(self.store, str) else self.store
         agent = PublishedPlan(
             (name,), self.profile, store, self.name, self.description, overrides=self.overrides
         )
         return Plan(
             self.profile,
-            ProcessPlan(self.host, self.port, self.public_url, self.hosts),
+            ProcessPlan(self.host, self.port, self.public_url, self.hosts, keys=self.keys),
             self.credentials,
             self.allow_unauthenticated,
             servers={name: server},

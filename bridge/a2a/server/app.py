@@ -31,6 +31,7 @@ from bridge.a2a.model.errors import (
     UNAUTHENTICATED,
     A2AError,
     ErrorKind,
+    temporarily_unavailable,
 )
 from bridge.a2a.model.objects import AgentCard
 from bridge.a2a.model.operations import AnyOperation, Streamed, Unary
@@ -47,6 +48,7 @@ from bridge.a2a.wire.versions import HEADER as VERSION_HEADER
 from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.access.principals import Principal
 from bridge.access.verifiers import Access, Scheme
+from bridge.errors import StoreAwayError
 from bridge.http.request_checks import (
     FaceAddress,
     RefusedError,
@@ -202,6 +204,8 @@ class AgentServer:
             result = await self._perform(request, dialect, operation, call.params, caller)
         except (A2AError, RefusedError) as exc:
             return _jsonrpc_error(request_id, dialect, _as_a2a(exc))
+        except StoreAwayError as exc:
+            return _jsonrpc_error(request_id, dialect, _away(exc))
         except Exception:
             logger.exception("a request failed")
             return _jsonrpc_error(request_id, dialect, _internal())
@@ -224,6 +228,8 @@ class AgentServer:
             result = await self._perform(request, dialect, operation, params, caller)
         except (A2AError, RefusedError) as exc:
             return _rest_error(request, dialect, _as_a2a(exc))
+        except StoreAwayError as exc:
+            return _rest_error(request, dialect, _away(exc))
         except Exception:
             logger.exception("a request failed")
             return _rest_error(request, dialect, _internal())
@@ -346,6 +352,11 @@ def _as_a2a(exc: A2AError | RefusedError) -> A2AError:
     if isinstance(exc, A2AError):
         return exc
     return A2AError(_REFUSALS[exc.status], str(exc), headers=exc.headers)
+
+
+def _away(exc: StoreAwayError) -> A2AError:
+    logger.debug("a request failed: %s", exc)  # the store itself tells once that it is away
+    return temporarily_unavailable("The bridge cannot reach its stored tasks at the moment")
 
 
 def _internal() -> A2AError:

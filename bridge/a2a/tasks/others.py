@@ -33,7 +33,7 @@ from bridge.a2a.tasks.idempotency import MessageBook
 from bridge.a2a.tasks.intake import AcceptedMessage, CallContext, EngineLimits
 from bridge.a2a.tasks.live import LiveTask
 from bridge.a2a.tasks.registry import HeldElsewhereError, TaskRegistry
-from bridge.errors import BridgeError, HolderGoneError, StoreConflictError, StoreError
+from bridge.errors import BridgeError, HolderGoneError, StoreAwayError, StoreConflictError, StoreError
 from bridge.store.records import StoredTask
 from bridge.store.replicas import Replicas
 
@@ -168,6 +168,10 @@ class OtherReplicas:
             return ElsewhereReply()
         except A2AError as refused:
             return refusal(refused)
+        except StoreAwayError:
+            return refusal(
+                temporarily_unavailable("The replica that works on the task cannot reach its store")
+            )
         except BridgeError as exc:
             return refusal(a2a_error_of(exc))
         except Exception:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from bridge.config.text.document import ConfigFault
 from bridge.config.text.positions import KeyPath
 from bridge.config.text.secrets import HOW_TO_REFER, is_secret_header
-from bridge.config.text.wording import listed, meant, title
+from bridge.config.text.wording import POSTGRES_SCHEMES, listed, meant, title
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,7 @@ def rule_faults(data: Mapping[str, Any], imported: ImportedNames) -> Iterator[Co
         for path, table in tables_at(data, (section, "*")):
             yield from _header_faults(path, table)
             yield from _reference_faults(path, table)
+    yield from _store_faults(_table(data, "bridge"))
     yield from _source_faults(data, imported)
     for section in ("tools_as_agent", "agents_as_tools"):
         for path, face in tables_at(data, (section, "*")):
@@ -150,6 +151,24 @@ def _reference_faults(path: KeyPath, table: Mapping[str, Any]) -> Iterator[Confi
             case {"env": str(), **rest} | {"file": str(), **rest} if not rest:
                 message = f"`{key}` is a table of {named}, and this is where one of them is"
                 yield ConfigFault((*path, key), message, f'write {key} = {{ NAME = {{ env = "VARIABLE" }} }}')
+
+
+def _store_faults(bridge: Mapping[str, Any]) -> Iterator[ConfigFault]:
+    """Yield faults of a store that replicas share."""
+    is_shared = _is_shared(bridge.get("store"))
+    if is_shared and not bridge.get("keys"):
+        yield ConfigFault(
+            ("bridge", "store"),
+            "replicas that share a store share the `keys` that seal handles, too, and [bridge] has none",
+            'write keys = [{ env = "NAME" }]: the same secret for all of them',
+        )
+    if "store_direct" in bridge and not is_shared:
+        message = "`store_direct` is for a `store` in PostgreSQL"
+        yield ConfigFault(("bridge", "store_direct"), message, "take it out", on_key=True)
+
+
+def _is_shared(store: object) -> bool:
+    return isinstance(store, dict) or (isinstance(store, str) and store.startswith(POSTGRES_SCHEMES))
 
 
 def _headers_of_auth(auth: object) -> Iterator[str]:

@@ -63,6 +63,8 @@ def tidied(node: Any) -> Any:
     if len(rest) == 1 != len(kinds):
         kept.pop("anyOf")
         kept = {**rest[0], **kept}
+    elif len(rest) < len(kinds):
+        kept["anyOf"] = rest
     if "patternProperties" in kept:
         kept["additionalProperties"] = False
     return kept

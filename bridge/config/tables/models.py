@@ -23,6 +23,7 @@ from bridge.config.tables.peers import (
 from bridge.config.tables.values import (
     BaggageKeys,
     BaseUrl,
+    DatabaseUrl,
     FailPolicy,
     FilePaths,
     HostNames,
@@ -80,8 +81,12 @@ class BridgeTable(Table):
     )
     store: StorePlace | None = Field(
         default=None,
-        description='the place of tasks: `"memory:"`, `"sqlite:///PATH"` or a path; without it, a file in '
-        "the user's state folder",
+        description='the place of tasks: `"memory:"`, `"sqlite:///PATH"`, a path, or the URL of a PostgreSQL that '
+        'replicas share, with a password as `{ env = "NAME" }`; without it, a file in the user\'s state folder',
+    )
+    store_direct: DatabaseUrl | None = Field(
+        default=None,
+        description="the URL that leads to the same PostgreSQL past PgBouncer, for what needs a session",
     )
     keys: Annotated[tuple[KeyPlace, ...], Field(strict=False)] = Field(
         default=(),

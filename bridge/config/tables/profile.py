@@ -213,6 +213,14 @@ class StoreTable(_Table):
     keep_ended_bytes: Count
     keep_ended_bytes_each: Count
     clean_every_seconds: PositiveFloat
+    connections: PositiveInt
+    statement_seconds: PositiveFloat
+    patience_seconds: NotNegative
+    waiting_limit_bytes: PositiveInt
+    poll_seconds: PositiveFloat
+    lease_seconds: PositiveFloat
+    keep_events_seconds: NotNegative
+    close_seconds: PositiveFloat
 
 
 class AgentsTable(_Table):

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -29,6 +29,7 @@ from pydantic import (
 
 from bridge.config.text.masking import has_secrets, words_of
 from bridge.config.text.secrets import (
+    HOW_TO_REFER,
     Secret,
     from_environment,
     reading_of,
@@ -36,7 +37,7 @@ from bridge.config.text.secrets import (
     secret_of,
     setting_of,
 )
-from bridge.config.text.wording import HEADER_NAME, NAME, shown_url
+from bridge.config.text.wording import HEADER_NAME, NAME, POSTGRES_SCHEMES, shown_url
 
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:]+")
 _BAGGAGE_KEY: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -44,7 +45,10 @@ _BAGGAGE_KEY: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 MEMORY_STORE: Final = "memory:"
 SQLITE_SCHEME: Final = "sqlite:///"
-_STORES: Final = f'`{{key}}` takes "{MEMORY_STORE}", "{SQLITE_SCHEME}PATH" or the path of a file'
+_STORES: Final = (
+    f'`{{key}}` takes "{MEMORY_STORE}", "{SQLITE_SCHEME}PATH", the path of a file, or the URL of a PostgreSQL'
+)
+_DATABASES: Final = "`{key}` takes the URL of a PostgreSQL, which begins with postgresql://"
 
 
 class Table(BaseModel):
@@ -120,18 +124,41 @@ def _origin(given: str, info: ValidationInfo) -> str:
     return given.rstrip("/")
 
 
-def _store(given: object, info: ValidationInfo) -> str:
+def _store(given: object, info: ValidationInfo) -> str | Secret:
+    if isinstance(given, Secret | dict):
+        return _database(given, info)
     if not isinstance(given, str) or not given or "\0" in given:
         raise refused(_STORES)
     if given == MEMORY_STORE:
         return given
     if given == MEMORY_STORE.rstrip(":"):
         raise refused(_STORES, f'write "{MEMORY_STORE}", or "./{given}" for a file of that name')
-    if given.startswith(("postgres://", "postgresql://")):
-        raise refused("PostgreSQL is not supported yet", f'write "{SQLITE_SCHEME}PATH" or the path of a file')
+    if given.startswith(POSTGRES_SCHEMES):
+        return _database(given, info)
     if "://" in given and not given.startswith(SQLITE_SCHEME):
         raise refused(_STORES)
     return str(reading_of(info).path(given.removeprefix(SQLITE_SCHEME)))
+
+
+def _database(given: object, info: ValidationInfo) -> str | Secret:
+    """The URL of a database. One with a password is a secret."""
+    if reading_of(info).on_command_line:
+        message = "replicas that share a PostgreSQL share `keys` as well, which only a file names"
+        raise refused(message, "write a configuration file, and start `mcp-a2a serve FILE`")
+    found = setting_of(given, info)
+    url = found.value if isinstance(found, Secret) else found
+    if not url.startswith(POSTGRES_SCHEMES):
+        raise refused(_DATABASES)
+    try:
+        place = urlsplit(url)
+        has_password = bool(place.password) or "password" in parse_qs(place.query)
+    except ValueError as exc:
+        raise refused("`{key}` is no URL") from exc
+    if has_password and not isinstance(found, Secret):
+        raise refused(
+            "`{key}` holds a password, which does not stand in the file in plain", f"write {HOW_TO_REFER}"
+        )
+    return found
 
 
 def _host_name(given: str) -> str:
@@ -206,7 +233,9 @@ NetworkText = Annotated[str, AfterValidator(_network)]
 OriginUrl = Annotated[str, AfterValidator(_origin), WithJsonSchema(_URL_SCHEMA)]
 FilePath = Annotated[Path, PlainValidator(_path), WithJsonSchema(_PATH_SCHEMA)]
 Folder = Annotated[Path, PlainValidator(_folder), WithJsonSchema(_PATH_SCHEMA)]
-StorePlace = Annotated[str, PlainValidator(_store), WithJsonSchema(_TEXT_SCHEMA)]
+_TEXT_OR_SECRET_SCHEMA: Final[dict[str, Any]] = {"anyOf": [_TEXT_SCHEMA, _SECRET_SCHEMA]}
+StorePlace = Annotated[str | Secret, PlainValidator(_store), WithJsonSchema(_TEXT_OR_SECRET_SCHEMA)]
+DatabaseUrl = Annotated[str | Secret, PlainValidator(_database), WithJsonSchema(_TEXT_OR_SECRET_SCHEMA)]
 
 SecretValue = Annotated[Secret, PlainValidator(secret_of), WithJsonSchema(_SECRET_SCHEMA)]
 Variable = Annotated[Secret, PlainValidator(_from_variable), WithJsonSchema(_TEXT_SCHEMA)]

@@ -47,6 +47,10 @@ def key_name(path: KeyPath) -> str:
     return spelled(path[last:])
 
 
+POSTGRES_SCHEMES: Final = ("postgresql://", "postgres://")
+"""How the URL of a PostgreSQL begins."""
+
+
 def shown_url(url: str) -> str:
     """A URL without user, query and fragment. Any other text stays as it is."""
     scheme, separator, rest = url.partition("://")
