@@ -23,8 +23,9 @@ from bridge.assembly.plan import ProcessPlan, PublishedPlan, SharedStore
 from bridge.config.tables.profile import Profile
 from bridge.config.tables.values import MEMORY_STORE
 from bridge.errors import UsageError
+from bridge.store.contract import Store
 from bridge.store.memory import MemoryStore
-from bridge.store.records import Quota, Store
+from bridge.store.records import Quota
 from bridge.store.retention import Retention
 from bridge.store.sqlite import SQLiteStore
 from bridge.tools_as_agent.agent import SkillSource, ToolsAgent

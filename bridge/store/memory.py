@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from bridge.errors import StoreConflictError
+from bridge.store.contract import OnStored
 from bridge.store.records import (
     Change,
-    OnStored,
     Query,
     Quota,
     StoredMessage,

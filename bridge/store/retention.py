@@ -18,7 +18,8 @@ from bridge.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from bridge.store.records import Quota, Store
+    from bridge.store.contract import Store
+    from bridge.store.records import Quota
 
 logger = logging.getLogger(__name__)
 

@@ -35,7 +35,8 @@ from bridge.store.sqlite_batch import Batch, read_context_owners, read_positions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from bridge.store.records import Change, OnStored, TaskPosition
+    from bridge.store.contract import OnStored
+    from bridge.store.records import Change, TaskPosition
 
 logger = logging.getLogger(__name__)
 

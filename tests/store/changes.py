@@ -9,7 +9,7 @@ import anyio
 from bridge.store.records import Change, MessageKey, TaskHead, TaskOrigin
 
 if TYPE_CHECKING:
-    from bridge.store.records import Store
+    from bridge.store.contract import Store
 
 
 def first(

@@ -11,7 +11,8 @@ import anyio
 import pytest
 
 from bridge.errors import HolderGoneError, RepeatedMessageError, StoreConflictError
-from bridge.store.records import Change, MessageKey, Query, Store, StoredTask, TaskHead, WrittenAnswer
+from bridge.store.contract import Store
+from bridge.store.records import Change, MessageKey, Query, StoredTask, TaskHead, WrittenAnswer
 from bridge.store.replicas import ForeignEvent, Replicas
 from tests.store.changes import first, keep, keep_all
 from tests.support.drivers import PATIENCE_SECONDS

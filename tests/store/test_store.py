@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from bridge.errors import StoreConflictError, StoreError
+from bridge.store.contract import Store
 from bridge.store.memory import MemoryStore
 from bridge.store.postgres.store import PostgresStore
 from bridge.store.records import (
@@ -18,7 +19,6 @@ from bridge.store.records import (
     MessageKey,
     Query,
     Quota,
-    Store,
     StoredMessage,
     StoredTask,
     TaskHead,

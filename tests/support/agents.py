@@ -32,8 +32,8 @@ from bridge.a2a.wire.versions import VERSIONS, Versions
 from bridge.access.principals import LOCAL
 from bridge.access.verifiers import Access
 from bridge.http.request_checks import FaceAddress
+from bridge.store.contract import Store
 from bridge.store.memory import MemoryStore
-from bridge.store.records import Store
 from tests.support.limits import PROFILE, agent_limits, engine_limits, stream_pace
 from tests.support.running import listening, message
 

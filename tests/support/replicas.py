@@ -19,17 +19,9 @@ from anyio.lowlevel import checkpoint
 
 from bridge.concurrency import Signal
 from bridge.errors import HolderGoneError, RepeatedMessageError, StoreConflictError, StoreError
+from bridge.store.contract import OnStored
 from bridge.store.memory import MemoryStore
-from bridge.store.records import (
-    Change,
-    OnStored,
-    Query,
-    Quota,
-    StoredMessage,
-    StoredTask,
-    TaskPage,
-    WrittenAnswer,
-)
+from bridge.store.records import Change, Query, Quota, StoredMessage, StoredTask, TaskPage, WrittenAnswer
 from bridge.store.replicas import ForeignEvent, OnForeignEvents, ReplicaEngine
 
 

@@ -7,8 +7,9 @@ from collections import deque
 import anyio
 
 from bridge.errors import StoreError
+from bridge.store.contract import OnStored
 from bridge.store.memory import MemoryStore
-from bridge.store.records import Change, OnStored, StoredMessage
+from bridge.store.records import Change, StoredMessage
 
 
 class GatedStore(MemoryStore):

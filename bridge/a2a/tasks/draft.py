@@ -18,7 +18,8 @@ from bridge.a2a.model.objects import Message, Role, StreamResponse, Task, TaskSt
 from bridge.a2a.tasks.agent import Commit, Job, PlannedWork
 from bridge.a2a.tasks.live import LiveTask, Submit
 from bridge.errors import StoreConflictError, StoreError
-from bridge.store.records import Change, MessageKey, OnStored, TaskOrigin
+from bridge.store.contract import OnStored
+from bridge.store.records import Change, MessageKey, TaskOrigin
 
 
 @dataclass(frozen=True, slots=True)

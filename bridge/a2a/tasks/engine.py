@@ -118,7 +118,8 @@ from bridge.a2a.tasks.recovery import Recovery
 from bridge.a2a.tasks.registry import TaskRegistry
 from bridge.a2a.tasks.watcher import Watcher
 from bridge.errors import StoreError
-from bridge.store.records import Store, StoredTask
+from bridge.store.contract import Store
+from bridge.store.records import StoredTask
 from bridge.store.retention import Retention, evict_periodically
 
 logger = logging.getLogger(__name__)

@@ -29,7 +29,8 @@ from typing import Final
 
 from bridge.a2a.model.life import SETTLED, IdsAndClock
 from bridge.a2a.tasks.agent import Commit, WorkStatus
-from bridge.store.records import MessageKey, Store, StoredMessage, TaskOrigin, WrittenAnswer
+from bridge.store.contract import Store
+from bridge.store.records import MessageKey, StoredMessage, TaskOrigin, WrittenAnswer
 
 REPEATED: Final = "urn:mcp-a2a:tool:v1/repeated"
 """Metadata of a task that answers a repeat of an answered message: {"answeredAt"}."""

@@ -45,7 +45,8 @@ from bridge.access.principals import Principal
 from bridge.concurrency import Signal, one_at_a_time
 from bridge.errors import StoreConflictError, StoreError
 from bridge.jsonvalues import JsonObject
-from bridge.store.records import MessageKey, Query, Store
+from bridge.store.contract import Store
+from bridge.store.records import MessageKey, Query
 
 _NAMED_BESIDE: Final = 5
 """The most waiting tasks of a context that a new task there mentions."""

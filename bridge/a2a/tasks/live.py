@@ -75,7 +75,8 @@ from bridge.a2a.tasks.watcher import Watcher
 from bridge.concurrency import Signal
 from bridge.errors import StoreConflictError, StoreError
 from bridge.jsonvalues import JsonObject
-from bridge.store.records import Change, MessageKey, OnStored, StoredTask, TaskHead, TaskOrigin
+from bridge.store.contract import OnStored
+from bridge.store.records import Change, MessageKey, StoredTask, TaskHead, TaskOrigin
 from bridge.store.replicas import ForeignEvent
 
 FOLDED_EVENTS: Final = 16

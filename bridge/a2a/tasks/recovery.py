@@ -16,7 +16,8 @@ from bridge.a2a.tasks.intake import StartWork
 from bridge.a2a.tasks.live import LiveTask
 from bridge.a2a.tasks.registry import TaskRegistry
 from bridge.access.principals import Principal
-from bridge.store.records import Store, StoredTask
+from bridge.store.contract import Store
+from bridge.store.records import StoredTask
 
 logger = logging.getLogger(__name__)
 

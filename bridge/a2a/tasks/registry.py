@@ -35,7 +35,8 @@ from bridge.a2a.tasks.open_tasks import OpenTasks
 from bridge.access.principals import Principal
 from bridge.concurrency import Signal, one_at_a_time
 from bridge.errors import StoreConflictError, StoreError
-from bridge.store.records import Store, StoredTask, TaskOrigin
+from bridge.store.contract import Store
+from bridge.store.records import StoredTask, TaskOrigin
 from bridge.store.replicas import ForeignEvent
 
 logger = logging.getLogger(__name__)

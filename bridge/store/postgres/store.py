@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping
     from types import TracebackType
 
+    from bridge.store.contract import OnStored
     from bridge.store.postgres.bounds import PostgresBounds
-    from bridge.store.records import Change, OnStored, Query, Quota, StoredMessage, StoredTask, TaskPage
+    from bridge.store.records import Change, Query, Quota, StoredMessage, StoredTask, TaskPage
 
 _MIGRATE_SECONDS: Final = 600.0
 """How long the tables may take to be made or changed, with the wait for another replica that does it."""

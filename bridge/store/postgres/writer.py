@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 
     from psycopg import AsyncConnection
 
+    from bridge.store.contract import OnStored
     from bridge.store.postgres.bounds import PostgresBounds
     from bridge.store.postgres.schema import Namespace
-    from bridge.store.records import Change, OnStored
+    from bridge.store.records import Change
 
 logger = logging.getLogger(__name__)
 

@@ -31,8 +31,9 @@ from bridge.a2a.tasks.registry import RESTING_BYTES
 from bridge.a2a.tasks.watcher import WatchedEvent, Watcher
 from bridge.access.principals import Principal
 from bridge.errors import StoreError
+from bridge.store.contract import OnStored
 from bridge.store.memory import MemoryStore
-from bridge.store.records import Change, OnStored, StoredTask, TaskHead
+from bridge.store.records import Change, StoredTask, TaskHead
 from tests.store.changes import first as first_change
 from tests.store.changes import keep
 from tests.support.agents import ALICE, Clock, asked, engine_of, give, say

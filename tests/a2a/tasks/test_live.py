@@ -8,7 +8,8 @@ from bridge.a2a.model.life import EventMaker
 from bridge.a2a.model.objects import Part, StreamResponse, Task, TaskState
 from bridge.a2a.tasks.live import LiveTask
 from bridge.errors import StoreConflictError, StoreError
-from bridge.store.records import Change, OnStored, StoredTask, TaskHead, TaskOrigin
+from bridge.store.contract import OnStored
+from bridge.store.records import Change, StoredTask, TaskHead, TaskOrigin
 from bridge.store.replicas import ForeignEvent
 from tests.support.agents import Clock
 
