@@ -112,7 +112,7 @@ async def test_when_every_connection_drops_the_calls_under_way_fail_and_the_next
 async def test_an_outage_fails_its_calls_with_whose_fault_it_is_and_is_over_when_it_is_over(
     place: str, reference: Reference
 ) -> None:
-    profile = profile_with(server={"connect_seconds": 0.5, "longest_pause_seconds": 0.1})
+    profile = profile_with(server={"connect_seconds": 1.5, "longest_pause_seconds": 0.1})
     async with wrapped_at(place, profile, reference) as there:
         await there.works()
         there.proxy.refuse()
